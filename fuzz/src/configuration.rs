@@ -7,7 +7,7 @@ use namewire::config;
 pub fn configuration(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match config::parse("fuzz.toml", text) {
-        Ok(config) => assert!(config.faults().is_empty(), "what is accepted passes the check"),
+        Ok(config) => assert!(config.conflicts().is_empty(), "what is accepted passes the check"),
         Err(error) => {
             assert!(!error.problems().is_empty(), "a refusal has a reason");
             for problem in error.problems() {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! The problems of a configuration file, with their locations.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,33 +7,38 @@ use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
 };
 
-use super::Contradiction;
+use crate::conflict::Conflict;
+use crate::key_location::find_first;
 
-/// One thing wrong with a configuration file.
+/// Maximum size of a configuration file in bytes. No configuration written by hand comes near it.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A problem of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Bytes of the file at fault; none if it is a setting that the file does not have.
+    /// The bytes of the file at fault; none if the file does not have the setting.
     pub span: Option<Range<usize>>,
-    /// Bytes of other settings that this one does not go together with.
-    pub beside: Vec<Range<usize>>,
-    /// What is wrong, without the place.
+    /// The bytes of other settings that conflict with this one.
+    pub related: Vec<Range<usize>>,
+    /// What is wrong, without the location.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it.
     pub help: Option<String>,
 }
 
 impl Problem {
-    /// Where it stands among others.
+    /// Its position among the problems of a file.
     fn order(&self) -> usize {
         self.span.as_ref().map_or(usize::MAX, |span| span.start)
     }
 }
 
-/// Said of a file without a byte.
-pub(super) const FILE_IS_EMPTY: &str = "the file is empty: whatever was to write it has failed";
+/// The message about a file without content.
+pub(crate) const FILE_IS_EMPTY: &str =
+    "the file is empty: the program that should have written it has probably failed";
 
-/// A configuration that was refused. Its `Display` form has one line per problem:
-/// `file:line:column: reason`, or `file: reason` for what has no place in the file.
+/// A rejected configuration. Its `Display` form has one line for each problem: `file:line:column: reason`, or
+/// `file: reason` if the file does not have the setting.
 #[derive(Debug)]
 pub struct ConfigError {
     origin: String,
@@ -42,72 +47,68 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn unreadable(origin: &str, error: &std::io::Error) -> Self {
+    pub(crate) fn unreadable(origin: &str, error: &std::io::Error) -> Self {
         Self::whole_file(origin, format!("the configuration cannot be read: {error}"))
     }
 
-    pub(super) fn too_large(origin: &str, length: u64) -> Self {
-        let max = super::FILE_BYTES_MAX;
+    pub(crate) fn too_large(origin: &str, length: u64) -> Self {
+        let max = FILE_BYTES_MAX;
         Self::whole_file(
             origin,
             format!("the configuration has {length} bytes; at most {max} are read"),
         )
     }
 
-    /// What is wrong with settings of a file that was read well, at the place of the first of them that it has.
-    pub(super) fn located(origin: &str, text: &str, fault: &Contradiction) -> Self {
-        Self::located_at(origin, text, &fault.keys, fault.reason.clone())
-    }
-
-    /// As [`Self::located`], of settings that need not be wrong.
-    pub(super) fn located_at(origin: &str, text: &str, keys: &[&str], message: String) -> Self {
-        match super::place::find_first(text, keys) {
+    /// A message with the location of the first of some settings that the file has.
+    pub(crate) fn located(origin: &str, text: &str, keys: &[String], message: &str) -> Self {
+        let message = message.to_owned();
+        match find_first(text, keys) {
             None => Self::whole_file(origin, message),
             Some(span) => {
-                let problem = Problem { span: Some(span), beside: Vec::new(), message, help: None };
+                let problem =
+                    Problem { span: Some(span), related: Vec::new(), message, help: None };
                 Self::rejected(origin, text, vec![problem])
             }
         }
     }
 
-    /// And what is wrong with settings of the file elsewhere.
+    /// Adds conflicts between settings of the same file.
     #[must_use]
-    pub fn with(mut self, faults: &[Contradiction]) -> Self {
-        self.problems.extend(faults.iter().map(|fault| Problem {
-            span: super::place::find_first(&self.text, &fault.keys),
-            beside: Vec::new(),
-            message: fault.reason.clone(),
+    pub fn with(mut self, conflicts: &[Conflict]) -> Self {
+        self.problems.extend(conflicts.iter().map(|conflict| Problem {
+            span: find_first(&self.text, &conflict.keys),
+            related: Vec::new(),
+            message: conflict.reason.clone(),
             help: None,
         }));
         self.problems.sort_by_key(Problem::order);
         self
     }
 
-    pub(super) fn empty(origin: &str) -> Self {
-        let message = format!(
-            "{FILE_IS_EMPTY} (where every setting is to have its default, a line of comment says so)"
-        );
+    pub(crate) fn empty(origin: &str) -> Self {
+        let message =
+            format!("{FILE_IS_EMPTY} (write a comment if every setting should have its default)");
         Self::whole_file(origin, message)
     }
 
-    pub(super) fn of_nfd(origin: &str) -> Self {
+    pub(crate) fn nfd_conf(origin: &str) -> Self {
         let message = "this is a configuration of NFD: `namewire run --nfd-conf FILE` uses it, \
-                       `namewire config convert FILE` prints what it becomes";
+                       `namewire config convert FILE` converts it";
         Self::whole_file(origin, message.to_owned())
     }
 
-    pub(super) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
+    pub(crate) fn rejected(origin: &str, text: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(Problem::order);
         problems.dedup();
         Self { origin: origin.to_owned(), text: text.to_owned(), problems }
     }
 
     fn whole_file(origin: &str, message: String) -> Self {
-        let problem = Problem { span: None, beside: Vec::new(), message, help: None };
+        let problem = Problem { span: None, related: Vec::new(), message, help: None };
         Self { origin: origin.to_owned(), text: String::new(), problems: vec![problem] }
     }
 
-    /// The problems in the order of their place in the file; those without one come last.
+    /// The problems in the order of their location in the file; those without one come last.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -153,8 +154,8 @@ impl fmt::Display for ConfigError {
             }
             write!(formatter, " {}", problem.message)?;
             if span.is_some() {
-                for beside in &problem.beside {
-                    write!(formatter, "; see line {}", self.position(beside.start).0)?;
+                for related in &problem.related {
+                    write!(formatter, "; see line {}", self.position(related.start).0)?;
                 }
             }
             if let Some(help) = &problem.help {
@@ -172,7 +173,7 @@ impl std::error::Error for ConfigError {}
 struct Located<'a> {
     problem: &'a Problem,
     source: &'a NamedSource<String>,
-    /// Its place, if it has one.
+    /// Its location, if it has one.
     span: Option<Range<usize>>,
 }
 
@@ -201,8 +202,8 @@ impl Diagnostic for Located<'_> {
         let label = |text: &str, span: &Range<usize>| {
             LabeledSpan::new_with_span(Some(text.to_owned()), span.clone())
         };
-        let beside = self.problem.beside.iter().map(|span| label("and here", span));
-        let mut labels: Vec<_> = beside.collect();
+        let related = self.problem.related.iter().map(|span| label("and here", span));
+        let mut labels: Vec<_> = related.collect();
         labels.push(label("here", span));
         Some(Box::new(labels.into_iter()))
     }

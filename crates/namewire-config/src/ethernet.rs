@@ -1,56 +1,88 @@
-//! Ethernet faces: settings, and how they are written.
+//! Ethernet faces, on network interfaces and on ports of DPDK.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use ndn_sys::interface::Interface;
-use toml::de::DeValue;
 
-use super::InterfaceRule;
-use super::reader::{FromToml, Section};
-use super::to_toml::{Writer, duration, text, texts};
-use super::units::ByteSize;
+use crate::declaration::{live, restart, settings};
+use crate::interfaces::InterfaceRule;
+use crate::units::ByteSize;
+use crate::value::{text_value, words};
 
-/// Memory for received frames of one interface.
-const RING_MIN: ByteSize = ByteSize(64 << 10);
-const RING_MAX: ByteSize = ByteSize(1 << 30);
-/// A day.
-const IDLE_MAX: Duration = Duration::from_secs(86_400);
+/// Limits of the memory for received frames of one interface.
+const RING_MIN: ByteSize = ByteSize::kibibytes(64);
+const RING_MAX: ByteSize = ByteSize::mebibytes(1024);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Maximum payload of a frame on a port of DPDK: with its headers it has to fit into a buffer of DPDK.
+const DPDK_MTU_MAX: u16 = 16_000;
 
-/// Ethernet faces on network interfaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ethernet {
-    /// Whether there are any beside those that an operator asks for.
-    pub enabled: bool,
-    /// Whether stations that send get faces.
-    pub listen: bool,
-    /// Whether each interface has a face of the group.
-    pub multicast: bool,
-    /// The group.
-    pub group: GroupAddress,
-    /// Whether not everybody on a link hears everybody else.
-    pub ad_hoc: bool,
-    /// On which interfaces.
-    pub interfaces: Vec<InterfaceRule>,
-    /// And on which of those not.
-    pub except: Vec<InterfaceRule>,
-    /// On which of them there is a face of the group.
-    pub multicast_interfaces: Vec<InterfaceRule>,
-    /// And on which of those not.
-    pub multicast_except: Vec<InterfaceRule>,
-    /// After how long without a packet faces of stations that spoke first close.
-    pub idle_timeout: Duration,
-    /// Memory for received frames of each interface.
-    pub ring: ByteSize,
-    /// How frames reach us.
-    pub driver: Driver,
+settings! {
+    /// Ethernet faces, on all interfaces that carry Ethernet and are not part of a bridge or bond: VLANs have
+    /// interfaces of their own. They need root or CAP_NET_RAW. `namewire interfaces` shows the interfaces.
+    /// Faces to single stations do not need this: `namewire face create ether://[MAC] dev://eth1`.
+    pub struct Ethernet {
+        /// Whether there are Ethernet faces beside those created by commands and `[[static_faces]]`.
+        enabled: bool = false => live(),
+        /// Whether a station that sends a frame gets an on-demand face.
+        listen: bool = true => live(),
+        /// Whether each interface has a face of the multicast group.
+        multicast: bool = true => live(),
+        /// Hardware address of the multicast group.
+        group: GroupAddress = GroupAddress([0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa]) => live(),
+        /// Link type of multicast faces: ad-hoc (true) if not all stations of a link receive each other's
+        /// frames, as on a wireless link, otherwise multi-access.
+        ad_hoc: bool = false => live(),
+        /// Network interfaces with Ethernet faces.
+        interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
+        /// Network interfaces of these without Ethernet faces.
+        except: Vec<InterfaceRule> = Vec::new() => live(),
+        /// Network interfaces of these with a face of the multicast group.
+        multicast_interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
+        /// Network interfaces of these without a face of the multicast group.
+        multicast_except: Vec<InterfaceRule> = Vec::new() => live(),
+        /// Time without a packet after which an on-demand face is closed.
+        idle_timeout: Duration = Duration::from_secs(600) =>
+            live().within(Duration::from_secs(1)..=DAY),
+        /// Memory for received frames of each interface.
+        ring: ByteSize = ByteSize::mebibytes(4) => live().within(RING_MIN..=RING_MAX),
+        /// How frames are received and sent: `"packet"` by AF_PACKET, `"xdp"` by AF_XDP. `"auto"` uses AF_XDP
+        /// on an interface whose driver hands frames over without copying them and that carries nothing else
+        /// (no IP address, no VLAN), otherwise AF_PACKET. AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN
+        /// and CAP_BPF.
+        driver: Driver = Driver::Auto => live(),
+    }
 }
 
-/// How frames of an interface reach the forwarder.
+settings! {
+    /// Ethernet faces on ports of DPDK, in programs that were built with it
+    /// (`cargo build --features dpdk`). A worker with a port polls and uses its processor fully. The
+    /// multicast group, `ad_hoc` and `idle_timeout` are those of `[listeners.ethernet]`.
+    pub struct Dpdk {
+        /// Arguments of DPDK's environment abstraction layer, such as `["--no-huge", "--no-shconf", "-m", "128",
+        /// "--no-pci", "--vdev=net_tap0,iface=ndn0"]`.
+        eal: Vec<String> = Vec::new() => restart(),
+        /// DPDK names of the ports, such as `"net_tap0"` or `"0000:03:00.0"`. Without a port, DPDK is not
+        /// initialized.
+        ports: Vec<String> = Vec::new() => restart(),
+        /// Whether a station that sends a frame gets an on-demand face.
+        listen: bool = true => restart(),
+        /// Whether each port has a face of the multicast group.
+        multicast: bool = true => restart(),
+        /// Maximum payload of a frame, in bytes. The device may support less.
+        mtu: u16 = 1500 => restart().within(64..=DPDK_MTU_MAX),
+        /// Entries of the receive queue and of the transmit queue of each port.
+        descriptors: u16 = 1024 => restart().within(32..=8192),
+        /// Buffers for frames of each port: at least 2 * descriptors + 64.
+        buffers: u32 = 8192 => restart().within(512..=1_048_576),
+    }
+}
+
+/// How frames of an interface are received and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Whichever suits an interface.
+    /// AF_XDP on interfaces that suit it, otherwise AF_PACKET.
     Auto,
     /// AF_PACKET.
     Packet,
@@ -58,46 +90,16 @@ pub enum Driver {
     Xdp,
 }
 
-impl Driver {
-    /// The word for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Packet => "packet",
-            Self::Xdp => "xdp",
-        }
-    }
-}
-
-impl Default for Ethernet {
-    /// Off, and otherwise as in NFD.
-    fn default() -> Self {
-        Self {
-            enabled: false,
-            listen: true,
-            multicast: true,
-            group: GroupAddress([0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa]),
-            ad_hoc: false,
-            interfaces: vec![InterfaceRule::Any],
-            except: Vec::new(),
-            multicast_interfaces: vec![InterfaceRule::Any],
-            multicast_except: Vec::new(),
-            idle_timeout: Duration::from_secs(600),
-            ring: ByteSize(4 << 20),
-            driver: Driver::Auto,
-        }
-    }
-}
+words!(Driver { "auto" => Self::Auto, "packet" => Self::Packet, "xdp" => Self::Xdp });
 
 impl Ethernet {
-    /// Whether stations on `interface` that send get faces.
+    /// Whether stations on `interface` get on-demand faces.
     #[must_use]
     pub fn listens_on(&self, interface: &Interface) -> bool {
         self.enabled && self.listen && matches(&self.interfaces, &self.except, interface)
     }
 
-    /// The group that is joined on `interface`.
+    /// The multicast group to join on `interface`.
     #[must_use]
     pub fn group_on(&self, interface: &Interface) -> Option<[u8; 6]> {
         let is_wanted = self.enabled
@@ -108,9 +110,9 @@ impl Ethernet {
         is_wanted.then_some(self.group.0)
     }
 
-    /// On which interfaces, in words.
+    /// The interfaces with Ethernet faces, for log messages.
     #[must_use]
-    pub fn where_it_is(&self) -> String {
+    pub fn describe_interfaces(&self) -> String {
         let list = |rules: &[InterfaceRule]| {
             rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
@@ -123,45 +125,6 @@ impl Ethernet {
         }
         words
     }
-
-    /// Reads `[listeners.ethernet]`.
-    pub(super) fn read(&mut self, mut section: Section<'_>) {
-        section.read("enabled", &mut self.enabled);
-        section.read("listen", &mut self.listen);
-        section.read("multicast", &mut self.multicast);
-        section.read("group", &mut self.group);
-        section.read("ad_hoc", &mut self.ad_hoc);
-        section.read("interfaces", &mut self.interfaces);
-        section.read("except", &mut self.except);
-        section.read("multicast_interfaces", &mut self.multicast_interfaces);
-        section.read("multicast_except", &mut self.multicast_except);
-        section.read_in("idle_timeout", &mut self.idle_timeout, Duration::from_secs(1)..=IDLE_MAX);
-        section.read_in("ring", &mut self.ring, RING_MIN..=RING_MAX);
-        section.read("driver", &mut self.driver);
-        section.finish();
-    }
-
-    /// Writes what differs from `default`.
-    pub(super) fn write(&self, writer: &mut Writer, default: &Self) {
-        writer.section("[listeners.ethernet]");
-        writer.changed("enabled", &self.enabled, &default.enabled, self.enabled);
-        writer.changed("listen", &self.listen, &default.listen, self.listen);
-        writer.changed("multicast", &self.multicast, &default.multicast, self.multicast);
-        writer.changed("group", &self.group, &default.group, text(self.group));
-        writer.changed("ad_hoc", &self.ad_hoc, &default.ad_hoc, self.ad_hoc);
-        for (key, own, default) in [
-            ("interfaces", &self.interfaces, &default.interfaces),
-            ("except", &self.except, &default.except),
-            ("multicast_interfaces", &self.multicast_interfaces, &default.multicast_interfaces),
-            ("multicast_except", &self.multicast_except, &default.multicast_except),
-        ] {
-            writer.changed(key, own, default, texts(own));
-        }
-        let idle = duration(self.idle_timeout);
-        writer.changed("idle_timeout", &self.idle_timeout, &default.idle_timeout, idle);
-        writer.changed("ring", &self.ring, &default.ring, self.ring.0);
-        writer.changed("driver", &self.driver, &default.driver, text(self.driver.name()));
-    }
 }
 
 fn matches(rules: &[InterfaceRule], except: &[InterfaceRule], interface: &Interface) -> bool {
@@ -169,7 +132,7 @@ fn matches(rules: &[InterfaceRule], except: &[InterfaceRule], interface: &Interf
         && !except.iter().any(|rule| rule.matches(interface))
 }
 
-/// The hardware address of a group.
+/// The hardware address of a multicast group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupAddress(pub [u8; 6]);
 
@@ -184,25 +147,25 @@ impl FromStr for GroupAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
-            // All bits set are everybody, and no group.
+            // The address with all bits set is the broadcast address.
             Ok(InterfaceRule::Mac(mac)) if mac[0] & 1 != 0 && mac != [0xff; 6] => Ok(Self(mac)),
-            Ok(_) | Err(_) => Err(format!("`{text}` is no group such as 01:00:5e:00:17:aa")),
+            Ok(_) | Err(_) => {
+                Err(format!("`{text}` is not a multicast address such as 01:00:5e:00:17:aa"))
+            }
         }
     }
 }
 
-impl FromToml for GroupAddress {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        String::from_toml(value)?.parse()
-    }
-}
+text_value!(GroupAddress, "hardware address", ["01:00:5e:00:17:aa", "03:00:00:00:00:01"], |text| {
+    text.parse()
+});
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_told_from_stations() {
+    fn group_address_must_be_multicast() {
         let group: GroupAddress = "01:00:5E:00:17:AA".parse().unwrap();
         assert_eq!(
             (group, group.to_string().as_str()),
@@ -214,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_say_where_there_are_faces() {
+    fn interface_lists_select_interfaces_with_faces() {
         let interface = |name: &str| Interface {
             name: name.to_owned(),
             can_multicast: true,
@@ -244,18 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_is_told_in_words() {
+    fn interfaces_are_described() {
         let rules = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect();
-        let told = |interfaces: &[&str], except: &[&str]| {
+        let described = |interfaces: &[&str], except: &[&str]| {
             let (interfaces, except) = (rules(interfaces), rules(except));
-            Ethernet { interfaces, except, ..Ethernet::default() }.where_it_is()
+            Ethernet { interfaces, except, ..Ethernet::default() }.describe_interfaces()
         };
-        assert_eq!(told(&["*"], &[]), "all interfaces");
-        assert_eq!(told(&["eth1", "en*"], &["eth0", "wl*"]), "eth1, en* except eth0, wl*");
+        assert_eq!(described(&["*"], &[]), "all interfaces");
+        assert_eq!(described(&["eth1", "en*"], &["eth0", "wl*"]), "eth1, en* except eth0, wl*");
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn settings_are_read_and_invalid_values_rejected() {
         let text = "[listeners.ethernet]\nenabled = true\nlisten = false\nad_hoc = true\n\
                     group = \"03:00:00:00:00:01\"\ninterfaces = [\"eth*\"]\nexcept = [\"eth9\"]\n\
                     multicast_interfaces = []\nidle_timeout = \"30s\"\nring = \"1MiB\"\n\
@@ -263,7 +226,6 @@ mod tests {
         let config = crate::parse("test", text).unwrap();
         assert_eq!(config.listeners.ethernet.ring, ByteSize(1 << 20));
         assert_eq!(config.listeners.ethernet.driver, Driver::Xdp);
-        assert_eq!(crate::parse("test", &config.to_toml()).unwrap(), config);
         for wrong in [
             "group = \"eth0\"",
             "ring = \"1KiB\"",

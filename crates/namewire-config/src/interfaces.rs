@@ -1,29 +1,28 @@
-//! Which network interfaces something is about.
+//! Rules that select network interfaces.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ndn_sys::interface::Interface;
-use toml::de::DeValue;
 
-use super::reader::FromToml;
+use crate::value::text_value;
 
-/// Interfaces, as in NFD's white and black lists.
+/// A rule that selects network interfaces, as in NFD's whitelists and blacklists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceRule {
-    /// All.
+    /// All interfaces.
     Any,
-    /// Those with this name, in which `*` and `?` stand for what they do in a shell.
+    /// Interfaces whose name matches this pattern, with `*` and `?` as in a shell.
     Name(String),
-    /// The one with this hardware address.
+    /// The interface with this hardware address.
     Mac([u8; 6]),
-    /// Those with an address in this network.
+    /// Interfaces with an address in this network.
     Subnet(IpAddr, u8),
 }
 
 impl InterfaceRule {
-    /// Whether `interface` is one of them.
+    /// Whether the rule selects `interface`.
     #[must_use]
     pub fn matches(&self, interface: &Interface) -> bool {
         match self {
@@ -37,7 +36,7 @@ impl InterfaceRule {
     }
 }
 
-/// A pattern of a shell, without sets.
+/// Matches a shell pattern without character sets.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern, name) {
         ([], []) => true,
@@ -84,7 +83,7 @@ impl FromStr for InterfaceRule {
             return Ok(Self::Any);
         }
         if let Some((network, length)) = text.split_once('/') {
-            let wrong = || format!("`{text}` is no network such as 192.0.2.0/24");
+            let wrong = || format!("`{text}` is not a network such as 192.0.2.0/24");
             let network: IpAddr = network.parse().map_err(|_| wrong())?;
             let length: u8 = length.parse().map_err(|_| wrong())?;
             let length_max = if network.is_ipv4() { 32 } else { 128 };
@@ -95,34 +94,31 @@ impl FromStr for InterfaceRule {
             };
         }
         if text.contains(':') {
-            let wrong = || format!("`{text}` is no hardware address such as 02:00:5e:10:00:01");
+            let wrong = || format!("`{text}` is not a hardware address such as 02:00:5e:10:00:01");
             let bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16));
             let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(|_| wrong())?;
             return bytes.try_into().map(Self::Mac).map_err(|_| wrong());
         }
         if text.is_empty() || text.contains(char::is_whitespace) {
-            return Err(format!("`{text}` is no name of an interface"));
+            return Err(format!("`{text}` is not the name of an interface"));
         }
         Ok(Self::Name(text.to_owned()))
     }
 }
 
-impl FromToml for InterfaceRule {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        String::from_toml(value)?.parse()
-    }
-
-    fn kind() -> String {
-        "`\"*\"`, name of an interface, hardware address or network".to_owned()
-    }
-}
+text_value!(
+    InterfaceRule,
+    "`\"*\"`, name of an interface (with `*` and `?`), hardware address or network",
+    ["*", "eth0", "en*", "02:00:5e:10:00:01", "192.0.2.0/24", "fe80::/64"],
+    |text| text.parse()
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rules_choose_by_name_hardware_address_and_network() {
+    fn rules_select_by_name_hardware_address_and_network() {
         let interface = Interface {
             name: "eth10".to_owned(),
             mac: Some([2, 0, 0x5e, 0x10, 0, 1]),

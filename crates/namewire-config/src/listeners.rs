@@ -1,108 +1,238 @@
-//! Settings of the sockets to listen on.
+//! Sockets on which the forwarder accepts faces.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::{InterfaceRule, Origin};
+use crate::declaration::{live, restart, settings, table};
+use crate::ethernet::{Dpdk, Ethernet};
+use crate::interfaces::InterfaceRule;
+use crate::memif::MemifListener;
+use crate::origin::Origin;
+use crate::units::FileMode;
 
-/// Where applications and neighbours connect.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Listeners {
-    /// The Unix stream socket of local applications.
-    pub unix: UnixListener,
-    /// The TCP listener.
-    pub tcp: TcpListener,
-    /// The UDP listener.
-    pub udp: UdpListener,
-    /// The memif listener, for local applications that bring shared memory.
-    pub memif: super::MemifListener,
-    /// The WebSocket listener, for browsers.
-    pub websocket: WebSocketListener,
-    /// The WebTransport listener, for browsers, too.
-    pub webtransport: super::WebTransportListener,
-    /// UDP groups on network interfaces.
-    pub multicast: Multicast,
-    /// Ethernet faces on network interfaces.
-    pub ethernet: super::Ethernet,
-    /// Ethernet faces on ports of DPDK.
-    pub dpdk: super::Dpdk,
-}
+/// UDP and TCP port of NDN forwarders.
+pub const NDN_PORT: u16 = 6363;
+/// TCP port of NDN over WebSocket.
+pub const WEBSOCKET_PORT: u16 = 9696;
+/// The UDP port of NDN's multicast groups.
+pub const MULTICAST_PORT: u16 = 56363;
+/// The path of the Unix socket of a forwarder that root starts.
+pub const SYSTEM_SOCKET_PATH: &str = "/run/nfd/nfd.sock";
+/// Maximum number of WebTransport sessions.
+const SESSIONS_MAX: usize = 65_536;
 
-/// Settings of the Unix stream listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnixListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// The socket path; none takes [`super::default_socket_path`].
-    pub path: Option<PathBuf>,
-    /// Permission bits of the socket file.
-    pub mode: u32,
-}
-
-impl Listeners {
-    /// Where memif clients connect.
-    #[must_use]
-    pub fn memif_path(&self) -> PathBuf {
-        let unix = || self.unix.path.clone().unwrap_or_else(super::default_socket_path);
-        self.memif.path.clone().unwrap_or_else(|| unix().with_file_name("memif.sock"))
+settings! {
+    /// Sockets on which local applications and neighbors connect.
+    pub struct Listeners {
+        /// The Unix stream socket of local applications.
+        unix: UnixListener = UnixListener::default() => table(),
+        /// The memif listener, for local applications that share memory.
+        memif: MemifListener = MemifListener::default() => table(),
+        /// The TCP listener.
+        tcp: TcpListener = TcpListener::default() => table(),
+        /// The WebSocket listener, for browsers.
+        websocket: WebSocketListener = WebSocketListener::default() => table(),
+        /// The WebTransport listener, for browsers and gateways.
+        webtransport: WebTransportListener = WebTransportListener::default() => table(),
+        /// The UDP listener.
+        udp: UdpListener = UdpListener::default() => table(),
+        /// UDP multicast faces on network interfaces.
+        multicast: Multicast = Multicast::default() => table(),
+        /// Ethernet faces on network interfaces.
+        ethernet: Ethernet = Ethernet::default() => table(),
+        /// Ethernet faces on ports of DPDK.
+        dpdk: Dpdk = Dpdk::default() => table(),
     }
 }
 
-/// Settings of the TCP listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TcpListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
-    /// Whether a connection from a loopback address counts as a local application.
-    pub loopback_is_local: bool,
+settings! {
+    /// The Unix stream socket of local applications.
+    pub struct UnixListener {
+        /// Whether the forwarder listens on the Unix socket.
+        enabled: bool = true => restart(),
+        /// Path of the socket. The default is /run/nfd/nfd.sock for root, otherwise
+        /// $XDG_RUNTIME_DIR/nfd/nfd.sock. A missing directory is created. A socket that a terminated
+        /// forwarder left behind is replaced.
+        path: Option<PathBuf> = None => restart().example("\"/run/nfd/nfd.sock\""),
+        /// Permission bits of the socket, in octal. `"0666"` allows every local user to connect.
+        mode: FileMode = FileMode(0o666) => restart(),
+    }
 }
 
-/// Settings of the WebSocket listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebSocketListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
-    /// Whether a connection from a loopback address counts as a local application, if a program has
-    /// made it, or a page of this host or of one of `local_origins`.
-    pub loopback_is_local: bool,
-    /// Whose pages may connect; pages of others are turned away with status 403. None lets every page
-    /// connect. Programs, which send no Origin, may always.
-    pub origins: Option<Vec<Origin>>,
-    /// Whose pages are local applications if the browser runs on this host, besides those that this
-    /// host serves itself (http or https at localhost or a loopback address).
-    pub local_origins: Vec<Origin>,
+settings! {
+    /// The TCP listener.
+    pub struct TcpListener {
+        /// Whether the forwarder listens on TCP.
+        enabled: bool = true => restart(),
+        /// Local addresses to listen on. `0.0.0.0` stands for all IPv4 addresses, `::` for all IPv6
+        /// addresses. If one of the two default addresses has a family that the kernel lacks, it is ignored.
+        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        /// TCP port.
+        port: u16 = NDN_PORT => restart().within(1..=u16::MAX),
+        /// Whether connections from loopback addresses are local faces. Applications on local faces
+        /// can register prefixes.
+        loopback_is_local: bool = true => restart(),
+    }
 }
 
-/// Settings of the UDP listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpListener {
-    /// Whether to listen at all.
-    pub enabled: bool,
-    /// Addresses to bind. Of the default pair, a family which the kernel lacks is left out.
-    pub addresses: Vec<IpAddr>,
-    /// The port.
-    pub port: u16,
+settings! {
+    /// The WebSocket listener, for browsers. It is off by default because every page that a browser
+    /// on this host displays can connect. A page has a local face only if this host served it (its
+    /// Origin is http or https at localhost or a loopback address) or `local_origins` lists its Origin.
+    /// Other pages, pages in files included, can fetch Data but not manage the forwarder. Programs send
+    /// no Origin: `loopback_is_local` decides for them.
+    pub struct WebSocketListener {
+        /// Whether the forwarder listens for WebSocket connections.
+        enabled: bool = false => restart(),
+        /// Local addresses to listen on, as in `[listeners.tcp]`.
+        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        /// TCP port.
+        port: u16 = WEBSOCKET_PORT => restart().within(1..=u16::MAX),
+        /// Whether connections from loopback addresses are local faces, as in `[listeners.tcp]`. Of pages
+        /// in browsers this holds only for those of this host and of `local_origins`.
+        loopback_is_local: bool = true => restart(),
+        /// Origins whose pages can connect, in addition to pages of this host, such as
+        /// `["https://app.example.com"]`. Pages of other origins are rejected with status 403. An empty
+        /// list allows programs and pages of this host only. By default, every page can connect.
+        origins: Option<Vec<Origin>> = None => restart().example("[]"),
+        /// Origins whose pages have local faces if the browser runs on this host, in addition to pages of
+        /// this host: these pages can register prefixes and manage the forwarder. They can connect even if
+        /// `origins` does not list them.
+        local_origins: Vec<Origin> = Vec::new() => restart(),
+    }
 }
 
-/// UDP multicast faces: one per network interface and version of IP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Multicast {
-    /// Whether there are any.
-    pub enabled: bool,
-    /// The groups. The version of each is also a choice: none of it, no faces of it.
-    pub groups: Vec<SocketAddr>,
-    /// Whether not everybody on a link hears everybody else.
-    pub ad_hoc: bool,
-    /// On which interfaces.
-    pub interfaces: Vec<InterfaceRule>,
-    /// And on which of those not.
-    pub except: Vec<InterfaceRule>,
+settings! {
+    /// The WebTransport listener (HTTP/3), for browsers and gateways, at `https://HOST:PORT/ndn`. Its
+    /// faces are never local.
+    pub struct WebTransportListener {
+        /// Whether the forwarder listens for WebTransport sessions.
+        enabled: bool = false => restart(),
+        /// Local addresses to listen on, as in `[listeners.tcp]`.
+        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        /// UDP port.
+        port: u16 = ndn_webtransport::PORT => restart().within(1..=u16::MAX),
+        /// PEM file with the certificate and the chain of certificates up to its authority. By default,
+        /// the forwarder creates and renews self-signed certificates; `namewire webtransport` shows their
+        /// hashes, which pages need to connect.
+        certificate: Option<PathBuf> = None =>
+            restart().example("\"/etc/namewire/certificate.pem\""),
+        /// PEM file with the private key of `certificate`.
+        key: Option<PathBuf> = None => restart().example("\"/etc/namewire/key.pem\""),
+        /// Directory in which self-signed certificates and their keys are stored, so that they survive a
+        /// restart. The default is $STATE_DIRECTORY (set by systemd), otherwise /var/lib/namewire for root,
+        /// otherwise $XDG_STATE_HOME/namewire or ~/.local/state/namewire. A missing directory is created and
+        /// belongs to `privileges.user`. An existing directory must belong to that user already
+        /// (`chown -R USER DIRECTORY`); otherwise nothing is stored, a warning is logged, and every
+        /// start creates another certificate.
+        state_directory: Option<PathBuf> = None => restart().example("\"/var/lib/namewire\""),
+        /// Origins whose pages can connect, as in `[listeners.websocket]`.
+        origins: Option<Vec<Origin>> = None => restart().example("[]"),
+        /// Maximum number of sessions and handshakes at one time.
+        sessions: usize = 4096 => restart().within(1..=SESSIONS_MAX),
+        /// Time without a packet from the peer after which a session is closed. Keep-alive packets are sent
+        /// three times in this time. It applies to sessions that this forwarder opens, too.
+        idle_timeout: Duration = Duration::from_secs(15) =>
+            restart().within(Duration::from_secs(5)..=Duration::from_secs(3600)),
+    }
+}
+
+settings! {
+    /// The UDP listener. UDP faces are never local, not even from loopback addresses.
+    pub struct UdpListener {
+        /// Whether the forwarder listens on UDP.
+        enabled: bool = true => restart(),
+        /// Local addresses to listen on, as in `[listeners.tcp]`.
+        addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
+        /// UDP port.
+        port: u16 = NDN_PORT => restart().within(1..=u16::MAX),
+    }
+}
+
+settings! {
+    /// UDP multicast faces: one for each network interface that supports multicast and each group whose
+    /// IP version the interface has.
+    pub struct Multicast {
+        /// Whether there are multicast faces.
+        enabled: bool = false => live(),
+        /// Multicast groups with their ports. Without an IPv6 group there are no IPv6 multicast faces, and
+        /// likewise for IPv4.
+        groups: Vec<SocketAddr> = groups() => live().checked(check_groups),
+        /// Link type of the faces: ad-hoc (true) if not all stations of a link receive each other's packets,
+        /// as on a wireless link, otherwise multi-access.
+        ad_hoc: bool = false => live(),
+        /// Network interfaces with multicast faces.
+        interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
+        /// Network interfaces of these without multicast faces.
+        except: Vec<InterfaceRule> = Vec::new() => live(),
+    }
+}
+
+fn every_address() -> Vec<IpAddr> {
+    vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+}
+
+/// The groups of NFD.
+fn groups() -> Vec<SocketAddr> {
+    let ipv4 = Ipv4Addr::new(224, 0, 23, 170);
+    let ipv6 = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234);
+    vec![(ipv4, MULTICAST_PORT).into(), (ipv6, MULTICAST_PORT).into()]
+}
+
+#[expect(clippy::ptr_arg, reason = "a check takes a reference to the value of the setting")]
+fn not_empty<T>(list: &Vec<T>) -> Result<(), String> {
+    match list.is_empty() {
+        true => Err("the list is empty; `enabled = false` turns a listener off".to_owned()),
+        false => Ok(()),
+    }
+}
+
+fn check_groups(groups: &Vec<SocketAddr>) -> Result<(), String> {
+    match groups.iter().find(|group| !group.ip().is_multicast() || group.port() == 0) {
+        Some(other) => Err(format!("{other} is not a multicast group")),
+        None => not_empty(groups),
+    }
+}
+
+/// The path of the Unix socket if the configuration has none: `/run/nfd/nfd.sock` for root, otherwise
+/// `$XDG_RUNTIME_DIR/nfd/nfd.sock`, and `/run/nfd/nfd.sock` without that variable.
+pub fn default_socket_path() -> PathBuf {
+    let system = PathBuf::from(SYSTEM_SOCKET_PATH);
+    if rustix::process::geteuid().is_root() {
+        return system;
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        Some(directory) => Path::new(&directory).join("nfd").join("nfd.sock"),
+        None => system,
+    }
+}
+
+impl UnixListener {
+    /// The path of the socket.
+    #[must_use]
+    pub fn path_or_default(&self) -> PathBuf {
+        self.path.clone().unwrap_or_else(default_socket_path)
+    }
+}
+
+impl Listeners {
+    /// The path of the memif socket.
+    #[must_use]
+    pub fn memif_path(&self) -> PathBuf {
+        let default = || self.unix.path_or_default().with_file_name("memif.sock");
+        self.memif.path.clone().unwrap_or_else(default)
+    }
+
+    /// Whether any listener is enabled.
+    pub(crate) fn any(&self) -> bool {
+        self.unix.enabled
+            || self.tcp.enabled
+            || self.udp.enabled
+            || self.websocket.enabled
+            || self.memif.enabled
+            || self.webtransport.enabled
+            || self.ethernet.enabled
+            || !self.dpdk.ports.is_empty()
+    }
 }

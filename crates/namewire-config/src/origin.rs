@@ -1,15 +1,13 @@
-//! Where a page in a browser comes from.
+//! The origin of a page in a browser.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use toml::de::DeValue;
-
-use super::reader::FromToml;
+use crate::value::text_value;
 
 /// The origin of a page (RFC 6454, section 6.2), such as `https://app.example.com`: scheme, host and
-/// port, in lower case and without a port that the scheme has anyway.
+/// port, in lower case and without the default port of the scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     scheme: String,
@@ -19,8 +17,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether pages of this origin are served by this host. Files are not: a file may have been
-    /// downloaded.
+    /// Whether this host serves pages of this origin. Files are not: they may have been downloaded.
     #[must_use]
     pub fn is_of_this_host(&self) -> bool {
         let is_loopback = match self.host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
@@ -41,7 +38,7 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no origin such as https://app.example.com");
+        let wrong = || format!("`{text}` is not an origin such as https://app.example.com");
         let (scheme, authority) = text.split_once("://").ok_or_else(wrong)?;
         let scheme = scheme.to_ascii_lowercase();
         let is_word = |text: &str| {
@@ -82,22 +79,19 @@ impl fmt::Display for Origin {
     }
 }
 
-impl FromToml for Origin {
-    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
-        String::from_toml(value)?.parse()
-    }
-
-    fn kind() -> String {
-        "origin of pages".to_owned()
-    }
-}
+text_value!(
+    Origin,
+    "origin of pages",
+    ["https://app.example.com:8443", "http://[2001:db8::1]"],
+    |text| text.parse()
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn origins_are_compared_as_browsers_do() {
+    fn origins_are_normalized_as_in_browsers() {
         let origin = |text: &str| text.parse::<Origin>().unwrap();
         for (text, other, is_same) in [
             ("https://App.Example.com:443", "https://app.example.com", true),

@@ -1,4 +1,4 @@
-//! Reads typed values out of a spanned TOML document and collects every problem on the way.
+//! Access to the tables of a TOML document, and the problems found in them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,179 +7,96 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Problem;
-use super::place::Place;
-pub(super) use super::values::{FromToml, Shown, one_of, words};
-use super::values::{expected, number_in};
+use crate::error::Problem;
+use crate::value::expected;
 
-/// What the reader has found out so far; shared by the sections of one document.
+/// Keys that are often looked for in the wrong table, as dotted paths, each with the place where they belong.
+const MISPLACED: [(&str, &str); 1] = [(
+    "listeners.memif.secret",
+    "secrets of clients are set in [[memif_secrets]], with `socket` and `secret`",
+)];
+
+/// The problems of a document, collected by all of its sections.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     problems: RefCell<Vec<Problem>>,
-    /// All keys asked for, by dotted path: the schema, as a side product of reading.
-    asked: RefCell<BTreeMap<String, Value>>,
-}
-
-/// What values a key takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Value {
-    /// In words; none for tables.
-    pub(super) kind: Option<String>,
-    /// The least and the most.
-    pub(super) range: Option<(String, String)>,
-    /// There is no default.
-    pub(super) is_required: bool,
+    /// Of each array of tables, by dotted path: the numbers of the tables that were read without a problem in a
+    /// required setting, and are in the configuration.
+    items: RefCell<BTreeMap<String, Vec<usize>>>,
 }
 
 impl Findings {
-    pub(super) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
-        self.problems.borrow_mut().push(Problem {
-            span: Some(span),
-            beside: Vec::new(),
-            message,
-            help,
-        });
+    pub(crate) fn report(&self, span: Range<usize>, message: String, help: Option<String>) {
+        let problem = Problem { span: Some(span), related: Vec::new(), message, help };
+        self.problems.borrow_mut().push(problem);
     }
 
-    /// Settings that do not go together are one problem, told where it shows, with the places of the others.
-    pub(super) fn report_clash(&self, spans: Vec<Range<usize>>, message: String) {
-        let mut beside = spans;
-        beside.sort_by_key(|span| span.start);
-        if let Some(span) = beside.pop() {
-            self.problems.borrow_mut().push(Problem {
-                span: Some(span),
-                beside,
-                message,
-                help: None,
-            });
-        }
+    /// Records that the table with this number in the document is the next of the configuration.
+    pub(crate) fn accept_item(&self, path: &str, number: usize) {
+        self.items.borrow_mut().entry(path.to_owned()).or_default().push(number);
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Problem>, BTreeMap<String, Value>) {
-        (self.problems.into_inner(), self.asked.into_inner())
+    pub(crate) fn into_parts(self) -> (Vec<Problem>, BTreeMap<String, Vec<usize>>) {
+        (self.problems.into_inner(), self.items.into_inner())
     }
 }
 
-/// One table of the document. Keys not asked for by the time of [`Section::finish`] are unknown.
+/// One table of the document. A key that is not looked up before [`Section::finish`] is unknown.
 #[derive(Debug)]
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     findings: &'a Findings,
     path: String,
     span: Range<usize>,
-    /// None where the document leaves the table out: all its settings keep their defaults.
+    /// None if the document leaves the table out: its settings have their defaults.
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
-    /// Keys of other places that were objected to.
-    misplaced: Vec<&'static str>,
+    /// Whether all required settings were read.
+    is_complete: bool,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn root(findings: &'a Findings, document: &'a Spanned<DeTable<'a>>) -> Self {
-        let table = Some(document.get_ref());
-        Self {
-            findings,
-            path: String::new(),
-            span: document.span(),
-            table,
-            known: Vec::new(),
-            misplaced: Vec::new(),
-        }
+    /// The table above all others.
+    pub(crate) fn root(findings: &'a Findings, document: &'a Spanned<DeTable<'a>>) -> Self {
+        Self::new(findings, String::new(), document.span(), Some(document.get_ref()))
     }
 
-    /// Reads `key` into `target`, which keeps its value where the key is absent.
-    pub(super) fn read<T: FromToml>(&mut self, key: &'static str, target: &mut T) {
-        self.read_checked(key, target, |_| Ok(()));
+    fn new(
+        findings: &'a Findings,
+        path: String,
+        span: Range<usize>,
+        table: Option<&'a DeTable<'a>>,
+    ) -> Self {
+        Self { findings, path, span, table, known: Vec::new(), is_complete: true }
     }
 
-    /// As [`Self::read`], with a number from `range` only.
-    pub(super) fn read_in<T>(
-        &mut self,
-        key: &'static str,
-        target: &mut T,
-        range: std::ops::RangeInclusive<T>,
-    ) where
-        T: FromToml + PartialOrd + Shown,
-    {
-        let bounds = (range.start().shown(), range.end().shown());
-        let path = self.path_of(key);
-        self.findings.asked.borrow_mut().entry(path).or_default().range = Some(bounds);
-        let Some(value) = self.lookup_value::<T>(key) else { return };
-        match number_in(value.get_ref(), &range) {
-            Ok(read) => *target = read,
-            Err(reason) => self.reject(key, value.span(), &reason),
-        }
+    /// The value of `key`, if the document has it.
+    pub(crate) fn value(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.known.push(key);
+        self.table.and_then(|table| table.get(key))
     }
 
-    /// As [`Self::read_in`], for a setting whose absence means something.
-    pub(super) fn read_optional_in<T>(
-        &mut self,
-        key: &'static str,
-        target: &mut Option<T>,
-        range: std::ops::RangeInclusive<T>,
-    ) where
-        T: FromToml + PartialOrd + Shown,
-    {
-        let Some(value) = self.lookup_value::<T>(key) else { return };
-        match number_in(value.get_ref(), &range) {
-            Ok(read) => *target = Some(read),
-            Err(reason) => self.reject(key, value.span(), &reason),
-        }
+    /// Reports that a required setting is missing.
+    pub(crate) fn report_missing(&mut self, key: &str) {
+        self.is_complete = false;
+        let message = format!("`{}` is missing", self.path_of(key));
+        self.findings.report(self.span.clone(), message, None);
     }
 
-    /// As [`Self::read`], with the values that `check` accepts only.
-    pub(super) fn read_checked<T: FromToml>(
-        &mut self,
-        key: &'static str,
-        target: &mut T,
-        check: impl Fn(&T) -> Result<(), String>,
-    ) {
-        let Some(value) = self.lookup_value::<T>(key) else { return };
-        match T::from_toml(value.get_ref()).and_then(|read| check(&read).map(|()| read)) {
-            Ok(read) => *target = read,
-            Err(reason) => self.reject(key, value.span(), &reason),
-        }
+    /// Reports that a required setting has a bad value.
+    pub(crate) fn reject_required(&mut self, key: &str, span: Range<usize>, reason: &str) {
+        self.is_complete = false;
+        self.reject(key, span, reason);
     }
 
-    /// As [`Self::read`], for a setting whose absence means something.
-    pub(super) fn read_optional<T: FromToml>(&mut self, key: &'static str, target: &mut Option<T>) {
-        if let Some(value) = self.lookup_value::<T>(key) {
-            match T::from_toml(value.get_ref()) {
-                Ok(read) => *target = Some(read),
-                Err(reason) => self.reject(key, value.span(), &reason),
-            }
-        }
-    }
-
-    /// Reads a key that must be there.
-    pub(super) fn read_required<T: FromToml>(&mut self, key: &'static str) -> Option<T> {
-        self.read_required_checked(key, |_| Ok(()))
-    }
-
-    /// As [`Self::read_required`]; `check` says what is wrong with a value.
-    pub(super) fn read_required_checked<T: FromToml>(
-        &mut self,
-        key: &'static str,
-        check: impl Fn(&T) -> Result<(), String>,
-    ) -> Option<T> {
-        let path = self.path_of(key);
-        self.findings.asked.borrow_mut().entry(path.clone()).or_default().is_required = true;
-        let Some(value) = self.lookup_value::<T>(key) else {
-            self.findings.report(self.span.clone(), format!("`{path}` is missing"), None);
-            return None;
-        };
-        match T::from_toml(value.get_ref()).and_then(|read| check(&read).map(|()| read)) {
-            Ok(read) => Some(read),
-            Err(reason) => {
-                self.reject(key, value.span(), &reason);
-                None
-            }
-        }
+    /// Reports that a setting has a bad value.
+    pub(crate) fn reject(&self, key: &str, span: Range<usize>, reason: &str) {
+        self.findings.report(span, format!("`{}`: {reason}", self.path_of(key)), None);
     }
 
     /// The table under `key`.
-    pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
+    pub(crate) fn section(&mut self, key: &'static str) -> Self {
         let path = self.path_of(key);
-        let (table, span) = match self.lookup(key) {
+        let (table, span) = match self.value(key) {
             None => (None, self.span.clone()),
             Some(value) => {
                 let table = value.get_ref().as_table();
@@ -189,58 +106,48 @@ impl<'a> Section<'a> {
                 (table, value.span())
             }
         };
-        Section {
-            findings: self.findings,
-            path,
-            span,
-            table,
-            known: Vec::new(),
-            misplaced: Vec::new(),
-        }
+        Self::new(self.findings, path, span, table)
     }
 
-    /// The tables of the array under `key`, written `[[key]]`.
-    pub(super) fn sections(&mut self, key: &'static str) -> Vec<Section<'a>> {
+    /// The tables of the array under `key`, written `[[key]]`, with their numbers. None without the key.
+    pub(crate) fn sections(&mut self, key: &'static str) -> Option<Vec<(usize, Self)>> {
         let path = self.path_of(key);
-        let Some(value) = self.lookup(key) else { return Vec::new() };
+        let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
-            let reason =
-                expected(&format!("tables, each under its own [[{path}]]"), value.get_ref());
-            self.reject(key, value.span(), &reason);
-            return Vec::new();
+            let wanted = format!("tables, each under its own [[{path}]]");
+            self.reject(key, value.span(), &expected(&wanted, value.get_ref()));
+            return None;
         };
         let mut sections = Vec::new();
-        for item in items {
+        for (number, item) in items.iter().enumerate() {
             if let DeValue::Table(table) = item.get_ref() {
-                let (findings, path, span) = (self.findings, path.clone(), item.span());
-                sections.push(Section {
-                    findings,
-                    path,
-                    span,
-                    table: Some(table),
-                    known: Vec::new(),
-                    misplaced: Vec::new(),
-                });
+                let section = Self::new(self.findings, path.clone(), item.span(), Some(table));
+                sections.push((number, section));
             } else {
                 self.reject(key, item.span(), &expected("a table", item.get_ref()));
             }
         }
-        sections
+        Some(sections)
     }
 
-    /// Every key of this table with its value, for tables whose keys are not fixed.
-    pub(super) fn entries<T: FromToml>(
-        mut self,
+    /// Records that the table with this number of the array under `key` is in the configuration.
+    pub(crate) fn accept_item(&self, key: &str, number: usize) {
+        self.findings.accept_item(&self.path_of(key), number);
+    }
+
+    /// All keys of this table with their values, for a table whose keys are not fixed.
+    pub(crate) fn entries<T>(
+        self,
         check_key: impl Fn(&str) -> Result<(), String>,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
     ) -> Vec<(String, T)> {
-        let Some(table) = self.table.take() else { return Vec::new() };
         let mut entries = Vec::new();
-        for (key, value) in table {
+        for (key, value) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
             if let Err(reason) = check_key(name) {
                 self.reject(name, key.span(), &reason);
             }
-            match T::from_toml(value.get_ref()) {
+            match read(value.get_ref()) {
                 Ok(read) => entries.push((name.to_owned(), read)),
                 Err(reason) => self.reject(name, value.span(), &reason),
             }
@@ -248,77 +155,36 @@ impl<'a> Section<'a> {
         entries
     }
 
-    /// Reports a problem with the value of `key`, seen only together with other settings.
-    pub(super) fn object(&self, key: &str, reason: &str) {
-        let span =
-            self.table.and_then(|table| table.get(key)).map_or(self.span.clone(), Spanned::span);
-        self.reject(key, span, reason);
-    }
-
-    /// Where the value of `key` is, or this table if it is absent.
-    pub(super) fn place(&self, key: &str) -> Place<'a> {
-        let value = self.table.and_then(|table| table.get(key));
-        let span = value.map_or(self.span.clone(), Spanned::span);
-        Place::new(self.findings, self.path_of(key), span)
-    }
-
-    /// Reports a key that is looked for here first, and belongs elsewhere.
-    pub(super) fn misplaced(&mut self, key: &'static str, place: &str) {
-        self.misplaced.push(key);
-        if let Some((found, _)) = self.table.and_then(|table| table.get_key_value(key)) {
-            let message = format!("`{}` is no key here", self.path_of(key));
-            self.findings.report(found.span(), message, Some(place.to_owned()));
-        }
-    }
-
-    /// Reports the keys that nothing asked for.
-    pub(super) fn finish(self) {
+    /// Reports the unknown keys. Returns whether all required settings were read.
+    pub(crate) fn finish(self) -> bool {
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) && !self.misplaced.contains(&name) {
-                let place = if self.path.is_empty() {
-                    String::new()
-                } else {
-                    format!(" in `{}`", self.path)
-                };
-                let help = match closest(name, &self.known) {
-                    Some(suggestion) => format!("did you mean `{suggestion}`?"),
-                    None => format!("known here: {}", self.known.join(", ")),
-                };
-                self.findings.report(
-                    key.span(),
-                    format!("unknown key `{name}`{place}"),
-                    Some(help),
-                );
+            if !self.known.contains(&name) {
+                self.report_unknown(name, key.span());
             }
         }
+        self.is_complete
     }
 
-    fn lookup_value<T: FromToml>(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        let path = self.path_of(key);
-        self.findings.asked.borrow_mut().entry(path).or_default().kind = Some(T::kind());
-        self.lookup(key)
-    }
-
-    fn lookup(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        if !self.known.contains(&key) {
-            self.known.push(key);
+    fn report_unknown(&self, name: &str, span: Range<usize>) {
+        let path = self.path_of(name);
+        if let Some((_, place)) = MISPLACED.iter().find(|(misplaced, _)| *misplaced == path) {
+            let message = format!("`{path}` is no key here");
+            return self.findings.report(span, message, Some((*place).to_owned()));
         }
-        self.findings.asked.borrow_mut().entry(self.path_of(key)).or_default();
-        self.table.and_then(|table| table.get(key))
-    }
-
-    /// Whether `key` is there, with any value.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.table.is_some_and(|table| table.contains_key(key))
+        let place = match self.path.is_empty() {
+            true => String::new(),
+            false => format!(" in `{}`", self.path),
+        };
+        let help = match closest(name, &self.known) {
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
+            None => format!("known here: {}", self.known.join(", ")),
+        };
+        self.findings.report(span, format!("unknown key `{name}`{place}"), Some(help));
     }
 
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
-    }
-
-    fn reject(&self, key: &str, span: Range<usize>, reason: &str) {
-        self.findings.report(span, format!("`{}`: {reason}", self.path_of(key)), None);
     }
 }
 

@@ -1,7 +1,11 @@
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::reference::full_sample;
+use proptest::prelude::*;
+
 use super::*;
+use crate::declaration::arbitrary_table;
+use crate::file::read;
 
 fn problems_of(text: &str) -> Vec<String> {
     match parse("test.toml", text) {
@@ -11,41 +15,12 @@ fn problems_of(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_empty_file_gives_the_defaults() {
+fn empty_file_has_the_defaults() {
     assert_eq!(parse("empty", "").unwrap(), Config::default());
 }
 
 #[test]
-fn the_sample_gives_the_defaults() {
-    assert_eq!(parse("sample", SAMPLE).unwrap(), Config::default());
-}
-
-#[test]
-fn the_sample_shows_every_key_of_the_schema() {
-    let full = full_sample();
-    let (config, problems, values) = schema::read_with_values(&full);
-    assert_eq!(problems, [], "{full}");
-    assert_eq!(config.static_routes.len(), 1);
-    let document: toml::Table = full.parse().unwrap();
-    for key in values.keys() {
-        let mut value = Some(toml::Value::Table(document.clone()));
-        for part in key.split('.') {
-            value = value.and_then(|value| match value {
-                toml::Value::Array(items) => items.iter().find_map(|item| item.get(part).cloned()),
-                toml::Value::Table(table) => table.get(part).cloned(),
-                toml::Value::String(_)
-                | toml::Value::Integer(_)
-                | toml::Value::Float(_)
-                | toml::Value::Boolean(_)
-                | toml::Value::Datetime(_) => None,
-            });
-        }
-        assert!(value.is_some(), "the sample lacks {key}");
-    }
-}
-
-#[test]
-fn the_bounds_told_in_the_sample_are_the_bounds_in_force() {
+fn limits_are_enforced() {
     for (good, bad) in [
         ("tables.pit_capacity = 64", "tables.pit_capacity = 63"),
         ("tables.pit_capacity = 16777216", "tables.pit_capacity = 16777217"),
@@ -72,7 +47,7 @@ fn the_bounds_told_in_the_sample_are_the_bounds_in_force() {
 }
 
 #[test]
-fn settings_reach_their_place() {
+fn settings_are_read_into_their_fields() {
     let text = r#"
         listeners.unix = { path = "/tmp/x.sock", mode = "0600" }
         listeners.udp.enabled = false
@@ -90,7 +65,7 @@ fn settings_reach_their_place() {
         cost = 7
     "#;
     let config = parse("test", text).unwrap();
-    assert_eq!(config.listeners.unix.mode, 0o600);
+    assert_eq!(config.listeners.unix.mode, FileMode(0o600));
     assert_eq!(config.socket_path(), Some(PathBuf::from("/tmp/x.sock")));
     assert_eq!(config.control_socket_path(), Some(PathBuf::from("/tmp/x.control.sock")));
     assert!(!config.listeners.udp.enabled);
@@ -111,7 +86,7 @@ fn settings_reach_their_place() {
 }
 
 #[test]
-fn every_problem_is_told_with_its_place() {
+fn every_problem_is_reported_with_its_position() {
     let text = "[listeners.tcp]\nprt = 6363\nport = \"6363\"\n\n[tables.cs]\n  policy = \"random\"\n[tabels]\n";
     assert_eq!(
         problems_of(text),
@@ -125,7 +100,7 @@ fn every_problem_is_told_with_its_place() {
 }
 
 #[test]
-fn an_unlike_key_is_answered_with_the_known_ones() {
+fn unknown_key_without_similar_key_lists_known_keys() {
     let found = problems_of("[pool]\nbanana = 1\n");
     assert_eq!(
         found,
@@ -134,7 +109,7 @@ fn an_unlike_key_is_answered_with_the_known_ones() {
 }
 
 #[test]
-fn numbers_beyond_their_type_are_told_the_bounds_of_the_setting() {
+fn numbers_that_overflow_their_type_report_the_limits_of_the_setting() {
     for (text, bounds) in [
         ("listeners.tcp.port = -1", "between 1 and 65535"),
         ("listeners.tcp.port = 99999999", "between 1 and 65535"),
@@ -152,19 +127,19 @@ fn numbers_beyond_their_type_are_told_the_bounds_of_the_setting() {
 }
 
 #[test]
-fn packet_buffers_fit_the_workers() {
-    // A file is as good on a small system as on a large one.
+fn pool_must_fit_the_workers() {
+    // The memory of the system is not checked here.
     let pool = parse("test", "pool.capacity = \"1TiB\"").unwrap().pool;
     assert!(pool.exceeds((1 << 40) - 1) && !pool.exceeds(1 << 40));
     let found = problems_of("forwarder.workers = 4\n\npool.capacity = \"12MiB\"");
     assert!(found[0].contains("3:17: ") && found[0].contains("16MiB; see line 1"), "{found:?}");
     parse("test", "forwarder.workers = 4\npool.capacity = \"16MiB\"").unwrap();
-    // Without a word on it, workers have what they need.
+    // The default gives way to the number of workers.
     parse("test", "forwarder.workers = 64").unwrap();
 }
 
 #[test]
-fn neighbours_may_have_host_names() {
+fn static_faces_can_have_host_names() {
     let config = parse(
         "test",
         "[[static_faces]]\nuri = \"udp://Router.example\"\n\
@@ -180,14 +155,14 @@ fn neighbours_may_have_host_names() {
 }
 
 #[test]
-fn a_table_is_known_once() {
+fn unknown_key_lists_each_table_once() {
     let found = problems_of("banana = 1\n");
     assert_eq!(found[0].matches("limits").count(), 1, "{found:?}");
     assert_eq!(problems_of("limits = 1").len(), 1, "{:?}", problems_of("limits = 1"));
 }
 
 #[test]
-fn broken_syntax_is_told_with_its_place() {
+fn syntax_error_is_reported_with_its_position() {
     let found = problems_of("[log]\nlevel = \n");
     assert!(found[0].starts_with("test.toml:2:"), "{found:?}");
     assert!(
@@ -216,7 +191,7 @@ fn worker_count_is_that_of_the_machine_unless_set() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_refused() {
+fn conflicting_settings_are_rejected() {
     for text in [
         "forwarder = { cpus = [0, 1], workers = 1 }",
         "forwarder.workers = \"many\"",
@@ -236,7 +211,7 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn routes_and_faces_without_their_key_are_refused() {
+fn incomplete_and_invalid_list_items_are_rejected() {
     for (text, place) in [
         ("[[static_routes]]\nprefix = \"/a\"\n", "`static_routes.face` is missing"),
         ("[[static_faces]]\n", "`static_faces.uri` is missing"),
@@ -247,20 +222,20 @@ fn routes_and_faces_without_their_key_are_refused() {
         ("[[static_faces]]\nuri = \"http://x\"\n", "face URI"),
         (
             "[[static_faces]]\nuri = \"udp6://[fe80::1]\"\n",
-            "test.toml:2:7: `static_faces.uri`: udp6://[fe80::1]:6363 is on a link that is not said: its interface \
-             belongs to the address, such as udp6://[fe80::1%eth0]:6363",
+            "test.toml:2:7: `static_faces.uri`: udp6://[fe80::1]:6363 is a link-local address without an interface: write \
+             one such as udp6://[fe80::1%eth0]:6363",
         ),
         (
             "[[static_routes]]\nprefix = \"/a\"\nface = \"tcp6://[fe80::1]:7\"\n",
-            "is on a link that is not said",
+            "is a link-local address without an interface",
         ),
         (
             "[[static_faces]]\nuri = \"udp4://239.1.1.1\"\n",
-            "`static_faces.uri`: udp4://239.1.1.1:56363 is a group, and no peer: `[listeners.multicast]` has groups",
+            "`static_faces.uri`: udp4://239.1.1.1:56363 is a multicast group, not a peer: groups are set in `[listeners.multicast]`",
         ),
         (
             "[[static_routes]]\nprefix = \"/a\"\nface = \"udp6://[ff02::1234%eth0]\"\n",
-            "is a group, and no peer",
+            "is a multicast group, not a peer",
         ),
         (
             "[[static_routes]]\nprefix = \"/a\"\nface = \"udp4://192.0.2.1:6363\"\ncost = 1\n\
@@ -286,7 +261,7 @@ fn routes_and_faces_without_their_key_are_refused() {
 }
 
 #[test]
-fn the_rendered_error_shows_the_line() {
+fn rendered_error_shows_the_line() {
     let error = parse("namewire.toml", "[pool]\ncapacity = \"lots\"\n").unwrap_err();
     let rendered = error.render(false);
     assert!(rendered.contains("namewire.toml:2:12"), "{rendered}");
@@ -294,13 +269,13 @@ fn the_rendered_error_shows_the_line() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named() {
+fn unreadable_file_is_named_in_the_error() {
     let error = load(Path::new("/nonexistent/namewire.toml")).unwrap_err();
     assert!(error.to_string().starts_with("/nonexistent/namewire.toml: "), "{error}");
 }
 
 #[test]
-fn a_configuration_of_nfd_is_recognised() {
+fn nfd_conf_is_recognized() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.conf");
     std::fs::write(&path, "; NFD\ngeneral\n{\n}\ntables\n{\n  cs_max_packets 65536\n}\n").unwrap();
@@ -312,23 +287,38 @@ fn a_configuration_of_nfd_is_recognised() {
 }
 
 #[test]
-fn nobody_is_authorised_by_an_empty_list() {
-    let access = |text: &str| parse("test", text).unwrap().management.access.authorizations;
-    assert_eq!(access("management.authorizations = []"), []);
-    assert_eq!(access("[management]\n"), Config::default().management.access.authorizations);
-    let config = Config {
-        management: Management {
-            access: Access { authorizations: Vec::new(), ..Access::default() },
-            ..Management::default()
-        },
-        ..Config::default()
-    };
+fn empty_authorizations_round_trip() {
+    let read = |text: &str| parse("test", text).unwrap().management.authorizations;
+    assert_eq!(read("management.authorizations = []"), []);
+    assert_eq!(read("[management]\n"), Config::default().management.authorizations);
+    let management = Management { authorizations: Vec::new(), ..Management::default() };
+    let config = Config { management, ..Config::default() };
     assert_eq!(parse("test", &config.to_toml()).unwrap(), config);
 }
 
 #[test]
-fn every_wrong_item_of_a_list_is_reported() {
+fn every_invalid_item_of_a_list_is_reported() {
     let text = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"x1\", \"faces\", \"x2\"]\n";
     let said = parse("a.toml", text).unwrap_err().to_string();
     assert!(said.contains("x1") && said.contains("x2"), "{said}");
+}
+
+#[test]
+fn defaults_are_written_as_nothing() {
+    assert_eq!(Config::default().to_toml(), "");
+}
+
+proptest! {
+    #[test]
+    fn configuration_round_trips(config in arbitrary_table::<Config>()) {
+        let text = config.to_toml();
+        let (again, problems) = read(&text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}"));
+        prop_assert_eq!(&again, &config, "{}", text);
+        // Each setting is valid by itself. Conflicts between them are those of the configuration.
+        let conflicts: Vec<_> = config.conflicts().into_iter().map(|one| one.reason).collect();
+        for problem in &problems {
+            let is_quota = problem.message.contains("is more than") || problem.message.contains("is not enough");
+            prop_assert!(is_quota || conflicts.contains(&problem.message), "{:?}\n{}", problem, text);
+        }
+    }
 }

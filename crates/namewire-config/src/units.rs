@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them: `"64KiB"`, `"1500ms"`.
+//! Sizes, durations and file modes as they are written: `"64KiB"`, `"1500ms"`, `"0666"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,6 +91,27 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         })
 }
 
+/// Permission bits of a file, in octal as with chmod(1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl FromStr for FileMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bits = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok();
+        bits.filter(|bits| *bits <= 0o777).map(Self).ok_or_else(|| {
+            format!("expected permission bits in octal, such as \"0666\", found \"{text}\"")
+        })
+    }
+}
+
+impl fmt::Display for FileMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:04o}", self.0)
+    }
+}
+
 /// Writes a duration the way [`parse_duration`] reads it, in the largest unit that is exact.
 pub fn format_duration(duration: Duration) -> String {
     struct Shown(u64);
@@ -130,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_back_as_written() {
+    fn sizes_round_trip() {
         for (text, bytes) in
             [("0", 0), ("17", 17), ("64KiB", 65_536), ("3 MB", 3_000_000), ("2GiB", 2 << 30)]
         {
@@ -143,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_sizes_and_durations_are_refused() {
+    fn invalid_sizes_and_durations_are_rejected() {
         for text in ["", "KiB", "-1KiB", "1.5MiB", "12kb", "99999999999TiB", "1 2KiB"] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
@@ -153,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_back_as_written() {
+    fn durations_round_trip() {
         for (text, duration) in [
             ("250ms", Duration::from_millis(250)),
             ("10min", Duration::from_secs(600)),

@@ -11,7 +11,7 @@ use ndn_security::trust::{AnchorSource, TrustPolicy};
 use ndn_sys::clock;
 use tracing::warn;
 
-use crate::config::{Access, AuthorizedSigner, Contradiction, Privilege, TEXT_ORIGIN, TrustRules};
+use crate::config::{AuthorizedSigner, Conflict, Management, Privilege, TEXT_ORIGIN, TrustRules};
 
 /// Certificates and rules larger than this are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -22,19 +22,19 @@ const AUTHORIZATIONS: &str = "management.authorizations";
 ///
 /// # Errors
 /// Files that cannot be read or do not say what they have to, by their names and settings.
-pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Vec<Contradiction>> {
+pub(crate) fn access_control(access: &Management) -> Result<AccessControl, Vec<Conflict>> {
     let mut faults = Vec::new();
     let mut control = AccessControl::default();
     // Paths are absolute by now, or begin where the process does.
     control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
     for authorize in &access.authorizations {
-        let certificate = match &authorize.signer {
+        let certificate = match &authorize.certificate {
             AuthorizedSigner::Any => None,
             AuthorizedSigner::Certificate(path) => {
                 match certificate(path).context(AUTHORIZATIONS) {
                     Ok(certificate) => Some(certificate),
                     Err(error) => {
-                        faults.push(Contradiction::about(&[AUTHORIZATIONS], &error));
+                        faults.push(Conflict::from_error(&[AUTHORIZATIONS], &error));
                         continue;
                     }
                 }
@@ -50,7 +50,7 @@ pub(crate) fn access_control(access: &Access) -> Result<AccessControl, Vec<Contr
     let mut policy_of = |key, rules| match policy(rules).context(key) {
         Ok(policy) => policy,
         Err(error) => {
-            faults.push(Contradiction::about(&[key], &error));
+            faults.push(Conflict::from_error(&[key], &error));
             TrustPolicy::default()
         }
     };
@@ -232,7 +232,8 @@ mod tests {
              trust-anchor { Type File File-Name root.cert Refresh 1m }",
         )
         .unwrap();
-        let access = Access { localhop_rib: TrustRules::File(path("rules")), ..Access::default() };
+        let access =
+            Management { localhop_rib: TrustRules::File(path("rules")), ..Management::default() };
         let mut control = access_control(&access).unwrap();
         let mut refresh = |seconds: u64| {
             let since = Duration::from_secs(1000 + seconds);

@@ -74,7 +74,7 @@ use namewire_control::ControlListener;
 use ndn_dataplane::Dataplane;
 use ndn_table::NameHasher;
 
-use crate::config::{Config, Contradiction};
+use crate::config::{Config, Conflict};
 
 pub use directory::OwnFile;
 pub use hooks::{ConfigSource, Hooks, LogControl, NoLogControl, Requests};
@@ -182,8 +182,8 @@ impl OpenForwarder {
 ///
 /// # Errors
 /// Which files cannot be used, with the settings.
-pub fn check_access(config: &Config) -> Result<(), Vec<Contradiction>> {
-    access::access_control(&config.management.access).map(|_| ())
+pub fn check_access(config: &Config) -> Result<(), Vec<Conflict>> {
+    access::access_control(&config.management).map(|_| ())
 }
 
 fn open_control_socket(

@@ -109,7 +109,7 @@ impl Listeners {
             let made =
                 made.with_context(|| format!("no place for the Unix socket{}", advice(&path)));
             listeners.own_files.extend(made?);
-            let socket = open_unix(&path, config.unix.mode)?;
+            let socket = open_unix(&path, config.unix.mode.0)?;
             let own = socket.file_identity();
             let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
             listeners.own_files.extend(own);
@@ -173,7 +173,7 @@ impl Listeners {
         let made = make_directory(&path);
         let made = made.with_context(|| format!("no place for the memif socket; {ADVICE}"));
         self.own_files.extend(made?);
-        let socket = Listener::unix_messages(&path, config.memif.mode).map_err(|error| {
+        let socket = Listener::unix_messages(&path, config.memif.mode.0).map_err(|error| {
             let shown = path.display();
             if error.kind() == io::ErrorKind::AddrInUse {
                 anyhow::anyhow!("another program listens on {shown}; stop it, or {ADVICE}")
@@ -234,7 +234,7 @@ impl Listeners {
             let _ = writeln!(
                 text,
                 "Ethernet faces: on {} (`namewire status` tells which are there)",
-                config.ethernet.where_it_is()
+                config.ethernet.describe_interfaces()
             );
         }
         if text.is_empty() {

@@ -3,25 +3,25 @@
 use ndn_sys::interface::interfaces;
 use tracing::warn;
 
-use crate::config::{Config, InterfaceRule, Remark};
+use crate::config::{Config, InterfaceRule, Warning};
 
 /// Interfaces that are named but not there, or not yet: faces wait for them. Each comes with its setting.
 #[must_use]
-pub fn interfaces_missing(config: &Config) -> Vec<Remark> {
+pub fn interfaces_missing(config: &Config) -> Vec<Warning> {
     let Ok(there) = interfaces() else { return Vec::new() };
     let is_missing = |name: &str| !there.iter().any(|interface| interface.name == name);
     let missing = named(config).into_iter().filter(|(_, name)| is_missing(name));
-    let remarks = missing.map(|(key, name)| {
+    let warnings = missing.map(|(key, name)| {
         let reason = format!("{key}: there is no interface {name}; should one come, it is used");
-        Remark { key: key.to_owned(), reason }
+        Warning { key: key.to_owned(), reason }
     });
-    remarks.collect()
+    warnings.collect()
 }
 
 /// Warns about them.
 pub(super) fn warn_of_interfaces(config: &Config) {
-    for remark in interfaces_missing(config) {
-        warn!("{}", remark.reason);
+    for warning in interfaces_missing(config) {
+        warn!("{}", warning.reason);
     }
 }
 

@@ -4,17 +4,17 @@ use anyhow::Context;
 use ndn_dataplane::{Place, Workers, default_worker_count, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
-use crate::config::{Contradiction, Forwarder};
+use crate::config::{Conflict, Forwarder};
 
 /// Refuses processors that this machine does not have, or that this process may not run on.
 ///
 /// # Errors
 /// The first of them, and those that can be used.
-pub fn check_processors(forwarder: &Forwarder) -> Result<(), Contradiction> {
+pub fn check_processors(forwarder: &Forwarder) -> Result<(), Conflict> {
     match unusable(&forwarder.cpus) {
         Some(reason) => {
             let reason = format!("forwarder.cpus: {reason}");
-            Err(Contradiction { keys: vec!["forwarder.cpus"], reason })
+            Err(Conflict::new(&["forwarder.cpus"], reason))
         }
         None => Ok(()),
     }
@@ -32,10 +32,10 @@ pub fn unusable(cpus: &[usize]) -> Option<String> {
 ///
 /// # Errors
 /// The machine has no room for the placement that is asked for.
-pub fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Contradiction> {
+pub fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Conflict> {
     check_processors(forwarder)?;
     let keys = ["forwarder.placement", "forwarder.workers", "forwarder.io_workers"];
-    places(forwarder).map_err(|error| Contradiction::about(&keys, &error))
+    places(forwarder).map_err(|error| Conflict::from_error(&keys, &error))
 }
 
 fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {

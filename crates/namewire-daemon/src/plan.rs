@@ -10,7 +10,7 @@ use ndn_management::ControlState;
 use ndn_sys::poll::Waker;
 
 use super::{control, directory, dpdk, placement, webtransport};
-use crate::config::{Config, Contradiction, WebTransportListener};
+use crate::config::{Config, Conflict, WebTransportListener};
 
 /// All that a forwarder is started with, beside its configuration.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ impl Plan {
     ///
     /// # Errors
     /// All that cannot be, each with the setting or file at fault.
-    pub fn new(config: &Config) -> Result<Self, Vec<Contradiction>> {
-        let mut faults = config.faults();
+    pub fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
+        let mut faults = config.conflicts();
         let dpdk = dpdk::check(config);
-        let dpdk = dpdk.map_err(|error| Contradiction::about(&["listeners.dpdk.ports"], &error));
+        let dpdk = dpdk.map_err(|error| Conflict::from_error(&["listeners.dpdk.ports"], &error));
         faults.extend(dpdk.err());
         faults.extend(faults_of_socket_places(config));
         if config.listeners.webtransport.enabled {
@@ -51,25 +51,24 @@ impl Plan {
 }
 
 /// Refuses a certificate that cannot be used, and a directory for those that are made that is none.
-fn check_webtransport(settings: &WebTransportListener) -> Result<(), Contradiction> {
+fn check_webtransport(settings: &WebTransportListener) -> Result<(), Conflict> {
     let keys = ["listeners.webtransport.certificate", "listeners.webtransport.key"];
     let identity = webtransport::identity(settings);
-    let identity = identity.map_err(|error| Contradiction::about(&keys, &error))?;
+    let identity = identity.map_err(|error| Conflict::from_error(&keys, &error))?;
     if let (Some(directory), None) = (&settings.state_directory, identity) {
         let key = "listeners.webtransport.state_directory";
-        directory::check_parent(&directory.join("certificate")).map_err(|reason| {
-            Contradiction { keys: vec![key], reason: format!("{key}: {reason:#}") }
-        })?;
+        directory::check_parent(&directory.join("certificate"))
+            .map_err(|reason| Conflict::new(&[key], format!("{key}: {reason:#}")))?;
     }
     Ok(())
 }
 
 /// Refuses places of sockets where none can be made.
-fn faults_of_socket_places(config: &Config) -> impl Iterator<Item = Contradiction> + '_ {
+fn faults_of_socket_places(config: &Config) -> impl Iterator<Item = Conflict> + '_ {
     config.sockets_with_paths().into_iter().filter_map(|(key, path)| {
         let reason = check_socket_place(&path).err()?;
         let keys = config.keys_of_path(key);
-        Some(Contradiction { keys, reason: format!("{key}: {reason:#}") })
+        Some(Conflict::new(&keys, format!("{key}: {reason:#}")))
     })
 }
 
@@ -129,7 +128,7 @@ mod tests {
                     privileges = [\"cs\"]";
         let config = parse("test", text).unwrap();
         let faults = Plan::new(&config).unwrap_err();
-        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0]).collect();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0].as_str()).collect();
         let expected = [
             "control.path",
             "forwarder.cpus",

@@ -9,9 +9,8 @@ use ndn_packet::Name;
 use tracing::{error, info, warn};
 
 use super::control::Control;
-use super::restart::Waiting;
 use super::{access, restart, settings};
-use crate::config::Config;
+use crate::config::{Config, PendingChanges};
 use crate::hooks::{ConfigSource, LogControl};
 
 /// Where the configuration comes from, what it was, and what is beside the control thread.
@@ -39,7 +38,7 @@ impl Control {
 
     /// What can fail comes first, and changes nothing that is in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
-        let mut access = access::access_control(&config.management.access).map_err(|faults| {
+        let mut access = access::access_control(&config.management).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
         })?;
         access.refuse_signed_before(super::control::now().unix_ms());
@@ -56,7 +55,7 @@ impl Control {
         self.state.set_propagate(super::control::propagate(&config.management));
         self.state.change_strategies(strategies);
         let capacity_max = settings::cs_capacity_max(&reload.started);
-        tell(&restart::keep(&reload.started, capacity_max, &mut config));
+        log_pending(&restart::keep(&reload.started, capacity_max, &mut config));
         self.reload_tables(&config);
         let had = self.config.memif_secrecy();
         // New faces start with the new defaults; sockets and threads stay what they are, but for
@@ -98,19 +97,17 @@ impl Control {
     }
 }
 
-/// Says what waits for the next start, each time that a configuration is read that has it.
-fn tell(waiting: &Waiting) {
-    let Waiting { settings, for_strangers } = waiting;
-    if !settings.is_empty() {
-        let settings = settings.join(", ");
-        warn!(
-            "these settings differ from what runs, and change with the next start only: {settings}"
-        );
+/// Logs the changes that take effect at the next start, at each reload of a configuration that has them.
+fn log_pending(pending: &PendingChanges) {
+    let PendingChanges { restart, new_faces } = pending;
+    if !restart.is_empty() {
+        let settings = restart.join(", ");
+        warn!("changes of these settings take effect at the next start: {settings}");
     }
-    if !for_strangers.is_empty() {
-        let settings = for_strangers.join(", ");
+    if !new_faces.is_empty() {
+        let settings = new_faces.join(", ");
         warn!(
-            "for UDP peers that speak first, these settings change with the next start only: {settings}"
+            "for on-demand UDP faces, changes of these settings take effect at the next start: {settings}"
         );
     }
 }

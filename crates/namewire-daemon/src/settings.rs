@@ -1,5 +1,7 @@
 //! From the configuration to what the data plane is made of.
 
+use std::num::NonZeroU32;
+
 use ndn_dataplane::{
     DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, WorkerOptions,
 };
@@ -138,7 +140,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfi
             config::UnsolicitedPolicy::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
             config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
         },
-        pending_quota: config.limits.pending_interests_per_face.unwrap_or(u32::MAX),
+        pending_quota: config.limits.pending_interests_per_face.map_or(u32::MAX, NonZeroU32::get),
     }
 }
 

@@ -8,7 +8,7 @@ use namewire_daemon::{interfaces_missing, placement};
 
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::config::{self, Config, ConfigError, Contradiction, Remark, nfd_conf};
+use crate::config::{self, Config, ConfigError, Conflict, Warning, nfd_conf};
 use crate::process::Prepared;
 
 /// Check a configuration file, or print the documented sample
@@ -37,9 +37,9 @@ pub(super) fn run(command: &Command) -> Outcome {
     match command {
         Command::Check { file } => {
             let (config, source) = check(file)?;
-            let mut remarks = config.remarks();
-            remarks.extend(interfaces_missing(&config));
-            let found = match tell(remarks, &source) {
+            let mut warnings = config.warnings();
+            warnings.extend(interfaces_missing(&config));
+            let found = match tell(warnings, &source) {
                 0 => "no problems".to_owned(),
                 warnings => format!("usable, with {}", output::counted(warnings, "warning")),
             };
@@ -49,7 +49,7 @@ pub(super) fn run(command: &Command) -> Outcome {
         Command::Reference => {
             std::io::stdout().lock().write_all(config::reference().as_bytes())?;
         }
-        Command::Sample => std::io::stdout().lock().write_all(config::SAMPLE.as_bytes())?,
+        Command::Sample => std::io::stdout().lock().write_all(config::sample().as_bytes())?,
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ fn check(file: &Path) -> Outcome<(Config, Source)> {
         };
     };
     // Those of the file by itself were told with its lines.
-    let of_file = config.faults();
+    let of_file = config.conflicts();
     let more: Vec<_> = faults.into_iter().filter(|fault| !of_file.contains(fault)).collect();
     Err(Failure::Usage(describe(&error.with(&more))))
 }
@@ -114,33 +114,35 @@ pub(super) enum Source {
     /// A file of ours.
     File(PathBuf),
     /// A file of NFD, and where settings stand in it.
-    NfdConf(PathBuf, nfd_conf::Places),
+    NfdConf(PathBuf, nfd_conf::KeyLocations),
 }
 
 impl Source {
     /// As [`Self::describe`], of several, each in a line of its own.
-    pub(super) fn describe_all(&self, faults: &[Contradiction]) -> String {
+    pub(super) fn describe_all(&self, faults: &[Conflict]) -> String {
         let told: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
         lines(&told)
     }
 
     /// What is wrong, with the place if it is known.
-    pub(super) fn describe(&self, fault: &Contradiction) -> String {
+    pub(super) fn describe(&self, fault: &Conflict) -> String {
         match self {
             Self::Defaults => fault.to_string(),
             Self::File(path) => describe(&config::locate(path, fault)),
-            Self::NfdConf(path, places) => places.describe(&path.display().to_string(), fault),
+            Self::NfdConf(path, locations) => {
+                locations.describe(&path.display().to_string(), fault)
+            }
         }
     }
 }
 
 /// Tells on standard error what may be meant otherwise, with its line; says how much that is.
-pub(super) fn tell(remarks: Vec<Remark>, source: &Source) -> u64 {
+pub(super) fn tell(warnings: Vec<Warning>, source: &Source) -> u64 {
     let mut count = 0;
-    for remark in remarks {
+    for warning in warnings {
         let told = match source {
-            Source::File(path) => config::locate_remark(path, &remark).to_string(),
-            Source::Defaults | Source::NfdConf(..) => remark.reason,
+            Source::File(path) => config::locate_warning(path, &warning).to_string(),
+            Source::Defaults | Source::NfdConf(..) => warning.reason,
         };
         output::note(&format_args!("namewire: warning: {told}"));
         count += 1;
@@ -177,7 +179,7 @@ pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
         output::note(&format_args!("namewire: warning: {warning}"));
     }
     let mut config = read.config;
-    let source = Source::NfdConf(file.to_owned(), read.places);
+    let source = Source::NfdConf(file.to_owned(), read.locations);
     // MW-NFD's sample names processors that a small machine does not have.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
         let told = source.describe(&fault);
@@ -209,8 +211,7 @@ mod tests {
         let file = directory.path().join("namewire.toml");
         std::fs::write(&file, "# first\nunknown = 1\n").unwrap();
         let (_, error) = config::load_leniently(&file).unwrap();
-        let keys = vec!["control.path"];
-        let fault = Contradiction { keys, reason: "control.path: it cannot be".to_owned() };
+        let fault = Conflict::new(&["control.path"], "control.path: it cannot be");
         let error = error.unwrap().with(&[fault]);
         let (told, path) = (error.to_string(), file.display());
         let lines: Vec<_> = told.lines().collect();

@@ -9,7 +9,7 @@ use clap::Args;
 use super::config::Source;
 use super::failure::{Failure, Outcome};
 use crate::config::{
-    Config, ConfigError, Contradiction, LogLevel, WORKERS_MAX, WorkerCount, check_module,
+    Config, ConfigError, Conflict, LogLevel, WORKERS_MAX, WorkerCount, check_module,
 };
 use namewire_daemon::ConfigSource;
 
@@ -112,7 +112,7 @@ impl Options {
         let planned = Prepared::new(&config);
         let Some((error, of_file)) = problems else {
             let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
-            super::config::tell(config.remarks(), &source);
+            super::config::tell(config.warnings(), &source);
             return Ok((config, plan));
         };
         let faults = planned.err().unwrap_or_default();
@@ -125,12 +125,12 @@ impl Options {
     }
 
     /// What cannot be, each with the option or the line.
-    fn refuse(&self, faults: &[Contradiction], source: &Source) -> Failure {
+    fn refuse(&self, faults: &[Conflict], source: &Source) -> Failure {
         let told: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
         Failure::Usage(super::config::lines(&told))
     }
 
-    fn describe(&self, fault: &Contradiction, source: &Source) -> String {
+    fn describe(&self, fault: &Conflict, source: &Source) -> String {
         match self.option_of(fault) {
             Some(option) => format!("{option}: {fault}"),
             None => source.describe(fault),
@@ -138,7 +138,7 @@ impl Options {
     }
 
     /// The option by which a setting that is at fault was given, if it was.
-    fn option_of(&self, fault: &Contradiction) -> Option<&'static str> {
+    fn option_of(&self, fault: &Conflict) -> Option<&'static str> {
         let given = [
             ("--socket", "listeners.unix.path", self.socket.is_some()),
             ("--control", "control.path", self.control.is_some()),
@@ -147,7 +147,7 @@ impl Options {
             ("--workers", "forwarder.workers", self.workers.is_some()),
             ("--user", "privileges.user", self.user.is_some()),
         ];
-        let of_key = |key: &&'static str| {
+        let of_key = |key: &String| {
             given
                 .iter()
                 .find(|(_, of, is_given)| of == key && *is_given)
@@ -201,7 +201,7 @@ impl Options {
             }
             (None, None) => (Config::default(), Source::Defaults, None),
         };
-        let problems = error.map(|error| (error, config.faults()));
+        let problems = error.map(|error| (error, config.conflicts()));
         let listeners = &mut config.listeners;
         if let Some(path) = &self.socket {
             listeners.unix.path = Some(path.clone());
@@ -247,7 +247,7 @@ struct Settings {
     config: Config,
     source: Source,
     /// What is wrong with the file by itself, and which of its settings do not go together, which is told there.
-    problems: Option<(ConfigError, Vec<Contradiction>)>,
+    problems: Option<(ConfigError, Vec<Conflict>)>,
 }
 
 /// The configuration file's settings, or the defaults, as the options change them, without a look at this machine.
@@ -256,11 +256,11 @@ fn configuration(options: &Options) -> Outcome<(Config, Source)> {
     if let Some((error, _)) = problems {
         return Err(Failure::Usage(super::config::describe(&error)));
     }
-    let faults = config.faults();
+    let faults = config.conflicts();
     if !faults.is_empty() {
         return Err(options.refuse(&faults, &source));
     }
-    super::config::tell(config.remarks(), &source);
+    super::config::tell(config.warnings(), &source);
     Ok((config, source))
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use namewire_daemon::{ConfigSource, Hooks, OpenForwarder, Plan};
 use privileges::Change;
 
-use crate::config::{Config, Contradiction};
+use crate::config::{Config, Conflict};
 use logging::{LogFile, LogHandle};
 
 /// What a configuration needs of this machine and of this process: all that can be refused before anything is opened.
@@ -33,7 +33,7 @@ impl Prepared {
     ///
     /// # Errors
     /// All that is refused, each with the setting or file at fault.
-    pub(crate) fn new(config: &Config) -> Result<Self, Vec<Contradiction>> {
+    pub(crate) fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
         match (Plan::new(config), privileges::plan(config).map_err(of_privileges)) {
             (Ok(plan), Ok(privileges)) => Ok(Self { plan, privileges }),
             (plan, privileges) => {
@@ -44,10 +44,10 @@ impl Prepared {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn of_privileges(error: anyhow::Error) -> Contradiction {
+fn of_privileges(error: anyhow::Error) -> Conflict {
     let is_group = error.to_string().starts_with("privileges.group");
     let key = if is_group { "privileges.group" } else { "privileges.user" };
-    Contradiction::about(&[key, "privileges.user"], &error)
+    Conflict::from_error(&[key, "privileges.user"], &error)
 }
 
 /// Runs the forwarder until SIGTERM or SIGINT. SIGHUP makes it read `source`, and open `log_file` again.
@@ -116,7 +116,7 @@ mod tests {
     fn faults_of_the_machine_and_of_the_user_are_reported_together() {
         let text = "forwarder.cpus = [4000]\nprivileges.user = \"nobody-of-this-name\"";
         let faults = Prepared::new(&parse("test", text).unwrap()).unwrap_err();
-        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0]).collect();
+        let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0].as_str()).collect();
         assert_eq!(keys, ["forwarder.cpus", "privileges.user"], "{faults:?}");
     }
 }

@@ -10,10 +10,10 @@ use ndn_security::info::Node;
 use ndn_types::FaceUri;
 
 use super::{Reader, seconds};
-use crate::{
-    BoundFaces, Ethernet, InterfaceRule, MTU_MAX, MTU_MIN, MULTICAST_PORT, Multicast,
-    WEBSOCKET_PORT,
-};
+use crate::ethernet::Ethernet;
+use crate::faces::{BoundFaces, MTU_MAX, MTU_MIN};
+use crate::interfaces::InterfaceRule;
+use crate::listeners::{MULTICAST_PORT, Multicast, NDN_PORT, SYSTEM_SOCKET_PATH, WEBSOCKET_PORT};
 
 /// A day.
 const IDLE_SECONDS_MAX: u64 = 86_400;
@@ -30,7 +30,7 @@ struct Channel {
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { listen: true, port: crate::NDN_PORT, ipv4: true, ipv6: true }
+        Self { listen: true, port: NDN_PORT, ipv4: true, ipv6: true }
     }
 }
 
@@ -105,7 +105,7 @@ impl Reader<'_> {
                 _ => None,
             };
             if let Some(key) = key {
-                self.places.add(key, node);
+                self.locations.add(key, node);
             }
             match node.key.as_str() {
                 "general" => self.read_face_general(node),
@@ -134,12 +134,12 @@ impl Reader<'_> {
     fn read_unix(&mut self, section: &Node) {
         self.config.listeners.unix.enabled = true;
         // NFD's default holds for everybody, ours only for root.
-        self.config.listeners.unix.path = Some(crate::SYSTEM_SOCKET_PATH.into());
+        self.config.listeners.unix.path = Some(SYSTEM_SOCKET_PATH.into());
         for node in &section.children {
             match node.key.as_str() {
                 "path" if node.value.is_empty() => self.refuse(node, "`path` is empty"),
                 "path" => {
-                    self.places.add("listeners.unix.path", node);
+                    self.locations.add("listeners.unix.path", node);
                     self.config.listeners.unix.path = Some(node.value.clone().into());
                 }
                 _ => self.refuse_unknown(node, "face_system.unix"),
@@ -168,7 +168,7 @@ impl Reader<'_> {
         if channel.port != 0 {
             return;
         }
-        channel.port = crate::NDN_PORT;
+        channel.port = NDN_PORT;
         if !channel.listen {
             return self.no_effect(node, "nothing listens");
         }
@@ -383,7 +383,7 @@ impl Reader<'_> {
     }
 
     fn read_port(&mut self, node: &Node, port: &mut u16) {
-        self.places.add("listeners.multicast", node);
+        self.locations.add("listeners.multicast", node);
         let number = self.number(node, 1, u64::from(u16::MAX));
         *port = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(*port);
     }

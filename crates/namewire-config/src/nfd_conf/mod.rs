@@ -1,11 +1,11 @@
 //! Reads `nfd.conf` of NFD 24.07, with what MW-NFD adds, as a configuration of this program.
 //!
-//! What has no counterpart is told with file and line; what would open more than the file says is
-//! refused. Where a section is absent, what NFD does without it holds: no listener, no privilege.
+//! A setting without a counterpart is reported with file and line. A setting that would grant more than the file
+//! does is rejected. An absent section means what it means to NFD: no listener, no privilege.
 
 mod faces;
+mod key_locations;
 mod mw_nfd;
-mod places;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -17,38 +17,37 @@ use std::time::Duration;
 use ndn_packet::Name;
 use ndn_security::info::{InfoError, Node};
 
-pub use places::Places;
+pub use key_locations::KeyLocations;
 
-use super::error::FILE_IS_EMPTY;
-use super::modules::{Counterpart, counterpart_of};
-use super::together::check_depth;
-use super::{
-    Access, Config, ConfigError, CsPolicy, LogLevel, StrategyChoice, TABLE_ENTRIES_MAX,
-    UnsolicitedPolicy,
-};
+use crate::config::Config;
+use crate::error::{ConfigError, FILE_BYTES_MAX, FILE_IS_EMPTY};
+use crate::faces::{StrategyChoice, StrategyName, check_depth};
+use crate::log::{Counterpart, LogLevel, counterpart_of};
+use crate::management::TrustRules;
+use crate::tables::{CsPolicy, TABLE_ENTRIES_MAX, UnsolicitedPolicy};
 
-/// A configuration, and what of the file it leaves out.
+/// The configuration that an nfd.conf becomes.
 #[derive(Debug)]
 pub struct NfdConf {
     /// The settings.
     pub config: Config,
-    /// What has no effect here, in the order of the file.
-    pub warnings: Vec<Remark>,
-    /// Where settings stand that may turn out not to be good for this machine.
-    pub places: Places,
+    /// Settings without effect, in the order of the file.
+    pub warnings: Vec<Warning>,
+    /// The locations of settings that may be invalid on this machine.
+    pub locations: KeyLocations,
 }
 
-/// Something to be said about a line of the file: `file:line: text`.
+/// A message about a line of the file: `file:line: text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark(InfoError);
+pub struct Warning(InfoError);
 
-impl fmt::Display for Remark {
+impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
 }
 
-/// Why a file was refused: every problem of it, one per line.
+/// A rejected file: all of its problems, one on each line.
 #[derive(Debug)]
 pub struct NfdConfError {
     problems: Vec<String>,
@@ -65,12 +64,12 @@ impl std::error::Error for NfdConfError {}
 /// Reads the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, is not in the INFO format, or asks for what cannot be had.
+/// The file cannot be read, is not in the INFO format, or has settings that are invalid or not supported.
 pub fn load(path: &Path) -> Result<NfdConf, NfdConfError> {
     let origin = path.display().to_string();
     let read = |path: &Path| {
         let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-        if length > super::FILE_BYTES_MAX {
+        if length > FILE_BYTES_MAX {
             return Err(ConfigError::too_large(&origin, length).to_string());
         }
         crate::text_file::read(path).map_err(|error| error.to_string())
@@ -102,39 +101,38 @@ pub fn parse(
     reader.finish(origin)
 }
 
-/// What was read so far.
+/// Reads an nfd.conf.
 struct Reader<'d> {
     directory: &'d Path,
     config: Config,
-    warnings: Vec<Remark>,
-    errors: Vec<Remark>,
-    places: Places,
+    warnings: Vec<Warning>,
+    errors: Vec<Warning>,
+    locations: KeyLocations,
 }
 
 impl<'d> Reader<'d> {
-    /// What NFD does with an empty file.
+    /// The configuration of NFD with an empty file.
     fn new(directory: &'d Path) -> Self {
         let mut config = Config::default();
         config.listeners.unix.enabled = false;
         config.listeners.tcp.enabled = false;
         config.listeners.udp.enabled = false;
         config.listeners.websocket.enabled = false;
-        config.management.access = Access {
-            authorizations: Vec::new(),
-            localhost_rib: super::TrustRules::Nobody,
-            localhop_rib: super::TrustRules::Nobody,
-            prefix_announcements: super::TrustRules::Nobody,
-        };
+        config.management.authorizations = Vec::new();
+        config.management.localhost_rib = TrustRules::Nobody;
+        config.management.localhop_rib = TrustRules::Nobody;
+        config.management.prefix_announcements = TrustRules::Nobody;
         let (warnings, errors) = (Vec::new(), Vec::new());
-        Self { directory, config, warnings, errors, places: Places::default() }
+        Self { directory, config, warnings, errors, locations: KeyLocations::default() }
     }
 
     fn finish(self, origin: &str) -> Result<NfdConf, NfdConfError> {
-        let Self { config, warnings, errors, places, .. } = self;
+        let Self { config, warnings, errors, locations, .. } = self;
         let mut problems: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        problems.extend(config.faults().iter().map(|fault| places.describe(origin, fault)));
+        let conflicts = config.conflicts();
+        problems.extend(conflicts.iter().map(|conflict| locations.describe(origin, conflict)));
         if problems.is_empty() {
-            Ok(NfdConf { config, warnings, places })
+            Ok(NfdConf { config, warnings, locations })
         } else {
             Err(NfdConfError { problems })
         }
@@ -155,11 +153,11 @@ impl<'d> Reader<'d> {
     }
 
     fn warn(&mut self, node: &Node, text: impl Into<String>) {
-        self.warnings.push(Remark(node.error(text)));
+        self.warnings.push(Warning(node.error(text)));
     }
 
     fn refuse(&mut self, node: &Node, text: impl Into<String>) {
-        self.errors.push(Remark(node.error(text)));
+        self.errors.push(Warning(node.error(text)));
     }
 
     fn refuse_unknown(&mut self, node: &Node, place: &str) {
@@ -207,11 +205,11 @@ impl<'d> Reader<'d> {
                     self.refuse(node, format!("`{}` is empty", node.key));
                 }
                 "user" => {
-                    self.places.add("privileges.user", node);
+                    self.locations.add("privileges.user", node);
                     self.config.privileges.user = Some(node.value.clone());
                 }
                 "group" => {
-                    self.places.add("privileges.group", node);
+                    self.locations.add("privileges.group", node);
                     self.config.privileges.group = Some(node.value.clone());
                 }
                 _ => self.no_effect(node, "NFD does not know it either"),
@@ -234,7 +232,7 @@ impl<'d> Reader<'d> {
                 }
             };
             match (node.key.as_str(), counterpart_of(&node.key)) {
-                // The level of all, whatever stands before it.
+                // The level of all modules takes precedence, wherever it is.
                 ("default_level", _) if section.children.iter().any(is_of_all) => {}
                 ("default_level" | "nfd.*" | "*", _) => self.config.log.level = level,
                 (_, Some(Counterpart::None(why))) => self.no_effect(node, why),
@@ -306,7 +304,7 @@ impl<'d> Reader<'d> {
     }
 
     fn read_strategy_choice(&mut self, section: &Node) {
-        self.places.add("strategy_choices", section);
+        self.locations.add("strategy_choices", section);
         for node in &section.children {
             let (prefix, strategy) = (self.name(node, &node.key), self.name(node, &node.value));
             let (Some(prefix), Some(strategy)) = (prefix, strategy) else { continue };
@@ -320,13 +318,14 @@ impl<'d> Reader<'d> {
             } else if self.config.strategy_choices.iter().any(|other| other.prefix == prefix) {
                 self.refuse(node, format!("the strategy of {prefix} is chosen twice"));
             } else {
+                let strategy = StrategyName(strategy);
                 self.config.strategy_choices.push(StrategyChoice { prefix, strategy });
             }
         }
     }
 }
 
-/// Versions were components that begin with 0xFD before they had a type (NFD 0.7 and older, MW-NFD).
+/// Converts version components of NFD 0.7 and older and of MW-NFD, which begin with 0xFD, to typed components.
 fn with_typed_version(strategy: &Name) -> Name {
     let mut typed = Name::new();
     for component in strategy.components() {
@@ -338,7 +337,7 @@ fn with_typed_version(strategy: &Name) -> Name {
     typed
 }
 
-/// Whether it is the level of all modules of NFD.
+/// Whether a line sets the level of all modules of NFD.
 fn is_of_all(node: &Node) -> bool {
     matches!(node.key.as_str(), "nfd.*" | "*")
 }

@@ -3,7 +3,7 @@
 use ndn_security::info::Node;
 
 use super::Reader;
-use crate::{WORKERS_MAX, WorkerCount};
+use crate::forwarder::{WORKERS_MAX, WorkerCount};
 
 /// The Content Stores of MW-NFD: for Interests that match any Data below their name, and for the others.
 const PARTS_OF_CS: [&str; 2] = ["pm_cs_max_packets", "em_cs_max_packets"];
@@ -60,7 +60,7 @@ impl Reader<'_> {
         }
         self.config.forwarder.workers = WorkerCount::Fixed(cores.len());
         self.config.forwarder.cpus = cores;
-        self.places.add("forwarder.cpus", node);
+        self.locations.add("forwarder.cpus", node);
     }
 }
 

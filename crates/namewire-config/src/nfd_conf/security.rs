@@ -8,7 +8,7 @@ use ndn_management::access::PRIVILEGED_MODULES;
 use ndn_security::info::Node;
 
 use super::{Reader, seconds};
-use crate::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
+use crate::management::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
 
 impl Reader<'_> {
     /// As in NFD, nothing that is written here keeps the forwarder from starting.
@@ -95,7 +95,7 @@ impl Reader<'_> {
             "any" => AuthorizedSigner::Any,
             file => AuthorizedSigner::Certificate(self.directory.join(file)),
         };
-        self.places.add("management.authorizations", certfile);
+        self.locations.add("management.authorizations", certfile);
         let mut privileges = Vec::new();
         for node in &list.children {
             if !node.value.is_empty() {
@@ -113,7 +113,10 @@ impl Reader<'_> {
         if privileges.is_empty() {
             self.warn(section, "`authorize` grants no privilege");
         } else {
-            self.config.management.access.authorizations.push(Authorize { signer, privileges });
+            self.config
+                .management
+                .authorizations
+                .push(Authorize { certificate: signer, privileges });
         }
     }
 
@@ -127,7 +130,7 @@ impl Reader<'_> {
             self.warn(file, text);
             false
         });
-        self.places.add_text(key, node, &section);
+        self.locations.add_text(key, node, &section);
         rules_of(section, self.directory)
     }
 
@@ -135,19 +138,19 @@ impl Reader<'_> {
         for node in &section.children {
             match node.key.as_str() {
                 "localhost_security" => {
-                    self.config.management.access.localhost_rib =
+                    self.config.management.localhost_rib =
                         self.rules("management.localhost_rib", node);
                 }
                 "localhop_security" => {
-                    self.config.management.access.localhop_rib =
+                    self.config.management.localhop_rib =
                         self.rules("management.localhop_rib", node);
                 }
                 "prefix_announcement_validation" => {
-                    self.config.management.access.prefix_announcements =
+                    self.config.management.prefix_announcements =
                         self.rules("management.prefix_announcements", node);
                 }
                 "auto_prefix_propagate" => {
-                    self.places.add("management.propagate.enabled", node);
+                    self.locations.add("management.propagate.enabled", node);
                     self.read_propagate(node);
                 }
                 "readvertise_nlsr" => {

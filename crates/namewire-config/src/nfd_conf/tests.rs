@@ -22,8 +22,8 @@ pub(super) fn warnings(text: &str) -> Vec<String> {
     read(text).unwrap().warnings.iter().map(ToString::to_string).collect()
 }
 
-pub(super) fn places(text: &str) -> Places {
-    read(text).unwrap_or_else(|error| panic!("{error}")).places
+pub(super) fn locations(text: &str) -> KeyLocations {
+    read(text).unwrap_or_else(|error| panic!("{error}")).locations
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -36,12 +36,12 @@ pub(super) fn with_unix(text: &str) -> String {
 }
 
 #[test]
-fn what_is_absent_is_closed() {
+fn absent_sections_grant_nothing() {
     assert!(problems("").len() == 1, "no listener at all");
     let config = config(&with_unix(""));
     assert_eq!(config.socket_path(), Some(PathBuf::from("/tmp/nfd.sock")));
     assert!(!config.listeners.tcp.enabled && !config.listeners.udp.enabled);
-    let access = &config.management.access;
+    let access = &config.management;
     assert!(access.authorizations.is_empty());
     for rules in [&access.localhost_rib, &access.localhop_rib, &access.prefix_announcements] {
         assert_eq!(*rules, TrustRules::Nobody);
@@ -71,13 +71,13 @@ fn tables_and_logs() {
 }
 
 #[test]
-fn levels_of_all_modules_and_of_those_without_counterpart() {
+fn default_level_and_modules_without_counterpart() {
     let text =
         with_unix("log {\n nfd.* DEBUG\n default_level WARN\n Forwarder TRACE\n Nothing INFO\n}");
     assert_eq!(config(&text).log.level, LogLevel::Debug);
     let told = warnings(&text);
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("`Forwarder` has no effect: what becomes of packets"), "{told:?}");
+    assert!(told[0].contains("`Forwarder` has no effect: packets are counted"), "{told:?}");
     assert!(told[1].contains("`Nothing` has no effect: there is no such module"), "{told:?}");
 }
 
@@ -99,7 +99,7 @@ fn channels() {
 }
 
 #[test]
-fn tcp_peers_are_never_more_local_than_the_file_says() {
+fn tcp_local_subnets_outside_loopback_are_rejected() {
     let is_local = |local: &str| {
         config(&format!("face_system {{ tcp {{ local {{ {local} }} }} }}"))
             .listeners
@@ -130,24 +130,24 @@ fn privileges_and_trust_rules() {
     let path = |name: &str| directory.path().join(name);
     std::fs::create_dir(path("keys")).unwrap();
     std::fs::write(path("keys/root.ndncert"), "").unwrap();
-    let access = read_in(directory.path(), &text).unwrap().config.management.access;
+    let access = read_in(directory.path(), &text).unwrap().config.management;
     let [admin, anybody] = &access.authorizations[..] else { panic!("{access:?}") };
-    assert_eq!(admin.signer, AuthorizedSigner::Certificate(path("keys/admin.ndncert")));
+    assert_eq!(admin.certificate, AuthorizedSigner::Certificate(path("keys/admin.ndncert")));
     assert_eq!(admin.privileges.len(), 2);
-    assert_eq!(anybody.signer, AuthorizedSigner::Any);
+    assert_eq!(anybody.certificate, AuthorizedSigner::Any);
     assert_eq!(access.localhost_rib, TrustRules::Any);
     let TrustRules::Inline { text, .. } = &access.localhop_rib else { panic!() };
     assert!(text.contains(path("keys/root.ndncert").to_str().unwrap()), "{text}");
 }
 
 #[test]
-fn an_anchor_whose_file_is_missing_vouches_for_nobody() {
+fn missing_trust_anchor_authorizes_nobody() {
     let anchor = "trust-anchor {\n type file\n file-name none.ndncert\n }";
     let rules = |more: &str| {
         let text = with_unix(&format!("rib {{ localhost_security {{\n{anchor}\n{more} }} }}"));
         let told = warnings(&text);
         assert!(told.len() == 1 && told[0].starts_with("nfd.conf:4: "), "{told:?}");
-        config(&text).management.access.localhost_rib
+        config(&text).management.localhost_rib
     };
     assert_eq!(rules(""), TrustRules::Nobody);
     let rule = "rule { id x for interest checker { type hierarchical } }";
@@ -156,7 +156,7 @@ fn an_anchor_whose_file_is_missing_vouches_for_nobody() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_its_line() {
+fn settings_without_effect_are_reported_with_their_line() {
     let text = "tables {\n cs_max_packets 99999999999\n}\nface_system {\n unix { path /x }\n \
                 ether { listen yes }\n websocket { listen yes }\n}\nrib {\n readvertise_nlsr yes\n \
                 auto_prefix_propagate { cost 15 }\n}\nforwarder {\n default_hop_limit 5\n}";
@@ -172,7 +172,7 @@ fn what_cannot_be_done_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_line() {
+fn invalid_settings_are_rejected_with_their_line() {
     for (text, line) in [
         ("tabels {\n}", 1),
         ("tables {\n cs_policy mru\n}", 2),
@@ -206,7 +206,7 @@ fn what_is_wrong_is_refused_with_its_line() {
 }
 
 #[test]
-fn versions_of_strategies_may_be_written_as_before_they_had_a_type() {
+fn untyped_strategy_versions_are_accepted() {
     let strategy = |uri: &str| {
         let text = with_unix(&format!("tables {{ strategy_choice {{ / {uri} }} }}"));
         config(&text).strategy_choices[0].strategy.to_uri()
@@ -218,7 +218,7 @@ fn versions_of_strategies_may_be_written_as_before_they_had_a_type() {
 }
 
 #[test]
-fn files_include_others() {
+fn included_files_are_read() {
     let mut include = |file: &str| match file {
         "tables.conf" => Ok("tables {\n cs_max_packets 7\n}".to_owned()),
         _ => Err("no file".to_owned()),
@@ -229,7 +229,7 @@ fn files_include_others() {
 }
 
 #[test]
-fn ethernet_is_on_if_there_is_a_section() {
+fn ethernet_section_enables_ethernet() {
     let ethernet =
         |ether: &str| config(&with_unix(&format!("face_system {{ {ether} }}"))).listeners.ethernet;
     assert!(!ethernet("general { }").enabled, "no section");
@@ -252,7 +252,7 @@ fn ethernet_is_on_if_there_is_a_section() {
 }
 
 #[test]
-fn multicast_is_on_unless_the_file_says_no() {
+fn multicast_is_on_unless_disabled() {
     let multicast =
         |udp: &str| config(&with_unix(&format!("face_system {{ {udp} }}"))).listeners.multicast;
     assert!(!multicast("general { }").enabled, "no UDP at all");
@@ -280,7 +280,7 @@ fn multicast_is_on_unless_the_file_says_no() {
 }
 
 #[test]
-fn who_the_forwarder_becomes() {
+fn user_and_group_are_read() {
     let config = config(&with_unix("general { user ndn-user group ndn-group }"));
     assert_eq!(config.privileges.user.as_deref(), Some("ndn-user"));
     assert_eq!(config.privileges.group.as_deref(), Some("ndn-group"));
@@ -290,7 +290,7 @@ fn who_the_forwarder_becomes() {
 }
 
 #[test]
-fn faces_bound_to_interfaces() {
+fn netdev_bound_faces_are_read() {
     let bound = |rule: &str| format!("face_system {{ udp {{ }} netdev_bound {{ {rule} }} }}");
     let config = config(&bound(
         "rule {
@@ -322,7 +322,7 @@ fn faces_bound_to_interfaces() {
 }
 
 #[test]
-fn prefixes_are_registered_with_a_gateway() {
+fn auto_prefix_propagation_is_read() {
     let rib = |text: &str| with_unix(&format!("rib {{ {text} }}"));
     let propagate = |text: &str| config(&rib(text)).management.propagate;
     assert!(!propagate("readvertise_nlsr no").enabled);
@@ -342,7 +342,7 @@ fn prefixes_are_registered_with_a_gateway() {
 }
 
 #[test]
-fn what_nfd_refuses_and_we_take() {
+fn settings_that_only_nfd_rejects_are_accepted() {
     let twice = "face_system { tcp { port 7000 }\n tcp { port 7001 } }";
     assert_eq!(config(twice).listeners.tcp.port, 7001);
     let mut include = |_: &str| Ok("tables {\n cs_max_packets 7\n}".to_owned());
@@ -351,11 +351,11 @@ fn what_nfd_refuses_and_we_take() {
     assert_eq!(read.config.tables.cs.capacity_packets, 7);
     let text = "face_system { tcp { local { whitelist {\n ifname lo\n} } } }";
     assert!(!config(text).listeners.tcp.loopback_is_local && !warnings(text).is_empty());
-    assert!(config(&with_unix("")).management.access.authorizations.is_empty());
+    assert!(config(&with_unix("")).management.authorizations.is_empty());
 }
 
 #[test]
-fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
+fn settings_that_nfd_ignores_are_reported_with_their_line() {
     let told = |text: &str, line: usize| {
         let text = with_unix(text);
         let warnings = warnings(&text);
@@ -406,7 +406,7 @@ fn what_nfd_starts_with_starts_and_is_told_with_its_line() {
 }
 
 #[test]
-fn what_the_file_as_a_whole_lacks_is_told_with_its_name() {
+fn missing_listeners_are_reported_with_the_file_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.conf");
     let told = |content: &[u8]| {
@@ -416,7 +416,7 @@ fn what_the_file_as_a_whole_lacks_is_told_with_its_name() {
     let begins = format!("{}: ", path.display());
     for (content, said) in [
         (&b""[..], "the file is empty"),
-        (b"; only a comment\n", "every listener is turned off"),
+        (b"; only a comment\n", "all listeners are off"),
         (b"\x06\xfd\xff", "binary file"),
     ] {
         let told = told(content);

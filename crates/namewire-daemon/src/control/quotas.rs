@@ -12,8 +12,8 @@ use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 use super::Control;
-use crate::config::Limits;
 use crate::addresses;
+use crate::config::Limits;
 use crate::faces::KnownFace;
 
 /// Time between two looks at what faces have exceeded.

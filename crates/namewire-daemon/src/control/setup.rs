@@ -17,7 +17,7 @@ use ndn_sys::poll::Waker;
 use ndn_types::FaceUri;
 
 use super::now;
-use crate::config::{Config, Contradiction, Management, Propagate};
+use crate::config::{Config, Conflict, Management, Propagate};
 use crate::identities::KeyChainSigner;
 use crate::tables::Catalog;
 use crate::{access, settings};
@@ -40,9 +40,7 @@ fn face_schemes(config: &Config) -> Vec<String> {
 ///
 /// # Errors
 /// Those of them that cannot be used, by their settings and the names of their files.
-pub(crate) fn management(
-    config: &Config,
-) -> Result<(ControlState, Arc<Waker>), Vec<Contradiction>> {
+pub(crate) fn management(config: &Config) -> Result<(ControlState, Arc<Waker>), Vec<Conflict>> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now().unix_ms(),
@@ -56,8 +54,8 @@ pub(crate) fn management(
         },
         ..ControlConfig::default()
     };
-    let identity = |error: anyhow::Error| Contradiction::about(&["management.identity"], &error);
-    let access = access::access_control(&config.management.access);
+    let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);
+    let access = access::access_control(&config.management);
     let commands = KeyChainSigner::new(config.management.identity.clone());
     let commands = commands.map_err(|error| vec![identity(error.into())]);
     let signer = signer(config).map_err(|error| vec![identity(error)]);

@@ -1,4 +1,70 @@
-//! Modules that log.
+//! What is logged: levels, and the modules that log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::declaration::{Reload, entries, live, settings};
+use crate::value::words;
+
+settings! {
+    /// The log.
+    pub struct Log {
+        /// Level of all modules that `[log.modules]` does not list.
+        level: LogLevel = LogLevel::Info => live(),
+        /// Levels of single modules. `namewire log` changes them while the forwarder runs.
+        modules: BTreeMap<String, LogLevel> = BTreeMap::new() =>
+            entries(Reload::Live, describe_modules, check_module, "ndn_face = \"debug\""),
+    }
+}
+
+/// A log level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// Failures.
+    Error,
+    /// Probable mistakes.
+    Warn,
+    /// Changes that concern an operator: listeners, faces, routes.
+    Info,
+    /// Single requests.
+    Debug,
+    /// Single packets.
+    Trace,
+}
+
+words!(LogLevel {
+    "off" => Self::Off,
+    "error" => Self::Error,
+    "warn" => Self::Warn,
+    "info" => Self::Info,
+    "debug" => Self::Debug,
+    "trace" => Self::Trace,
+});
+
+impl LogLevel {
+    /// The levels' names in configuration files and on the command line, quietest first.
+    pub const NAMES: [&'static str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    const ALL: [Self; 6] =
+        [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// The level's name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// The level of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
 
 /// Modules that log.
 pub const LOG_MODULES: [&str; 15] = [
@@ -19,22 +85,32 @@ pub const LOG_MODULES: [&str; 15] = [
     "ndn_webtransport",
 ];
 
-/// Libraries of others that log what nobody but their authors wants to know at the levels debug and trace: there
-/// only what is asked for by name.
+/// Libraries that log. Their messages of the levels debug and trace are logged only if the library is named.
 pub const LOG_LIBRARIES: [&str; 7] =
     ["h3", "quinn", "quinn_proto", "quinn_udp", "rustls", "tokio", "wtransport"];
 
-/// Checks that a text names a module that may log, or a part of one, such as `ndn_table::fib`.
+/// The modules, for the reference.
+fn describe_modules() -> String {
+    let names = |names: &[&str]| names.join(", ");
+    format!(
+        "{}, or a part of one, such as `\"ndn_table::fib\"`; libraries, whose messages below info are logged only if \
+         named here: {}",
+        names(&LOG_MODULES),
+        names(&LOG_LIBRARIES)
+    )
+}
+
+/// Checks that a text names a module that can log, or a part of one, such as `ndn_table::fib`.
 ///
 /// # Errors
-/// What is wrong with it, and which modules there are.
+/// The reason why it does not, and the modules that can log.
 pub fn check_module(text: &str) -> Result<(), String> {
     let first = text.split("::").next().unwrap_or_default();
     let is_known = LOG_MODULES.contains(&first) || LOG_LIBRARIES.contains(&first);
     if let Some(counterpart) = counterpart_of(text) {
         return Err(match counterpart {
             Counterpart::Module(ours) => {
-                format!("`{text}` is a module of NFD; here it is {ours} that logs such things")
+                format!("`{text}` is a module of NFD; the corresponding module is {ours}")
             }
             Counterpart::None(why) => {
                 format!("`{text}` is a module of NFD without a counterpart: {why}")
@@ -44,7 +120,7 @@ pub fn check_module(text: &str) -> Result<(), String> {
     match is_module(text) && is_known {
         true => Ok(()),
         false => Err(format!(
-            "`{text}` is not the name of a module; there are {}, parts of them, such as ndn_table::fib, and of \
+            "`{text}` is not the name of a module; the modules are {}, parts of them, such as ndn_table::fib, and the \
              libraries {}",
             LOG_MODULES.join(", "),
             LOG_LIBRARIES.join(", ")
@@ -52,25 +128,24 @@ pub fn check_module(text: &str) -> Result<(), String> {
     }
 }
 
-/// Where this program logs what a module of NFD, or of ndn-cxx in it, logs.
+/// The counterpart of a log module of NFD or ndn-cxx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counterpart {
-    /// This module of ours.
+pub(crate) enum Counterpart {
+    /// A module of Namewire.
     Module(&'static str),
-    /// Nowhere, and why.
+    /// None, and the reason.
     None(&'static str),
 }
 
 const PACKETS: Counterpart = Counterpart::None(
-    "what becomes of packets is counted (namewire workers, namewire face show) and captured (namewire capture), \
-     not logged",
+    "packets are counted (namewire workers, namewire face show) and captured (namewire capture), not logged",
 );
 const CONTROL: Counterpart = Counterpart::Module("namewire_daemon::control");
 const ETHERNET: Counterpart = Counterpart::Module("namewire_daemon::ethernet");
 
-/// That of a module that `nfd --modules` lists, or of one of other versions that is named alike. Names without
-/// a dot are those of NFD, as in its configuration.
-pub(super) fn counterpart_of(module: &str) -> Option<Counterpart> {
+/// The counterpart of a module that `nfd --modules` lists, or of a module with a similar name in another version.
+/// Names without a dot are those of NFD, as in its configuration.
+pub(crate) fn counterpart_of(module: &str) -> Option<Counterpart> {
     if let Some(of_library) = module.strip_prefix("ndn.") {
         return Some(match of_library {
             "NetworkMonitor" => Counterpart::Module("namewire_daemon"),
@@ -116,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// What `nfd --modules` prints, of NFD 24.07 on ndn-cxx 0.9.0.
+    /// The output of `nfd --modules`, NFD 24.07 with ndn-cxx 0.9.0.
     const OF_NFD: &str = "ndn.Face ndn.NetworkMonitor ndn.TcpTransport ndn.UnixTransport ndn.mgmt.Dispatcher \
         ndn.security.CertificateBundleFetcher ndn.security.CertificateCache ndn.security.CertificateContainer \
         ndn.security.CertificateFetcher ndn.security.Identity ndn.security.IdentityContainer ndn.security.Key \
@@ -136,14 +211,14 @@ mod tests {
         nfd.UnicastUdpTransport nfd.UnixStreamChannel nfd.UnixStreamFactory nfd.UnixStreamTransport";
 
     #[test]
-    fn every_module_of_nfd_is_known_and_leads_to_one_that_logs() {
+    fn every_nfd_module_has_a_counterpart_that_logs() {
         for module in OF_NFD.split_whitespace() {
             let Some(counterpart) = counterpart_of(module) else { panic!("{module}") };
             if let Counterpart::Module(ours) = counterpart {
                 assert_eq!(check_module(ours), Ok(()), "{module}");
             }
-            let told = check_module(module).unwrap_err();
-            assert!(told.contains("of NFD"), "{told}");
+            let reason = check_module(module).unwrap_err();
+            assert!(reason.contains("of NFD"), "{reason}");
         }
         assert_eq!(counterpart_of("FibManager"), Some(CONTROL), "as in its configuration");
         assert_eq!(counterpart_of("nfd.EthernetTransport"), Some(ETHERNET));
@@ -151,13 +226,13 @@ mod tests {
         assert_eq!(counterpart_of("namewire_daemon::control"), None);
     }
 
-    /// The words of a text that may name modules.
+    /// The words of a text that can be names of modules.
     fn words(text: &str) -> Vec<&str> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect()
     }
 
     #[test]
-    fn the_reference_has_all_modules() {
+    fn reference_lists_all_modules() {
         let reference = crate::reference();
         let of_log = reference.split("### `[log.modules]`").nth(1).unwrap();
         let of_log = words(of_log.split("###").next().unwrap());
@@ -167,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_crate_that_logs_is_a_module() {
+    fn every_crate_that_logs_is_listed() {
         let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         let mut count = 0;
         for entry in std::fs::read_dir(crates).unwrap() {
@@ -183,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_log_are_known_by_name() {
+    fn only_known_modules_are_accepted() {
         for known in ["ndn_face", "ndn_table::fib", "quinn_proto::connection", "ndn_webtransport"] {
             assert_eq!(check_module(known), Ok(()), "{known}");
         }

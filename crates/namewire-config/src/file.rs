@@ -1,0 +1,108 @@
+//! Reads configuration files.
+
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::config::Config;
+use crate::conflict::{Conflict, Warning};
+use crate::declaration::read_table;
+use crate::error::{ConfigError, FILE_BYTES_MAX, Problem};
+use crate::key_location::{find_all, is_present};
+use crate::reader::{Findings, Section};
+use crate::text_file;
+
+/// Reads and checks the configuration file at `path`.
+///
+/// # Errors
+/// The file cannot be read, is too large, is not TOML, or has unknown keys, bad values or conflicts.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    match load_leniently(path)? {
+        (config, None) => Ok(config),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// As [`load`], but returns the configuration of a file with problems, too: settings with problems have their
+/// defaults.
+///
+/// # Errors
+/// The file cannot be read, is too large or is not TOML.
+pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), ConfigError> {
+    let origin = path.display().to_string();
+    let length =
+        std::fs::metadata(path).map_err(|error| ConfigError::unreadable(&origin, &error))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(ConfigError::too_large(&origin, length));
+    }
+    let text = text_file::read(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
+    // The program that should have written it has failed, or the disk was full.
+    if text.is_empty() && path.is_file() {
+        return Err(ConfigError::empty(&origin));
+    }
+    let rejected = |problems| ConfigError::rejected(&origin, &text, problems);
+    let (mut config, problems) = read(&text).map_err(|problems| {
+        if is_nfd_conf(&text) { ConfigError::nfd_conf(&origin) } else { rejected(problems) }
+    })?;
+    config.management.resolve_paths(path.parent().unwrap_or(Path::new("")));
+    Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
+}
+
+/// Reads and checks configuration text; `origin` names it in error messages.
+///
+/// # Errors
+/// The text is not TOML, or has unknown keys, bad values or conflicts; all of them are listed.
+pub fn parse(origin: &str, text: &str) -> Result<Config, ConfigError> {
+    match read(text) {
+        Ok((config, problems)) if problems.is_empty() => Ok(config),
+        Ok((_, problems)) | Err(problems) => Err(ConfigError::rejected(origin, text, problems)),
+    }
+}
+
+/// The error of a conflict in the file at `path`, which was read before, with the line of the first of its settings
+/// that the file has.
+pub fn locate(path: &Path, conflict: &Conflict) -> ConfigError {
+    // A file that no longer exists has no lines.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    ConfigError::located(&path.display().to_string(), &text, &conflict.keys, &conflict.reason)
+}
+
+/// As [`locate`], of a warning.
+pub fn locate_warning(path: &Path, warning: &Warning) -> ConfigError {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let keys = std::slice::from_ref(&warning.key);
+    ConfigError::located(&path.display().to_string(), &text, keys, &warning.reason)
+}
+
+/// Reads a configuration and its problems, or the problems of its syntax.
+pub(crate) fn read(text: &str) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+    let findings = Findings::default();
+    let (document, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        findings.report(error.span().unwrap_or(0..0), error.message().trim_end().to_owned(), None);
+    }
+    if !syntax_errors.is_empty() {
+        return Err(findings.into_parts().0);
+    }
+    let mut config = Config::default();
+    read_table(Section::root(&findings, &document), &mut config);
+    let (mut problems, items) = findings.into_parts();
+    for conflict in config.conflicts_in_file(&|key| is_present(&document, key)) {
+        // The problem is reported at the last of its settings, with the lines of the others.
+        let mut related = find_all(&document, &conflict.keys, &items);
+        related.sort_by_key(|span| span.start);
+        let (span, message) = (related.pop(), conflict.reason);
+        problems.push(Problem { span, related, message, help: None });
+    }
+    Ok((config, problems))
+}
+
+/// Whether a text is a configuration of NFD: its INFO format, with its sections.
+fn is_nfd_conf(text: &str) -> bool {
+    const SECTIONS: [&str; 5] = ["general", "tables", "face_system", "authorizations", "rib"];
+    ndn_security::info::Node::parse_single("line", text).is_ok_and(|root| {
+        SECTIONS
+            .iter()
+            .any(|section| root.child(section).is_some_and(|node| !node.children.is_empty()))
+    })
+}

@@ -1,0 +1,234 @@
+//! Management, access control, prefix propagation, and the control socket.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ndn_management::Module;
+use ndn_management::access::PRIVILEGED_MODULES;
+use ndn_packet::Name;
+use toml::de::DeValue;
+
+use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
+use crate::value::{Value, alternatives, one_of, quoted};
+
+/// The origin of messages about trust rules that are not in a file of their own: `line:3: …`.
+pub const TEXT_ORIGIN: &str = "line";
+
+settings! {
+    /// Management: commands and datasets under /localhost/nfd and /localhop/nfd.
+    pub struct Management {
+        /// Whether management is enabled. Without it, applications cannot register prefixes.
+        enabled: bool = true => live(),
+        /// Who can register prefixes and routes under /localhost/nfd: `"any"` local application, `"nobody"`, or signers
+        /// that satisfy trust rules in ndn-cxx's validator configuration format, given as the path of a file
+        /// (relative to this one) or in place between triple quotes.
+        localhost_rib: TrustRules = TrustRules::Any => live(),
+        /// Who can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbors reach it over the
+        /// network. `"nobody"` disables it.
+        localhop_rib: TrustRules = TrustRules::Nobody => live(),
+        /// Whose prefix announcements are accepted, as `localhost_rib`.
+        prefix_announcements: TrustRules = TrustRules::Any => live(),
+        /// Whether routes with origin `client` are announced to a routing daemon under /localhost/nlsr, if there is
+        /// one.
+        readvertise_nlsr: bool = false => live(),
+        /// Identity, key or certificate of the key chain (`namewire key list`) that signs responses, notifications,
+        /// datasets, and commands to the routing daemon. By default, responses carry a digest, and the default
+        /// identity signs commands to the routing daemon (a digest without a key chain).
+        identity: Option<Name> = None => restart().example("\"/example/router\""),
+        /// Registration of the prefixes of this host with a router.
+        propagate: Propagate = Propagate::default() => table(),
+        /// Who can issue the other commands.
+        authorizations: Vec<Authorize> = vec![Authorize::default_rule()] => tables(Reload::Live),
+    }
+}
+
+settings! {
+    /// Prefix propagation: registers the prefixes of this host with the router that the route of /localhop/nfd (or of a
+    /// prefix of it) leads to. For each prefix with a route, the forwarder registers the shortest identity of the key
+    /// chain that is a prefix of it, and signs with that identity. Prefixes without an identity are not
+    /// registered. Excludes `localhop_rib`.
+    pub struct Propagate {
+        /// Whether prefixes are propagated.
+        enabled: bool = false => live(),
+        /// Cost of the routes on the router.
+        cost: u64 = 15 => live(),
+        /// Time after which a command without a response has failed.
+        timeout: Duration = Duration::from_secs(10) =>
+            live().within(Duration::from_millis(100)..=HOUR),
+        /// Interval at which a prefix is registered again. It must be shorter than the idle timeout of the UDP face
+        /// on the router.
+        refresh_interval: Duration = Duration::from_secs(25) =>
+            live().within(Duration::from_millis(100)..=24 * HOUR),
+        /// Delay before a failed command is repeated. It doubles with every failure, up to `max_retry_wait`.
+        base_retry_wait: Duration = Duration::from_secs(50) =>
+            live().within(Duration::from_millis(100)..=24 * HOUR),
+        /// Maximum delay before a failed command is repeated.
+        max_retry_wait: Duration = HOUR => live().within(Duration::from_millis(100)..=24 * HOUR),
+    }
+}
+
+list_item! {
+    /// Who can issue the commands of the modules other than rib. An empty list authorizes nobody.
+    pub struct Authorize {
+        /// `"any"` local application, or the path of a file with a certificate, whose holder is authorized.
+        certificate: AuthorizedSigner = AuthorizedSigner::Any => value().required(),
+        /// Management modules whose commands are authorized.
+        privileges: Vec<Privilege> = PRIVILEGED_MODULES.map(Privilege).to_vec() => value().required(),
+    }
+}
+
+settings! {
+    /// The control socket of `namewire log`, `namewire capture` and other commands for this forwarder. Only its owner
+    /// can connect.
+    pub struct Control {
+        /// Whether the forwarder listens on the control socket.
+        enabled: bool = true => restart(),
+        /// Path of the socket. The default is that of the Unix socket with the ending .control.sock.
+        path: Option<PathBuf> = None => restart().example("\"/run/nfd/nfd.control.sock\""),
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl Authorize {
+    /// Every local application can issue all commands.
+    fn default_rule() -> Self {
+        crate::declaration::Table::initial()
+    }
+}
+
+/// A signer to whom privileges are granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthorizedSigner {
+    /// Any local application.
+    Any,
+    /// The holder of the key of the certificate in this file.
+    Certificate(PathBuf),
+}
+
+impl Value for AuthorizedSigner {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some("any") => Ok(Self::Any),
+            Some(_) | None => PathBuf::from_toml(value).map(Self::Certificate),
+        }
+    }
+
+    fn to_toml(&self) -> Option<String> {
+        Some(match self {
+            Self::Any => quoted("any"),
+            Self::Certificate(path) => quoted(path.display()),
+        })
+    }
+
+    fn type_name() -> String {
+        "`\"any\"` or path".to_owned()
+    }
+
+    #[cfg(test)]
+    fn examples() -> Vec<Self> {
+        vec![Self::Any, Self::Certificate("admin.cert".into())]
+    }
+}
+
+/// A module whose commands can be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Privilege(pub Module);
+
+impl Value for Privilege {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        one_of(value, &PRIVILEGED_MODULES.map(|module| (module.as_str(), Self(module))))
+    }
+
+    fn to_toml(&self) -> Option<String> {
+        Some(quoted(self.0.as_str()))
+    }
+
+    fn type_name() -> String {
+        alternatives(&PRIVILEGED_MODULES.map(Module::as_str))
+    }
+
+    #[cfg(test)]
+    fn examples() -> Vec<Self> {
+        PRIVILEGED_MODULES.map(Self).into()
+    }
+}
+
+/// Which signatures are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrustRules {
+    /// Any.
+    Any,
+    /// None.
+    Nobody,
+    /// Those that satisfy the rules in this file.
+    File(PathBuf),
+    /// Those that satisfy these rules.
+    Inline {
+        /// The rules, in ndn-cxx's validator configuration format.
+        text: String,
+        /// The directory of relative paths in the rules.
+        directory: PathBuf,
+    },
+}
+
+impl Value for TrustRules {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
+        let text = String::from_toml(value)?;
+        match text.as_str() {
+            "any" => Ok(Self::Any),
+            "nobody" => Ok(Self::Nobody),
+            "" => Err("expected \"any\", \"nobody\", trust rules or a file with them".to_owned()),
+            rules if rules.contains('{') => {
+                ndn_security::info::Node::parse_single(TEXT_ORIGIN, rules)
+                    .map_err(|error| error.to_string())?;
+                Ok(Self::Inline { text, directory: PathBuf::new() })
+            }
+            _ => PathBuf::from_toml(value).map(Self::File),
+        }
+    }
+
+    fn to_toml(&self) -> Option<String> {
+        Some(match self {
+            Self::Any => quoted("any"),
+            Self::Nobody => quoted("nobody"),
+            Self::File(path) => quoted(path.display()),
+            Self::Inline { text, .. } => quoted(text),
+        })
+    }
+
+    fn type_name() -> String {
+        "`\"any\"`, `\"nobody\"`, path, or trust rules".to_owned()
+    }
+
+    #[cfg(test)]
+    fn examples() -> Vec<Self> {
+        let text = "rule { id \"a b\" for interest }\ntrust-anchor {\n type any\n}\n".to_owned();
+        vec![
+            Self::Any,
+            Self::Nobody,
+            Self::File("/etc/ndn/rib.rules".into()),
+            Self::Inline { text, directory: PathBuf::new() },
+        ]
+    }
+}
+
+impl Management {
+    /// Makes relative paths absolute: they begin in `directory`, that of the configuration file.
+    pub fn resolve_paths(&mut self, directory: &Path) {
+        for authorize in &mut self.authorizations {
+            if let AuthorizedSigner::Certificate(path) = &mut authorize.certificate {
+                *path = directory.join(&*path);
+            }
+        }
+        for rules in
+            [&mut self.localhost_rib, &mut self.localhop_rib, &mut self.prefix_announcements]
+        {
+            match rules {
+                TrustRules::File(path) => *path = directory.join(&*path),
+                TrustRules::Inline { directory: base, .. } => *base = directory.join(&*base),
+                TrustRules::Any | TrustRules::Nobody => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Capacities and policies of the Content Store, PIT, FIB and dead nonce list.
+
+use std::time::Duration;
+
+use ndn_packet::Name;
+
+use crate::declaration::{live, restart, settings, table};
+use crate::units::ByteSize;
+use crate::value::words;
+
+/// Maximum number of entries of a table: entry numbers in PIT tokens have 24 bits.
+pub const TABLE_ENTRIES_MAX: usize = 1 << 24;
+
+settings! {
+    /// Capacities of the tables of all workers together.
+    pub struct Tables {
+        /// Maximum number of PIT entries.
+        pit_capacity: usize = 1 << 18 => restart().within(64..=TABLE_ENTRIES_MAX),
+        /// Maximum number of FIB entries. Further routes are rejected.
+        fib_capacity: usize = 1 << 20 => restart().within(16..=TABLE_ENTRIES_MAX),
+        /// Time for which the dead nonce list remembers the nonce of a finished Interest, to detect loops.
+        dead_nonce_lifetime: Duration = Duration::from_secs(6) =>
+            restart().within(Duration::from_millis(50)..=Duration::from_secs(3600)),
+        /// Names of the regions of this forwarder, such as `["/net/example"]`. A forwarding hint that is a prefix of
+        /// one of them has reached its region and is ignored.
+        network_regions: Vec<Name> = Vec::new() => live(),
+        /// The Content Store.
+        cs: Cs = Cs::default() => table(),
+    }
+}
+
+settings! {
+    /// The Content Store, which caches Data to satisfy later Interests.
+    pub struct Cs {
+        /// Maximum number of Data packets. Memory is allocated as the store fills; 0 disables the store. At a reload
+        /// and by `namewire cs config` it can become at most the value at the start, or 65536 if that is larger.
+        capacity_packets: usize = 65_536 => live().within(0..=TABLE_ENTRIES_MAX),
+        /// Maximum size of all Data packets. By default, only their number is limited.
+        capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
+        /// What a full store evicts first. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited Data,
+        /// then stale Data, then the oldest Data.
+        policy: CsPolicy = CsPolicy::Lru => restart(),
+        /// Whether forwarded Data is added to the store.
+        admit: bool = true => live(),
+        /// Whether Interests are satisfied from the store.
+        serve: bool = true => live(),
+        /// What happens to unsolicited Data: `"drop-all"` drops it, `"admit-local"` adds it to the store if it arrived
+        /// on a local face, `"admit-network"` if it arrived on a non-local face, `"admit-all"` always.
+        unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::DropAll => restart(),
+    }
+}
+
+/// Which Data a full Content Store evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CsPolicy {
+    /// The least recently used.
+    Lru,
+    /// Unsolicited Data first, then stale Data, then the oldest.
+    PriorityFifo,
+}
+
+words!(CsPolicy { "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo });
+
+/// What happens to Data that matches no PIT entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsolicitedPolicy {
+    /// It is dropped.
+    DropAll,
+    /// It is cached if it arrives on a local face.
+    AdmitLocal,
+    /// It is cached if it arrives on a non-local face.
+    AdmitNetwork,
+    /// It is cached.
+    AdmitAll,
+}
+
+words!(UnsolicitedPolicy {
+    "drop-all" => Self::DropAll,
+    "admit-local" => Self::AdmitLocal,
+    "admit-network" => Self::AdmitNetwork,
+    "admit-all" => Self::AdmitAll,
+});
