@@ -58,7 +58,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     assert!(said(&refused).contains("has no face left: it has 3 faces, and may have 3"));
     // Whoever may use the control socket is let in, and can make room.
     let told = forwarder.output(&["status"]);
-    assert!(told.contains("nobody else gets a face now"), "{told}");
+    assert!(told.contains("limit reached"), "{told}");
     assert!(forwarder.run(&["nfdc", "status", "show"]).status.success());
     let faces = forwarder.json(&["face", "list", "--scheme", "fd"]);
     let faces: Vec<_> = faces.as_array().unwrap().iter().collect();

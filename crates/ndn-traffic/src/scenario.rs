@@ -154,7 +154,7 @@ pub struct ProducerPattern {
     pub freshness_ms: u32,
     /// Share of Interests that get a Nack (NoRoute).
     pub nack_ratio: f64,
-    /// Share of Interests that get nothing.
+    /// Share of Interests that get no answer.
     pub silence_ratio: f64,
     /// Name components, such as `/v`, to append to the names of Data for CanBePrefix Interests.
     pub suffix: String,

@@ -19,10 +19,10 @@ use namewire_config::ByteSize;
 
 /// A link with rate, delay, queue, loss, reordering and duplication, between UDP sockets
 ///
-/// What comes to the near end goes on to the far end, and the answers back. The link is that of
-/// `bench distance`, in real time: with the same seed, the same datagrams have the same fate.
-/// Lengths are those of datagrams without the headers of UDP and IP. It relays until it is
-/// interrupted, and then says what became of the datagrams.
+/// Datagrams to the near end are relayed to the far end, and answers back. The link is that of
+/// `bench distance`, in real time: with the same seed, the same datagrams are lost or delayed.
+/// Lengths are those of datagrams without UDP and IP headers. Relays until interrupted, and then
+/// prints how many datagrams were delivered, lost and delayed.
 ///
 ///   namewire bench link --listen 127.0.0.1:7000 --to 127.0.0.1:6363 --rate 1Gbit --delay 5ms --loss 1%
 ///   namewire get --transport udp://127.0.0.1:7000 /x/file -o file
@@ -32,37 +32,37 @@ pub(super) struct Options {
     /// Address of the near end; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT")]
     listen: SocketAddr,
-    /// Where the far end leads to, such as a forwarder
+    /// Address of the far end, such as a forwarder
     #[arg(long, value_name = "IP:PORT")]
     to: SocketAddr,
-    /// Bits a second, such as 100Mbit or 1Gbit
+    /// Bits per second, such as 100Mbit or 1Gbit
     #[arg(long, value_parser = rate, default_value = "1Gbit", value_name = "RATE")]
     rate: u64,
     /// Time from the end of sending to arrival, each way
     #[arg(long, value_parser = duration, default_value = "0ms", value_name = "DURATION")]
     delay: Duration,
-    /// Bytes that may wait; a datagram that finds no room is dropped
+    /// Queue length in bytes; a datagram that does not fit is dropped
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
     queue: ByteSize,
-    /// Share of the datagrams that are lost for no reason, such as 0.01 or 1%
+    /// Share of datagrams lost at random, such as 0.01 or 1%
     #[arg(long, value_parser = share, default_value = "0", value_name = "SHARE")]
     loss: f64,
-    /// Share of the datagrams that are late
+    /// Share of datagrams delayed additionally
     #[arg(long, value_parser = share, default_value = "0", value_name = "SHARE")]
     reorder: f64,
-    /// By how much
+    /// Additional delay of reordered datagrams
     #[arg(long, value_parser = duration, default_value = "1ms", value_name = "DURATION")]
     reorder_delay: Duration,
-    /// Share of the datagrams that arrive twice
+    /// Share of datagrams duplicated
     #[arg(long, value_parser = share, default_value = "0", value_name = "SHARE")]
     duplicate: f64,
-    /// The way to the far end has the delay alone: only what comes back is limited and lost
+    /// Limit and lose only datagrams from the far end; those to it are only delayed
     #[arg(long)]
     back_only: bool,
-    /// Seed of what is random
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print JSON: the addresses at the beginning, and the figures at the end
+    /// Print JSON: the addresses at the start, the results at the end
     #[arg(long)]
     json: bool,
 }

@@ -11,10 +11,10 @@ use namewire::cli::shared::Outcome;
 use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{List, processors_of};
 
-/// What traffic notices of management: while everything is listed, and while hostile commands come
+/// Effect of management on traffic: while everything is listed, and under hostile commands
 ///
-/// Needs four processors: for the forwarder's worker, the generator, the forwarder's control thread,
-/// and who disturbs them.
+/// Needs four processors: for the forwarder's worker, the generator, the forwarder's control thread, and the disturbing
+/// client.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Only cases whose name contains this: listing, hostile

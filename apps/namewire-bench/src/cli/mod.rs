@@ -40,10 +40,10 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Bench {
-    /// One forwarding shard in memory, beside the least that the machine allows for the same work
+    /// One forwarding shard in memory, compared with the minimum that the machine allows
     ///
-    /// No sockets: parsing, hashing, tables, pipelines and the Content Store. The floor does the
-    /// copies, hashes and cache misses that no forwarder can avoid, in turn with the shard.
+    /// Without sockets: decoding, hashing, tables, pipelines and the Content Store. The floor does the copies, hashes
+    /// and cache misses that no forwarder can avoid, in turn with the shard.
     Pipeline {
         /// Only cases whose name contains this, such as base
         #[arg(long)]
@@ -57,11 +57,10 @@ enum Bench {
         /// The processor to run on
         #[arg(long, value_name = "NUMBER")]
         cpu: Option<usize>,
-        /// Instead of the cases, so many shards side by side, each on a processor of its own, such
-        /// as 1,2
+        /// Measure these numbers of shards instead of the cases, each shard on its own processor, such as 1,2
         #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with_all = ["filter", "cpu"])]
         shards: Option<List<usize>>,
-        /// Instead of beside the floor, with and without measuring service times
+        /// Compare with and without measurement of service times, instead of with the floor
         #[arg(long, conflicts_with = "shards")]
         trace: bool,
         /// Print JSON
@@ -77,17 +76,17 @@ enum Bench {
         /// Seconds of virtual time that are measured
         #[arg(long, default_value_t = DistanceOptions::default().seconds)]
         seconds: u64,
-        /// Seed of what is random
+        /// Random seed
         #[arg(long, default_value_t = DistanceOptions::default().seed)]
         seed: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// A file through server, forwarder and fetcher, verified, beside what the processors would allow
+    /// A file through server, forwarder and fetcher, verified, compared with what the processors allow
     ///
-    /// The file is in memory and goes to memory. All programs share the processors. ndnd, NFD with the
-    /// chunks programs, and curl from nginx are measured too if they are found.
+    /// The file is read from and written to memory. All programs share the processors. ndnd, NFD with the chunks
+    /// programs, and curl from nginx are measured too if they are found.
     Transfer {
         /// Only cases whose name contains this, such as manifest
         #[arg(long)]
@@ -105,11 +104,11 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// How even skewed traffic is spread over the workers, and how soon
+    /// How evenly, and how soon, skewed traffic is distributed over workers
     ///
-    /// Names below prefixes drawn by Zipf's law, then unique names below one prefix, against a forwarder
-    /// whose workers begin without knowing either. The imbalance is the largest load of a worker over
-    /// the mean, in Interests. Nothing may be lost while names move.
+    /// Sends names below prefixes drawn by Zipf's law, then unique names below one prefix, to a newly started
+    /// forwarder. The imbalance is the largest load of a worker over the mean, in Interests. No Interest may be lost
+    /// while names move.
     Skew {
         /// Workers of the forwarder
         #[arg(long, default_value_t = SkewOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(2..=64))]
@@ -124,7 +123,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// What a forwarder costs that has nothing to do, with applications connected that are silent
+    /// CPU time of an idle forwarder with silent applications
     Idle {
         /// Workers of the forwarder
         #[arg(long, default_value_t = IdleOptions::default().workers, value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
@@ -132,7 +131,7 @@ enum Bench {
         /// Silent faces
         #[arg(long, default_value_t = IdleOptions::default().faces)]
         faces: usize,
-        /// How long to watch
+        /// Length of the measurement
         #[arg(long, default_value = "20s", value_parser = positive_duration)]
         duration: Duration,
         /// Print JSON
@@ -142,7 +141,7 @@ enum Bench {
     Link(link::Options),
     Overload(overload::Options),
     Management(management::Options),
-    /// The yardstick of `bench relay`, which starts it by itself
+    /// Dumb relay for comparison; started by `bench relay`
     #[command(hide = true)]
     DumbRelay {
         /// Listen on this Unix socket
@@ -157,7 +156,7 @@ enum Bench {
         /// Consumers that will connect
         #[arg(long, default_value_t = 1)]
         consumers: usize,
-        /// Tell figures to whoever connects to this Unix socket
+        /// Serve statistics on this Unix socket
         #[arg(long)]
         statistics: PathBuf,
     },

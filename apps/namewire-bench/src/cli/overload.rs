@@ -13,20 +13,20 @@ use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors};
 
-/// More Interests than can be forwarded, over UDP, with answers before Interests and without
+/// More Interests than can be forwarded, over UDP, with and without priority of answers
 ///
-/// In an open loop: consumers send bursts of one size at the times of a Poisson process, whatever comes
-/// back. First the largest rate is looked for of which 99 % are satisfied; all others are multiples of
-/// it. The workers of the forwarder, the producer and each consumer run on processors of their own.
+/// Open loop: consumers send bursts at the times of a Poisson process, regardless of answers. The largest rate of which
+/// 99 % are satisfied is searched first; all other rates are multiples of it. The workers of the forwarder, the
+/// producer and each consumer run on processors of their own.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Offered rates, in multiples of the sustainable one
     #[arg(long, value_name = "NUMBERS", default_value_t = List(OverloadOptions::default().ratios))]
     ratios: List<f64>,
-    /// For how long each is offered
+    /// Duration of each rate
     #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     stretch: Duration,
-    /// How often each is offered
+    /// Repetitions of each rate
     #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::at_least_one())]
     rounds: usize,
     /// Bytes of content in a Data, for one run of all rates each

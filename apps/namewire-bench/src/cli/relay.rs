@@ -37,14 +37,14 @@ pub(super) struct Options {
     /// First of the UDP ports to use on the loopback interface
     #[arg(long, default_value_t = RelayOptions::default().first_port)]
     first_port: u16,
-    /// Instead of the cases, this forwarder with so many workers each, such as 1,2, and 10,000
-    /// routes in every program
+    /// Measure this forwarder with these numbers of workers instead of the cases, such as 1,2; every program has 10,000
+    /// routes
     #[arg(long, value_parser = numbers(1..=64_usize), value_name = "NUMBERS", conflicts_with = "filter")]
     workers: Option<List<usize>>,
-    /// Instead of the cases, one consumer over each of these: unix, tcp, udp, udp-veth (virtual Ethernet
-    /// devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
+    /// Measure one consumer over each of these transports instead of the cases: unix, tcp, udp, udp-veth (virtual
+    /// Ethernet devices), ether (AF_PACKET on them), xdp (AF_XDP), memif (shared memory)
     ///
-    /// Those with devices take root or user namespaces: the bench then runs in namespaces of its own.
+    /// Those with devices need root or user namespaces: the bench runs in namespaces of its own.
     #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
     transport: Vec<Transport>,
     /// Bytes of content in a Data, with --transport (100,1200,8000 if not given)
@@ -56,7 +56,7 @@ pub(super) struct Options {
     /// With --transport, add cases with names, and so packets, of different lengths
     #[arg(long)]
     mixed: bool,
-    /// What the Content Store of each forwarder holds, packets
+    /// Capacity of the Content Store of each forwarder, in packets
     #[arg(long, default_value_t = RelayOptions::default().cs_packets, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     cs_packets: u32,
     /// Says that this process has a network namespace to itself

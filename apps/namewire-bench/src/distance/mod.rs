@@ -26,7 +26,7 @@ const SECOND_START: Duration = Duration::from_secs(2);
 pub struct DistanceOptions {
     /// Seconds of virtual time that are measured, after as many that are not.
     pub seconds: u64,
-    /// Seed of what is random.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct DistanceReport {
     pub rate: u64,
     /// Seconds that were measured.
     pub seconds: u64,
-    /// Seed of what is random.
+    /// Random seed.
     pub seed: u64,
     /// The cases.
     pub cases: Vec<DistanceCase>,

@@ -29,7 +29,7 @@ const BORNE_OUT_MIN: f64 = 0.9;
 pub struct OverloadOptions {
     /// Offered rates, in multiples of the sustainable one.
     pub ratios: Vec<f64>,
-    /// For how long each is offered.
+    /// Duration of each rate.
     pub stretch: Duration,
     /// How often each is offered; the medians count.
     pub rounds: usize,

@@ -12,7 +12,7 @@ use super::failure::{Failure, Outcome};
 
 const PROGRAM: &str = "namewire-bench";
 
-/// Measure the forwarder beside others: starts `namewire-bench`, which is installed separately
+/// Measure this forwarder and others: starts `namewire-bench`, a separate program
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(super) struct Options {

@@ -149,7 +149,7 @@ mod tests {
         assert!(path.exists() && !is_there(&address), "a socket that was left behind");
     }
 
-    /// A forwarder's sockets, and an answer about its faces for whoever asks.
+    /// A forwarder's sockets, and an answer about its faces.
     fn with_faces(directory: &Path, faces: u64) -> UnixListener {
         std::fs::create_dir(directory).unwrap();
         let control = UnixListener::bind(directory.join("nfd.control.sock")).unwrap();

@@ -23,7 +23,7 @@ pub(super) enum Command {
     Dump(DumpOptions),
 }
 
-/// Print a certificate request for a key, in Base64, for whoever is to certify it
+/// Print a certificate request for a key, in Base64, for the issuer
 #[derive(Args, Debug)]
 pub(super) struct RequestOptions {
     /// Identity or key, or `default`
@@ -33,7 +33,7 @@ pub(super) struct RequestOptions {
 
 /// Issue a certificate for a request, and print it in Base64
 ///
-/// The request has to be signed by the key that it is about.
+/// The request must be signed by the key that it contains.
 #[derive(Args, Debug)]
 pub(super) struct SignOptions {
     /// The request in Base64, `-` for standard input
@@ -58,8 +58,8 @@ pub(super) struct SignOptions {
 
 /// Put a certificate into the key chain beside its key
 ///
-/// It becomes the default certificate, its key the default key, and its identity the default one,
-/// unless an option says less.
+/// It becomes the default certificate, its key the default key and its identity the default identity, unless an option
+/// limits this.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("default"))]
 pub(super) struct InstallOptions {
@@ -84,10 +84,10 @@ pub(super) struct DumpOptions {
     /// It is a file with the certificate in Base64, `-` for standard input
     #[arg(long, short)]
     file: bool,
-    /// Print what it says, instead of the certificate in Base64
+    /// Print the contents in readable form instead of Base64
     #[arg(long, short)]
     pretty: bool,
-    /// Print what it says as JSON
+    /// Print the contents as JSON
     #[arg(long)]
     json: bool,
 }

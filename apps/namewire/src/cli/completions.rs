@@ -1,5 +1,6 @@
 //! `namewire completions` and `namewire man`: what packages install, and the page of all commands in the documents.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
@@ -17,7 +18,7 @@ pub(super) struct Options {
     shell: Shell,
 }
 
-/// Print the manual page of this program, or write the pages of all its commands
+/// Print the manual page, or write the pages of all commands
 #[derive(Args, Debug)]
 pub(super) struct ManOptions {
     /// Write the pages of all commands into this directory
@@ -65,6 +66,9 @@ All commands of `namewire` with their options. `make reference` generates this p
 (`namewire man --markdown`); `namewire COMMAND --help` and the manual pages (`man namewire-get`) have the same text.
 ";
 
+/// Options that many commands share: described once, at the top of the page.
+const COMMON_COUNT: usize = 8;
+
 /// All commands with their options, as a Markdown page.
 fn markdown(mut program: clap::Command) -> String {
     program.build();
@@ -72,54 +76,92 @@ fn markdown(mut program: clap::Command) -> String {
     if let Some(notes) = program.get_after_long_help() {
         let _ = write!(page, "\n```text\n{notes}\n```\n");
     }
+    let mut counts = BTreeMap::new();
+    count_options(&program, &mut counts);
+    counts.retain(|_, count| *count >= COMMON_COUNT);
+    page.push_str("\n## Common options\n\n");
+    counts.keys().for_each(|option| page.push_str(option));
     for command in program.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-        add_command(&mut page, command, 2);
+        add_command(&mut page, command, &counts, 2);
     }
     page
 }
 
+/// Counts the commands that have an option with the same description.
+fn count_options(command: &clap::Command, counts: &mut BTreeMap<String, usize>) {
+    for argument in arguments(command).filter(|one| !one.is_positional()) {
+        *counts.entry(item(argument)).or_default() += 1;
+    }
+    let commands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    commands.for_each(|command| count_options(command, counts));
+}
+
+/// The arguments of a command that the page shows.
+fn arguments(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
+    let is_shown = |one: &&clap::Arg| {
+        !one.is_hide_set() && !matches!(one.get_id().as_str(), "help" | "version")
+    };
+    command.get_arguments().filter(is_shown)
+}
+
 /// A section for a command, followed by those of its subcommands.
-fn add_command(page: &mut String, command: &mut clap::Command, level: usize) {
+fn add_command(
+    page: &mut String,
+    command: &mut clap::Command,
+    common: &BTreeMap<String, usize>,
+    level: usize,
+) {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
+    let about = escaped(&about).replace("\n  ", "\n\n    ");
     let heading = "#".repeat(level);
-    let _ = write!(page, "\n{heading} `{name}`\n\n{}\n\n```text\n{usage}\n```\n", escaped(&about));
-    let (positional, options): (Vec<_>, Vec<_>) = command
-        .get_arguments()
-        .filter(|one| !one.is_hide_set() && !matches!(one.get_id().as_str(), "help" | "version"))
-        .partition(|one| one.is_positional());
-    if !positional.is_empty() || !options.is_empty() {
+    let _ = write!(page, "\n{heading} `{name}`\n\n{about}\n\n```text\n{usage}\n```\n");
+    let (positional, options): (Vec<_>, Vec<_>) =
+        arguments(command).partition(|one| one.is_positional());
+    let items = positional.into_iter().chain(options).map(|one| (one, item(one)));
+    let (shared, own): (Vec<_>, Vec<_>) = items.partition(|(_, item)| common.contains_key(item));
+    if !own.is_empty() {
         page.push('\n');
+        own.iter().for_each(|(_, item)| page.push_str(item));
     }
-    for argument in positional.into_iter().chain(options) {
-        add_argument(page, argument);
+    if !shared.is_empty() {
+        let names = shared.iter().filter_map(|(option, _)| option.get_long());
+        let names: Vec<_> = names.map(|name| format!("`--{name}`")).collect();
+        let _ = write!(page, "\n[Common options](#common-options): {}\n", names.join(", "));
     }
     for subcommand in command.get_subcommands_mut().filter(|one| one.get_name() != "help") {
-        add_command(page, subcommand, level + 1);
+        add_command(page, subcommand, common, level + 1);
     }
 }
 
 /// A list item for an argument: its form, meaning, values and default.
-fn add_argument(page: &mut String, argument: &clap::Arg) {
+fn item(argument: &clap::Arg) -> String {
     let short = argument.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
     let help = argument.get_long_help().or_else(|| argument.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
-    let _ = write!(page, "- {short}`{argument}`: {}", escaped(&help).replace("\n\n", "\n\n  "));
-    let is_flag = !argument.get_action().takes_values();
+    let mut item = format!("- {short}`{argument}`: {}", escaped(&help).replace("\n\n", "\n\n  "));
+    let takes_values = argument.get_action().takes_values();
+    let mut add = |text: String| {
+        if !item.ends_with('.') {
+            item.push('.');
+        }
+        item.push_str(&text);
+    };
     let values = argument.get_possible_values();
-    if !is_flag && !argument.is_hide_possible_values_set() && !values.is_empty() {
+    if takes_values && !argument.is_hide_possible_values_set() && !values.is_empty() {
         let values: Vec<_> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
-        let _ = write!(page, " Values: {}.", values.join(", "));
+        add(format!(" Values: {}.", values.join(", ")));
     }
     let defaults: Vec<_> =
         argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    if !is_flag && !argument.is_hide_default_value_set() && !defaults.is_empty() {
-        let _ = write!(page, " Default: `{}`.", defaults.join(" "));
+    if takes_values && !argument.is_hide_default_value_set() && !defaults.is_empty() {
+        add(format!(" Default: `{}`.", defaults.join(" ")));
     }
-    page.push('\n');
+    item.push('\n');
+    item
 }
 
 /// Help text whose angle brackets are not read as HTML.

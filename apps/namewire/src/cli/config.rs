@@ -11,10 +11,10 @@ use super::output;
 use crate::config::{self, Config, ConfigError, Conflict, Warning, nfd_conf};
 use crate::process::Prepared;
 
-/// Check a configuration file, or print the documented sample
+/// Validate, convert and document configuration files
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
-    /// Tell what is wrong with a configuration file, without starting anything
+    /// Validate a configuration file without starting a forwarder
     Check {
         /// The file
         file: PathBuf,
@@ -23,11 +23,11 @@ pub(super) enum Command {
     Sample,
     /// Print the reference of all settings, in Markdown
     Reference,
-    /// Print a configuration file that does what an nfd.conf of NFD or MW-NFD does
+    /// Print a configuration file equivalent to an nfd.conf of NFD or MW-NFD
     Convert {
         /// The nfd.conf
         file: PathBuf,
-        /// Write to this file, once all of it is there [default: standard output]
+        /// Write to this file, when it is complete [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -65,7 +65,7 @@ fn check(file: &Path) -> Outcome<(Config, Source)> {
             false => Err(Failure::Usage(source.describe_all(&faults))),
         };
     };
-    // Those of the file by itself were told with its lines.
+    // Faults of the file alone were reported with their lines.
     let of_file = config.conflicts();
     let more: Vec<_> = faults.into_iter().filter(|fault| !of_file.contains(fault)).collect();
     Err(Failure::Usage(describe(&error.with(&more))))
@@ -172,7 +172,7 @@ pub(super) fn load_leniently(file: &Path) -> Outcome<(Config, Source, Option<Con
     read.map(|(config, error)| (config, Source::File(file.to_owned()), error))
 }
 
-/// Reads an nfd.conf; what of it has no effect is told on standard error.
+/// Reads an nfd.conf; settings without effect are reported on standard error.
 pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
     let read = nfd_conf::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
     for warning in &read.warnings {

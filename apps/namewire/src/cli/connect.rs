@@ -32,7 +32,7 @@ static BY_DIGEST: OnceLock<bool> = OnceLock::new();
 const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anybody can: --identity NAME signs \
     it by a key of your key chain, and `namewire key list` shows which there are)";
 
-/// The forwarder has closed so many connections in a row before it said anything by them that it does not want us.
+/// Notified when the forwarder has closed several connections in a row without an answer.
 static TURNED_AWAY: Notify = Notify::const_new();
 const TURNED_AWAY_MAX: u32 = 3;
 
@@ -48,14 +48,12 @@ pub(super) struct ConnectOptions {
     /// The forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
     /// https://host:port/ndn (WebTransport)
     ///
-    /// By default that of NDN_CLIENT_TRANSPORT, else that of client.conf, else the forwarder on the
-    /// usual socket.
+    /// The default is NDN_CLIENT_TRANSPORT, then client.conf, then the default socket.
     #[arg(long, value_name = "URI", value_parser = transport)]
     transport: Option<ForwarderAddress>,
     /// Sign as this identity, key or certificate of the key chain, or as the `default` identity
     ///
-    /// Commands to the forwarder, and the Data where Data are published. `namewire key list` shows
-    /// which there are.
+    /// Applies to commands to the forwarder and to published Data. `namewire key list` lists the identities.
     #[arg(long, value_name = "NAME")]
     identity: Option<IdentityArgument>,
 }

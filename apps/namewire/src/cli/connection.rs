@@ -7,7 +7,7 @@ use ndn_client::{ConnectionState, Endpoint};
 use super::failure::{Failure, Outcome};
 use super::output;
 
-/// Tells when the connection is lost and when it is back, for as long as it is polled.
+/// Reports when the connection is lost and when it is back, while it is polled.
 pub(super) async fn tell_losses(endpoint: &Endpoint) {
     let mut state = endpoint.state();
     while wait_for(&mut state, false).await {
@@ -41,7 +41,7 @@ pub(super) async fn while_connected<T>(
         outcome = work => outcome,
         () = losses => return Err(gone()),
     };
-    // What was not answered for want of a forwarder says nothing about the producer.
+    // Timeouts without a forwarder do not count against the producer.
     let is_connected = *endpoint.state().borrow() == ConnectionState::Connected;
     match outcome {
         Err(Failure::NoAnswer(_)) if !is_connected => Err(gone()),

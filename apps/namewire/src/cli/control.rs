@@ -88,7 +88,7 @@ pub(super) fn span(duration: Duration, seconds: Option<f64>) -> Outcome<Duration
     span.ok_or_else(|| Failure::Usage(format!("{option} is from 10 ms to an hour")))
 }
 
-/// The shortest and the longest time that a command looks at a forwarder.
+/// The shortest and the longest interval that a command observes.
 const SPAN_MIN: Duration = Duration::from_millis(10);
 const SPAN_MAX: Duration = Duration::from_hours(1);
 

@@ -22,14 +22,14 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Show capacity, contents and hits (what `namewire cs` alone does)
+    /// Show capacity, contents and hits (same as `namewire cs`)
     Info(CommonOptions),
     /// Change capacity and behaviour
     Config {
-        /// Data packets held at most
+        /// Maximum number of Data packets
         #[arg(long, value_name = "PACKETS")]
         capacity: Option<u64>,
-        /// Whether Data is taken into the store
+        /// Whether Data is admitted to the store
         #[arg(long, value_enum)]
         admit: Option<Switch>,
         /// Whether Interests are answered from the store
@@ -43,7 +43,7 @@ enum Command {
         /// The prefix
         #[arg(value_parser = name)]
         prefix: Name,
-        /// Erase at most so many packets
+        /// Maximum number of packets to erase
         #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
         #[command(flatten)]

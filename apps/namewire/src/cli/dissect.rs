@@ -12,17 +12,16 @@ use serde_json::{Value, json};
 use super::failure::{Failure, Outcome};
 use super::output;
 
-/// Show what is in NDN packets: every element with its offset, and what is wrong
+/// Show every element of NDN packets with its offset, and format errors
 ///
-/// INPUT is a file, `-` for standard input, or packets written out in hexadecimal or Base64. Several
-/// packets in a row are fine. A packet that breaks the format is shown as far as it goes, and the
-/// command exits with status 1.
+/// INPUT is a file, `-` for standard input, or packets in hexadecimal or Base64. It may hold several packets. A
+/// malformed packet is shown up to the error, and the exit status is 1.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// A file, `-`, or the packet itself in hexadecimal or Base64
     #[arg(default_value = "-", allow_hyphen_values = true)]
     input: String,
-    /// How the packet is written
+    /// Encoding of the input
     #[arg(long, short, value_enum, default_value = "auto")]
     format: Format,
     /// Print JSON: type, name, offset, length (of the value), value and hex, or elements within

@@ -30,10 +30,10 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List faces (what `namewire face` alone does)
+    /// List faces (same as `namewire face`)
     ///
-    /// With --json, faces that are being made or made again are there, too: their `state` is `waiting`, their
-    /// `face_id` null until they have one.
+    /// With --json, faces that are being created or reconnected are included: their `state` is `waiting`, and their
+    /// `face_id` is null until they have one.
     List(ListOptions),
     /// Show one face with all its counters
     Show {
@@ -47,13 +47,13 @@ enum Command {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         #[arg(value_parser = face_uri)]
         uri: FaceUri,
-        /// Of an Ethernet face (`ether://[08:00:27:01:02:03]`), the network interface: dev://eth1
+        /// Network interface of an Ethernet face (`ether://[08:00:27:01:02:03]`): dev://eth1
         local: Option<FaceUri>,
-        /// persistent (ends on an error) or permanent (kept and reconnected; over
-        /// https another face takes its place, with its routes)
+        /// persistent (destroyed on an error) or permanent (kept and reconnected; over https a new face takes over its
+        /// routes)
         #[arg(long, value_parser = persistency(), default_value = "persistent")]
         persistency: Persistency,
-        /// Of an Ethernet face, the driver that its interface is to have: packet (AF_PACKET) or xdp (AF_XDP)
+        /// Driver of the interface of an Ethernet face: packet (AF_PACKET) or xdp (AF_XDP)
         #[arg(long, value_parser = driver())]
         driver: Option<FaceDriver>,
         #[command(flatten)]
@@ -96,16 +96,16 @@ struct Settings {
     /// Largest frame in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MTU_MIN..=MTU_MAX))]
     mtu: Option<u64>,
-    /// Link reliability (NDNLPv2): lost frames are sent again
+    /// Link reliability (NDNLPv2): retransmit lost frames
     #[arg(long, value_enum)]
     reliability: Option<Switch>,
     /// Mark packets when the send queue is congested
     #[arg(long, value_enum)]
     congestion_marking: Option<Switch>,
-    /// Queue length from which congestion is suspected, in bytes
+    /// Queue length above which packets are marked, in bytes
     #[arg(long, value_name = "BYTES")]
     congestion_threshold: Option<u64>,
-    /// Exchange face numbers with the peer (IncomingFaceId, NextHopFaceId)
+    /// Exchange FaceIds with the peer (IncomingFaceId, NextHopFaceId)
     #[arg(long, value_enum)]
     local_fields: Option<Switch>,
 }
@@ -182,7 +182,7 @@ async fn create(
     let face = response.parameters().ok().filter(|parameters| parameters.face_id.is_some());
     match (face, response.code) {
         (Some(face), 200) => report(&face, common, "created"),
-        // The body tells which face there is; what was asked for beyond that is asked of it.
+        // The body names the existing face; the other properties are requested by an update.
         (Some(face), 409) => {
             if driver.is_some() {
                 return Err(Failure::Failed(format!(
@@ -272,7 +272,7 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     Ok(output::print_line(&format!("face {face_id} to {remote_uri} destroyed"))?)
 }
 
-/// Says what became of a face, as the forwarder's answer has it.
+/// Prints a face as the forwarder's answer describes it.
 fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
     let face_id = face.face_id.unwrap_or(0);
     let uri = face.uri.as_deref().unwrap_or("its peer");

@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use namewire_daemon::text::without_numbers;
 
-/// What holds for all commands, as shown in `namewire --help` and the man pages.
+/// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \
     A bare number counts milliseconds.\n\n\
     Exit status:\n  \
-    0    done\n  \
-    1    failed: the forwarder refused, a file could not be written, ...\n  \
-    2    wrong usage or wrong configuration\n  \
-    3    no forwarder could be reached\n  \
-    4    no answer in time, or a Nack\n  \
-    5    what was fetched could not be verified\n  \
+    0    success\n  \
+    1    failure: the forwarder rejected a command, a file could not be written, ...\n  \
+    2    invalid usage or configuration\n  \
+    3    no connection to a forwarder\n  \
+    4    no answer, or a Nack\n  \
+    5    Data did not verify\n  \
     130  interrupted";
 
 /// The status of a command that was asked to stop before its end.
@@ -36,7 +36,7 @@ pub enum Failure {
     Failed(String),
     /// The user or the system asked to stop before the end.
     Interrupted,
-    /// Whoever reads standard output has seen enough.
+    /// The reader of standard output has closed it.
     OutputClosed,
 }
 

@@ -49,14 +49,14 @@ pub(super) enum Listing {
 }
 
 impl Policy {
-    /// What tells that the same would be fetched again.
+    /// Identifies the fetch, so that a later one can resume it.
     pub(super) fn origin(&self, found: &FoundObject) -> Origin {
         Origin { name: found.name().to_uri(), verification: self.identity.clone() }
     }
 }
 
-/// Keeps what a later fetch can go on with. Whatever the failure was: what is there was verified, and
-/// somebody who can send one wrong packet is not to throw it away.
+/// Keeps the part that a later fetch can resume, whatever the failure: the part was verified, and one wrong packet
+/// must not discard it.
 pub(super) fn abandon(target: Target) {
     if let Some(bytes) = target.keep() {
         let kept = bytes_for_people(bytes);
@@ -164,8 +164,8 @@ pub(super) async fn fetch_found(
     Ok(Fetched { name: stream.name().clone(), convention, already, progress, refused })
 }
 
-/// Segments that are asked for while their manifest is still on its way, where metadata tell how many there
-/// are, and there is nothing to go on with. They wait, as many as may, until it tells what they must be.
+/// Segments requested before their manifest has arrived, if the metadata states their number and there is no part to
+/// resume. They wait, up to a limit, for the digests.
 fn early(
     endpoint: &Endpoint,
     found: &FoundObject,
@@ -232,7 +232,7 @@ async fn positional(
                 return Ok(Some(Fetched { name, convention, already, progress, refused }));
             }
             Err(ReceiveError::Irregular(_)) => return Ok(None),
-            // Who does not know digests yet cannot ask for them, past what a cache holds that is wrong.
+            // Without digests, segments cannot be requested by digest past a wrong packet in a cache.
             Err(ReceiveError::Fetch(_)) if is_early => {
                 already = Already { segments: part.segments(), bytes: part.bytes() };
             }
@@ -280,8 +280,7 @@ pub(super) async fn under_manifest(
     }
 }
 
-/// The same object with its metadata, which tells of the manifest, where a name with a version was given
-/// and that is still the version.
+/// The object with its metadata, which names the manifest, if the given version is the current one.
 async fn with_metadata(
     endpoint: &Endpoint,
     found: FoundObject,
@@ -293,7 +292,7 @@ async fn with_metadata(
     }
     let asking = FetchOptions {
         discovery: Discovery::Metadata,
-        // Whoever has none says nothing, and the segments may be signed themselves.
+        // Producers without metadata do not answer; their segments may be signed.
         discovery_retransmissions: fetching.discovery_retransmissions.min(1),
         lifetime: fetching.lifetime.min(METADATA_PATIENCE),
         ..fetching.clone()
@@ -363,7 +362,7 @@ async fn resume(
     Ok(Some(progress))
 }
 
-/// What can be gone on with; says why not, where there is something else.
+/// The part that can be resumed; reports why another part cannot.
 pub(super) fn usable(left: Left) -> Option<Progress> {
     match left {
         Left::Nothing => None,
@@ -385,9 +384,7 @@ pub(super) fn usable(left: Left) -> Option<Progress> {
 pub(super) fn say_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
     let there = bytes_for_people(progress.bytes);
     let name = &progress.origin.name;
-    output::note(&format_args!(
-        "namewire: {there} of {name} were there and are not gone on with: {reason}"
-    ));
+    output::note(&format_args!("namewire: {there} of {name} cannot be resumed: {reason}"));
 }
 
 pub(super) fn failure(error: FetchError) -> Failure {

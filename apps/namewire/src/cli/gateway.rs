@@ -22,9 +22,9 @@ use super::output::{self, bytes_for_people, grouped};
 /// Serve NDN files to HTTP clients
 ///
 /// The path of a URL names a file below PREFIX: with `--prefix /x`, http://127.0.0.1:8080/a/b is the
-/// file /x/a/b of a file server (`namewire serve`, NDN-DPDK, ndn6-tools, NDNts). GET and HEAD, ranges
-/// and conditions; directories are listed as HTML, or as JSON for who accepts only that. Whatever does
-/// not verify is not sent. Serves until it is interrupted.
+/// file /x/a/b of a file server (`namewire serve`, NDN-DPDK, ndn6-tools, NDNts). Supports GET and HEAD,
+/// ranges and conditions; directories are listed as HTML or JSON. Data that does not verify is not sent.
+/// Serves until interrupted.
 ///
 ///   namewire gateway --prefix /x
 ///   curl http://127.0.0.1:8080/a/b -o b
@@ -33,60 +33,60 @@ use super::output::{self, bytes_for_people, grouped};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Options {
-    /// Name of what `/` in URLs stands for
+    /// Name prefix of the root `/` of URLs
     #[arg(long, short, value_parser = name)]
     prefix: Name,
     /// Address to listen on; port 0 takes a free one
     ///
-    /// Whoever can connect can read all that PREFIX has: there is neither TLS nor a password. Other
-    /// addresses than those of this machine are for networks that you trust.
+    /// There is neither TLS nor a password: every client that can connect can read everything under PREFIX. Use
+    /// addresses other than loopback in trusted networks only.
     #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "IP:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
-    /// How long metadata counts without being asked for again
+    /// How long metadata is cached
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
     metadata_lifetime: Duration,
-    /// With a key, also serve versions that are older than the highest that was verified in this run
+    /// With a key, also serve older versions than the highest that was verified since the start
     ///
-    /// Who can replay old packets cannot bring old versions back. But a file that is replaced by one with an
-    /// older modification time (from a backup) is refused, too, until the gateway is started anew.
+    /// By default older versions are rejected, which prevents replays. This also rejects a file that was replaced by
+    /// one with an older modification time (from a backup), until the gateway is restarted.
     #[arg(long)]
     allow_older: bool,
     /// InterestLifetime
     #[arg(long, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
-    /// Give up after asking for a segment so many times again
+    /// Retransmissions of a segment before giving up
     ///
-    /// Clients wait for the lifetime times one more than this at most, before they get status 504.
+    /// Clients receive status 504 after at most (RETRIES + 1) lifetimes.
     #[arg(long, default_value_t = 3)]
     retries: u32,
-    /// Segments that are fetched ahead of each client
+    /// Segments to fetch ahead of each client
     #[arg(long, value_name = "SEGMENTS", default_value_t = Limits::default().read_ahead_segments)]
     read_ahead: u32,
-    /// Also answer for this host to those who connect over loopback; may be repeated
+    /// Also accept requests over loopback for this host; may be repeated
     ///
-    /// They may ask for localhost and loopback addresses; others get status 421, so that no web page
-    /// whose name leads to this machine can read PREFIX. For a proxy on this machine that keeps the name.
+    /// Requests over loopback must be for localhost or a loopback address; others get status 421, so that a web page
+    /// whose name resolves to this machine cannot read PREFIX. Use it for a proxy on this machine that keeps the name.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Connections at a time; further ones wait
+    /// Maximum number of connections; further ones wait
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     connections: usize,
-    /// Transfers at a time; further ones wait, and get status 503 after 30 s
+    /// Maximum number of transfers; further ones wait, and get status 503 after 30 s
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
     transfers: usize,
-    /// Connections of one address at a time (IPv6: of one /64); further ones are closed [default: a
-    /// quarter of all]
+    /// Maximum number of connections of one address (IPv6: of one /64); further ones are closed [default: a quarter of
+    /// all]
     #[arg(long, value_name = "COUNT")]
     connections_per_address: Option<usize>,
-    /// Transfers of one address at a time; further ones wait [default: a quarter of all]
+    /// Maximum number of transfers of one address; further ones wait [default: a quarter of all]
     #[arg(long, value_name = "COUNT")]
     transfers_per_address: Option<usize>,
-    /// Bytes a second that a client has to take of what waits for it, on an average over 60 s
+    /// Minimum rate of a client that data waits for, bytes per second over 60 s; slower ones are disconnected
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().rate_min)]
     min_rate: u32,
-    /// Write a line of JSON for each request to this file, or to standard output (`-`)
+    /// Write one line of JSON per request to this file, or to standard output (`-`)
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Print JSON
@@ -179,7 +179,7 @@ fn tell_serving(options: &Options, address: SocketAddr) -> Outcome {
     }
     if !address.ip().is_loopback() {
         output::note(&format_args!(
-            "namewire: {address} is open to the network: whoever can connect can read {prefix}"
+            "namewire: {address} is open to the network: every client that can connect can read {prefix}"
         ));
     }
     Ok(output::print_line(&format!("serving {prefix} at {url}"))?)

@@ -24,17 +24,15 @@ use super::{range, reach, tree};
 
 /// Fetch a segmented object
 ///
-/// Finds the latest version of NAME by its RDR metadata or, where there is none, by an Interest for
-/// the prefix, and fetches its segments with a window that adapts to loss and congestion. Versions and
-/// segment numbers may be components of their own types (`v=7/seg=0`) or, as older programs write them,
-/// begin with a marker (`%FD%07/%00%00`): that is told by the metadata, by the segment that came for
-/// the prefix, or by the version in NAME.
+/// Finds the latest version of NAME by its RDR metadata or, without metadata, by an Interest for the prefix, and
+/// fetches its segments with a window that adapts to loss and congestion. Typed components (`v=7/seg=0`) and markers of
+/// older programs (`%FD%07/%00%00`) are supported; metadata, the first segment or the version in NAME show which are
+/// used.
 ///
-/// A file appears under its name when it is complete and verified; one that exists keeps its mode.
-/// When a fetch is interrupted or gets no answer, what has come stays beside it as .FILE.part, with a
-/// .FILE.part.json that says what it is; the same command goes on from there. It starts over if there
-/// is a newer version, if --verify or --range was another, if the object has other segments, or if the
-/// part is damaged. Parts are gone on with as they were verified when they came.
+/// A file gets its name when it is complete and verified; an existing file keeps its mode. An interrupted fetch leaves
+/// the received part as .FILE.part with a description in .FILE.part.json, and the same command resumes it. The fetch
+/// starts again if there is a newer version, --verify or --range differ, the object has other segments, or the part is
+/// damaged. A resumed part is not verified again.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, with or without version
@@ -45,61 +43,60 @@ pub(super) struct Options {
     output: Option<PathBuf>,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
-    /// How the version is found
+    /// How to find the version
     #[arg(long, value_enum, default_value = "auto")]
     discover: Discover,
-    /// Keep so many Interests outstanding, instead of adapting
+    /// Fixed window, in Interests, instead of an adaptive one
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
-    /// What makes the window grow and shrink
+    /// Congestion control algorithm
     #[arg(long, value_enum, default_value = "cubic", conflicts_with = "window")]
     congestion: CongestionControl,
-    /// Let the window grow up to so many Interests
+    /// Maximum window, in Interests
     #[arg(long, value_name = "SEGMENTS", conflicts_with = "window", value_parser = clap::value_parser!(u32).range(1..))]
     window_max: Option<u32>,
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
-    /// Give up after asking for a segment so many times again
+    /// Retransmissions of a segment before giving up
     ///
-    /// Silence is borne for the lifetime times one more than this at most, and so is a forwarder that is
-    /// gone; and, before that, for as long again until the version is found (for four lifetimes at most).
-    /// That there is no route is not believed until a forwarder has been back for ten seconds.
+    /// The fetch fails after (RETRIES + 1) lifetimes without an answer or without a forwarder. Finding the version may
+    /// take as long again, at most four lifetimes. After a forwarder has restarted, a missing route counts only after
+    /// ten seconds.
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
-    /// Fetch a directory of a file server with all that is in it, into the directory -o
+    /// Fetch a directory of a file server with its contents into the directory -o
     ///
-    /// Many files are fetched at a time. One that cannot be fetched is told of, and the others go on;
-    /// the exit status is that of the first failure. What an earlier fetch has completed is left as it
-    /// is if neither side has changed, and interrupted files are gone on with.
+    /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
+    /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
+    /// are resumed.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
     /// If NAME is a directory of a file server, fetch the list of its entries
     ///
-    /// Each ends in a zero byte, that of a directory in a slash and a zero byte.
+    /// Each entry ends with a zero byte, that of a directory with a slash and a zero byte.
     #[arg(long, conflicts_with_all = ["range", "recursive"])]
     listing: bool,
     /// Fetch only the bytes from A to B, counted from 0, both included; `A-` ends with the file
     ///
-    /// Of files of a file server (`namewire serve`) only: what `namewire put` publishes does not tell how long it
-    /// and its segments are.
+    /// Only for files of a file server (`namewire serve`): objects of `namewire put` do not state their length.
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
     range: Option<range::ByteRange>,
-    /// Start over, whatever an interrupted fetch has left
+    /// Ignore the part of an interrupted fetch and start again
     #[arg(long)]
     restart: bool,
-    /// Take an older version than the one that FILE was fetched as, with a key, before
+    /// Accept an older version than the one that FILE was fetched with before, with a key
     #[arg(long)]
     allow_older: bool,
-    /// Do not wait until files are on the disk before they get their names
+    /// Do not flush files to the disk before they get their names
     ///
-    /// Quicker for many small files. After a power failure a file may then be shorter than it was.
+    /// Faster for many small files. After a power failure a file may be incomplete.
     #[arg(long)]
     no_sync: bool,
     /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
-    /// Print figures as JSON at the end (on standard error if the object goes to standard output)
+    /// Print results as JSON at the end (on standard error if the object goes to standard output)
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -1,18 +1,18 @@
-//! `namewire --help`: the commands by what they are for.
+//! `namewire --help`: the commands in groups.
 
 use std::fmt::Write;
 
-/// Headings, with the commands below them. What is in none of them comes last.
+/// Headings with their commands. Commands without a heading are last.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("The forwarder", &["run", "start", "stop", "config"]),
-    ("Its tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
+    ("Forwarder", &["run", "start", "stop", "config"]),
+    ("Status and tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
     ("Data", &["get", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
     ("Keys", &["key", "cert"]),
     (
-        "Looking inside",
+        "Diagnosis and measurement",
         &["dissect", "capture", "log", "workers", "interfaces", "ndt", "trace", "traffic", "bench"],
     ),
-    ("Companions", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),
+    ("Companions of NFD", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),
 ];
 
 /// Lists the commands of `program` in groups.

@@ -17,10 +17,10 @@ use namewire_daemon::frames::Facts;
 
 /// Show network interfaces and the drivers that Namewire can use on them
 ///
-/// For each interface: its link, MAC address, MTU, queues and NUMA node, which drivers there are for it,
-/// and what Namewire would pick and why. Beside AF_XDP stands how many workers can have queues of the interface, if
-/// several can: queue 0 is one's, queue 1 the next one's, and so on in turn. Each interface begins with another worker, which
-/// the forwarder's log names. This machine and user are looked at; no forwarder is asked.
+/// For each interface: carrier, MAC address, MTU, queues, NUMA node, available drivers, and the driver that Namewire
+/// would use and why. For AF_XDP, the number of workers that can have queues of the interface is shown if it is more
+/// than one; queues are assigned to workers in turn, and the forwarder's log shows the assignment. The command inspects
+/// this machine with the rights of this user; it needs no forwarder.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Only this interface

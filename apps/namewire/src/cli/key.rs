@@ -17,9 +17,9 @@ use super::failure::{Failure, Outcome};
 use super::key_chain::{IdentityArgument, PassphraseOptions, failure, now_unix_ms, open};
 use super::output;
 
-/// Make, list and move the keys of the key chain that ndnsec and ndn-cxx use
+/// Create, list, export and import keys of the key chain that ndnsec and ndn-cxx use
 ///
-/// It is where NDN_CLIENT_PIB and NDN_CLIENT_TPM say, else client.conf, else in ~/.ndn.
+/// Its location is that of NDN_CLIENT_PIB and NDN_CLIENT_TPM, else of client.conf, else ~/.ndn.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     Gen(GenOptions),
@@ -30,7 +30,7 @@ pub(super) enum Command {
     Default(DefaultOptions),
 }
 
-/// Make a key with a self-signed certificate, and its identity if it is new
+/// Create a key with a self-signed certificate, and the identity if it does not exist
 ///
 /// Prints the certificate in Base64.
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct GenOptions {
     /// The identity
     #[arg(value_parser = name)]
     identity: Name,
-    /// Kind of key; programs on ndn-cxx 0.9 cannot sign with ed25519
+    /// Type of key; ndn-cxx 0.9 cannot sign with ed25519
     #[arg(long, short = 't', value_enum, default_value_t = Kind::Ecdsa)]
     r#type: Kind,
     /// Last component of the key's name, `digest` for the SHA-256 of the public key [default: random]
@@ -79,7 +79,7 @@ pub(super) struct ExportOptions {
     passphrase: PassphraseOptions,
 }
 
-/// Take over the key and certificate of a SafeBag
+/// Import the key and certificate of a SafeBag
 #[derive(Args, Debug)]
 pub(super) struct ImportOptions {
     /// The SafeBag in Base64, `-` for standard input
@@ -91,7 +91,7 @@ pub(super) struct ImportOptions {
 
 /// Delete an identity with its keys, a key with its certificates, or a certificate
 ///
-/// Says what that is and asks first. A private key that is deleted is gone.
+/// Lists what will be deleted and asks for confirmation. A deleted private key cannot be recovered.
 #[derive(Args, Debug)]
 pub(super) struct DeleteOptions {
     /// Identity, key or certificate
@@ -251,7 +251,7 @@ fn delete(options: &DeleteOptions) -> Outcome {
     Ok(())
 }
 
-/// What goes with an identity, a key or a certificate, itself first.
+/// Everything that is deleted with an identity, a key or a certificate, itself first.
 fn doomed(tree: &[Value], name: &str) -> Vec<String> {
     fn collect(entry: &Value, kinds: &[&str], name: &str, is_below: bool, found: &mut Vec<String>) {
         let [kind, below @ ..] = kinds else { return };

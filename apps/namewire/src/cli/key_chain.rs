@@ -90,8 +90,7 @@ pub(super) struct PassphraseOptions {
 }
 
 impl PassphraseOptions {
-    /// The passphrase: from the file, from the variable, or from whoever sits at the terminal, who is
-    /// asked `twice` for a new one.
+    /// The passphrase from the file, the variable or the terminal, where a new one is asked for `twice`.
     pub(super) fn read(&self, twice: bool) -> Outcome<String> {
         let passphrase = match &self.passphrase_file {
             Some(path) => {

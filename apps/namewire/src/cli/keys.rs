@@ -26,10 +26,10 @@ writes. NAMEWIRE_PASSPHRASE gives the passphrase of an encrypted one. FILE of hm
 /// Help of `--verify`.
 pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
 
-`digest` checks packets that are signed by a digest and takes others as they are, for want of their keys. FILE holds \
-a public key (PEM), a certificate (what `ndnsec cert-dump` prints) or a private key; every packet must be signed by \
-that key, and a certificate must be valid. `rules:` names a file of trust anchors and rules \
-(docs/data/trust.md, or as for ndn-cxx); certificates below the anchors are fetched by name.";
+`digest` checks digests, and accepts packets with other signatures unchecked. FILE holds a public key (PEM), a \
+certificate (the output of `ndnsec cert-dump`) or a private key; every packet must be signed by that key, and a \
+certificate must be valid. `rules:` names a file of trust anchors and rules (docs/data/trust.md, or in the format of \
+ndn-cxx); intermediate certificates are fetched by name.";
 
 /// The signer that `--sign` names.
 pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {
@@ -66,7 +66,7 @@ pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     Ok(Verification::Verifier(verifier))
 }
 
-/// Tells whether two values of `--verify` mean the same, without giving a shared key away.
+/// Identifies a value of `--verify` without revealing a shared key.
 pub(super) fn identity(argument: &str) -> Outcome<String> {
     if matches!(argument, "digest" | "none") {
         return Ok(argument.to_owned());
@@ -147,7 +147,7 @@ fn read(file: &str) -> Outcome<String> {
     crate::config::text_file::read(Path::new(file)).map_err(|error| {
         let is_like_word =
             error.kind() == std::io::ErrorKind::NotFound && !file.contains(['/', '.']);
-        let hint = if is_like_word { " (--help lists what is no file)" } else { "" };
+        let hint = if is_like_word { " (--help lists the other values)" } else { "" };
         Failure::Usage(format!("{file}: {error}{hint}"))
     })
 }

@@ -59,7 +59,7 @@ pub fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
     }
 }
 
-/// As [`processors`], of which there are so many.
+/// As [`processors`], with exactly `COUNT` entries.
 pub fn processors_of<const COUNT: usize>(list: &List<usize>) -> Outcome<[usize; COUNT]> {
     processors(list)?.try_into().map_err(|given: Vec<usize>| {
         Failure::Usage(format!("--cpus: {COUNT} processors are needed, not {}", given.len()))

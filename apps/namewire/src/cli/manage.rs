@@ -148,7 +148,7 @@ pub(super) async fn find_or_create_face(
                 ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
             let response = endpoint.management().respond(Verb::FaceCreate, &parameters).await?;
             let face_id = response.parameters().ok().and_then(|parameters| parameters.face_id);
-            // 409: there is one, and the body tells which.
+            // 409: the face exists, and the body names it.
             match (face_id, response.code) {
                 (Some(face_id), 200 | 409) => Ok(face_id),
                 _ => Err(refused(&uri, &response)),

@@ -13,7 +13,7 @@ use namewire_control::{Dispatch, Request};
 /// Entries that are shown unless all are asked for.
 const ENTRIES_SHOWN: usize = 10;
 
-/// Show or change which worker of a running forwarder has which names
+/// Show or change the dispatch table of a running forwarder: which worker owns which names
 ///
 /// Names are dispatched by the hash of their first components, through a table of 65,536 entries.
 #[derive(Args, Debug)]
@@ -24,24 +24,24 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Show the load of the workers, and the entries that have most of it
+    /// Show the load of the workers and the entries with the highest load
     ///
-    /// Load is packets of the last seconds, counted by sample. Of an entry: which worker has it; from which
-    /// worker it is moving, while exchanges that began there end; and by how many components its names are
-    /// dispatched instead, if they were too much for one worker.
+    /// Load is the number of sampled packets in the last seconds. For each entry: the worker that owns it, the previous
+    /// owner while exchanges that began there are pending, and the number of components that its names are dispatched
+    /// by, if the entry was split.
     List {
-        /// Show all entries with load that the forwarder tells of, not the busiest ten only
+        /// Show all entries that the forwarder reports, not only the busiest ten
         #[arg(long)]
         all: bool,
         #[command(flatten)]
         common: Common,
     },
-    /// Give a name, and all that are dispatched with it, to a worker
+    /// Move a name, and all names of the same entry, to a worker
     ///
-    /// These are the names with the same first components, as many as `ndt list` says, and a few others by
-    /// chance: there are more names than entries. The balance of the load may move them again.
+    /// An entry contains the names with the same first components (`ndt list` shows how many), and others with the same
+    /// hash. The balancer may move the entry again.
     Set {
-        /// The name, with at least as many components as names are dispatched by
+        /// The name, with at least as many components as the dispatch depth
         #[arg(value_parser = name)]
         name: Name,
         /// The number of the worker, from 0
@@ -49,7 +49,7 @@ enum Action {
         #[command(flatten)]
         common: Common,
     },
-    /// Even out the load of the workers now
+    /// Balance the load of the workers now
     Balance(Common),
 }
 

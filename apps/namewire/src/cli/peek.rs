@@ -19,19 +19,19 @@ pub(super) struct Options {
     /// The name
     #[arg(value_parser = name)]
     name: Name,
-    /// Take Data whose name is longer, too (CanBePrefix)
+    /// Accept Data with a longer name (CanBePrefix)
     #[arg(long, short = 'P')]
     prefix: bool,
-    /// Take fresh Data only (MustBeFresh)
+    /// Accept fresh Data only (MustBeFresh)
     #[arg(long, short)]
     fresh: bool,
-    /// How long to wait
+    /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     lifetime: Duration,
-    /// Hops that the Interest may travel
+    /// HopLimit of the Interest
     #[arg(long, value_name = "HOPS")]
     hop_limit: Option<u8>,
-    /// Name to forward the Interest by, if its own has no route (ForwardingHint); may be repeated
+    /// ForwardingHint: name to forward by if the Interest's own has no route; may be repeated
     #[arg(long, value_parser = name, value_name = "NAME")]
     hint: Vec<Name>,
     /// File with ApplicationParameters, `-` for standard input

@@ -19,29 +19,29 @@ use super::output;
 
 /// Measure the round-trip time to a ping server
 ///
-/// Speaks the protocol of ndnping: Interests for PREFIX/ping/NUMBER. Runs until it is interrupted, or
-/// until COUNT pings are sent; the status is 4 if none was answered.
+/// Uses the protocol of ndnping: Interests for PREFIX/ping/NUMBER. Runs until interrupted, or until COUNT pings are
+/// sent; the exit status is 4 if none was answered.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Prefix that the server was started with
+    /// Prefix of the ping server
     #[arg(value_parser = name)]
     prefix: Name,
-    /// Stop after so many pings
+    /// Number of pings
     #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Pause between pings
     #[arg(long, short, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     interval: Duration,
-    /// How long to wait for each answer
+    /// Timeout of each ping
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
     timeout: Duration,
     /// Number of the first ping [default: random]
     #[arg(long, short = 'n')]
     start: Option<u64>,
-    /// Component between `ping` and the number, to keep the pings of several clients apart
+    /// Component between `ping` and the number, to distinguish several clients
     #[arg(long, short = 'p')]
     identifier: Option<String>,
-    /// Let caches answer
+    /// Allow answers from caches
     #[arg(long, short = 'a')]
     allow_cached: bool,
     /// Print only the statistics
@@ -56,7 +56,7 @@ pub(super) struct Options {
 
 /// Answer pings
 ///
-/// Serves PREFIX/ping until it is interrupted, compatible with ndnpingserver.
+/// Serves PREFIX/ping until interrupted; compatible with ndnpingserver.
 #[derive(Args, Debug)]
 pub(super) struct ServerOptions {
     /// Prefix to serve

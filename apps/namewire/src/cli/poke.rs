@@ -17,10 +17,9 @@ use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
 use super::keys;
 
-/// Serve one Data packet to the first who asks for it
+/// Serve one Data packet to the first consumer
 ///
-/// Waits for an Interest that the packet answers, sends it, and ends. With --keep it goes on
-/// answering until it is interrupted.
+/// Waits for an Interest that the packet satisfies, sends it, and exits. With --keep it continues until interrupted.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The name
@@ -32,15 +31,15 @@ pub(super) struct Options {
     /// FreshnessPeriod of the packet
     #[arg(long, short = 'x', value_parser = duration, value_name = "DURATION")]
     freshness: Option<Duration>,
-    /// Name the last component as the final one (FinalBlockId)
+    /// Set FinalBlockId to the last component
     #[arg(long)]
     r#final: bool,
     #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
-    /// Give up after so long
+    /// Exit if no Interest arrives within this time
     #[arg(long, short, value_parser = positive_duration, value_name = "DURATION")]
     timeout: Option<Duration>,
-    /// Go on after the first answer
+    /// Continue after the first answer
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -82,7 +81,7 @@ async fn first_answer(options: &Options, answered: &Notify) -> Outcome {
         return Ok(());
     };
     let answered = tokio::time::timeout(timeout, answered.notified()).await;
-    answered.map_err(|_| Failure::NoAnswer(format!("nobody asked for {}", options.name)))
+    answered.map_err(|_| Failure::NoAnswer(format!("no Interest for {} arrived", options.name)))
 }
 
 fn packet(options: &Options) -> Outcome<Vec<u8>> {

@@ -18,10 +18,9 @@ use super::output::{self, bytes_for_people, counted};
 
 /// Publish a file or standard input as a segmented, signed object
 ///
-/// The object is named NAME/VERSION/SEGMENT, and RDR metadata under NAME tells its version, so
-/// that consumers ask for NAME. Serves until it is interrupted. What is put once more is another version
-/// unless --version says otherwise, so that a fetch of it begins anew; `namewire serve` gives files the
-/// version of their last change.
+/// The object is named NAME/VERSION/SEGMENT. RDR metadata under NAME contains the version, so that consumers ask for
+/// NAME. Serves until interrupted. A second `put` is a new version unless --version is given, so an interrupted fetch
+/// starts again; with `namewire serve`, the version of a file is its modification time.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, without version
@@ -41,7 +40,7 @@ pub(super) struct Options {
     freshness: Duration,
     #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
-    /// End once every segment was sent and none was asked for during this time
+    /// Exit after every segment was sent and none was requested for this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     until_idle: Option<Duration>,
     /// Print JSON

@@ -17,7 +17,7 @@ const ENTRIES_MAX: u64 = 10_000;
 /// How long an explanation may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A failure for want of an answer says why, where the forwarder knows.
+/// Adds the reason to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
     outcome: Outcome<T>,
     endpoint: &Endpoint,
@@ -123,7 +123,7 @@ mod tests {
             "the route for /a leads nowhere: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
              by the peer"
         );
-        // A forwarder that does not tell of links.
+        // A forwarder without link counters.
         assert_eq!(told(&[entry("/a", &[302])], &[]), None);
     }
 }

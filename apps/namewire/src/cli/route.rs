@@ -30,9 +30,9 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List routes (what `namewire route` alone does)
+    /// List routes (same as `namewire route`)
     List(ListArguments),
-    /// List what is forwarded where: the FIB, which the routes result in
+    /// List the FIB: prefixes and next hops
     Fib(ListArguments),
     /// Add a route, or change it
     Add {
@@ -44,7 +44,7 @@ enum Command {
         /// Lower is preferred
         #[arg(long, default_value_t = 0)]
         cost: u64,
-        /// Who the route is from: static, app, client, nlsr, ... or a number
+        /// Origin of the route: static, app, client, nlsr, ... or a number
         #[arg(long, value_parser = origin, default_value = "static")]
         origin: u64,
         /// Longer prefixes do not inherit the route
@@ -53,7 +53,7 @@ enum Command {
         /// Longer prefixes do not inherit routes of prefixes shorter than this one
         #[arg(long)]
         capture: bool,
-        /// The route ends after so long, such as 30s or 10min
+        /// Lifetime of the route, such as 30s or 10min
         #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
         expires: Option<Duration>,
         #[command(flatten)]
@@ -66,7 +66,7 @@ enum Command {
         prefix: Name,
         /// FaceId, or the peer's URI
         nexthop: FaceArgument,
-        /// Who the route is from
+        /// Origin of the route
         #[arg(long, value_parser = origin, default_value = "static")]
         origin: u64,
         #[command(flatten)]

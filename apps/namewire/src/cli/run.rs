@@ -18,11 +18,10 @@ use crate::process::{self, Prepared};
 
 /// Run the forwarder
 ///
-/// Without any option it listens on its Unix socket (/run/nfd/nfd.sock for root, otherwise
-/// $XDG_RUNTIME_DIR/nfd/nfd.sock; without that variable it is root's again, whose directory has to be
-/// writable for you, or --socket names another) and on UDP and TCP port 6363. SIGTERM or Ctrl-C ends it; SIGHUP
-/// makes it read its configuration file again.
-/// Options override the configuration file; `namewire config sample` explains every setting.
+/// Without options it listens on a Unix socket and on UDP and TCP port 6363. The socket is /run/nfd/nfd.sock for root,
+/// otherwise $XDG_RUNTIME_DIR/nfd/nfd.sock; where that variable is not set, use --socket. SIGTERM or Ctrl-C stops the
+/// forwarder; SIGHUP makes it read its configuration file again. Options override the configuration file; `namewire
+/// config sample` explains every setting.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 // `start` has options of the same name, and these among them.
 #[group(skip)]
@@ -51,16 +50,16 @@ pub(super) struct Options {
     /// Do not listen on UDP
     #[arg(long)]
     no_udp: bool,
-    /// Data packets in the Content Store
+    /// Capacity of the Content Store, in packets
     #[arg(long, value_name = "PACKETS")]
     cs_capacity: Option<usize>,
-    /// Workers, or `auto`: as many as physical cores
+    /// Number of workers, or `auto`: one on one or two processors, otherwise one per physical core
     #[arg(long, value_name = "NUMBER", value_parser = workers)]
     workers: Option<WorkerCount>,
-    /// Processor to pin the worker to, of which there is one then
+    /// Processor to pin the worker to; implies one worker
     #[arg(long, value_name = "NUMBER", conflicts_with = "workers")]
     cpu: Option<usize>,
-    /// User to become once the sockets are open, when started by root
+    /// User to change to after the sockets are open, if started by root
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// Log level, `debug` for all modules or `ndn_face=debug` for one; may be repeated
@@ -69,8 +68,7 @@ pub(super) struct Options {
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Append what is logged to this file instead of standard error; SIGHUP has it opened again, for those who
-    /// rotate logs
+    /// Append the log to this file instead of standard error; SIGHUP reopens it, for log rotation
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
 }
@@ -91,7 +89,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let has_file = options.config.is_some() || options.nfd_conf.is_some();
     let read = move || {
         let (config, source) = configuration(&again).map_err(|failure| failure.to_string())?;
-        // Its files are read by whoever uses the settings; what is wrong with them has a place here.
+        // Files that settings name are read later; their errors belong to lines of this file.
         namewire_daemon::check_access(&config).map_err(|faults| source.describe_all(&faults))?;
         Ok(config)
     };
@@ -246,11 +244,11 @@ impl Options {
 struct Settings {
     config: Config,
     source: Source,
-    /// What is wrong with the file by itself, and which of its settings do not go together, which is told there.
+    /// Errors of the file alone, and settings of it that exclude each other.
     problems: Option<(ConfigError, Vec<Conflict>)>,
 }
 
-/// The configuration file's settings, or the defaults, as the options change them, without a look at this machine.
+/// The settings of the configuration file, or the defaults, changed by options; this machine is not inspected.
 fn configuration(options: &Options) -> Outcome<(Config, Source)> {
     let Settings { config, source, problems } = options.settings()?;
     if let Some((error, _)) = problems {

@@ -23,10 +23,9 @@ const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 
 /// Serve directories
 ///
-/// PREFIX/PATH/32=metadata tells version, size and times of a file, PREFIX/PATH/VERSION/SEGMENT is its
-/// content, PREFIX/PATH/32=ls lists a directory: the file service of NDN-DPDK, ndn6-tools and NDNts.
-/// Nothing outside the directory is served, whatever is asked for, and never a device or a pipe.
-/// Serves until it is interrupted.
+/// The file service of NDN-DPDK, ndn6-tools and NDNts: PREFIX/PATH/32=metadata has version, size and times of a file,
+/// PREFIX/PATH/VERSION/SEGMENT its content, PREFIX/PATH/32=ls the entries of a directory. Nothing outside the directory
+/// is served, and no devices or pipes. Serves until interrupted.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The directory
@@ -35,10 +34,10 @@ pub(super) struct Options {
     /// Name of the directory
     #[arg(long, short, value_parser = published_name, requires = "directory")]
     prefix: Option<Name>,
-    /// Serve the mounts of this TOML file, too
+    /// Also serve the mounts of this TOML file
     ///
-    /// Each is a table `[[mount]]` with `prefix` and `directory`, and, if it is to differ from the
-    /// options here, `symlinks`, `hidden`, `other-file-systems`, `segment-size`.
+    /// Each is a table `[[mount]]` with `prefix` and `directory`, and optionally `symlinks`, `hidden`,
+    /// `other-file-systems` and `segment-size`, which override the options here.
     #[arg(long, short, value_name = "FILE")]
     mounts: Option<PathBuf>,
     /// Follow symbolic links that stay within the directory
@@ -47,10 +46,10 @@ pub(super) struct Options {
     /// Serve files whose names begin with a period
     #[arg(long)]
     hidden: bool,
-    /// Go on into other file systems that are mounted within the directory
+    /// Also serve file systems that are mounted within the directory
     #[arg(long)]
     other_file_systems: bool,
-    /// Content bytes in each segment [default: 8192, over UDP what fits a frame]
+    /// Content bytes in each segment [default: 8192, over UDP the largest that fits a frame]
     #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     segment_size: Option<u64>,
     /// FreshnessPeriod of the segments
@@ -58,27 +57,27 @@ pub(super) struct Options {
     freshness: Duration,
     #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
     sign: String,
-    /// Sign every segment, instead of a manifest of each file
+    /// Sign every segment instead of a manifest of each file
     ///
-    /// A manifest lists the digests of all segments, so that one signature is checked and made for a
-    /// version. Consumers that know nothing of manifests and want every packet signed need this.
+    /// A manifest lists the digests of all segments, so that one signature covers a version. Consumers that require a
+    /// signature on every packet and do not support manifests need this option.
     #[arg(long)]
     sign_segments: bool,
     /// Keep digests in this directory, so that files are not hashed again after a restart
     ///
-    /// Nobody else may be able to write to it. At most 4 GiB are used.
+    /// It must not be writable for other users. At most 4 GiB are used.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
     manifest_cache: Option<PathBuf>,
-    /// Answer for this certificate, too, so that consumers can fetch it by name; may be repeated
+    /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
-    /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: that of the key that signs,
-    /// and those between it and the trust anchor.
+    /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
+    /// those between it and the trust anchor.
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
     /// Threads that read and sign [default: one for each processor, 16 at most]
     #[arg(long)]
     threads: Option<usize>,
-    /// Files that are kept open
+    /// Maximum number of open files
     #[arg(long, value_name = "FILES", default_value_t = ServerOptions::default().open_files_max)]
     open_files: usize,
     /// Print JSON

@@ -138,7 +138,7 @@ fn memif_for_people(memif: &MemifStatus) -> String {
         "no_secret" => "refused without a secret".to_owned(),
         "wrong_secret" => "refused with a wrong secret".to_owned(),
         "taken" => "refused as their interface is taken".to_owned(),
-        "no_memory" => "refused for want of memory".to_owned(),
+        "no_memory" => "refused because of the memory limit".to_owned(),
         "left" => "left before they had a face".to_owned(),
         other => format!("refused: {}", other.replace('_', " ")),
     };
@@ -158,7 +158,7 @@ fn memif_for_people(memif: &MemifStatus) -> String {
 fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) -> Option<String> {
     let peers: u64 = workers.iter().map(|one| one.refused_peers).sum();
     let full = limit.filter(FaceLimit::is_reached);
-    let full = full.map(|_| "nobody else gets a face now".to_owned());
+    let full = full.map(|_| "limit reached".to_owned());
     let connections = limit.filter(|limit| limit.refused > 0).map(|limit| {
         let FaceLimit { faces_max, refused, .. } = limit;
         format!("{} connections, as there were {faces_max} faces (limits.faces)", grouped(refused))

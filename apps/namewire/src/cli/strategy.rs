@@ -14,7 +14,7 @@ use super::output::{self, Table};
 /// What the protocol answers where there is no such strategy.
 const NOT_FOUND: u32 = 404;
 
-/// List, show, set and unset the strategies of namespaces
+/// List, show, set and unset strategies
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Options {
@@ -26,7 +26,7 @@ pub(super) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List the choices (what `namewire strategy` alone does)
+    /// List the strategy of each prefix (same as `namewire strategy`)
     List(CommonOptions),
     /// List the strategies that `namewire run` offers, with their versions and parameters
     Known {
@@ -34,7 +34,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show the strategy in force for a name
+    /// Show the strategy that applies to a name
     Show {
         /// The name
         #[arg(value_parser = name)]
@@ -55,7 +55,7 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
-    /// Let a namespace inherit its strategy again
+    /// Remove the strategy choice of a namespace, so that it inherits one
     Unset {
         /// The namespace
         #[arg(value_parser = name)]

@@ -67,7 +67,7 @@ impl Target {
         matches!(self, Self::Stdout(_))
     }
 
-    /// Writes what comes next.
+    /// Appends content.
     pub(super) fn write(&mut self, content: &[u8]) -> Outcome {
         match self {
             Self::Stdout(stdout) => Ok(stdout.lock().write_all(content)?),
@@ -89,7 +89,7 @@ impl Target {
         }
     }
 
-    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none.
+    /// Keeps the part for a later fetch; returns its length in bytes, if any.
     pub(super) fn keep(self) -> Option<u64> {
         if let Self::File(part) = self { part.keep() } else { None }
     }

@@ -12,7 +12,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use namewire_control::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
 
-/// Measure how long packets take in a running forwarder
+/// Measure service times in a running forwarder
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -23,11 +23,10 @@ pub(super) struct Options {
 enum What {
     /// Show the distributions of service times
     ///
-    /// How long workers take to dispatch packets (parsing, hashing, finding the worker) and to forward
-    /// them (tables, pipelines, strategy), without the system calls that receive and send. The workers
-    /// measure some of their bursts, chosen at random, while the command runs.
+    /// Times to dispatch packets (decoding, hashing, dispatch table) and to forward them (tables, pipelines, strategy),
+    /// without the system calls that receive and send. Workers measure randomly chosen bursts while the command runs.
     Latency {
-        /// For how long to measure
+        /// Length of the measurement
         #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
         duration: Duration,
         /// The same as a number of seconds, such as 0.5

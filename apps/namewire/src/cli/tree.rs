@@ -27,7 +27,7 @@ const LISTING_LEN_MAX: usize = 64 << 20;
 /// Deepest directory.
 const DEPTH_MAX: usize = 128;
 
-/// What came of it.
+/// Result of the fetch.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
     /// Files that are there now.
@@ -220,6 +220,6 @@ async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<
     let listing = endpoint.fetch_found(found, 0, &fetching);
     let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
     parse_listing(&listing).ok_or_else(|| {
-        Failure::Failed(format!("{name}: the listing has an entry that is no file name"))
+        Failure::Failed(format!("{name}: the listing has an entry that is not a file name"))
     })
 }

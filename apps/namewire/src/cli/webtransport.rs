@@ -9,9 +9,8 @@ use namewire_control::{Request, WebTransportStatus};
 
 /// Show where a running forwarder listens for WebTransport, and the hash of its certificate
 ///
-/// A page opens `new WebTransport("https://HOST:PORT/ndn")`. If the forwarder has made its certificate
-/// itself, the page also gives `serverCertificateHashes`, all that are shown: when there are two, the second
-/// follows the first in the next days.
+/// A page opens `new WebTransport("https://HOST:PORT/ndn")`. For a self-signed certificate it also passes all hashes
+/// shown as `serverCertificateHashes`; the second, if any, is that of the next certificate.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(flatten)]

@@ -28,9 +28,9 @@ const QUEUES: [(&str, Queue); 3] = [
 
 /// Show what each worker of a running forwarder does
 ///
-/// Figures are those of an interval: how busy the worker was, how many packets it forwarded and the mean length of
-/// its bursts, what its sockets moved, what it sent to and took from other workers, how many such messages waited
-/// (queued) on average, and why packets were dropped.
+/// Values are those of an interval: load (busy), packets forwarded and mean burst length, bytes of its sockets,
+/// messages sent to and taken from other workers, mean number of waiting messages (queued), and packets dropped by
+/// reason.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
@@ -39,8 +39,7 @@ pub(super) struct Options {
     /// The same as a number of seconds, such as 0.5
     #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
     seconds: Option<f64>,
-    /// Instead, show what each worker would do and where if `namewire run` was started here with this
-    /// configuration file
+    /// Show the workers and processors that `namewire run` would use with this configuration file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "duration"])]
     plan: Option<PathBuf>,
     #[command(flatten)]

@@ -21,17 +21,17 @@ use crate::cli::output;
 /// Pause after the forwarder did not tell its faces.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Route prefixes to peers that connect, as nfd-autoreg does
+/// Add routes for peers that connect, as nfd-autoreg does
 ///
-/// Peers of UDP and TCP faces that exist already get their routes too. Runs until it is interrupted.
+/// Existing UDP and TCP faces get the routes too. Runs until interrupted.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("prefixes").required(true).multiple(true)
     .args(["prefix", "all_faces_prefix"]))]
 pub(in crate::cli) struct Options {
-    /// Route this prefix to every peer that connects by itself; may be repeated
+    /// Add a route for this prefix to every on-demand peer; may be repeated
     #[arg(long, short = 'i', value_parser = name)]
     prefix: Vec<Name>,
-    /// Route this prefix to every peer, whoever connected, whatever the lists say; may be repeated
+    /// Add a route for this prefix to every peer, regardless of the lists; may be repeated
     #[arg(long, short = 'a', value_parser = name, value_name = "PREFIX")]
     all_faces_prefix: Vec<Name>,
     /// Networks, such as 192.0.2.0/24, whose peers get no route; may be repeated

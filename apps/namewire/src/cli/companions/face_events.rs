@@ -11,8 +11,7 @@ use crate::cli::failure::{Failure, Outcome};
 
 const PREFIX: &str = "/localhost/nfd/faces/events";
 
-/// An Interest for the next event waits for so long, then the faces are listed anew: whatever went
-/// wrong is mended by then.
+/// Lifetime of an Interest for the next event. After it the faces are listed again, which recovers from lost events.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// Events of faces, one after the other.

@@ -20,20 +20,20 @@ pub(super) const HUB_PREFIX: &str = "/localhop/ndn-autoconf/hub";
 /// Where they ask for the prefixes that they may register.
 const ROUTABLE_PREFIXES: &str = "/localhop/nfd/rib/routable-prefixes";
 
-/// How long what is told here may be kept.
+/// FreshnessPeriod of the announcement.
 const FRESHNESS_MS: u64 = 60_000;
 
 /// The prefixes go into one packet, signature and all.
 const PREFIXES_LEN_MAX: usize = 7_000;
 
-/// Tell hosts on the same link where the hub is, as ndn-autoconfig-server does
+/// Announce a hub to hosts on the same link, as ndn-autoconfig-server does
 ///
-/// Runs until it is interrupted. The forwarder has to have multicast faces for others to ask here.
+/// Runs until interrupted. The forwarder must have multicast faces.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     /// Face URI of the hub, such as udp4://192.0.2.1:6363 or udp://hub.example
     face_uri: FaceUri,
-    /// A prefix below which hosts may register at the hub; may be repeated
+    /// Prefix under which hosts may register at the hub; may be repeated
     #[arg(long, short = 'p', value_parser = name)]
     prefix: Vec<Name>,
     #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
@@ -58,7 +58,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
             true => None,
             false => Some(serve(&endpoint, ROUTABLE_PREFIXES, prefixes, true, &signer).await?),
         };
-        output::print_line(&format!("telling of the hub {}; Ctrl-C ends it", options.face_uri))?;
+        output::print_line(&format!("announcing the hub {}; Ctrl-C stops", options.face_uri))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
             () = crate::cli::connection::tell_losses(&endpoint) => Ok(()),

@@ -27,12 +27,11 @@ use super::super::run::Options as RunOptions;
 use crate::config::nfd_conf;
 use crate::process::service_manager::{READY, VARIABLE};
 
-/// Start the forwarder in the background, and wait until it listens
+/// Start the forwarder in the background and wait until it listens
 ///
-/// It takes the options of `namewire run`, such as `--config FILE`, and its exit statuses: 2 is a wrong
-/// configuration. What the forwarder logs until it listens is shown. From then on it goes to the file of
-/// --log-file alone, or on to standard error if that is a file, and nowhere otherwise: a pipe ends, a terminal is
-/// left alone. A service manager does this better: there is a unit for systemd.
+/// Takes the options of `namewire run`, such as `--config FILE`, and has its exit statuses: 2 is an invalid
+/// configuration. The log is shown until the forwarder listens. After that it goes to the file of --log-file, or to
+/// standard error if that is a file, and is discarded otherwise. Prefer a service manager; there is a unit for systemd.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     #[command(flatten)]
@@ -42,15 +41,15 @@ pub(in crate::cli) struct Options {
     options: Vec<OsString>,
 }
 
-/// Stop the forwarder that listens on the usual socket, and wait until it has ended
+/// Stop the forwarder that listens on the default socket, and wait until it has stopped
 ///
 /// Without --transport, NDN_CLIENT_TRANSPORT or client.conf, the socket of /etc/ndn/nfd.conf is tried last.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct StopOptions {
-    /// The forwarder: unix:///path; by default the one that other commands would use
+    /// The forwarder: unix:///path [default: the forwarder that other commands use]
     #[arg(long, value_name = "URI")]
     transport: Option<ForwarderAddress>,
-    /// How long it may take to end
+    /// How long to wait for the forwarder to stop
     #[arg(long, value_name = "DURATION", default_value = "30s",
         value_parser = super::super::connect::positive_duration)]
     timeout: Duration,
@@ -103,7 +102,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         output::note(said);
     }
     if let Some(stdout) = &mut child.stdout {
-        // All that was said so far, and nothing that would have to be waited for.
+        // The output so far, without waiting for more.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
         let mut said = String::new();
         stdout.take(length).read_to_string(&mut said).map_err(|error| failed(&error))?;
@@ -226,7 +225,8 @@ fn connect(addresses: &[ForwarderAddress]) -> Outcome<(&Path, UnixStream)> {
     let mut tried = Vec::new();
     for address in addresses {
         let ForwarderAddress::Unix(path) = address else {
-            let reason = format!("{address} is no Unix socket: who listens there cannot be told");
+            let reason =
+                format!("{address} is not a Unix socket: its process cannot be determined");
             return Err(Failure::Usage(reason));
         };
         match UnixStream::connect(path) {

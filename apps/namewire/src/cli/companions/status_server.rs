@@ -28,7 +28,7 @@ const REQUESTS_MAX: usize = 16;
 /// Serve the status of the forwarder over HTTP, as nfd-status-http-server does
 ///
 /// / is the XML of `nfdc status report xml`, /status.json the JSON, /status.txt the text. Read only; runs
-/// until it is interrupted.
+/// until interrupted.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     /// IP address to listen on
@@ -37,19 +37,19 @@ pub(in crate::cli) struct Options {
     /// TCP port to listen on; 0 takes a free one
     #[arg(long, short, default_value_t = 6380)]
     port: u16,
-    /// Also answer for this host to those who connect over loopback; may be repeated
+    /// Also accept requests over loopback for this host; may be repeated
     ///
-    /// They may ask for localhost and loopback addresses; others get status 421, so that no web page
-    /// whose name leads to this machine can read the status.
+    /// Requests over loopback must be for localhost or a loopback address; others get status 421, so that a web page
+    /// whose name resolves to this machine cannot read the status.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Let robots of search engines in
+    /// Allow robots of search engines
     #[arg(long, short)]
     robots: bool,
     /// Print each request
     #[arg(long, short)]
     verbose: bool,
-    /// Taken for the sake of nfd-status-http-server; no files are served
+    /// Accepted for compatibility with nfd-status-http-server; no files are served
     #[arg(long, short = 'f', value_name = "DIRECTORY")]
     workdir: Option<PathBuf>,
     #[command(flatten)]

@@ -30,9 +30,9 @@ use super::failure::Failure;
 use super::key_chain::usual_signer;
 use grammar::Parsed;
 
-/// Do what nfdc of NFD does, with its arguments, output and exit statuses
+/// Run a command of NFD's nfdc, with its arguments, output and exit statuses
 ///
-/// `namewire nfdc help` lists the commands. For scripts; the other commands are more pleasant.
+/// `namewire nfdc help` lists the commands. It is for scripts written for nfdc.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(super) struct Options {
@@ -44,7 +44,7 @@ pub(super) struct Options {
 /// The version of NFD whose nfdc this is like.
 const LIKE_VERSION: &str = "24.07";
 
-/// Why a command ends early: the exit status, and what is said on standard error.
+/// An early end of a command: exit status and message for standard error.
 #[derive(Debug)]
 struct Exit {
     status: u8,
@@ -228,7 +228,7 @@ fn print(text: &str) -> Result<(), Exit> {
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-/// What `nfdc status report` prints in this format, for who serves it.
+/// The output of `nfdc status report` in this format, for the status server.
 pub(super) async fn status_report(endpoint: &Endpoint, format: &str) -> Result<String, Failure> {
     let session = Session { endpoint: endpoint.clone() };
     let report = report::Report::fetch(&session).await;

@@ -26,7 +26,7 @@ pub(super) async fn cs_config(session: &Session, arguments: &Arguments) -> Resul
     Ok(format!("cs-config-updated {}\n", line.end()))
 }
 
-/// Erases as often as it takes: a forwarder erases so many packets at a time.
+/// Repeats the command until nothing is left: a forwarder erases a limited number of packets at a time.
 pub(super) async fn cs_erase(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
     let prefix = required(arguments.name("prefix"))?;
     if arguments.unsigned("count") == Some(0) {
@@ -42,7 +42,7 @@ pub(super) async fn cs_erase(session: &Session, arguments: &Arguments) -> Result
         let answer = session.command(Verb::CsErase, &parameters, "erasing cached Data").await?;
         let count = answer.count.unwrap_or_default();
         erased += count;
-        // The limit is told where there is more.
+        // The answer contains the limit if there is more.
         if answer.capacity.is_none() || count == 0 {
             break;
         }

@@ -27,18 +27,17 @@ use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_s
 const WINDOW_DEFAULT: u32 = 64;
 const OUTSTANDING_DEFAULT: u32 = 1 << 16;
 
-/// Send Interests and measure what becomes of them
+/// Send Interests and measure rates, latencies and losses
 ///
-/// With --window a closed loop, with --rate an open one, which does not wait for answers and measures
-/// latency from when each Interest was due. Ends after --count or --duration or an interrupt, once all
-/// Interests are answered or have timed out; the status is 4 if nothing was answered. A scenario file
-/// has the keys window, rate, arrivals (fixed or poisson), burst and outstanding_max, and a `[[pattern]]` for
-/// each kind of Interest with prefix, weight, components, names (unique, { zipf = { count, exponent } }
-/// or { repeated = { count } }), can_be_prefix, must_be_fresh, lifetime_ms and hop_limit. Options on the
-/// command line win.
+/// With --window a closed loop; with --rate an open loop, which does not wait for answers and measures latency from the
+/// scheduled time of each Interest. Stops after --count, --duration or an interrupt, when all Interests are answered or
+/// have timed out; the exit status is 4 if none was answered. A scenario file has the keys window, rate, arrivals
+/// (fixed or poisson), burst and outstanding_max, and a `[[pattern]]` for each kind of Interest with prefix, weight,
+/// components, names (unique, { zipf = { count, exponent } } or { repeated = { count } }), can_be_prefix,
+/// must_be_fresh, lifetime_ms and hop_limit. Options on the command line have precedence.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Prefixes of the Interests, all sent equally often
+    /// Prefixes of the Interests, with equal shares
     #[arg(value_parser = name)]
     prefixes: Vec<Name>,
     /// Read load and patterns from a TOML file
@@ -47,25 +46,25 @@ pub(super) struct Options {
     /// Interests in flight over all faces [default: 64]
     #[arg(long, value_name = "NUMBER", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
-    /// Interests per second over all faces, whatever comes back
+    /// Interests per second over all faces, regardless of answers
     #[arg(long, value_name = "NUMBER")]
     rate: Option<f64>,
     /// Send at the times of a Poisson process, not at even intervals
     #[arg(long, conflicts_with = "window")]
     poisson: bool,
-    /// Interests of an open loop that are due at one time [default: 1]
+    /// Interests sent at the same time in an open loop [default: 1]
     #[arg(long, conflicts_with = "window", value_name = "NUMBER")]
     burst: Option<u32>,
     /// Stop sending after this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     duration: Option<Duration>,
-    /// Stop sending after so many Interests
+    /// Number of Interests to send
     #[arg(long, value_name = "NUMBER")]
     count: Option<u64>,
-    /// Components of each name, with those of the prefix [default: one more than the prefix]
+    /// Components of each name, prefix included [default: one more than the prefix]
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "NUMBER")]
     components: usize,
-    /// Use so many names again and again
+    /// Number of names, used repeatedly
     #[arg(long, value_name = "NUMBER")]
     repeat: Option<u32>,
     /// Draw from the names of --repeat by Zipf's law with this exponent, instead of in turn
@@ -93,13 +92,13 @@ pub(super) struct Options {
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
-    /// Threads that the faces are divided between, with the load
+    /// Number of threads; faces and load are divided between them
     #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     threads: usize,
-    /// Make the same choices again; names that are not to repeat begin at the same number
+    /// Seed of random choices and of unique names
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Print what happened as JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
@@ -181,7 +180,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// What became of the Interests of all threads.
+/// Results of the Interests of all threads.
 struct Found {
     /// By pattern.
     patterns: Vec<PatternCounters>,

@@ -103,7 +103,7 @@ fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<
 fn open_session(service: &Service, target: &Target) -> std::io::Result<Accepted> {
     let (sender, opened) = sync_channel(1);
     let tell = Box::new(move |result| {
-        // Whoever asked waits for it.
+        // The requester waits for it.
         let _ = sender.send(result);
     });
     service.connect(target.clone(), SESSION_IDLE_TIMEOUT, tell);
@@ -228,7 +228,7 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
     }
 }
 
-/// What comes of a command.
+/// Result of a command.
 enum Reply {
     Response(ControlResponse),
     /// Nobody takes commands there.

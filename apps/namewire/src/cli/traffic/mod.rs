@@ -18,7 +18,7 @@ use super::connect::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::interrupt::on_interrupt;
 
-/// Load a forwarder with Interests, and answer them
+/// Generate load: send Interests, or answer them
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(subcommand)]

@@ -18,19 +18,18 @@ use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_s
 
 /// Answer the Interests of a traffic consumer
 ///
-/// Registers the prefixes and answers until it is interrupted; with several faces to a forwarder, each
-/// prefix by one of them in turn, so that prefixes as many as faces use all of them. Data has a Null signature. A scenario
-/// file has a `[[pattern]]` for each prefix, with the keys prefix, payload (a list of sizes),
-/// freshness_ms, nack_ratio, silence_ratio and suffix.
+/// Registers the prefixes and answers until interrupted. With several faces to a forwarder, prefixes are registered on
+/// the faces in turn. Data has a Null signature. A scenario file has a `[[pattern]]` for each prefix, with the keys
+/// prefix, payload (a list of sizes), freshness_ms, nack_ratio, silence_ratio and suffix.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Prefixes to answer, all in the way that the options say
+    /// Prefixes to answer, all with the given options
     #[arg(value_parser = published_name)]
     prefixes: Vec<Name>,
     /// Read patterns from a TOML file
     #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
     scenario: Option<PathBuf>,
-    /// Bytes of content; of several sizes, one is drawn for each Data
+    /// Bytes of content; from several sizes, one is drawn for each Data
     #[arg(long, value_delimiter = ',', default_value = "1000", value_name = "BYTES")]
     payload: Vec<usize>,
     /// FreshnessPeriod [default: none]
@@ -39,7 +38,7 @@ pub(super) struct Options {
     /// Share of Interests that get a Nack
     #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
     nack: f64,
-    /// Share of Interests that get nothing
+    /// Share of Interests that get no answer
     #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
     silence: f64,
     /// Append this to the names of Data for CanBePrefix Interests
@@ -55,14 +54,14 @@ pub(super) struct Options {
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     faces: u32,
-    /// Threads that the faces are divided between
+    /// Number of threads; faces are divided between them
     #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     threads: usize,
-    /// Where to ask for UDP faces and routes to them, because management does not answer over UDP
-    /// [default: the usual forwarder]
+    /// Forwarder at which to create UDP faces and their routes, because management does not answer over UDP [default:
+    /// the default forwarder]
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     management: Option<ForwarderAddress>,
-    /// Print what happened as JSON, at the end
+    /// Print the results as JSON at the end
     #[arg(long)]
     json: bool,
 }

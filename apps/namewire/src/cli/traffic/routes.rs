@@ -93,7 +93,7 @@ impl Drop for Routes {
     }
 }
 
-/// Makes faces and routes, tells whether it could, and takes them back when `stopped` ends.
+/// Creates faces and routes, reports the result, and removes them when `stopped` ends.
 async fn keep(
     mut targets: Vec<Target>,
     address: Option<ForwarderAddress>,
@@ -159,7 +159,7 @@ async fn make(management: &Management, targets: &mut [Target]) -> Outcome {
             uri: Some(format!("{scheme}://{local}")),
             ..ControlParameters::default()
         };
-        // 409 is said of a face that is there already, and tells which.
+        // 409: the face exists, and the body names it.
         let response = management.respond(Verb::FaceCreate, &parameters).await?;
         let found = matches!(response.code, status::OK | status::CONFLICT)
             .then(|| response.parameters().ok().and_then(|found| found.face_id))

@@ -26,7 +26,7 @@ const HEADER_LEN: usize = 12;
 const NAME_LEN_MAX: usize = 255;
 const JUMPS_MAX: usize = 32;
 
-/// Who is asked, and what is put behind names that are not whole.
+/// DNS servers, and the search domains for relative names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resolver {
     pub(super) servers: Vec<SocketAddr>,

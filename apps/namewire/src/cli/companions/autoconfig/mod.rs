@@ -27,25 +27,25 @@ use super::super::output;
 const COST: u64 = 100;
 /// What is routed there: everything, and what tells the forwarder that it is connected.
 const PREFIXES: [&str; 2] = ["/", "/localhop/nfd"];
-/// A daemon looks for the hub again after so long, and after the network has changed.
+/// Interval at which a daemon searches the hub again; it also does so when the network changes.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Below this domain, sites of the research testbed say where their hub is.
 const HOME_HUB_DOMAIN: &str = "_homehub._autoconf.named-data.net";
 
-/// Find a hub and route to it, as ndn-autoconfig does
+/// Find a hub and add routes to it, as ndn-autoconfig does
 ///
-/// Asks, in this order: the link, by the forwarder's multicast faces; the DNS, for _ndn._udp in the
-/// search domains; a web server, with --ndn-fch-url; the DNS, for the home hub of the default identity,
-/// with --home-hub. The last two leave the site, and are asked only where they are asked for. What is
-/// found becomes a face with routes for / and /localhop/nfd.
+/// Queries, in this order: the link, by the forwarder's multicast faces; the DNS, for _ndn._udp in the search domains;
+/// a web server, with --ndn-fch-url; the DNS, for the home hub of the default identity, with --home-hub. The last two
+/// query servers outside the site, and only if the option is given. The hub becomes a face with routes for / and
+/// /localhop/nfd.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
-    /// Go on: look again every hour, and when addresses of this host change
+    /// Keep running: search again every hour, and when addresses of this host change
     #[arg(long, short)]
     daemon: bool,
-    /// A configuration of ndn-autoconfig; does nothing unless it says `enabled = true`
+    /// Configuration file of ndn-autoconfig; exits unless it contains `enabled = true`
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ask this web server for the closest hub (NDN-FCH, http:// only)
