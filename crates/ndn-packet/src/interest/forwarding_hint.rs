@@ -12,14 +12,14 @@ pub struct ForwardingHint<'a> {
 }
 
 impl<'a> ForwardingHint<'a> {
-    /// Rebuilds the iterator from a value that was checked before.
+    /// Rebuilds the iterator from a value that `Interest::parse` has checked.
     #[must_use]
     pub const fn from_validated(value: &'a [u8]) -> Self {
         Self { reader: Reader::new(value) }
     }
 
-    /// One or more names. The older form, LinkDelegation elements with a preference and a name, is
-    /// still sent by some libraries, and read as its names in the order given.
+    /// Checks the whole value: one or more names. The older form (packet specification 0.2, "Link Object"), LinkDelegation
+    /// elements with a preference and a name, is still sent by some libraries; its names are read in the given order.
     pub(super) fn check(tlv: &Tlv<'a>) -> Result<(), DecodeError> {
         let mut reader = tlv.reader();
         let mut found = false;
@@ -34,12 +34,20 @@ impl<'a> ForwardingHint<'a> {
             types::NAME => NameRef::from_tlv(tlv).map(Some),
             types::LINK_DELEGATION => {
                 let mut reader = tlv.reader();
+                let mut name = None;
                 while let Some(inner) = reader.next_tlv()? {
-                    if inner.ty() == types::NAME {
-                        return NameRef::from_tlv(&inner).map(Some);
+                    match inner.ty() {
+                        types::NAME => {
+                            let found = NameRef::from_tlv(&inner)?;
+                            name.get_or_insert(found);
+                        }
+                        types::LINK_PREFERENCE => {
+                            inner.number()?;
+                        }
+                        _ => {}
                     }
                 }
-                Err(tlv.missing(types::NAME))
+                name.map(Some).ok_or_else(|| tlv.missing(types::NAME))
             }
             _ => tlv.skip_unrecognized().map(|()| None),
         }

@@ -256,6 +256,14 @@ fn forwarding_hint_forms() {
     assert_eq!(names(&hint(&[&delegation, &delegation])), ["/b", "/b"]);
 
     let error = |parts: &[&[u8]]| Interest::parse(&hint(parts)).unwrap_err();
+    // A delegation is checked to its end, behind its name too.
+    let truncated = nested(t::LINK_DELEGATION, &[&b, &[5, 0x74, 0]]);
+    assert_eq!(
+        error(&[&truncated]),
+        DecodeError::LengthOverrun { ty: 5, offset: 16, length: 0x74 }
+    );
+    let long_preference = nested(t::LINK_DELEGATION, &[&tlv(t::LINK_PREFERENCE, &[1, 2, 3]), &b]);
+    assert!(Interest::parse(&hint(&[&long_preference])).is_err());
     assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 9 });
     assert_eq!(error(&[&tlv(126, &[])]), DecodeError::Missing { ty: t::NAME, offset: 11 });
     assert_eq!(error(&[&tlv(31, &[])]), DecodeError::Missing { ty: t::NAME, offset: 11 });
