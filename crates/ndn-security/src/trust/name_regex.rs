@@ -5,7 +5,7 @@
 use ndn_packet::{Component, Name, NameRef};
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
-/// Steps that matching one name may take: a hostile name must not cost more than that.
+/// Maximum number of steps for one name: the cost of a hostile name is bounded.
 const STEPS_MAX: usize = 200_000;
 /// Parentheses within each other at most.
 const DEPTH_MAX: usize = 32;
@@ -98,15 +98,8 @@ impl NameRegex {
         let last_start = if self.starts_anywhere { components.len() } else { 0 };
         let mut steps_left = STEPS_MAX;
         (0..=last_start).find_map(|start| {
-            let mut matcher = Matcher {
-                components: &components,
-                groups: vec![None; self.group_count],
-                steps_left: &mut steps_left,
-            };
-            let ends_anywhere = self.ends_anywhere;
-            let end = components.len();
-            let is_match =
-                matcher.sequence(&self.items, start, &mut |_, at| ends_anywhere || at == end);
+            let mut matcher = Matcher::new(self, &components, &mut steps_left);
+            let is_match = matcher.is_match(&self.items, start);
             is_match.then_some(NameMatch { groups: matcher.groups })
         })
     }
@@ -270,74 +263,154 @@ impl Parser<'_> {
     }
 }
 
-struct Matcher<'a, 'n> {
-    components: &'a [Component<'n>],
-    groups: Vec<Option<(usize, usize)>>,
-    steps_left: &'a mut usize,
+/// What remains to be matched after the current item.
+#[derive(Clone, Copy)]
+enum Frame<'r> {
+    /// The items behind it in a sequence.
+    Rest { items: &'r [Repeat], then: usize },
+    /// Further repetitions of an item whose repetition number `done` began at `start`.
+    Again { repeat: &'r Repeat, done: usize, start: usize, then: usize },
+    /// The end of a group that began at `start`.
+    GroupEnd { number: usize, start: usize, then: usize },
 }
 
-type Then<'t, 'a, 'n> = &'t mut dyn FnMut(&mut Matcher<'a, 'n>, usize) -> bool;
+/// The end of the expression: the continuation of its first item. Other continuations are numbers of frames, plus one.
+const ACCEPT: usize = 0;
 
-impl<'a, 'n> Matcher<'a, 'n> {
-    /// Matches `items` one behind the other from `at`, as much as possible first, and then `then`.
-    fn sequence(&mut self, items: &[Repeat], at: usize, then: Then<'_, 'a, 'n>) -> bool {
-        match items {
-            [] => then(self, at),
-            [first, rest @ ..] => {
-                self.repeat(first, 0, at, &mut |matcher, at| matcher.sequence(rest, at, then))
+/// An alternative to try when matching fails: to continue without another repetition.
+struct Alternative {
+    at: usize,
+    then: usize,
+    /// Lengths of `frames` and `undo` to go back to.
+    frame_count: usize,
+    undo_count: usize,
+}
+
+/// The next thing to do, at a component.
+enum Step<'r> {
+    Sequence { items: &'r [Repeat], then: usize },
+    Repeat { repeat: &'r Repeat, done: usize, then: usize },
+    Continue { then: usize },
+}
+
+/// A backtracking matcher with its own stack: its depth is that of the name times that of the parentheses, and a name from
+/// the network can have thousands of components.
+struct Matcher<'r, 'a, 'n> {
+    components: &'a [Component<'n>],
+    ends_anywhere: bool,
+    groups: Vec<Option<(usize, usize)>>,
+    steps_left: &'a mut usize,
+    frames: Vec<Frame<'r>>,
+    alternatives: Vec<Alternative>,
+    /// Former values of groups, to be restored when matching fails.
+    undo: Vec<(usize, Option<(usize, usize)>)>,
+}
+
+impl<'r, 'a, 'n> Matcher<'r, 'a, 'n> {
+    fn new(regex: &NameRegex, components: &'a [Component<'n>], steps_left: &'a mut usize) -> Self {
+        Self {
+            components,
+            ends_anywhere: regex.ends_anywhere,
+            groups: vec![None; regex.group_count],
+            steps_left,
+            frames: Vec::new(),
+            alternatives: Vec::new(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// Matches `items` in sequence from component `start`, with as many repetitions as possible first.
+    fn is_match(&mut self, items: &'r [Repeat], start: usize) -> bool {
+        let (mut at, mut step) = (start, Step::Sequence { items, then: ACCEPT });
+        loop {
+            let next = match step {
+                Step::Sequence { items: [], then } => Some((at, Step::Continue { then })),
+                Step::Sequence { items: [repeat, items @ ..], then } => {
+                    let then = self.push(Frame::Rest { items, then });
+                    Some((at, Step::Repeat { repeat, done: 0, then }))
+                }
+                Step::Repeat { repeat, done, then } => self.repeat(repeat, done, at, then),
+                Step::Continue { then: ACCEPT } => {
+                    if self.ends_anywhere || at == self.components.len() {
+                        return true;
+                    }
+                    None
+                }
+                Step::Continue { then } => self.go_on(self.frames[then - 1], at),
+            };
+            match next.or_else(|| self.backtrack()) {
+                Some((next_at, next_step)) => (at, step) = (next_at, next_step),
+                None => return false,
             }
         }
     }
 
-    fn repeat(&mut self, repeat: &Repeat, done: usize, at: usize, then: Then<'_, 'a, 'n>) -> bool {
-        if *self.steps_left == 0 {
-            return false;
+    /// Begins repetition number `done`, or ends the repetitions; `None` if neither is possible.
+    fn repeat(
+        &mut self,
+        repeat: &'r Repeat,
+        done: usize,
+        at: usize,
+        then: usize,
+    ) -> Option<(usize, Step<'r>)> {
+        *self.steps_left = self.steps_left.checked_sub(1)?;
+        if done == repeat.max {
+            return Some((at, Step::Continue { then }));
         }
-        *self.steps_left -= 1;
-        if done < repeat.max {
-            let is_match = self.item(&repeat.item, at, &mut |matcher, next| {
-                // A repetition of nothing leads nowhere.
-                (next > at || done < repeat.min) && matcher.repeat(repeat, done + 1, next, then)
-            });
-            if is_match {
-                return true;
-            }
+        if done >= repeat.min {
+            let (frame_count, undo_count) = (self.frames.len(), self.undo.len());
+            self.alternatives.push(Alternative { at, then, frame_count, undo_count });
         }
-        done >= repeat.min && then(self, at)
-    }
-
-    fn item(&mut self, item: &Item, at: usize, then: Then<'_, 'a, 'n>) -> bool {
-        let component = self.components.get(at).copied();
-        match item {
-            Item::Component(pattern) => {
-                component.is_some_and(|component| pattern.matches(component)) && then(self, at + 1)
-            }
+        let is_match = match &repeat.item {
+            Item::Component(pattern) => pattern.matches(*self.components.get(at)?),
             Item::Set { is_negated, patterns } => {
-                component.is_some_and(|component| {
-                    patterns.iter().any(|pattern| pattern.matches(component)) != *is_negated
-                }) && then(self, at + 1)
+                let component = *self.components.get(at)?;
+                patterns.iter().any(|pattern| pattern.matches(component)) != *is_negated
             }
             Item::Group { number, items } => {
-                let before = self.groups[number - 1];
-                let is_match = self.sequence(items, at, &mut |matcher, end| {
-                    let inner = matcher.groups[number - 1];
-                    matcher.groups[number - 1] = Some((at, end));
-                    then(matcher, end) || {
-                        matcher.groups[number - 1] = inner;
-                        false
-                    }
-                });
-                if !is_match {
-                    self.groups[number - 1] = before;
-                }
-                is_match
+                let then = self.push(Frame::Again { repeat, done, start: at, then });
+                let then = self.push(Frame::GroupEnd { number: *number, start: at, then });
+                return Some((at, Step::Sequence { items, then }));
+            }
+        };
+        // Progress is certain here, so that no frame has to check it.
+        is_match.then_some((at + 1, Step::Repeat { repeat, done: done + 1, then }))
+    }
+
+    fn go_on(&mut self, frame: Frame<'r>, at: usize) -> Option<(usize, Step<'r>)> {
+        match frame {
+            Frame::Rest { items, then } => Some((at, Step::Sequence { items, then })),
+            // A repetition of nothing leads nowhere.
+            Frame::Again { repeat, done, start, then } => (at > start || done < repeat.min)
+                .then_some((at, Step::Repeat { repeat, done: done + 1, then })),
+            Frame::GroupEnd { number, start, then } => {
+                let group = &mut self.groups[number - 1];
+                self.undo.push((number, group.replace((start, at))));
+                Some((at, Step::Continue { then }))
             }
         }
+    }
+
+    fn backtrack(&mut self) -> Option<(usize, Step<'r>)> {
+        let Alternative { at, then, frame_count, undo_count } = self.alternatives.pop()?;
+        self.frames.truncate(frame_count);
+        for (number, group) in self.undo.drain(undo_count..).rev() {
+            self.groups[number - 1] = group;
+        }
+        Some((at, Step::Continue { then }))
+    }
+
+    /// Keeps a frame; returns its number as a continuation.
+    fn push(&mut self, frame: Frame<'r>) -> usize {
+        self.frames.push(frame);
+        self.frames.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn matches(regex: &str, name: &str) -> bool {
@@ -411,5 +484,152 @@ mod tests {
         });
         assert!(regex.matches(name.as_ref()).is_none());
         assert!(NameRegex::new("^(<a>?)*$").unwrap().matches(name.as_ref()).is_some());
+    }
+
+    /// The same by recursion, as an oracle.
+    struct Recursive<'a, 'n> {
+        components: &'a [Component<'n>],
+        groups: Vec<Option<(usize, usize)>>,
+        steps_left: &'a mut usize,
+    }
+
+    type Then<'t, 'a, 'n> = &'t mut dyn FnMut(&mut Recursive<'a, 'n>, usize) -> bool;
+
+    impl<'a, 'n> Recursive<'a, 'n> {
+        /// Matches `items` one behind the other from `at`, as much as possible first, and then `then`.
+        fn sequence(&mut self, items: &[Repeat], at: usize, then: Then<'_, 'a, 'n>) -> bool {
+            match items {
+                [] => then(self, at),
+                [first, rest @ ..] => {
+                    self.repeat(first, 0, at, &mut |matcher, at| matcher.sequence(rest, at, then))
+                }
+            }
+        }
+
+        fn repeat(
+            &mut self,
+            repeat: &Repeat,
+            done: usize,
+            at: usize,
+            then: Then<'_, 'a, 'n>,
+        ) -> bool {
+            if *self.steps_left == 0 {
+                return false;
+            }
+            *self.steps_left -= 1;
+            if done < repeat.max {
+                let is_match = self.item(&repeat.item, at, &mut |matcher, next| {
+                    // A repetition of nothing leads nowhere.
+                    (next > at || done < repeat.min) && matcher.repeat(repeat, done + 1, next, then)
+                });
+                if is_match {
+                    return true;
+                }
+            }
+            done >= repeat.min && then(self, at)
+        }
+
+        fn item(&mut self, item: &Item, at: usize, then: Then<'_, 'a, 'n>) -> bool {
+            let component = self.components.get(at).copied();
+            match item {
+                Item::Component(pattern) => {
+                    component.is_some_and(|component| pattern.matches(component))
+                        && then(self, at + 1)
+                }
+                Item::Set { is_negated, patterns } => {
+                    component.is_some_and(|component| {
+                        patterns.iter().any(|pattern| pattern.matches(component)) != *is_negated
+                    }) && then(self, at + 1)
+                }
+                Item::Group { number, items } => {
+                    let before = self.groups[number - 1];
+                    let is_match = self.sequence(items, at, &mut |matcher, end| {
+                        let inner = matcher.groups[number - 1];
+                        matcher.groups[number - 1] = Some((at, end));
+                        then(matcher, end) || {
+                            matcher.groups[number - 1] = inner;
+                            false
+                        }
+                    });
+                    if !is_match {
+                        self.groups[number - 1] = before;
+                    }
+                    is_match
+                }
+            }
+        }
+    }
+
+    impl NameRegex {
+        fn matches_by_recursion(&self, name: NameRef<'_>) -> Option<NameMatch> {
+            let components: Vec<Component<'_>> = name.components().collect();
+            let last_start = if self.starts_anywhere { components.len() } else { 0 };
+            let mut steps_left = STEPS_MAX;
+            (0..=last_start).find_map(|start| {
+                let mut matcher = Recursive {
+                    components: &components,
+                    groups: vec![None; self.group_count],
+                    steps_left: &mut steps_left,
+                };
+                let (ends_anywhere, end) = (self.ends_anywhere, components.len());
+                let is_match =
+                    matcher.sequence(&self.items, start, &mut |_, at| ends_anywhere || at == end);
+                is_match.then_some(NameMatch { groups: matcher.groups })
+            })
+        }
+    }
+
+    fn expression() -> impl Strategy<Value = String> {
+        let component = prop_oneof!["<a>", "<b>", "<>", r"\[<a><c>\]", r"\[\^<b>\]"];
+        let repetition = prop_oneof![
+            4 => Just(""), 1 => Just("*"), 1 => Just("+"), 1 => Just("?"), 1 => Just("{2}"),
+            1 => Just("{,2}"), 1 => Just("{1,3}"), 1 => Just("{0}"), 1 => Just("{2,}")
+        ];
+        let item =
+            (component, repetition.clone()).prop_map(|(item, times)| format!("{item}{times}"));
+        item.prop_recursive(4, 24, 4, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(|items| items.concat()),
+                (inner, repetition.clone()).prop_map(|(items, times)| format!("({items}){times}")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn matches_equal_those_of_the_recursive_matcher(
+            expression in expression(),
+            (starts, ends) in (any::<bool>(), any::<bool>()),
+            components in proptest::collection::vec("[abc]", 0..9),
+        ) {
+            let (start, end) = (if starts { "^" } else { "" }, if ends { "$" } else { "" });
+            let regex = NameRegex::new(&format!("{start}{expression}{end}")).unwrap();
+            let mut name = Name::new();
+            for component in &components {
+                name.push_generic(component);
+            }
+            prop_assert_eq!(regex.matches(name.as_ref()), regex.matches_by_recursion(name.as_ref()));
+        }
+    }
+
+    #[test]
+    fn long_name_is_matched_on_a_small_stack() {
+        let long = || {
+            let mut name = Name::new();
+            (0..4200).for_each(|_| {
+                name.push_generic("a");
+            });
+            let key = NameRegex::new("^(<>*)<KEY><>{1,3}$").unwrap();
+            assert!(key.matches(name.as_ref()).is_none());
+            let all = NameRegex::new("^((<>)*)$").unwrap();
+            assert!(all.matches(name.as_ref()).is_some());
+            name.push_generic("KEY").push_generic("k");
+            let found = key.matches(name.as_ref()).unwrap();
+            assert_eq!(found.expand(name.as_ref(), "\\1").len(), 4200);
+        };
+        let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(long);
+        thread.unwrap().join().unwrap();
     }
 }
