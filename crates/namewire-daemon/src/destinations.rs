@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn control(faces: &[u64]) -> ControlState {
-        let collaborators = Collaborators::with_strategies(Catalog::default());
+        let collaborators = Collaborators::with_strategies(Catalog);
         let mut state = ControlState::new(ControlConfig::default(), collaborators);
         for &face_id in faces {
             state.face_created(NOW, record(face_id));

@@ -1,6 +1,7 @@
 //! The FIB and the strategy instances that shards read, and who changes them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ndn_forwarding::strategy::{StrategyError, StrategyTable};
 use ndn_management::{FibUpdate, StrategyCatalog, StrategyName};
@@ -15,9 +16,10 @@ pub(super) struct ForwardingTables {
     fib: FibWriter,
     strategies: StrategyTable,
     default_strategy: StrategyId,
-    /// The instance with the highest number, and the one that shards know. Instances stay.
-    newest_strategy: StrategyId,
-    published_strategy: Option<StrategyId>,
+    /// The number of prefixes that use an instance.
+    strategy_uses: BTreeMap<StrategyId, usize>,
+    /// The version of the strategies that the shards have.
+    published_strategies: Option<u64>,
     fib_changed: bool,
 }
 
@@ -39,8 +41,8 @@ impl ForwardingTables {
             fib,
             strategies,
             default_strategy,
-            newest_strategy: default_strategy,
-            published_strategy: None,
+            strategy_uses: BTreeMap::from([(default_strategy, 1)]),
+            published_strategies: None,
             fib_changed: true,
         }
     }
@@ -48,7 +50,7 @@ impl ForwardingTables {
     /// The tables to start a data plane with.
     pub(super) fn initial(&mut self) -> (Arc<FibSnapshot>, Arc<StrategyTable>) {
         self.fib_changed = false;
-        self.published_strategy = Some(self.newest_strategy);
+        self.published_strategies = Some(self.strategies.version());
         (self.fib.publish(), Arc::new(self.strategies.clone()))
     }
 
@@ -82,8 +84,7 @@ impl ForwardingTables {
         result
     }
 
-    /// Makes instances of strategies, each of which [`ForwardingTables::set_strategy`] then finds.
-    /// Those that turn out not to be needed only have a number.
+    /// Creates instances of strategies, each of which [`ForwardingTables::set_strategy`] then finds.
     ///
     /// # Errors
     /// [`StrategyError`] of one of them.
@@ -92,8 +93,10 @@ impl ForwardingTables {
         strategies: impl IntoIterator<Item = NameRef<'a>>,
     ) -> Result<(), StrategyError> {
         let mut prepared = self.strategies.clone();
+        let mut kept = BTreeSet::new();
         for strategy in strategies {
-            prepared.insert(strategy)?;
+            let is_used = |id| self.is_used(id) || kept.contains(&id);
+            kept.insert(insert_strategy(&mut prepared, strategy, is_used)?);
         }
         self.strategies = prepared;
         Ok(())
@@ -105,22 +108,46 @@ impl ForwardingTables {
         prefix: NameRef<'_>,
         strategy: NameRef<'_>,
     ) -> Result<(), StrategyChangeError> {
-        let id = self.strategies.insert(strategy)?;
-        self.newest_strategy = self.newest_strategy.max(id);
+        let (uses, default_strategy) = (&self.strategy_uses, self.default_strategy);
+        let is_used = |id| id == default_strategy || uses.contains_key(&id);
+        let id = insert_strategy(&mut self.strategies, strategy, is_used)?;
+        let previous = self.fib.strategy(prefix);
         self.fib.set_strategy(prefix, id)?;
+        self.count_use(previous, Some(id));
         self.fib_changed = true;
         Ok(())
     }
 
     /// Uses the strategy of the next shorter prefix under `prefix`; best-route for `/`.
     pub(super) fn unset_strategy(&mut self, prefix: NameRef<'_>) {
+        let previous = self.fib.strategy(prefix);
         if prefix.is_empty() {
             // `/` always has room for its strategy: it has an entry from the start.
             let _ = self.fib.set_strategy(prefix, self.default_strategy);
         } else {
             self.fib.unset_strategy(prefix);
         }
+        self.count_use(previous, self.fib.strategy(prefix));
         self.fib_changed = true;
+    }
+
+    fn is_used(&self, id: StrategyId) -> bool {
+        id == self.default_strategy || self.strategy_uses.contains_key(&id)
+    }
+
+    /// Counts that a prefix uses another instance than before.
+    fn count_use(&mut self, previous: Option<StrategyId>, current: Option<StrategyId>) {
+        if let Some(id) = current {
+            *self.strategy_uses.entry(id).or_default() += 1;
+        }
+        if let Some(id) = previous
+            && let Some(uses) = self.strategy_uses.get_mut(&id)
+        {
+            *uses -= 1;
+            if *uses == 0 {
+                self.strategy_uses.remove(&id);
+            }
+        }
     }
 
     /// What has changed since the last call, for the shards.
@@ -128,9 +155,10 @@ impl ForwardingTables {
         if !self.fib_changed {
             return None;
         }
-        let is_news = self.published_strategy != Some(self.newest_strategy);
-        let strategies = is_news.then(|| Arc::new(self.strategies.clone()));
-        self.published_strategy = Some(self.newest_strategy);
+        let version = self.strategies.version();
+        let is_new = self.published_strategies != Some(version);
+        let strategies = is_new.then(|| Arc::new(self.strategies.clone()));
+        self.published_strategies = Some(version);
         self.fib_changed = false;
         Some(Published { fib: self.fib.publish(), strategies })
     }
@@ -138,6 +166,21 @@ impl ForwardingTables {
     /// Frees versions of the FIB that no shard uses any more.
     pub(super) fn collect(&mut self) {
         self.fib.collect();
+    }
+}
+
+/// The number of a strategy's instance. If the table is full, the instances that are not in use make room.
+fn insert_strategy(
+    table: &mut StrategyTable,
+    strategy: NameRef<'_>,
+    is_used: impl FnMut(StrategyId) -> bool,
+) -> Result<StrategyId, StrategyError> {
+    match table.insert(strategy) {
+        Err(StrategyError::TooMany) => {
+            table.retain(is_used);
+            table.insert(strategy)
+        }
+        result => result,
     }
 }
 
@@ -152,17 +195,13 @@ pub(super) enum StrategyChangeError {
     Fib(#[from] FibError),
 }
 
-/// Tells management which strategies there are, by making an instance of what it asks for.
+/// The strategies that management can choose.
 #[derive(Debug, Default)]
-pub(super) struct Catalog {
-    /// Instances cost little, and a name that was good once is asked for again.
-    trial: Mutex<StrategyTable>,
-}
+pub(super) struct Catalog;
 
 impl StrategyCatalog for Catalog {
     fn resolve(&self, strategy: NameRef<'_>) -> Result<Name, ndn_management::StrategyError> {
-        let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = trial.insert(strategy).map_err(|error| match error {
+        let instance = StrategyTable::resolve(strategy).map_err(|error| match error {
             StrategyError::Unknown(_) => ndn_management::StrategyError::NotRegistered,
             StrategyError::Version { .. }
             | StrategyError::Parameters(_)
@@ -172,8 +211,7 @@ impl StrategyCatalog for Catalog {
         })?;
         // Parameters stay as they were given, so that a listing shows what was asked for.
         let parsed = StrategyName::parse(strategy);
-        let instance = trial.name(id).map(StrategyName::parse);
-        let version = instance.and_then(|instance| instance.version).unwrap_or(0);
+        let version = StrategyName::parse(instance.as_ref()).version.unwrap_or(0);
         Ok(parsed.instance_name(version))
     }
 }
@@ -247,8 +285,32 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_parameters_can_be_tried_one_after_the_other() {
+        let (mut tables, catalog) = (tables(), Catalog);
+        for number in 0..3 * StrategyTable::INSTANCES_MAX {
+            let uri = format!(
+                "/localhost/nfd/strategy/best-route/v=5/retx-suppression-max~{}",
+                100 + number
+            );
+            let strategy = catalog.resolve(name(&uri).as_ref()).unwrap();
+            let prefix = name(if number % 2 == 0 { "/a" } else { "/b" });
+            tables.set_strategy(prefix.as_ref(), strategy.as_ref()).unwrap();
+            if number % 7 == 0 {
+                tables.unset_strategy(prefix.as_ref());
+            }
+            let published = tables.publish().unwrap();
+            let in_use = tables.fib.strategies().map(|(_, id)| id);
+            let shards = published.strategies.unwrap();
+            in_use.for_each(|id| assert!(shards.strategy(id).is_some(), "{number}"));
+        }
+        let expected: usize = tables.strategy_uses.values().sum();
+        assert_eq!(tables.fib.strategies().count(), expected);
+        assert!(tables.strategy_uses.len() <= 3);
+    }
+
+    #[test]
     fn catalog_resolves_versions_and_refuses_what_is_not_there() {
-        let catalog = Catalog::default();
+        let catalog = Catalog;
         let resolve = |uri: &str| catalog.resolve(name(uri).as_ref());
         let best_route = "/localhost/nfd/strategy/best-route";
         assert_eq!(resolve(best_route).unwrap(), name(&format!("{best_route}/v=5")));

@@ -35,7 +35,7 @@ fn created(face_id: u64) -> FaceCreated {
 fn a_permanent_session_comes_back_with_its_routes() {
     let mut setup = StaticSetup::new(&Config::default());
     let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
-    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let prefix = Name::from_uri("/a").unwrap();
     let now = Now { monotonic_ns: 1, unix_us: 1 };
@@ -73,7 +73,7 @@ fn a_permanent_session_comes_back_with_its_routes() {
 #[test]
 fn faces_that_have_come_back_take_turns() {
     let mut setup = StaticSetup::new(&Config::default());
-    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let now = Now { monotonic_ns: 1, unix_us: 1 };
     for face_id in [300, 301, 302] {
@@ -147,7 +147,7 @@ fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
     assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
     let (_, _, wanted) = setup.due(0).pop().unwrap();
 
-    let collaborators = Collaborators::with_strategies(Catalog::default());
+    let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
     let spoke_first = FaceCreated {

@@ -214,20 +214,34 @@ pub fn known_strategies() -> impl Iterator<Item = KnownStrategy> {
     })
 }
 
-/// The strategy instances in use: what a [`StrategyId`] of the FIB stands for.
+/// A strategy with its parameters, under its number.
+#[derive(Debug, Clone)]
+struct Instance {
+    id: StrategyId,
+    /// With version and parameters.
+    name: Name,
+    strategy: StrategyRef,
+}
+
+/// The strategy instances that a [`StrategyId`] of the FIB refers to.
 ///
-/// The control thread adds to it and hands a copy to the shards before a FIB that refers to what
-/// is new.
+/// The control thread changes it, and hands a copy to the shards together with the FIB that refers to it. A number has two
+/// parts, a slot and the generation of its instance, so that the number of a removed instance is not that of its successor:
+/// a pending Interest keeps the number of the strategy that forwarded it.
 #[derive(Debug, Clone, Default)]
 pub struct StrategyTable {
-    instances: Vec<(Name, StrategyRef)>,
+    instances: Vec<Option<Instance>>,
+    generation: u32,
+    /// Counts insertions and removals.
+    version: u64,
 }
 
 impl StrategyTable {
-    /// Instances at most; they are never removed, and each combination of parameters is one.
-    pub const INSTANCES_MAX: usize = 1024;
+    /// Maximum number of instances; each combination of parameters is one.
+    pub const INSTANCES_MAX: usize = 1 << Self::SLOT_BITS;
+    const SLOT_BITS: u32 = 10;
 
-    /// A table whose first instance, of the id that is returned, is best-route.
+    /// A table whose only instance, of the number that is returned, is best-route.
     #[must_use]
     pub fn with_best_route() -> (Self, StrategyId) {
         let mut table = Self::default();
@@ -236,47 +250,89 @@ impl StrategyTable {
         (table, id)
     }
 
-    /// The number of the strategy that `name` asks for: a strategy name, optionally with a
-    /// version, and behind it optionally parameters.
+    /// The full name, with version and parameters, of the instance that a strategy name asks for. The name may omit the
+    /// version; parameters follow it.
+    ///
+    /// # Errors
+    /// See [`StrategyError`].
+    pub fn resolve(name: NameRef<'_>) -> Result<Name, StrategyError> {
+        construct(name).map(|(name, _)| name)
+    }
+
+    /// The number of the instance that `name` asks for, which is created if it does not exist.
     ///
     /// # Errors
     /// See [`StrategyError`].
     pub fn insert(&mut self, name: NameRef<'_>) -> Result<StrategyId, StrategyError> {
-        let asked = Asked::parse(name);
-        let known = asked.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
-        known.check_version(asked.version)?;
-        let mut instance_name = known.versioned_name();
-        instance_name.append(asked.parameters);
-        let position = self.instances.iter().position(|(name, _)| *name == instance_name);
-        let position = match position {
-            Some(position) => position,
-            None => {
-                let mut parameters = Parameters::parse(asked.parameters, known.is_lenient)?;
-                let strategy = (known.construct)(&mut parameters)?;
-                if !known.is_lenient {
-                    parameters.finish()?;
-                }
-                if self.instances.len() >= Self::INSTANCES_MAX {
-                    return Err(StrategyError::TooMany);
-                }
-                self.instances.push((instance_name, strategy));
-                self.instances.len() - 1
-            }
-        };
-        Ok(StrategyId(u32::try_from(position).expect("below INSTANCES_MAX")))
+        let (name, strategy) = construct(name)?;
+        if let Some(instance) = self.instances.iter().flatten().find(|known| known.name == name) {
+            return Ok(instance.id);
+        }
+        let vacant = self.instances.iter().position(Option::is_none);
+        let slot = vacant.unwrap_or(self.instances.len());
+        if slot >= Self::INSTANCES_MAX {
+            return Err(StrategyError::TooMany);
+        }
+        let number = u32::try_from(slot).expect("below INSTANCES_MAX");
+        let id = StrategyId(self.generation << Self::SLOT_BITS | number);
+        let instance = Some(Instance { id, name, strategy });
+        match self.instances.get_mut(slot) {
+            Some(vacant) => *vacant = instance,
+            None => self.instances.push(instance),
+        }
+        self.version += 1;
+        Ok(id)
+    }
+
+    /// Removes the instances that are not in use.
+    pub fn retain(&mut self, mut is_used: impl FnMut(StrategyId) -> bool) {
+        let mut is_changed = false;
+        for slot in &mut self.instances {
+            is_changed |= slot.take_if(|instance| !is_used(instance.id)).is_some();
+        }
+        if is_changed {
+            self.generation = self.generation.wrapping_add(1);
+            self.version += 1;
+        }
+    }
+
+    /// A number that changes with every change of the table.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// The name of an instance, with version and parameters.
     #[must_use]
     pub fn name(&self, id: StrategyId) -> Option<NameRef<'_>> {
-        self.instances.get(id.0 as usize).map(|(name, _)| name.as_ref())
+        self.instance(id).map(|instance| instance.name.as_ref())
     }
 
-    /// The instance itself.
+    /// The instance itself; `None` if it was removed.
     #[must_use]
     pub fn strategy(&self, id: StrategyId) -> Option<&dyn Strategy> {
-        self.instances.get(id.0 as usize).map(|(_, strategy)| Arc::as_ref(strategy))
+        self.instance(id).map(|instance| Arc::as_ref(&instance.strategy))
     }
+
+    fn instance(&self, id: StrategyId) -> Option<&Instance> {
+        let slot = id.0 as usize % Self::INSTANCES_MAX;
+        self.instances.get(slot)?.as_ref().filter(|instance| instance.id == id)
+    }
+}
+
+/// Constructs the strategy that a name asks for; returns it with its full name.
+fn construct(name: NameRef<'_>) -> Result<(Name, StrategyRef), StrategyError> {
+    let asked = Asked::parse(name);
+    let known = asked.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
+    known.check_version(asked.version)?;
+    let mut parameters = Parameters::parse(asked.parameters, known.is_lenient)?;
+    let strategy = (known.construct)(&mut parameters)?;
+    if !known.is_lenient {
+        parameters.finish()?;
+    }
+    let mut full_name = known.versioned_name();
+    full_name.append(asked.parameters);
+    Ok((full_name, strategy))
 }
 
 #[cfg(test)]
@@ -290,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_that_there_is_may_be_left_out() {
+    fn version_may_be_omitted() {
         let mut table = StrategyTable::default();
         let base = "/localhost/nfd/strategy/best-route";
         let full = format!("{base}/v=5");
@@ -309,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_about_strategies_can_be_asked_for() {
+    fn described_parameters_are_accepted() {
         let mut table = StrategyTable::default();
         let known: Vec<_> = known_strategies().collect();
         assert_eq!(known.len(), KNOWN.len());
@@ -324,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_make_an_instance_of_their_own() {
+    fn parameters_make_a_separate_instance() {
         let mut table = StrategyTable::with_best_route().0;
         let base = "/localhost/nfd/strategy/best-route/v=5";
         let slow = format!("{base}/retx-suppression-initial~50/retx-suppression-multiplier~1.5");
@@ -335,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nfd_passes_over_is_passed_over() {
+    fn unknown_parameters_are_ignored_where_nfd_ignores_them() {
         let mut table = StrategyTable::default();
         for tail in [
             "best-route/v=5/no-such~1",
@@ -373,5 +429,34 @@ mod tests {
             assert!(matches!(result, Err(StrategyError::Parameters(_))), "{tail}: {result:?}");
         }
         assert!(table.instances.is_empty());
+    }
+
+    #[test]
+    fn removed_instances_make_room_and_their_numbers_are_not_reused() {
+        let (mut table, default) = StrategyTable::with_best_route();
+        let name = |number: usize| {
+            Name::from_uri(&format!(
+                "{PREFIX}/best-route/v=5/retx-suppression-max~{}",
+                100 + number
+            ))
+            .unwrap()
+        };
+        for number in 1..StrategyTable::INSTANCES_MAX {
+            table.insert(name(number).as_ref()).unwrap();
+        }
+        let kept = table.insert(name(5).as_ref()).unwrap();
+        let removed = table.insert(name(6).as_ref()).unwrap();
+        assert_eq!(table.insert(name(5000).as_ref()), Err(StrategyError::TooMany));
+        let version = table.version();
+        table.retain(|id| id == default || id == kept);
+        assert_ne!(table.version(), version);
+        assert!(table.strategy(removed).is_none() && table.name(removed).is_none());
+        for number in 5000..5000 + StrategyTable::INSTANCES_MAX - 2 {
+            let id = table.insert(name(number).as_ref()).unwrap();
+            assert!(table.strategy(id).is_some());
+        }
+        assert!(table.strategy(removed).is_none(), "its slot has another instance");
+        assert_eq!(table.name(kept).unwrap(), name(5));
+        assert!(table.strategy(default).is_some());
     }
 }
