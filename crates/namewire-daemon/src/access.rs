@@ -18,11 +18,15 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const AUTHORIZATIONS: &str = "management.authorizations";
 
-/// Makes what the control thread asks about each command.
+/// The access control that the configuration describes. It refuses commands that were signed at `now_unix_ms` or earlier:
+/// it does not know which of them its predecessor, in this process or the one before it, has executed.
 ///
 /// # Errors
-/// Files that cannot be read or do not say what they have to, by their names and settings.
-pub(crate) fn access_control(access: &Management) -> Result<AccessControl, Vec<Conflict>> {
+/// Files that cannot be read or are malformed, by their names and settings.
+pub(crate) fn access_control(
+    access: &Management,
+    now_unix_ms: u64,
+) -> Result<AccessControl, Vec<Conflict>> {
     let mut faults = Vec::new();
     let mut control = AccessControl::default();
     // Paths are absolute by now, or begin where the process does.
@@ -60,6 +64,7 @@ pub(crate) fn access_control(access: &Management) -> Result<AccessControl, Vec<C
     if access.localhop_rib != TrustRules::Nobody {
         control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib));
     }
+    control.refuse_signed_before(now_unix_ms);
     if faults.is_empty() { Ok(control) } else { Err(faults) }
 }
 
@@ -198,25 +203,77 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 mod tests {
     use std::time::Duration;
 
-    use ndn_management::{Authorizer, Now};
-    use ndn_packet::{Component, Name};
+    use ndn_management::{
+        Authorization, Authorizer, CommandBuilder, ControlParameters, Now, Requester, Scope, Verb,
+        parse_command,
+    };
+    use ndn_packet::{Component, Interest, Name, SignatureInfo};
     use ndn_security::trust::AnchorChange;
-    use ndn_security::{CertificateOptions, KeyType, PrivateKey, SELF, key_name};
+    use ndn_security::{
+        CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer, key_name,
+    };
 
     use super::*;
 
-    fn anchor(uri: &str) -> String {
-        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
-        let identity: Name = uri.parse().unwrap();
-        let name = key_name(identity.as_ref(), Component::generic(b"k"));
-        let options = CertificateOptions {
+    fn options() -> CertificateOptions<'static> {
+        CertificateOptions {
             issuer_id: SELF,
             version: 1,
             not_before_unix_s: 0,
             not_after_unix_s: 4_000_000_000,
             description: &[],
+        }
+    }
+
+    fn anchor(uri: &str) -> String {
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let identity: Name = uri.parse().unwrap();
+        let name = key_name(identity.as_ref(), Component::generic(b"k"));
+        Certificate::self_sign(name.as_ref(), &key, &options()).unwrap().to_text()
+    }
+
+    #[test]
+    fn command_signed_before_the_start_is_refused() {
+        const STARTED_MS: u64 = 1_700_000_000_000;
+        let directory = tempfile::tempdir().unwrap();
+        let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
+        let (identity, options) = ("/root".parse::<Name>().unwrap(), options());
+        let key_name = key_name(identity.as_ref(), Component::generic(b"k"));
+        let certificate = Certificate::self_sign(key_name.as_ref(), &key, &options).unwrap();
+        std::fs::write(directory.path().join("root.cert"), certificate.to_text()).unwrap();
+        let access = Management {
+            localhop_rib: TrustRules::Inline {
+                text: "rule { id rib for interest checker { type customized \
+                       key-locator { type name regex ^<>*<KEY><>$ } } }\n\
+                       trust-anchor { type file file-name root.cert }"
+                    .to_owned(),
+                directory: directory.path().to_owned(),
+            },
+            ..Management::default()
         };
-        Certificate::self_sign(name.as_ref(), &key, &options).unwrap().to_text()
+        let mut control = access_control(&access, STARTED_MS).unwrap();
+        let signer = KeySigner::new(key, Locator::Name(key_name));
+        let mut authorize = |signed_ms: u64| {
+            let info = SignatureInfo { time_ms: Some(signed_ms), ..signer.signature_info() };
+            let sign = |parts: &[&[u8]], out: &mut [u8]| signer.sign(parts, out).ok();
+            let parameters = ControlParameters {
+                name: Some("/p".parse().unwrap()),
+                ..ControlParameters::default()
+            };
+            let length = signer.signature_len_max();
+            let wire = CommandBuilder::new("/localhop/nfd".parse().unwrap())
+                .signed_interest(Verb::RibRegister, &parameters, 1, &info, length, sign)
+                .unwrap();
+            let interest = Interest::parse(&wire).unwrap();
+            let command = parse_command(&interest, ndn_security::sha256).unwrap();
+            let requester = Requester { face_id: 300, scope: Scope::NonLocal };
+            let now = Now { monotonic_ns: 1, unix_us: (STARTED_MS + 1000) * 1000 };
+            control.authorize(now, &command, requester, &[])
+        };
+        assert!(matches!(authorize(STARTED_MS - 50_000), Authorization::Reject { .. }));
+        assert!(matches!(authorize(STARTED_MS), Authorization::Reject { .. }));
+        let accepted = authorize(STARTED_MS + 1);
+        assert!(matches!(accepted, Authorization::Accept { .. }), "{accepted:?}");
     }
 
     #[test]
@@ -234,7 +291,7 @@ mod tests {
         .unwrap();
         let access =
             Management { localhop_rib: TrustRules::File(path("rules")), ..Management::default() };
-        let mut control = access_control(&access).unwrap();
+        let mut control = access_control(&access, 0).unwrap();
         let mut refresh = |seconds: u64| {
             let since = Duration::from_secs(1000 + seconds);
             let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();

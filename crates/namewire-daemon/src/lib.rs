@@ -183,7 +183,7 @@ impl OpenForwarder {
 /// # Errors
 /// Which files cannot be used, with the settings.
 pub fn check_access(config: &Config) -> Result<(), Vec<Conflict>> {
-    access::access_control(&config.management).map(|_| ())
+    access::access_control(&config.management, 0).map(|_| ())
 }
 
 fn open_control_socket(

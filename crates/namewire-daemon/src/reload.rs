@@ -38,10 +38,11 @@ impl Control {
 
     /// What can fail comes first, and changes nothing that is in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
-        let mut access = access::access_control(&config.management).map_err(|faults| {
-            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
-        })?;
-        access.refuse_signed_before(super::control::now().unix_ms());
+        let now_unix_ms = super::control::now().unix_ms();
+        let access =
+            access::access_control(&config.management, now_unix_ms).map_err(|faults| {
+                faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
+            })?;
         let strategies = self.plan_strategies(&config)?;
         // A certificate may have been renewed, at the same place: the listener is what it was.
         let certificate = self.read_certificate().map_err(|error| format!("{error:#}"))?;

@@ -55,7 +55,7 @@ pub(crate) fn management(config: &Config) -> Result<(ControlState, Arc<Waker>), 
         ..ControlConfig::default()
     };
     let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);
-    let access = access::access_control(&config.management);
+    let access = access::access_control(&config.management, now().unix_ms());
     let commands = KeyChainSigner::new(config.management.identity.clone());
     let commands = commands.map_err(|error| vec![identity(error.into())]);
     let signer = signer(config).map_err(|error| vec![identity(error)]);
@@ -72,7 +72,7 @@ pub(crate) fn management(config: &Config) -> Result<(ControlState, Arc<Waker>), 
         authorizer: Box::new(access),
         signer,
         commands: Box::new(commands),
-        ..Collaborators::with_strategies(Catalog::default())
+        ..Collaborators::with_strategies(Catalog)
     };
     let mut state = ControlState::new(control, collaborators);
     state.set_readvertise_nlsr(config.management.readvertise_nlsr);

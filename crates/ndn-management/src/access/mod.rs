@@ -131,8 +131,8 @@ impl AccessControl {
         guarded.into_iter().flatten().map(|guarded| &guarded.policy).chain([&self.announcements])
     }
 
-    /// Refuses commands that were signed at `unix_ms` or earlier where signatures count. Who takes
-    /// over from another `AccessControl` does not know which commands that one has carried out.
+    /// Refuses signed commands whose time is `unix_ms` or earlier. An `AccessControl` that replaces another one, in this
+    /// process or after a restart, does not know which commands its predecessor has executed.
     pub fn refuse_signed_before(&mut self, unix_ms: u64) {
         let of_modules = self.privileges.values_mut().filter_map(|privilege| match privilege {
             Privilege::Holders(guarded) => Some(guarded),

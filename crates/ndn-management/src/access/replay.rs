@@ -39,7 +39,10 @@ impl ReplayGuard {
             return Err("the timestamp is too far from the forwarder's clock".to_owned());
         }
         if timestamp_ms <= self.floor_ms {
-            return Err("the command was signed before the rules were read again".to_owned());
+            return Err(
+                "the command was signed before the forwarder started or read its rules again"
+                    .to_owned(),
+            );
         }
         match self.last.get(key) {
             Some(record)
