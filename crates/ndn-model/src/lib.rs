@@ -3,10 +3,12 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
+//! | [`fit`] | distributions from measured durations |
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
 //! | [`reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
 //! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
+//! | [`file`] | model files in TOML with units |
 //! | [`codel`] | CoDel on simulated time |
 //! | [`distribution`] | service times and intervals |
 //! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
@@ -24,8 +26,11 @@ pub mod bip;
 pub mod codel;
 pub mod distribution;
 pub mod fast;
+pub mod file;
+pub mod fit;
 pub mod network;
 pub mod random;
 pub mod reference;
 pub mod smc;
 pub mod special;
+mod units;
