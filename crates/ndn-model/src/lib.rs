@@ -9,6 +9,8 @@
 //! | [`fast`] | the same network as departure recursions |
 //! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
 //! | [`file`] | model files in TOML with units |
+//! | [`property`] | observables and bounded properties of a trace |
+//! | [`check`] | decides a property of a model, trace by trace |
 //! | [`codel`] | CoDel on simulated time |
 //! | [`distribution`] | service times and intervals |
 //! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
@@ -23,12 +25,14 @@
 
 pub mod assembly;
 pub mod bip;
+pub mod check;
 pub mod codel;
 pub mod distribution;
 pub mod fast;
 pub mod file;
 pub mod fit;
 pub mod network;
+pub mod property;
 pub mod random;
 pub mod reference;
 pub mod smc;
