@@ -1,4 +1,4 @@
-//! docs/reference/nfd-compatibility.md: what is said to work names a test, and the tests that it names exist.
+//! docs/reference/nfd-compatibility.md: every row that works names a test, and the named tests exist.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -8,13 +8,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What stands between backticks, each with the crate that is named before it.
+/// The parts between backticks, each with the crate that is named before it.
 fn references(cell: &str) -> Vec<(Option<String>, String)> {
     let mut found = Vec::new();
     let mut owner = None;
     for (index, part) in cell.split('`').enumerate() {
         if index % 2 == 0 {
-            let word = part.split_whitespace().rev().find(|word| word.starts_with("ndn-"));
+            let word = part
+                .split_whitespace()
+                .rev()
+                .find(|word| word.starts_with("ndn-") || word.starts_with("namewire-"));
             owner = word.map(str::to_owned).or(owner);
         } else if !part.contains(' ') && !part.contains('.') {
             found.push((owner.clone(), part.to_owned()));
@@ -23,22 +26,22 @@ fn references(cell: &str) -> Vec<(Option<String>, String)> {
     found
 }
 
-/// Where tests with such a name may be.
-fn places(owner: Option<&str>) -> Vec<PathBuf> {
-    let mut places = vec![root().join("tests/tests"), root().join("apps/namewire/src")];
+/// The folders that may hold tests of a crate.
+fn folders(owner: Option<&str>) -> Vec<PathBuf> {
+    let mut folders = vec![root().join("tests/tests"), root().join("apps/namewire/src")];
     if let Some(owner) = owner {
         let own = root().join("crates").join(owner);
-        places.extend([own.join("src"), own.join("tests"), own.join("tests/shard"), own]);
+        folders.extend([own.join("src"), own.join("tests"), own.join("tests/shard"), own]);
     }
-    places
+    folders
 }
 
-/// Whether `path` is a module or a function somewhere below `place`: the longest part of it that is a
+/// Whether `path` is a module or a function below `folder`: the longest part of it that is a
 /// file or a directory, and the rest, in order, inside of it.
-fn is_below(place: &Path, path: &str) -> bool {
+fn is_below(folder: &Path, path: &str) -> bool {
     let parts: Vec<&str> = path.split([':', '/']).filter(|part| !part.is_empty()).collect();
     (1..=parts.len()).rev().any(|count| {
-        let module = parts[..count].iter().fold(place.to_owned(), |path, part| path.join(part));
+        let module = parts[..count].iter().fold(folder.to_owned(), |path, part| path.join(part));
         let file = module.with_extension("rs");
         let rest = &parts[count..];
         if rest.is_empty() {
@@ -54,11 +57,11 @@ fn is_below(place: &Path, path: &str) -> bool {
 }
 
 fn exists(owner: Option<&str>, path: &str) -> bool {
-    places(owner).iter().any(|place| is_below(place, path))
+    folders(owner).iter().any(|folder| is_below(folder, path))
 }
 
 #[test]
-fn what_works_names_its_test_and_the_test_exists() {
+fn rows_that_work_name_existing_tests() {
     let table =
         std::fs::read_to_string(root().join("docs/reference/nfd-compatibility.md")).unwrap();
     let (mut rows, mut wrong) = (0, Vec::new());
@@ -81,7 +84,7 @@ fn what_works_names_its_test_and_the_test_exists() {
         let named = references(shown);
         let is_named = !named.is_empty() || shown.contains(" tests");
         if state.starts_with("works") && !is_named {
-            wrong.push(format!("{what} works, and no test is named"));
+            wrong.push(format!("{what} works, but no test is named"));
         }
         for (owner, path) in named {
             if !exists(owner.as_deref(), &path) {
@@ -94,8 +97,8 @@ fn what_works_names_its_test_and_the_test_exists() {
 }
 
 #[test]
-fn what_does_not_exist_is_noticed() {
-    assert!(exists(None, "compatibility::what_does_not_exist_is_noticed"));
+fn missing_tests_are_detected() {
+    assert!(exists(None, "compatibility::missing_tests_are_detected"));
     assert!(exists(Some("ndn-management"), "access::tests"));
     for missing in ["compatibility::no_such_test", "no_such_file", "compatibility::tests::x"] {
         assert!(!exists(Some("ndn-management"), missing), "{missing}");

@@ -162,8 +162,8 @@ fn the_code_map_lists_every_crate() {
                 continue;
             }
             let name = entry.file_name().into_string().unwrap();
-            let is_listed = page.contains(&format!("`{name}`"))
-                || page.contains(&format!("`{folder}/{name}`"));
+            let is_listed =
+                page.contains(&format!("`{name}`")) || page.contains(&format!("`{folder}/{name}`"));
             assert!(is_listed, "docs/internals/architecture.md does not list {folder}/{name}");
         }
     }
@@ -179,10 +179,9 @@ fn reason_names(source: &str) -> Vec<String> {
 #[test]
 fn every_drop_reason_is_documented() {
     let page = read(Path::new("docs/reference/counters.md"));
-    for (source, count_min) in [
-        ("crates/ndn-forwarding/src/drop_reason.rs", 30),
-        ("crates/ndn-face/src/counters.rs", 20),
-    ] {
+    for (source, count_min) in
+        [("crates/ndn-forwarding/src/drop_reason.rs", 30), ("crates/ndn-face/src/counters.rs", 20)]
+    {
         let names = reason_names(&read(Path::new(source)));
         assert!(names.len() >= count_min, "{source}: {} reasons", names.len());
         for name in names {

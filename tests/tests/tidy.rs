@@ -1,6 +1,7 @@
 //! Rules of CONTRIBUTING.md that a program can check.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -95,5 +96,135 @@ fn package_lock_files_name_no_registry() {
             "{} records where packages came from",
             path.display()
         );
+    }
+}
+
+/// Groups of files that import each other in a circle, by crate. CONTRIBUTING.md allows none: this list only shrinks.
+const CIRCLES: [(&str, usize); 12] = [
+    ("apps/namewire", 1),
+    ("apps/namewire-bench", 2),
+    ("crates/namewire-daemon", 2),
+    ("crates/ndn-client", 1),
+    ("crates/ndn-dataplane", 1),
+    ("crates/ndn-files", 4),
+    ("crates/ndn-gateway", 1),
+    ("crates/ndn-keychain", 1),
+    ("crates/ndn-packet", 1),
+    ("crates/ndn-ring", 1),
+    ("crates/ndn-security", 1),
+    ("crates/ndn-webtransport", 1),
+];
+
+/// The modules of a package, each with the text of its file, tests left out.
+fn modules(package: &Path) -> BTreeMap<Vec<String>, String> {
+    let source = package.join("src");
+    let mut found = BTreeMap::new();
+    for path in with_extension("rs") {
+        let Ok(inner) = path.strip_prefix(&source) else { continue };
+        let inner = inner.with_extension("");
+        let mut module: Vec<String> =
+            inner.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+        if ["mod", "lib", "main"].contains(&module.last().unwrap().as_str()) {
+            module.pop();
+        }
+        if module.iter().all(|part| part != "tests") {
+            let text = read(&path);
+            let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+            found.insert(module, text[..end].to_owned());
+        }
+    }
+    found
+}
+
+/// `a::{b, c::{d, e}}` as `a::b`, `a::c::d` and `a::c::e`.
+fn expanded(path: &str) -> Vec<String> {
+    let Some((prefix, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let body = rest.strip_suffix('}').unwrap_or(rest);
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in body.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&body[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&body[start..]);
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.flat_map(|part| expanded(&format!("{prefix}{part}"))).collect()
+}
+
+/// The modules of the same package that a module imports from.
+fn imports(module: &[String], modules: &BTreeMap<Vec<String>, String>) -> BTreeSet<Vec<String>> {
+    let mut found = BTreeSet::new();
+    for part in modules[module].split("use ").skip(1) {
+        let Some((path, _)) = part.split_once(';') else { continue };
+        let path: String = path.chars().filter(|c| !c.is_whitespace()).collect();
+        for path in expanded(&path) {
+            let mut segments = path.split("::").peekable();
+            let mut base = match segments.peek() {
+                Some(&"crate") => Vec::new(),
+                Some(&("self" | "super")) => module.to_vec(),
+                _ => continue,
+            };
+            while let Some(&first) = segments.peek() {
+                match first {
+                    "super" => drop(base.pop()),
+                    "self" | "crate" => {}
+                    _ => break,
+                }
+                segments.next();
+            }
+            base.extend(segments.map(str::to_owned));
+            let target = (1..=base.len()).rev().map(|count| &base[..count]);
+            let target = target.into_iter().find(|target| modules.contains_key(*target));
+            found.extend(target.filter(|target| *target != module).map(<[String]>::to_vec));
+        }
+    }
+    found
+}
+
+/// The modules that a module imports from, directly or through others.
+fn reachable<'a>(
+    from: &Vec<String>,
+    edges: &'a BTreeMap<&Vec<String>, BTreeSet<Vec<String>>>,
+) -> BTreeSet<&'a Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&Vec<String>> = edges[from].iter().collect();
+    while let Some(module) = open.pop() {
+        if seen.insert(module) {
+            open.extend(&edges[module]);
+        }
+    }
+    seen
+}
+
+/// The groups of modules of a package that import each other, directly or through others.
+fn circles(package: &Path) -> Vec<Vec<String>> {
+    let modules = modules(package);
+    let edges: BTreeMap<_, _> =
+        modules.keys().map(|module| (module, imports(module, &modules))).collect();
+    let reach: BTreeMap<_, _> =
+        modules.keys().map(|module| (module, reachable(module, &edges))).collect();
+    let mut groups = BTreeSet::new();
+    for (module, reached) in &reach {
+        if reached.contains(module) {
+            let mutual = reached.iter().filter(|other| reach[**other].contains(module));
+            groups.insert(mutual.map(|other| other.join("::")).collect::<Vec<_>>());
+        }
+    }
+    groups.into_iter().collect()
+}
+
+#[test]
+fn files_of_a_package_do_not_import_each_other_in_circles() {
+    for package in packages() {
+        let circles = circles(&package);
+        let known = CIRCLES.iter().find(|(name, _)| package == Path::new(name));
+        let allowed = known.map_or(0, |(_, count)| *count);
+        assert!(circles.len() <= allowed, "{}: {circles:#?}", package.display());
     }
 }
