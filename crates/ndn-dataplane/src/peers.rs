@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ndn_face::{PortId, STRANGERS_MAX};
+use ndn_face::{ON_DEMAND_STATIONS_MAX, PortId};
 use ndn_table::FaceIndex;
 
 /// Who has a face on something that several workers hear.
@@ -73,7 +73,7 @@ impl PeerRegistry {
             return Err(Unclaimed::Exists(other, face_id));
         }
         if let Party::Station(port, Some(_)) = party
-            && peers.stations.get(&port).is_some_and(|&count| count >= STRANGERS_MAX)
+            && peers.stations.get(&port).is_some_and(|&count| count >= ON_DEMAND_STATIONS_MAX)
         {
             return Err(Unclaimed::NoRoom);
         }
@@ -165,7 +165,7 @@ mod tests {
             let [_, _, high, low] = number.to_be_bytes();
             Party::station(PortId(port), [2, 0, 0, 0, high, low])
         };
-        let max = u32::try_from(STRANGERS_MAX).unwrap();
+        let max = u32::try_from(ON_DEMAND_STATIONS_MAX).unwrap();
         let face = |slot| FaceIndex::new(slot, 0);
         for number in 0..max {
             let claimed = registry.claim_for_stranger(station(1, number), face(number), 300);

@@ -112,7 +112,7 @@ impl Parts {
         // Who steps workers does the waiting.
         let spin = if self.is_stepped { Duration::ZERO } else { options.spin };
         if !spin.is_zero() {
-            faces.poll_rings();
+            faces.enable_ring_polling();
         }
         let prepared = Worker {
             faces,

@@ -193,6 +193,21 @@ impl CallCounters {
     }
 }
 
+/// What a UDP socket or a network device counts beside its faces.
+#[derive(Debug, Default)]
+pub struct ChannelCounters {
+    /// Messages of peers that have no face, dropped.
+    pub no_face: Counter,
+    /// Messages that the kernel dropped because the queue of the socket was full.
+    pub kernel_drops: Counter,
+    /// Errors of receiving, such as an ICMP message for something sent.
+    pub receive_errors: Counter,
+    /// System calls that received.
+    pub receive_calls: Counter,
+    /// System calls that sent.
+    pub send_calls: Counter,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,132 +1,209 @@
-//! One face.
+//! One face, and the table of all faces of a worker.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use ndn_forwarding::RxFace;
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::Persistency;
 
-use crate::datagram::ChannelId;
-use crate::ether::PortId;
-use crate::internal::InternalEnd;
-use crate::leaning::Leaning;
-use crate::memif::MemifTransport;
-use crate::output::OutputQueue;
-use crate::reconnect::Reconnect;
-use crate::websocket::WebSocket;
-use crate::{FaceOptions, LinkService, Persistency};
+use crate::counters::{FaceCounters, LinkDropReason};
+use crate::link::LinkService;
+use crate::options::FaceOptions;
 
-/// A link service and a transport, and what the face's worker has to know.
+/// Reads of the other kind that change the direction of a source.
+const DIRECTION_LIMIT: i8 = 8;
+
+/// Whether a face or a socket has mostly brought Data and Nacks of late (it leads upstream), or Interests.
 ///
-/// Ten thousand of these may be idle, so it stays small: what a face needs only while it is
-/// active is taken from the worker and given back.
+/// A saturating counter, with one sample for each read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TrafficDirection(i8);
+
+impl TrafficDirection {
+    /// A read has brought a Data or Nack (`is_answer`), or an Interest.
+    #[inline]
+    pub(crate) fn note(&mut self, is_answer: bool) {
+        self.0 = if is_answer {
+            DIRECTION_LIMIT.min(self.0 + 1)
+        } else {
+            (-DIRECTION_LIMIT).max(self.0 - 1)
+        };
+    }
+
+    /// Whether it mostly brings Data and Nacks.
+    #[inline]
+    pub(crate) fn is_upstream(self) -> bool {
+        self.0 > 0
+    }
+}
+
+/// What all kinds of faces have: a link service, options and a place in the worker's lists.
+///
+/// Ten thousand faces may be idle, so a face stays small: buffers that it needs only while it is active belong to the
+/// transport kind.
 #[derive(Debug)]
 pub(crate) struct Face {
     pub(crate) index: FaceIndex,
-    /// What goes with each received packet.
+    /// Accompanies each received packet.
     pub(crate) rx: RxFace,
     pub(crate) link: LinkService,
-    pub(crate) transport: Transport,
     pub(crate) options: FaceOptions,
-    /// When the face is due for a look at its timers.
+    /// The entry of the face in the deadlines of the worker.
     pub(crate) deadline: Option<Timestamp>,
     /// The face is listed for the next flush.
     pub(crate) listed: bool,
-    /// What its stream has brought.
-    pub(crate) leaning: Leaning,
-    /// A socket that only receives, from its peer alone.
-    pub(crate) own_input: Option<ChannelId>,
-}
-
-/// How the frames of a face travel.
-#[derive(Debug)]
-pub(crate) enum Transport {
-    Stream(StreamTransport),
-    Datagram {
-        channel: ChannelId,
-        peer: Option<SocketAddr>,
-    },
-    /// Frames to a station or a group behind a network device.
-    Ether {
-        port: PortId,
-        mac: [u8; 6],
-    },
-    /// Rings in shared memory.
-    Memif(Box<MemifTransport>),
-    Internal(InternalEnd),
-}
-
-/// A byte stream: Unix or TCP, perhaps with WebSocket on it.
-#[derive(Debug)]
-pub(crate) struct StreamTransport {
-    pub(crate) connection: Connection,
-    /// The beginning of a frame whose end has not been read.
-    pub(crate) partial: Vec<u8>,
-    /// Taken from the worker's spare ones when something is sent, given back when all of it is
-    /// written.
-    pub(crate) output: Option<Box<OutputQueue>>,
-    /// Frames travel in WebSocket messages.
-    pub(crate) websocket: Option<Box<WebSocket>>,
-}
-
-/// The connection of a stream face.
-#[derive(Debug)]
-pub(crate) enum Connection {
-    /// There is one.
-    Up(OwnedFd),
-    /// There is none, or only an attempt.
-    Down { reconnect: Reconnect, attempt: Option<OwnedFd> },
+    /// What its own descriptor has brought.
+    pub(crate) direction: TrafficDirection,
 }
 
 impl Face {
-    /// Gives the link service its options, as far as the transport of the moment allows.
-    pub(crate) fn set_link_options(&mut self) {
+    /// `first_sequence` numbers its first fragment.
+    pub(crate) fn new(
+        now: Timestamp,
+        index: FaceIndex,
+        options: &FaceOptions,
+        first_sequence: u64,
+    ) -> Self {
+        let counters = Arc::new(FaceCounters::default());
+        counters.last_received_ns.set(now.as_nanos());
+        Self {
+            index,
+            rx: RxFace::new(index, &options.properties),
+            link: LinkService::new(options.link, counters, first_sequence),
+            options: *options,
+            deadline: None,
+            listed: false,
+            direction: TrafficDirection::default(),
+        }
+    }
+
+    /// Gives the link service its options. `frame_length_max` is the transport's own limit, if it has one.
+    pub(crate) fn set_link_options(&mut self, frame_length_max: Option<usize>) {
         let mut options = self.options.link;
-        if let Transport::Memif(memif) = &self.transport
-            && let (Some(mtu), Some(longest)) = (options.mtu, memif.frame_length_max())
-        {
+        if let (Some(mtu), Some(longest)) = (options.mtu, frame_length_max) {
             options.mtu = Some(mtu.min(longest));
         }
         self.link.set_options(options);
     }
 
-    /// Whether the face has lost its connection.
-    pub(crate) fn is_down(&self) -> bool {
-        match &self.transport {
-            Transport::Stream(stream) => matches!(stream.connection, Connection::Down { .. }),
-            Transport::Memif(memif) => !memif.is_up(),
-            Transport::Datagram { .. } | Transport::Ether { .. } | Transport::Internal(_) => false,
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.options.persistency == Persistency::Permanent
+    }
+
+    /// Something was received; `drop` says why it is no packet.
+    pub(crate) fn note_arrival(&self, now: Timestamp, drop: Option<LinkDropReason>) {
+        let counters = self.link.counters();
+        counters.last_received_ns.set(now.as_nanos());
+        if let Some(reason) = drop {
+            counters.in_frames.increment();
+            counters.dropped(reason).increment();
         }
     }
 
-    /// When the face needs a look: its link service, its idle timeout, its reconnection.
+    /// The next deadline of the link service or of the idle timeout. The transport may have an earlier one.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        let reconnect = match &self.transport {
-            Transport::Stream(StreamTransport {
-                connection: Connection::Down { reconnect, .. },
-                ..
-            }) => Some(reconnect.deadline()),
-            Transport::Memif(memif) => memif.next_deadline(),
-            Transport::Stream(_)
-            | Transport::Datagram { .. }
-            | Transport::Ether { .. }
-            | Transport::Internal(_) => None,
-        };
-        let websocket = match &self.transport {
-            Transport::Stream(stream) => stream.websocket.as_ref().map(|one| one.next_deadline()),
-            Transport::Datagram { .. }
-            | Transport::Ether { .. }
-            | Transport::Memif(_)
-            | Transport::Internal(_) => None,
-        };
-        let deadlines = [self.link.next_deadline(), self.idle_deadline(), reconnect, websocket];
-        deadlines.into_iter().flatten().min()
+        [self.link.next_deadline(), self.idle_deadline()].into_iter().flatten().min()
     }
 
-    /// When the face closes if it receives nothing.
+    /// When an on-demand face closes if it receives nothing.
     pub(crate) fn idle_deadline(&self) -> Option<Timestamp> {
         let timeout = self.options.idle_timeout?;
         let last = Timestamp::from_nanos(self.link.counters().last_received_ns.value());
         (self.options.persistency == Persistency::OnDemand).then(|| last.plus(timeout))
+    }
+}
+
+/// Access to the state that one kind of transport keeps in a face. `T` is the registry's enum of all kinds.
+pub(crate) trait Holds<S> {
+    /// The state, if the face is of this kind.
+    fn state_mut(&mut self) -> Option<&mut S>;
+}
+
+/// A face and the state of its transport.
+#[derive(Debug)]
+pub(crate) struct FaceEntry<T> {
+    pub(crate) face: Face,
+    pub(crate) transport: T,
+}
+
+/// All faces of a worker, by slot of their index. Generic in the transport state, so that the kinds of transport need
+/// not know each other.
+#[derive(Debug)]
+pub(crate) struct FaceTable<T> {
+    slots: Vec<Option<Box<FaceEntry<T>>>>,
+}
+
+impl<T> FaceTable<T> {
+    pub(crate) fn new() -> Self {
+        Self { slots: Vec::new() }
+    }
+
+    /// The face `index`, if it still exists.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: FaceIndex) -> Option<&mut FaceEntry<T>> {
+        let entry = self.slots.get_mut(index.slot() as usize)?.as_deref_mut()?;
+        (entry.face.index == index).then_some(entry)
+    }
+
+    /// The part of the face that does not depend on its transport.
+    #[inline]
+    pub(crate) fn face_mut(&mut self, index: FaceIndex) -> Option<&mut Face> {
+        Some(&mut self.get_mut(index)?.face)
+    }
+
+    /// The state of the face's transport, if that is of the kind of `S`.
+    #[inline]
+    pub(crate) fn state_mut<S>(&mut self, index: FaceIndex) -> Option<&mut S>
+    where
+        T: Holds<S>,
+    {
+        self.get_mut(index)?.transport.state_mut()
+    }
+
+    pub(crate) fn contains(&self, index: FaceIndex) -> bool {
+        let entry = self.slots.get(index.slot() as usize);
+        entry.is_some_and(|entry| entry.as_ref().is_some_and(|entry| entry.face.index == index))
+    }
+
+    /// Whether another face has the slot of `index`.
+    pub(crate) fn is_taken(&self, index: FaceIndex) -> bool {
+        self.slots.get(index.slot() as usize).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn insert(&mut self, entry: FaceEntry<T>) -> &mut FaceEntry<T> {
+        let slot = entry.face.index.slot() as usize;
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        self.slots[slot].insert(Box::new(entry))
+    }
+
+    pub(crate) fn remove(&mut self, index: FaceIndex) -> Option<Box<FaceEntry<T>>> {
+        if !self.contains(index) {
+            return None;
+        }
+        self.slots[index.slot() as usize].take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direction_follows_recent_reads_with_hysteresis() {
+        let mut direction = TrafficDirection::default();
+        assert!(!direction.is_upstream());
+        (0..1000).for_each(|_| direction.note(true));
+        assert!(direction.is_upstream());
+        (0..7).for_each(|_| direction.note(false));
+        assert!(direction.is_upstream(), "a producer may send an Interest now and then");
+        direction.note(false);
+        assert!(!direction.is_upstream());
+        (0..1000).for_each(|_| direction.note(false));
+        (0..8).for_each(|_| direction.note(true));
+        assert!(!direction.is_upstream());
+        direction.note(true);
+        assert!(direction.is_upstream());
     }
 }

@@ -8,8 +8,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use ndn_ring::{Consumer, Producer, ring};
-use ndn_sys::poll::Waker;
+use ndn_ring::{Consumer, PacketHandle, PacketPool, Producer, ring};
+use ndn_sys::poll::{Event, Waker};
+use ndn_table::FaceIndex;
+
+use crate::counters::LinkDropReason;
+use crate::event::CloseReason;
+use crate::face::{Face, FaceTable, Holds};
+use crate::link::FrameSink;
+use crate::receive::{Progress, RxSink};
+use crate::stream::FRAME_LENGTH_MAX;
+use crate::tap::TapPoint;
+use crate::transport::{Context, Outgoing, Shared, Transport};
 
 /// One end of a face in memory. Frames are NDNLPv2 packets, or bare Interests and Data.
 ///
@@ -71,13 +81,13 @@ impl InternalEnd {
     /// # Errors
     /// The frame, if the queue is full or the other end is gone.
     pub fn send(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
-        self.send_quietly(frame)?;
+        self.enqueue(frame)?;
         self.wake();
         Ok(())
     }
 
-    /// Sends a frame; the other end is woken by [`wake`](Self::wake).
-    pub(crate) fn send_quietly(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+    /// Queues a frame; [`wake`](Self::wake) wakes the other end.
+    fn enqueue(&mut self, frame: Vec<u8>) -> Result<(), Vec<u8>> {
         if self.outgoing.is_closed() || !self.has_room() {
             self.refused += 1;
             return Err(frame);
@@ -88,7 +98,7 @@ impl InternalEnd {
         Ok(())
     }
 
-    pub(crate) fn wake(&self) {
+    fn wake(&self) {
         self.other.0.wake();
     }
 
@@ -104,7 +114,7 @@ impl InternalEnd {
         self.outgoing.room() > 0
     }
 
-    /// How many frames sent here the other end has not received yet.
+    /// Frames sent that the other end has not received yet.
     #[must_use]
     pub fn unreceived(&self) -> usize {
         self.outgoing.capacity() - self.outgoing.room()
@@ -128,9 +138,8 @@ impl InternalEnd {
         self.own.reset();
     }
 
-    /// Makes the descriptor readable again, if not everything has been received, or it is not known yet that
-    /// the other end is gone.
-    pub(crate) fn remind(&self) {
+    /// Makes the descriptor readable again if there are frames, or if the other end is gone.
+    fn remind(&self) {
         if self.incoming.waiting() > 0 || self.outgoing.is_closed() {
             self.own.wake();
         }
@@ -141,6 +150,152 @@ impl AsFd for InternalEnd {
     /// Readable when there may be a frame.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.own.as_fd()
+    }
+}
+
+/// All faces in memory of a worker.
+#[derive(Debug)]
+pub(crate) struct Internals {
+    /// Bytes that may still be read from limited ends.
+    pub(crate) bytes_left: usize,
+    /// Faces that were not read to the end because of the limit.
+    unread: Vec<FaceIndex>,
+    unflushed: Vec<FaceIndex>,
+}
+
+impl Transport for Internals {
+    type State = InternalEnd;
+
+    fn handle_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        end: &mut InternalEnd,
+        _event: &Event,
+        sink: &mut impl RxSink,
+    ) -> Result<Progress, CloseReason> {
+        end.reset();
+        self.resume(cx, face, end, sink)
+    }
+
+    /// Takes frames out of the queue.
+    fn resume(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        end: &mut InternalEnd,
+        sink: &mut impl RxSink,
+    ) -> Result<Progress, CloseReason> {
+        while !end.is_limited || self.bytes_left > 0 {
+            if sink.is_full() {
+                return Ok(Progress::SinkFull);
+            }
+            match end.receive() {
+                Some(frame) if frame.len() > FRAME_LENGTH_MAX => {
+                    face.link.counters().dropped(LinkDropReason::TooLong).increment();
+                }
+                Some(frame) => {
+                    if end.is_limited {
+                        self.bytes_left = self.bytes_left.saturating_sub(frame.len());
+                    }
+                    cx.deliver_copy(face, &frame, None, sink);
+                }
+                None if end.is_closed() => return Err(CloseReason::PeerClosed),
+                None => return Ok(Progress::Done),
+            }
+        }
+        // The descriptor stays unreadable: the worker could not sleep until the limit is raised.
+        if !self.unread.contains(&face.index) {
+            self.unread.push(face.index);
+        }
+        Ok(Progress::Done)
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        end: &mut InternalEnd,
+        outgoing: Outgoing<'_, '_>,
+    ) {
+        let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
+        outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap });
+        if !face.listed {
+            face.listed = true;
+            self.unflushed.push(face.index);
+        }
+    }
+
+    fn next_unflushed(&mut self) -> Option<FaceIndex> {
+        self.unflushed.pop()
+    }
+
+    /// Wakes the other end.
+    fn flush(
+        &mut self,
+        _cx: &mut Context<'_>,
+        _face: &mut Face,
+        end: &mut InternalEnd,
+    ) -> Result<(), CloseReason> {
+        end.wake();
+        Ok(())
+    }
+
+    fn close(
+        &mut self,
+        shared: &mut Shared,
+        _pool: &PacketPool,
+        _face: &Face,
+        end: &mut InternalEnd,
+    ) {
+        let removed = shared.poller.remove(end);
+        debug_assert!(removed.is_ok(), "an internal face is in the poller");
+    }
+}
+
+impl Internals {
+    pub(crate) fn new() -> Self {
+        Self { bytes_left: usize::MAX, unread: Vec::new(), unflushed: Vec::new() }
+    }
+
+    /// Whether frames were left unread because of the limit.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Has the poller report the faces with unread frames again.
+    #[cold]
+    pub(crate) fn remind<T: Holds<InternalEnd>>(&mut self, faces: &mut FaceTable<T>) {
+        for index in self.unread.drain(..) {
+            if let Some(end) = faces.state_mut(index) {
+                end.remind();
+            }
+        }
+    }
+}
+
+/// The queue of a face in memory, for the link service.
+struct InternalSink<'a> {
+    end: &'a mut InternalEnd,
+    tap: TapPoint<'a>,
+}
+
+impl FrameSink for InternalSink<'_> {
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        _handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        self.end.enqueue([header, payload].concat()).map_err(|_full| LinkDropReason::QueueFull)?;
+        self.tap.sent(header, payload);
+        Ok(())
     }
 }
 

@@ -18,25 +18,28 @@
 mod budget;
 mod counters;
 mod datagram;
-mod ether;
+mod datagram_queue;
+mod ethernet;
 mod event;
 mod face;
-mod headers;
 mod internal;
-mod leaning;
 mod link;
 mod memif;
 mod options;
 mod output;
+mod padding;
+mod receive;
 mod reconnect;
 mod set;
+mod source;
+mod stream;
 mod tap;
+mod transport;
 mod websocket;
 
 pub use budget::Budget;
-pub use counters::{CallCounters, FaceCounters, LinkDropReason};
-pub use datagram::{ChannelCounters, ChannelId};
-pub use ether::{ETHER_TYPE, PortId, PortOptions, PortSocket, STRANGERS_MAX, without_padding};
+pub use counters::{CallCounters, ChannelCounters, FaceCounters, LinkDropReason};
+pub use ethernet::{ETHER_TYPE, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
 pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
@@ -46,6 +49,9 @@ pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions,
     QUEUE_BYTES_MAX,
 };
+pub use padding::without_padding;
+pub use receive::{Progress, ReadCounts, RxSink, SocketDelay};
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
-pub use set::{FOREIGN_TOKEN, FaceSet, FaceSetOptions, FaceSink, Heard, Progress, RxSink, Waited};
+pub use set::{FaceSet, FaceSetOptions, FaceSink};
+pub use source::{ChannelId, PortId, WORKER_TOKEN_MIN};
 pub use tap::{Direction, FrameTap};

@@ -1,26 +1,47 @@
-//! Faces over shared memory.
+//! Faces over shared memory (memif).
 
 mod queue;
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use ndn_memif::{Address, ClientHandshake, ClientOptions, Fault, Link, Sent};
+use ndn_memif::{
+    Address, ClientHandshake, ClientOptions, Ended, Fault, HandshakeError, Link,
+    Progress as HandshakeProgress, Received, Receiver, Sent,
+};
+use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::interrupt::Interrupter;
-use ndn_sys::poll::{Interest, Poller};
-use ndn_table::Timestamp;
+use ndn_sys::poll::{Event, Events, Interest, Poller};
+use ndn_table::{FaceIndex, Timestamp};
 
-use crate::reconnect::Reconnect;
-use crate::{Budget, CloseReason, LinkDropReason};
+use crate::budget::Budget;
+use crate::counters::LinkDropReason;
+use crate::event::{CloseReason, FaceChange};
+use crate::face::{Face, FaceTable, Holds};
+use crate::link::FrameSink;
+use crate::padding::without_padding;
+use crate::receive::{Arrival, Progress, RxSink};
+use crate::reconnect::{Reconnect, ReconnectAction};
+use crate::source::Source;
+use crate::tap::TapPoint;
+use crate::transport::{Context, Outgoing, Shared, Transport, block_with_room, failed};
 
-pub(crate) use queue::FrameQueue;
+use queue::FrameQueue;
 
-/// How a memif face comes to its rings.
+/// Frames taken for one event, even if the worker asks for fewer.
+const FRAMES_PER_EVENT_MIN: usize = 64;
+/// Longest frame: the longest packet, with room for headers.
+const FRAME_LENGTH_MAX: usize = 9216;
+/// How soon to try again when a ring is full.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// How a memif face gets its rings.
 #[derive(Debug)]
 pub enum MemifEnd {
-    /// A client has connected to a socket of ours, and its handshake is done.
+    /// A client has connected to our socket, and the handshake is done.
     Accepted(Box<Link>),
-    /// We connect to a server, and have begun to.
+    /// We are connecting to a server.
     Client(Box<MemifClient>),
     /// We have connected to a server, and the handshake is done.
     Connected(Box<MemifConnection>),
@@ -28,7 +49,7 @@ pub enum MemifEnd {
 
 impl MemifEnd {
     /// Tells the peer that there will be no face.
-    pub fn turn_away(&self, reason: &str) {
+    pub fn reject(&self, reason: &str) {
         match self {
             Self::Accepted(link) => link.bid_farewell(reason),
             Self::Client(client) => ndn_memif::turn_away(client.handshake.as_fd(), reason),
@@ -44,7 +65,7 @@ pub struct MemifClient {
     pub address: Address,
     /// What to ask for.
     pub options: ClientOptions,
-    /// The handshake that has begun.
+    /// The handshake in progress.
     pub handshake: ClientHandshake,
 }
 
@@ -53,7 +74,7 @@ pub struct MemifClient {
 pub struct MemifConnection {
     /// Where it is.
     pub address: Address,
-    /// What was asked for, and will be again when the connection is lost.
+    /// What was asked for, and will be asked for when the connection is lost.
     pub options: ClientOptions,
     /// The connection.
     pub link: Box<Link>,
@@ -70,50 +91,476 @@ impl MemifClient {
     }
 }
 
-/// The rings of a face, or what it does to have some.
+/// The rings of a face, or how it is getting them.
 #[derive(Debug)]
-pub(crate) enum Rings {
-    /// Frames travel.
+enum Rings {
     Up(Box<Link>),
-    /// The server and we are still talking.
-    Connecting { handshake: Box<ClientHandshake>, reconnect: Reconnect<()> },
+    /// The handshake with the server is in progress.
+    Connecting {
+        handshake: Box<ClientHandshake>,
+        reconnect: Reconnect<()>,
+    },
     /// The next attempt comes later.
     Waiting(Reconnect<()>),
 }
 
-/// The transport of a memif face.
+/// The state of one memif face.
 #[derive(Debug)]
-pub(crate) struct MemifTransport {
-    pub(crate) rings: Rings,
+pub(crate) struct MemifState {
+    rings: Rings,
     /// The server, if we are its client.
-    pub(crate) server: Option<(Address, ClientOptions)>,
+    server: Option<(Address, ClientOptions)>,
     /// Frames that the rings have no room for.
-    pub(crate) queue: FrameQueue,
-    /// When to look for room: nobody tells.
-    pub(crate) look_again: Option<Timestamp>,
-    /// The peer has done what it may not; the face closes with the next flush.
-    pub(crate) fault: Option<Fault>,
-    /// What was told last of attempts to connect that came to nothing.
-    pub(crate) told: Option<CloseReason>,
-    /// Frames left to take for the current event.
-    pub(crate) frames_left: usize,
-    /// The peer raises no interrupts: its rings are looked at all the time.
-    pub(crate) is_polled: bool,
-    /// The current event is one of the kernel, and no look into the rings.
-    pub(crate) was_interrupted: bool,
+    queue: FrameQueue,
+    /// When to check a full ring for room, which no event reports.
+    retry_at: Option<Timestamp>,
+    /// The peer has violated the protocol; the face closes with the next flush.
+    fault: Option<Fault>,
+    /// The last failure to connect that was reported.
+    reported: Option<CloseReason>,
+    /// Frames left for the current event.
+    frames_left: usize,
+    /// The peer raises no interrupts: its rings are polled.
+    is_polled: bool,
+    /// The current event is an interrupt, not a poll.
+    was_interrupted: bool,
 }
 
-impl MemifTransport {
-    pub(crate) fn new(rings: Rings, server: Option<(Address, ClientOptions)>) -> Self {
-        let queue = FrameQueue::default();
-        let (look_again, fault, told) = (None, None, None);
+/// All memif faces of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Memifs {
+    /// Raises interrupts at peers, once there is a memif face.
+    interrupter: Option<Interrupter>,
+    /// Whether faces that bring frames are polled from then on, without interrupts.
+    polls: bool,
+    /// The faces that are polled.
+    polled: Vec<FaceIndex>,
+    unflushed: Vec<FaceIndex>,
+}
+
+impl Transport for Memifs {
+    type State = Box<MemifState>;
+
+    fn handle_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+        event: &Event,
+        sink: &mut impl RxSink,
+    ) -> Result<Progress, CloseReason> {
+        match &memif.rings {
+            Rings::Waiting(_) => return Ok(Progress::Done),
+            Rings::Connecting { .. } => {
+                continue_handshake(cx, face, memif)?;
+                return Ok(Progress::Done);
+            }
+            Rings::Up(_) => {}
+        }
+        memif.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
+        memif.was_interrupted = !event.writable;
+        cx.shared.calls.receive_calls.increment();
+        let progress = self.resume(cx, face, memif, sink)?;
+        // Frames that were in the rings before the peer left are taken first.
+        if event.closed && progress == Progress::Done && !cx.shared.report.has_more {
+            return Err(memif.reason_of_end());
+        }
+        Ok(progress)
+    }
+
+    /// Takes frames out of the rings.
+    fn resume(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+        sink: &mut impl RxSink,
+    ) -> Result<Progress, CloseReason> {
+        let progress = loop {
+            if memif.frames_left == 0 {
+                cx.shared.report.has_more = true;
+                break Progress::Done;
+            }
+            if sink.is_full() {
+                break Progress::SinkFull;
+            }
+            let place = &mut cx.shared.receive_block;
+            let Some(block) = block_with_room(place, FRAME_LENGTH_MAX, cx.pool) else {
+                break Progress::NoBlock;
+            };
+            memif.frames_left -= 1;
+            let received = memif.receive(block, self.interrupter.as_mut());
+            match received.map_err(|fault| memif.fail(fault))? {
+                Received::Nothing => {
+                    cx.shared.report.has_more = false;
+                    break Progress::Done;
+                }
+                Received::Frame(length) => take_frame(cx, face, length, sink),
+                Received::TooLong => face.note_arrival(cx.now, Some(LinkDropReason::Truncated)),
+                Received::Malformed => face.note_arrival(cx.now, Some(LinkDropReason::Malformed)),
+            }
+        };
+        memif.release_buffers().map_err(|fault| memif.fail(fault))?;
+        if self.polls && !memif.is_polled && memif.set_interrupts(false).is_ok() {
+            memif.is_polled = true;
+            // The entry of an earlier connection may still be there.
+            if !self.polled.contains(&face.index) {
+                self.polled.push(face.index);
+            }
+        }
+        Ok(progress)
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+        outgoing: Outgoing<'_, '_>,
+    ) {
+        let Shared { output_budget: budget, tap, .. } = &mut *cx.shared;
+        let bytes_max = face.link.options().queue_bytes_max;
+        let tap = Context::tap_point(tap, cx.now, face.index);
+        outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, budget, bytes_max, tap });
+        if !face.listed {
+            face.listed = true;
+            self.unflushed.push(face.index);
+        }
+    }
+
+    fn next_unflushed(&mut self) -> Option<FaceIndex> {
+        self.unflushed.pop()
+    }
+
+    /// Shows the peer what was sent.
+    fn flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+    ) -> Result<(), CloseReason> {
+        let Some(interrupter) = &mut self.interrupter else { return Ok(()) };
+        cx.shared.calls.send_calls.increment();
+        let flushed = memif.flush(interrupter, &mut cx.shared.output_budget);
+        let queued = memif.queue.bytes();
+        memif.retry_at = (queued > 0).then(|| cx.now.plus(RETRY_AFTER));
+        face.link.counters().queued_bytes.set(queued as u64);
+        let dropped = flushed.map_err(|fault| memif.fail(fault))?;
+        face.link.counters().dropped(LinkDropReason::OverMtu).add(dropped);
+        cx.shared.deadlines.arm(face, memif.retry_at);
+        Ok(())
+    }
+
+    fn next_deadline(memif: &Box<MemifState>) -> Option<Timestamp> {
+        match &memif.rings {
+            Rings::Up(_) => memif.retry_at,
+            Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) => {
+                Some(reconnect.deadline())
+            }
+        }
+    }
+
+    fn handle_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+    ) -> Result<(), CloseReason> {
+        match &mut memif.rings {
+            Rings::Up(_) => {
+                if memif.retry_at.is_some_and(|at| at <= cx.now) {
+                    self.flush(cx, face, memif)?;
+                }
+            }
+            Rings::Connecting { reconnect, .. } => {
+                if reconnect.poll(cx.now) == ReconnectAction::GiveUp {
+                    let reason = CloseReason::Failed(io::ErrorKind::TimedOut);
+                    attempt_failed(cx, face, memif, reason)?;
+                }
+            }
+            Rings::Waiting(reconnect) => {
+                if let ReconnectAction::Connect(()) = reconnect.poll(cx.now) {
+                    connect(cx, face, memif)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_down(memif: &Box<MemifState>) -> bool {
+        !memif.is_up()
+    }
+
+    /// Longest frame that the peer should be sent.
+    fn frame_length_max(memif: &Box<MemifState>) -> Option<usize> {
+        let Rings::Up(link) = &memif.rings else { return None };
+        usize::try_from(link.frame_length_max).ok()
+    }
+
+    fn disconnect(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &Face,
+        memif: &mut Box<MemifState>,
+    ) -> bool {
+        if memif.server.is_none() || !face.is_permanent() {
+            return false;
+        }
+        memif.leave(cx.shared);
+        memif.rings = Rings::Waiting(Reconnect::new(cx.now, (), cx.shared.reconnect_waits));
+        true
+    }
+
+    fn close(
+        &mut self,
+        shared: &mut Shared,
+        _pool: &PacketPool,
+        _face: &Face,
+        memif: &mut Box<MemifState>,
+    ) {
+        memif.leave(shared);
+    }
+}
+
+impl Memifs {
+    /// The state of a face with these rings, or of a connection in progress; the face is down then.
+    pub(crate) fn open(
+        &mut self,
+        shared: &mut Shared,
+        now: Timestamp,
+        face: FaceIndex,
+        end: MemifEnd,
+    ) -> io::Result<Box<MemifState>> {
+        if self.interrupter.is_none() {
+            self.interrupter = Some(Interrupter::new()?);
+        }
+        let token = Source::Face(face).token();
+        let poller = &shared.poller;
+        let (rings, server) = match end {
+            MemifEnd::Accepted(link) => {
+                attach(&link, poller, token)?;
+                (Rings::Up(link), None)
+            }
+            MemifEnd::Connected(connection) => {
+                let MemifConnection { address, options, link } = *connection;
+                attach(&link, poller, token)?;
+                (Rings::Up(link), Some((address, options)))
+            }
+            MemifEnd::Client(client) => {
+                let MemifClient { address, options, handshake } = *client;
+                poller.add(handshake.as_fd(), token, Interest::Readable)?;
+                let reconnect = Reconnect::begun(now, (), shared.reconnect_waits);
+                let handshake = Box::new(handshake);
+                (Rings::Connecting { handshake, reconnect }, Some((address, options)))
+            }
+        };
+        Ok(Box::new(MemifState::new(rings, server)))
+    }
+
+    /// From now on, faces that bring frames are polled.
+    pub(crate) fn enable_polling(&mut self) {
+        self.polls = true;
+    }
+
+    #[inline]
+    pub(crate) fn has_polled(&self) -> bool {
+        !self.polled.is_empty()
+    }
+
+    /// Adds an event for each polled face whose rings hold something, as long as there is room. Faces left out come
+    /// first the next time.
+    #[inline]
+    pub(crate) fn poll<T: Holds<Box<MemifState>>>(
+        &mut self,
+        faces: &mut FaceTable<T>,
+        events: &mut Events,
+    ) {
+        let (mut kept, mut left_out) = (0, None);
+        self.polled.retain(|&index| {
+            let Some(memif) = polled(faces, index) else { return false };
+            if memif.has_frames() && !events.push(Source::Face(index).token()) {
+                left_out.get_or_insert(kept);
+            }
+            kept += 1;
+            true
+        });
+        self.polled.rotate_left(left_out.unwrap_or(0));
+    }
+
+    /// Has all peers raise interrupts again. True if the rings hold something already; polling goes on then.
+    pub(crate) fn stop_polling<T: Holds<Box<MemifState>>>(
+        &mut self,
+        faces: &mut FaceTable<T>,
+    ) -> bool {
+        let mut has_frames = false;
+        for &index in &self.polled {
+            let Some(memif) = polled(faces, index) else { continue };
+            // A fault is found when frames are taken.
+            has_frames |= memif.set_interrupts(true).is_err() || memif.has_frames();
+        }
+        if has_frames {
+            for &index in &self.polled {
+                if let Some(memif) = polled(faces, index) {
+                    // An error shows as a fault when frames are taken.
+                    let _ = memif.set_interrupts(false);
+                }
+            }
+            return true;
+        }
+        for index in self.polled.drain(..) {
+            if let Some(memif) = faces.state_mut(index) {
+                memif.is_polled = false;
+            }
+        }
+        false
+    }
+
+    /// A listed face whose peer polls its rings: showing it frames needs no system call.
+    pub(crate) fn next_unflushed_polling<T: Holds<Box<MemifState>>>(
+        &mut self,
+        faces: &mut FaceTable<T>,
+    ) -> Option<FaceIndex> {
+        let at = self.unflushed.iter().position(|&index| {
+            let memif = faces.state_mut(index);
+            memif.is_some_and(|memif: &mut Box<MemifState>| memif.peer_polls())
+        });
+        at.map(|at| self.unflushed.swap_remove(at))
+    }
+}
+
+/// The state of a face that is polled.
+fn polled<T: Holds<Box<MemifState>>>(
+    faces: &mut FaceTable<T>,
+    index: FaceIndex,
+) -> Option<&mut Box<MemifState>> {
+    faces.state_mut(index).filter(|memif| memif.is_polled)
+}
+
+/// Delivers the frame of `length` bytes behind the filled part of the receive block.
+fn take_frame(cx: &mut Context<'_>, face: &mut Face, length: usize, sink: &mut impl RxSink) {
+    let Some(mut block) = cx.shared.receive_block.take() else { return };
+    // A bridge on the way may have padded it.
+    match without_padding(&block.spare_mut()[..length]) {
+        None => face.note_arrival(cx.now, Some(LinkDropReason::Malformed)),
+        Some(length) => {
+            block.commit(length);
+            face.note_arrival(cx.now, None);
+            cx.shared.calls.received_frames.increment();
+            cx.shared.calls.received_bytes.add(length as u64);
+            cx.deliver(face, Arrival::of(length), &mut block, sink);
+        }
+    }
+    cx.shared.receive_block = Some(block);
+}
+
+/// Begins another attempt to connect.
+fn connect(
+    cx: &mut Context<'_>,
+    face: &mut Face,
+    memif: &mut MemifState,
+) -> Result<(), CloseReason> {
+    let (Rings::Waiting(reconnect), Some((address, options))) = (&memif.rings, &memif.server)
+    else {
+        return Ok(());
+    };
+    let token = Source::Face(face.index).token();
+    let begun = ClientHandshake::connect(&address.socket, options.clone());
+    let added = begun.and_then(|handshake| {
+        cx.shared.poller.add(handshake.as_fd(), token, Interest::Readable)?;
+        Ok(handshake)
+    });
+    match added {
+        Ok(handshake) => {
+            let (handshake, reconnect) = (Box::new(handshake), *reconnect);
+            memif.rings = Rings::Connecting { handshake, reconnect };
+            Ok(())
+        }
+        Err(error) => attempt_failed(cx, face, memif, failed(&error)),
+    }
+}
+
+/// The server has sent a message.
+fn continue_handshake(
+    cx: &mut Context<'_>,
+    face: &mut Face,
+    memif: &mut MemifState,
+) -> Result<(), CloseReason> {
+    let Rings::Connecting { reconnect, .. } = &memif.rings else { return Ok(()) };
+    let reconnect = *reconnect;
+    let before = std::mem::replace(&mut memif.rings, Rings::Waiting(reconnect));
+    let Rings::Connecting { handshake, .. } = before else { return Ok(()) };
+    match handshake.advance() {
+        Ok(HandshakeProgress::Waiting(handshake)) => {
+            memif.rings = Rings::Connecting { handshake: Box::new(handshake), reconnect };
+        }
+        Ok(HandshakeProgress::Done(link)) => {
+            // From here on it is registered with other descriptors.
+            let _ = cx.shared.poller.remove(link.as_fd());
+            if attach(&link, &cx.shared.poller, Source::Face(face.index).token()).is_err() {
+                let reason = CloseReason::Failed(io::ErrorKind::Other);
+                return attempt_failed(cx, face, memif, reason);
+            }
+            let longest = usize::try_from(link.frame_length_max).ok();
+            memif.rings = Rings::Up(link);
+            memif.reported = None;
+            face.set_link_options(longest);
+            cx.shared.report_change(face.index, FaceChange::Up);
+        }
+        // The socket is closed, and so out of the poller.
+        Err(error) => return attempt_failed(cx, face, memif, reason_of(&error)),
+    }
+    Ok(())
+}
+
+/// An attempt to connect has failed: a permanent face stays.
+fn attempt_failed(
+    cx: &mut Context<'_>,
+    face: &mut Face,
+    memif: &mut MemifState,
+    reason: CloseReason,
+) -> Result<(), CloseReason> {
+    if !face.is_permanent() {
+        return Err(reason);
+    }
+    // An absent server is what a permanent face waits for; a refusal is reported, once.
+    let is_news = matches!(reason, CloseReason::Refused(_) | CloseReason::Misbehaved);
+    if is_news && memif.reported != Some(reason) {
+        memif.reported = Some(reason);
+        cx.shared.report_change(face.index, FaceChange::Down(reason));
+    }
+    memif.leave(cx.shared);
+    if let Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) = &memif.rings {
+        let mut reconnect = *reconnect;
+        reconnect.handle_failure(cx.now);
+        memif.rings = Rings::Waiting(reconnect);
+        cx.shared.deadlines.arm(face, Some(reconnect.deadline()));
+    }
+    Ok(())
+}
+
+/// Why a handshake has failed.
+fn reason_of(error: &HandshakeError) -> CloseReason {
+    match error {
+        HandshakeError::Refused(farewell) => CloseReason::Refused(*farewell),
+        HandshakeError::Closed => CloseReason::PeerClosed,
+        HandshakeError::Io(error) => failed(error),
+        HandshakeError::Message(_)
+        | HandshakeError::Protocol(_)
+        | HandshakeError::NotAdmitted { .. }
+        | HandshakeError::Memory(_) => CloseReason::Misbehaved,
+    }
+}
+
+impl MemifState {
+    fn new(rings: Rings, server: Option<(Address, ClientOptions)>) -> Self {
         Self {
             rings,
             server,
-            queue,
-            look_again,
-            fault,
-            told,
+            queue: FrameQueue::default(),
+            retry_at: None,
+            fault: None,
+            reported: None,
             frames_left: 0,
             is_polled: false,
             was_interrupted: false,
@@ -124,48 +571,58 @@ impl MemifTransport {
         matches!(self.rings, Rings::Up(_))
     }
 
-    /// Longest frame that the peer should be sent.
-    pub(crate) fn frame_length_max(&self) -> Option<usize> {
-        let Rings::Up(link) = &self.rings else { return None };
-        usize::try_from(link.frame_length_max).ok()
+    /// Notes what the peer has done wrong, to tell it when the connection closes.
+    fn fail(&mut self, fault: Fault) -> CloseReason {
+        self.fault = Some(fault);
+        CloseReason::Misbehaved
     }
 
-    /// When to look at the face for its transport's sake.
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+    /// Why the peer has closed the connection.
+    fn reason_of_end(&self) -> CloseReason {
         match &self.rings {
-            Rings::Up(_) => self.look_again,
-            Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) => {
-                Some(reconnect.deadline())
+            Rings::Up(link) => match link.ended() {
+                Some(Ended::Said(farewell)) => CloseReason::Left(farewell),
+                Some(Ended::Silently) | None => CloseReason::PeerClosed,
+            },
+            Rings::Connecting { .. } | Rings::Waiting(_) => CloseReason::PeerClosed,
+        }
+    }
+
+    /// Receives the next frame into the unfilled part of `block`.
+    #[inline]
+    fn receive(
+        &mut self,
+        block: &mut FillBlock,
+        interrupter: Option<&mut Interrupter>,
+    ) -> Result<Received, Fault> {
+        let Rings::Up(link) = &mut self.rings else { return Ok(Received::Nothing) };
+        let buffer = &mut block.spare_mut()[..FRAME_LENGTH_MAX];
+        for receiver in &mut link.receivers {
+            let received = receiver.receive(buffer)?;
+            if received != Received::Nothing {
+                return Ok(received);
             }
         }
-    }
-
-    /// Waits for interrupts, and for the end of the socket.
-    pub(crate) fn attach(link: &Link, poller: &Poller, token: u64) -> io::Result<()> {
-        let added = poller.add(link, token, Interest::Closed).and_then(|()| {
-            let mut receivers = link.receivers.iter();
-            receivers.try_for_each(|one| poller.add(one, token, Interest::Readable))
-        });
-        if added.is_err() {
-            Self::detach(link, poller);
+        // Without interrupts there are none to clear, except those that were raised before.
+        if (self.was_interrupted || !self.is_polled)
+            && let Some(interrupter) = interrupter
+        {
+            link.receivers.iter_mut().try_for_each(|receiver| receiver.rest(interrupter))?;
         }
-        added
+        Ok(Received::Nothing)
     }
 
-    /// Waits no more. Closing is not enough: the peer may have the same eventfds open.
-    fn detach(link: &Link, poller: &Poller) {
-        let receivers = link.receivers.iter().map(AsFd::as_fd);
-        for descriptor in receivers.chain([link.as_fd()]) {
-            // One that was never added is nothing to remove.
-            let _ = poller.remove(descriptor);
-        }
+    /// Gives the peer its buffers back.
+    fn release_buffers(&mut self) -> Result<(), Fault> {
+        let Rings::Up(link) = &mut self.rings else { return Ok(()) };
+        link.receivers.iter_mut().try_for_each(Receiver::release)
     }
 
-    /// Gives the rings up, and what waits for them.
-    pub(crate) fn leave(&mut self, poller: &Poller, budget: &mut Budget) {
+    /// Gives up the rings, and the frames that wait for room in them.
+    fn leave(&mut self, shared: &mut Shared) {
         match &self.rings {
             Rings::Up(link) => {
-                Self::detach(link, poller);
+                detach(link, &shared.poller);
                 match self.fault {
                     Some(fault) => link.bid_farewell(&fault.to_string()),
                     None => link.bid_farewell("the face is closed"),
@@ -176,39 +633,39 @@ impl MemifTransport {
                     handshake.as_fd(),
                     "the face is closed, or waited for too long",
                 );
-                let _ = poller.remove(handshake.as_fd());
+                let _ = shared.poller.remove(handshake.as_fd());
             }
             Rings::Waiting(_) => {}
         }
-        self.queue.clear(budget);
-        self.look_again = None;
+        self.queue.clear(&mut shared.output_budget);
+        self.retry_at = None;
         self.fault = None;
         self.is_polled = false;
     }
 
     /// Has the peer raise interrupts, or none.
-    pub(crate) fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
+    fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
         let Rings::Up(link) = &mut self.rings else { return Ok(()) };
         link.receivers.iter_mut().try_for_each(|receiver| receiver.set_interrupts(wanted))
     }
 
     /// Whether there is something to take, or a fault to find.
     #[inline]
-    pub(crate) fn has_frames(&mut self) -> bool {
+    fn has_frames(&mut self) -> bool {
         let Rings::Up(link) = &mut self.rings else { return false };
         link.receivers.iter_mut().any(|receiver| receiver.is_empty() != Ok(true))
     }
 
-    /// Whether the peer looks into all its rings by itself, so that it need not be woken.
+    /// Whether the peer polls all its rings, so that it needs no interrupt.
     #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
+    fn peer_polls(&self) -> bool {
         let Rings::Up(link) = &self.rings else { return false };
         link.senders.iter().all(|sender| sender.wakes_peer() == Ok(false))
     }
 
     /// Puts a frame into a ring with room, or into the queue.
     #[inline]
-    pub(crate) fn push(
+    fn push(
         &mut self,
         header: &[u8],
         payload: &[u8],
@@ -233,13 +690,9 @@ impl MemifTransport {
         }
     }
 
-    /// Shows the peer what was sent, after what has waited. Says how many frames were dropped that do not
-    /// fit its ring at all.
-    pub(crate) fn flush(
-        &mut self,
-        interrupter: &mut Interrupter,
-        budget: &mut Budget,
-    ) -> Result<u64, Fault> {
+    /// Shows the peer the queued frames and those in the rings. Returns how many frames were dropped because they do
+    /// not fit its ring at all.
+    fn flush(&mut self, interrupter: &mut Interrupter, budget: &mut Budget) -> Result<u64, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -260,7 +713,28 @@ impl MemifTransport {
     }
 }
 
-/// Into the first ring with room, so that frames keep their order while there is some.
+/// Adds the descriptors of the rings and their socket to the poller.
+fn attach(link: &Link, poller: &Poller, token: u64) -> io::Result<()> {
+    let added = poller.add(link, token, Interest::Closed).and_then(|()| {
+        let mut receivers = link.receivers.iter();
+        receivers.try_for_each(|one| poller.add(one, token, Interest::Readable))
+    });
+    if added.is_err() {
+        detach(link, poller);
+    }
+    added
+}
+
+/// Removes them. Closing is not enough: the peer may have the same eventfds open.
+fn detach(link: &Link, poller: &Poller) {
+    let receivers = link.receivers.iter().map(AsFd::as_fd);
+    for descriptor in receivers.chain([link.as_fd()]) {
+        // One that was never added need not be removed.
+        let _ = poller.remove(descriptor);
+    }
+}
+
+/// Puts a frame into the first ring with room, so that frames keep their order while there is some.
 #[inline]
 fn send(link: &mut Link, parts: &[&[u8]]) -> Result<Sent, Fault> {
     let mut outcome = Sent::Full;
@@ -271,4 +745,31 @@ fn send(link: &mut Link, parts: &[&[u8]]) -> Result<Sent, Fault> {
         }
     }
     Ok(outcome)
+}
+
+/// The rings of a memif face, for the link service.
+struct MemifSink<'a> {
+    memif: &'a mut MemifState,
+    budget: &'a mut Budget,
+    bytes_max: usize,
+    tap: TapPoint<'a>,
+}
+
+impl FrameSink for MemifSink<'_> {
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.memif.queue.bytes()
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        _handle: Option<&ndn_ring::PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        self.memif.push(header, payload, self.budget, self.bytes_max)?;
+        self.tap.sent(header, payload);
+        Ok(())
+    }
 }

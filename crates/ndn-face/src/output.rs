@@ -6,7 +6,8 @@ use std::os::fd::BorrowedFd;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::stream;
 
-use crate::{Budget, CallCounters, LinkDropReason};
+use crate::budget::Budget;
+use crate::counters::{CallCounters, LinkDropReason};
 
 /// Packets of this many bytes are written from the pool block where they lie; shorter ones are
 /// copied, so that one system call writes many of them as one run of bytes.
@@ -282,7 +283,8 @@ impl SpareQueues {
 
     /// Keeps an empty queue for the next face, and its memory within the limit.
     #[inline]
-    pub(crate) fn put(&mut self, mut queue: Box<OutputQueue>) {
+    pub(crate) fn put(&mut self, queue: Option<Box<OutputQueue>>) {
+        let Some(mut queue) = queue else { return };
         debug_assert_eq!(queue.pending_bytes(), 0);
         if self.queues.len() == Self::QUEUES_MAX {
             return;

@@ -25,3 +25,20 @@ pub trait FrameTap: fmt::Debug + Send {
         payload: &[u8],
     );
 }
+
+/// The tap of a worker, if there is one, for frames that one face sends.
+#[derive(Debug)]
+pub(crate) struct TapPoint<'a> {
+    pub(crate) tap: Option<&'a mut (dyn FrameTap + 'static)>,
+    pub(crate) now: Timestamp,
+    pub(crate) face: FaceIndex,
+}
+
+impl TapPoint<'_> {
+    #[inline]
+    pub(crate) fn sent(&mut self, header: &[u8], payload: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.frame(self.now, self.face, Direction::Out, header, payload);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelCounters, ChannelId, CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions,
-    Heard, LinkDropReason, Persistency,
+    LinkDropReason, Persistency, ReadCounts,
 };
 use ndn_forwarding::{Scope, TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
@@ -85,7 +85,7 @@ fn a_read_says_whether_the_socket_is_empty() {
     let (id, address, _) = channel(&mut worker, false);
     let (peer, peer_address) = peer();
     add_peer(&mut worker, id, peer_address, &options(8800));
-    worker.faces.set_datagrams_per_event(1);
+    worker.faces.set_frames_per_event(1);
     for _ in 0..3 {
         let before = worker.received.len();
         // More than one read takes.
@@ -95,15 +95,15 @@ fn a_read_says_whether_the_socket_is_empty() {
             let known = worker.received.len();
             assert!(worker.poll(PATIENCE), "40 datagrams");
             let new = worker.received.len() - known;
-            assert_eq!(worker.faces.heard(), Heard { datagrams: new, drops: 0 });
-            assert_eq!(worker.faces.emptied().is_some(), !worker.faces.has_more());
+            assert_eq!(worker.faces.read_counts(), ReadCounts { datagrams: new, drops: 0 });
+            assert_eq!(worker.faces.drained_channel().is_some(), !worker.faces.has_more());
             partial_reads += u32::from(worker.faces.has_more());
         }
         assert!(partial_reads > 0);
         // Whether a full read was the last is known when the next one is not.
         peer.send_to(&tlv(5, 20, 1), address).unwrap();
         worker.run_until(|worker| worker.received.len() > before + 40);
-        assert_eq!(worker.faces.emptied(), Some(id));
+        assert_eq!(worker.faces.drained_channel(), Some(id));
     }
 }
 
@@ -123,7 +123,7 @@ fn what_the_kernel_drops_is_told_once() {
         (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
         let mut patience = PATIENCE;
         while worker.poll(patience) {
-            told += worker.faces.heard().drops;
+            told += worker.faces.read_counts().drops;
             patience = Duration::ZERO;
         }
     }

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use ndn_face::{
-    CloseReason, FOREIGN_TOKEN, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient,
-    MemifEnd, Persistency,
+    CloseReason, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient, MemifEnd,
+    Persistency, WORKER_TOKEN_MIN,
 };
 use ndn_forwarding::Scope;
 use ndn_memif::{
@@ -157,7 +157,7 @@ fn what_a_ring_has_no_room_for_waits() {
 #[test]
 fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
     let (mut near, client, mut far, accepted, _server) = connected(ClientOptions::default());
-    far.faces.poll_rings();
+    far.faces.enable_ring_polling();
     let mut send = |seed| {
         near.send(client, &tlv(6, 100, seed));
         near.flush();
@@ -167,16 +167,16 @@ fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
         send(3 * round);
         assert_eq!(far.receive().1, tlv(6, 100, 3 * round));
         assert!(far.faces.has_polled_rings());
-        far.faces.look_into_rings(&mut events);
+        far.faces.poll_rings(&mut events);
         assert!(events.is_empty(), "there is nothing in the ring");
         send(3 * round + 1);
         far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.is_empty(), "an interrupt was raised for who looks by himself");
-        far.faces.look_into_rings(&mut events);
+        far.faces.poll_rings(&mut events);
         assert_eq!(events.iter().count(), 1);
         events.clear();
         // It is there before the worker sleeps.
-        assert!(far.faces.sleep_on_rings());
+        assert!(far.faces.stop_ring_polling());
         assert_eq!(far.receive().1, tlv(6, 100, 3 * round + 1));
         far.settle();
         assert!(!far.faces.has_polled_rings());
@@ -188,7 +188,7 @@ fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
     }
     // A face that is gone is not looked at any more.
     far.faces.remove(accepted, &far.pool);
-    far.faces.look_into_rings(&mut events);
+    far.faces.poll_rings(&mut events);
     assert!(events.is_empty() && !far.faces.has_polled_rings());
     near.finish();
     far.finish();
@@ -201,8 +201,8 @@ fn only_peers_that_look_by_themselves_are_shown_frames_early() {
     let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
     let (stream, _, stream_far) = near.add_stream();
     // Both look into the rings between them, as busy workers do.
-    near.faces.poll_rings();
-    busy.faces.poll_rings();
+    near.faces.enable_ring_polling();
+    busy.faces.enable_ring_polling();
     busy.send(busy_face, &tlv(6, 100, 1));
     busy.flush();
     assert_eq!(near.receive().1, tlv(6, 100, 1));
@@ -214,9 +214,9 @@ fn only_peers_that_look_by_themselves_are_shown_frames_early() {
     for face in [stream, sleeping, watched] {
         near.send(face, &tlv(6, 100, 3));
     }
-    near.faces.show_rings(near.now, &near.pool);
+    near.faces.publish_rings(near.now, &near.pool);
     let mut events = Events::with_capacity(4);
-    busy.faces.look_into_rings(&mut events);
+    busy.faces.poll_rings(&mut events);
     assert_eq!(events.len(), 1, "it has to wait for the flush");
     assert!(!asleep.poll(Duration::ZERO), "it is woken for every burst");
     assert!(support::read_available(&stream_far).is_empty());
@@ -236,7 +236,7 @@ fn only_peers_that_look_by_themselves_are_shown_frames_early() {
 #[test]
 fn all_rings_get_their_turn() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
-    far.faces.poll_rings();
+    far.faces.enable_ring_polling();
     let clients =
         [(); 3].map(|()| connect(&mut near, &mut far, &mut server, ClientOptions::default()).0);
     for seed in 0..2 {
@@ -249,14 +249,14 @@ fn all_rings_get_their_turn() {
         }
     }
     let waker = Waker::new().unwrap();
-    far.faces.poller().add(&waker, FOREIGN_TOKEN, Interest::Readable).unwrap();
+    far.faces.poller().add(&waker, WORKER_TOKEN_MIN, Interest::Readable).unwrap();
     waker.wake();
     let mut events = Events::with_capacity(1);
     let mut turns = Vec::new();
     for _ in 0..6 {
         far.faces.poller().wait(&mut events, None).unwrap();
-        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [FOREIGN_TOKEN]);
-        far.faces.look_into_rings(&mut events);
+        assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [WORKER_TOKEN_MIN]);
+        far.faces.poll_rings(&mut events);
         turns.push(events.iter().skip(1).map(|event| event.token).collect::<Vec<_>>());
     }
     assert!(turns.iter().all(|turn| turn.len() == 1), "{turns:?}");

@@ -7,7 +7,7 @@
 //! between. A portion is as large as a burst that is worth its system calls, and becomes smaller where
 //! the kernel drops answers in the meantime: then their queue is short for what a portion brings about.
 
-use ndn_face::Heard;
+use ndn_face::ReadCounts;
 use ndn_forwarding::PacketKind;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::Timestamp;
@@ -35,7 +35,7 @@ const UPSTREAMS_MAX: usize = 16;
 struct Portion {
     packets: usize,
     /// What the present look at the answers has found so far.
-    look: Heard,
+    look: ReadCounts,
     /// A look of this round has found something.
     is_answered: bool,
     /// Rounds since one did.
@@ -44,19 +44,19 @@ struct Portion {
 
 impl Portion {
     fn new() -> Self {
-        let look = Heard::default();
+        let look = ReadCounts::default();
         Self { packets: PORTION_MAX, look, is_answered: false, rounds_without: 0 }
     }
 
     /// Something upstream has been read, as part of a look at the answers.
-    fn note(&mut self, heard: Heard) {
+    fn note(&mut self, heard: ReadCounts) {
         self.look.datagrams += heard.datagrams;
         self.look.drops += heard.drops;
     }
 
     /// Ends a look at the answers: all that waited upstream has been read.
     fn end_look(&mut self) {
-        let Heard { datagrams, drops } = std::mem::take(&mut self.look);
+        let ReadCounts { datagrams, drops } = std::mem::take(&mut self.look);
         self.is_answered |= datagrams > 0 || drops > 0;
         self.packets = match (drops, datagrams) {
             (0, 0) => self.packets,
@@ -209,7 +209,7 @@ impl Worker {
         }
         self.end_look();
         self.agenda.portion.end_round(self.state.packets + self.burst.len() > seen);
-        self.faces.set_datagrams_per_event(self.agenda.portion.packets);
+        self.faces.set_frames_per_event(self.agenda.portion.packets);
     }
 
     /// Reads all that there is, within a limit.
@@ -217,7 +217,7 @@ impl Worker {
         let end = self.state.packets + ANSWERS_IN_A_ROW;
         loop {
             self.receive_once(now, event);
-            self.agenda.portion.note(self.faces.heard());
+            self.agenda.portion.note(self.faces.read_counts());
             if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
                 return;
             }
@@ -246,7 +246,7 @@ impl Worker {
     /// Goes by what a look at the answers has found, if it has found any.
     fn end_look(&mut self) {
         self.agenda.portion.end_look();
-        self.faces.set_datagrams_per_event(self.agenda.portion.packets);
+        self.faces.set_frames_per_event(self.agenda.portion.packets);
     }
 
     /// Reads once, and notes what the face or socket has brought last, if it has brought anything.
@@ -256,7 +256,7 @@ impl Worker {
         if self.state.packets + self.burst.len() > seen
             && let Some(kind) = self.last_kind()
         {
-            self.faces.note_brought(event.token, kind != PacketKind::Interest);
+            self.faces.note_direction(event.token, kind != PacketKind::Interest);
         }
     }
 
@@ -270,12 +270,12 @@ impl Worker {
 mod tests {
     use super::*;
 
-    const NOTHING: Heard = Heard { datagrams: 0, drops: 0 };
-    const ANSWERS: Heard = Heard { datagrams: 20, drops: 0 };
-    const LOSS: Heard = Heard { datagrams: 20, drops: 3 };
+    const NOTHING: ReadCounts = ReadCounts { datagrams: 0, drops: 0 };
+    const ANSWERS: ReadCounts = ReadCounts { datagrams: 20, drops: 0 };
+    const LOSS: ReadCounts = ReadCounts { datagrams: 20, drops: 3 };
 
     /// A look at the answers that took so many reads.
-    fn look(portion: &mut Portion, reads: &[Heard]) {
+    fn look(portion: &mut Portion, reads: &[ReadCounts]) {
         reads.iter().for_each(|heard| portion.note(*heard));
         portion.end_look();
     }
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn portions_are_the_largest_again_when_answers_stop() {
         let mut portion = Portion { packets: PORTION_MIN, ..Portion::new() };
-        let mut rounds = |count, heard: Heard, has_read| {
+        let mut rounds = |count, heard: ReadCounts, has_read| {
             for _ in 0..count {
                 look(&mut portion, &[heard, NOTHING]);
                 portion.end_round(has_read);

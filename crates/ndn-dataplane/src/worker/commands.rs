@@ -181,7 +181,7 @@ impl Worker {
         let Some(index) = allocated else {
             let reason = "there are as many faces as there may be";
             if let NewTransport::Memif(end) = &transport {
-                end.turn_away(reason);
+                end.reject(reason);
             }
             let kind = std::io::ErrorKind::QuotaExceeded;
             return refuse(&mut self.events, std::io::Error::new(kind, reason));

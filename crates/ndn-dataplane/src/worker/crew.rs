@@ -209,7 +209,7 @@ impl Worker {
             match message {
                 Message::Content(content) => self.process_crossing(now, content),
                 Message::Frame(frame) => match &mut self.crew {
-                    Some(crew) if self.faces.is_reading() => crew.frames.push(frame),
+                    Some(crew) if self.faces.is_suspended() => crew.frames.push(frame),
                     Some(_) | None => self.take_frame(now, frame),
                 },
                 Message::Outgoing(_) | Message::Taken => message.release(&self.pool),
@@ -313,10 +313,10 @@ impl Worker {
                     {
                         match foreign {
                             Foreign::Peer(channel, peer) => {
-                                self.faces.remove_foreign_peer(channel, peer, index);
+                                self.faces.remove_remote_peer(channel, peer, index);
                             }
                             Foreign::Station(port, mac) => {
-                                self.faces.remove_foreign_station(port, mac, index);
+                                self.faces.remove_remote_station(port, mac, index);
                             }
                         }
                     }
@@ -354,8 +354,8 @@ impl Worker {
     /// Passes on what comes from, or to, others' parties to the worker that has the face.
     pub(super) fn adopt_foreign(&mut self, foreign: Foreign, face: FaceIndex) {
         let is_new = match foreign {
-            Foreign::Peer(channel, peer) => self.faces.add_foreign_peer(channel, peer, face),
-            Foreign::Station(port, mac) => self.faces.add_foreign_station(port, mac, face),
+            Foreign::Peer(channel, peer) => self.faces.add_remote_peer(channel, peer, face),
+            Foreign::Station(port, mac) => self.faces.add_remote_station(port, mac, face),
         };
         if is_new && let Some(crew) = &mut self.crew {
             crew.foreign.insert(face, foreign);

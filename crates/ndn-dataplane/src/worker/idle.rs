@@ -128,12 +128,12 @@ impl Worker {
             has_waiting = crew.exchange.has_waiting();
         }
         // Interrupts are asked for before the rings are looked at for the last time.
-        has_waiting |= self.faces.sleep_on_rings();
+        has_waiting |= self.faces.stop_ring_polling();
         let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
         self.counters.sleeps.add(u64::from(!has_waiting));
         let waited = self.faces.poller().wait(events, timeout);
         if self.faces.has_polled_rings() {
-            self.faces.look_into_rings(events);
+            self.faces.poll_rings(events);
         }
         self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
         waited?;
@@ -169,7 +169,7 @@ impl Worker {
                 has_asked = true;
             }
             if has_rings {
-                self.faces.look_into_rings(events);
+                self.faces.poll_rings(events);
                 has_asked |= !events.is_empty();
             }
             let is_over = !self.idle.polls(now) || self.is_behind();

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_face::{
-    ChannelId, FOREIGN_TOKEN, FaceChange, FaceOptions, FaceSet, Persistency, PortId, Progress,
+    ChannelId, FaceChange, FaceOptions, FaceSet, Persistency, PortId, Progress, WORKER_TOKEN_MIN,
 };
 use ndn_forwarding::{
     Burst, FaceProperties, Ingress, PacketKind, Scope, ServiceTimer, ServiceTimes, Shard,
@@ -54,9 +54,9 @@ pub(crate) use overload::Overload;
 use sink::IngressSink;
 
 /// Poll token of the waker of the command queue.
-pub(crate) const COMMAND_TOKEN: u64 = FOREIGN_TOKEN;
+pub(crate) const COMMAND_TOKEN: u64 = WORKER_TOKEN_MIN;
 /// Poll token of the waker that other workers call.
-pub(crate) const CREW_TOKEN: u64 = FOREIGN_TOKEN + 1;
+pub(crate) const CREW_TOKEN: u64 = WORKER_TOKEN_MIN + 1;
 /// Events of the poller per round at most.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
 /// With those of rings that the worker looks into by itself.
@@ -157,7 +157,7 @@ impl Worker {
         loop {
             match progress {
                 Progress::Done => {
-                    if let Some(channel) = self.faces.emptied() {
+                    if let Some(channel) = self.faces.drained_channel() {
                         self.overload.socket_is_empty(channel);
                     }
                     return self.take_frames(now);
@@ -171,7 +171,7 @@ impl Worker {
                     self.add_peer(now, channel, local, peer);
                 }
                 Progress::NewStation { port, peer } => self.add_station(now, port, peer),
-                Progress::GroupHeard { port } => self.hear_group(port),
+                Progress::UnknownGroup { port } => self.hear_group(port),
                 Progress::NoBlock => {
                     // Releasing the burst may free a block; the event comes again.
                     self.forward(now);
@@ -214,7 +214,7 @@ impl Worker {
         // The sink has copied or retained what it needs.
         self.burst.release(&self.pool);
         self.shard.end_burst();
-        self.faces.show_rings(now, &self.pool);
+        self.faces.publish_rings(now, &self.pool);
         self.count_forwarded(now, count);
     }
 

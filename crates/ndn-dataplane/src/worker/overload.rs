@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{ChannelId, Waited};
+use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_table::Timestamp;
 
@@ -42,7 +42,7 @@ impl Overload {
 
     /// An Interest has been taken out of the queue of a socket.
     #[cold]
-    pub(super) fn leaves_socket(&mut self, now: Timestamp, waited: Waited) -> Verdict {
+    pub(super) fn leaves_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
         let number = waited.channel.number();
         if number >= self.sockets.len() {
             self.sockets.resize(number + 1, InterestQueue::new(&self.options));
@@ -134,7 +134,7 @@ mod tests {
             overload.socket_is_empty(channel);
             let mut verdicts = Vec::new();
             for millis in (1000..2000).step_by(90) {
-                let waited = Waited { channel, since: Timestamp::from_millis(millis - 30) };
+                let waited = SocketDelay { channel, since: Timestamp::from_millis(millis - 30) };
                 verdicts.push(overload.leaves_socket(Timestamp::from_millis(millis), waited));
                 if is_emptied {
                     overload.socket_is_empty(channel);

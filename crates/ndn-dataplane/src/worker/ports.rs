@@ -72,7 +72,7 @@ impl Worker {
         }
         let stations = self.stations.iter().find(|(id, _)| *id == port);
         let Some(&(_, stations)) = stations else { return };
-        let name = self.faces.port_for_stranger(port);
+        let name = self.faces.port_for_new_station(port);
         let name = name.filter(|_| self.numbers.has_room_for_strangers());
         let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
         let allocated = name.and_then(|name| Some((name, self.numbers.allocate(face_id)?)));

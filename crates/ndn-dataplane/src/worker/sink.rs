@@ -1,6 +1,6 @@
 //! From received bytes to the burst.
 
-use ndn_face::{RxSink, Sender, Waited};
+use ndn_face::{RxSink, Sender, SocketDelay};
 use ndn_forwarding::{Burst, Dispatcher, Ingress, LpFields, RxFace, ServiceTimer};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
@@ -49,13 +49,13 @@ impl RxSink for IngressSink<'_> {
     }
 
     #[cold]
-    fn receive_late(
+    fn receive_delayed(
         &mut self,
         face: &RxFace,
         block: &mut FillBlock,
         length: usize,
         fields: &LpFields,
-        waited: Waited,
+        waited: SocketDelay,
     ) {
         let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
         let mut verdict = Verdict::Pass;
@@ -77,7 +77,7 @@ impl RxSink for IngressSink<'_> {
         }
     }
 
-    fn receive_foreign(
+    fn receive_remote(
         &mut self,
         face: FaceIndex,
         sender: Option<Sender>,

@@ -1,8 +1,9 @@
-//! Frames that wait for room in a ring.
+//! Frames queued until a ring has room.
 
 use std::collections::VecDeque;
 
-use crate::{Budget, LinkDropReason};
+use crate::budget::Budget;
+use crate::counters::LinkDropReason;
 
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
@@ -24,7 +25,7 @@ impl FrameQueue {
         self.bytes.len()
     }
 
-    /// Adds a frame, or refuses it if it would be too much for the queue, or for all queues.
+    /// Adds a frame, or refuses it if it exceeds the limit of the queue, or that of all queues.
     pub(crate) fn push(
         &mut self,
         header: &[u8],
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in() {
+    fn frames_leave_in_order() {
         let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(1 << 20));
         let mut expected = VecDeque::new();
         for round in 0..1000_usize {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold() {
+    fn queue_and_budget_limits_hold() {
         let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(100));
         assert!(queue.push(&[0; 10], &[0; 41], &mut budget, 50).is_err());
         queue.push(&[0; 10], &[0; 40], &mut budget, 50).unwrap();

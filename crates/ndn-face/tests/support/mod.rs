@@ -109,11 +109,11 @@ impl Worker {
     /// Handles what is ready now. Returns whether there was anything.
     pub fn poll(&mut self, wait: Duration) -> bool {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        let has_frames = self.faces.sleep_on_rings();
+        let has_frames = self.faces.stop_ring_polling();
         let wait = if has_frames { Duration::ZERO } else { wait };
         self.faces.poller().wait(&mut events, Some(wait)).unwrap();
         if has_frames {
-            self.faces.look_into_rings(&mut events);
+            self.faces.poll_rings(&mut events);
         }
         for event in events.iter() {
             let mut sink = Sink::default();
@@ -139,7 +139,7 @@ impl Worker {
                             self.faces.add_station(now, index, port, peer, &options).unwrap();
                         }
                     }
-                    Progress::GroupHeard { port } => self.heard_groups.push(port),
+                    Progress::UnknownGroup { port } => self.heard_groups.push(port),
                     Progress::NoBlock => panic!("the pool is exhausted"),
                 }
                 progress = self.faces.resume(self.now, &self.pool, &mut sink);

@@ -1,6 +1,7 @@
 //! The output queue of a UDP socket, or of the socket of a network device.
 
-mod frames;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::io;
@@ -8,14 +9,16 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_sys::packet::LinkAddress;
+use ndn_sys::packet::{FramePort, FrameRefusal, FrameTransmitted, LinkAddress};
 use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, SendBatch, SendBuilder};
+use ndn_sys::xdp::XdpPort;
 use ndn_table::FaceIndex;
 use rustix::io::Errno;
 
-use crate::datagram::ChannelCounters;
+use crate::counters::{CallCounters, ChannelCounters, LinkDropReason};
+use crate::link::FrameSink;
 use crate::output::{Flushed, LARGE_PACKET};
-use crate::{CallCounters, LinkDropReason};
+use crate::tap::TapPoint;
 
 /// Messages per system call.
 const MESSAGES_MAX: usize = 64;
@@ -244,6 +247,67 @@ impl DatagramQueue {
         Flushed::All
     }
 
+    /// As [`flush`](Self::flush), for frames that are copied to where the kernel reads them.
+    pub(crate) fn flush_frames(
+        &mut self,
+        port: &mut (impl FrameSender + ?Sized),
+        pool: &PacketPool,
+        counters: SendCounters<'_>,
+        mut refused: impl FnMut(FaceIndex),
+    ) -> Flushed {
+        self.order();
+        let mut done = 0;
+        let mut is_full = false;
+        while let Some(datagram) = self.datagrams.get(done) {
+            match self.send_frame(datagram, port, pool) {
+                Ok(()) => {
+                    counters.calls.sent_frames.increment();
+                    counters.calls.sent_bytes.add(datagram.length() as u64);
+                    (done, is_full) = (done + 1, false);
+                }
+                Err(FrameRefusal::TooLong) => {
+                    refused(datagram.to.face);
+                    done += 1;
+                }
+                Err(FrameRefusal::Full) if is_full => {
+                    self.keep_rest(done, pool);
+                    return Flushed::Blocked;
+                }
+                Err(FrameRefusal::Full) => {
+                    is_full = true;
+                    if transmit(port, counters).is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        let transmitted = transmit(port, counters);
+        if transmitted.is_none() {
+            // The device is down. What has reached the kernel may go out when it is up again.
+            self.datagrams[done..].iter().for_each(|datagram| refused(datagram.to.face));
+        }
+        self.release(self.datagrams.len(), pool);
+        self.reset();
+        match transmitted {
+            Some(false) => Flushed::Blocked,
+            Some(true) | None => Flushed::All,
+        }
+    }
+
+    fn send_frame(
+        &self,
+        datagram: &Datagram,
+        port: &mut (impl FrameSender + ?Sized),
+        pool: &PacketPool,
+    ) -> Result<(), FrameRefusal> {
+        let copied = &self.bytes[datagram.start..][..datagram.copied];
+        let large = datagram.large.as_ref().map_or(&[][..], |handle| pool.bytes(handle));
+        match datagram.to.target {
+            Target::Link(address) => port.send(&address, &[copied, large]),
+            Target::Connected | Target::Internet(_) => Err(FrameRefusal::TooLong),
+        }
+    }
+
     /// Makes neighbours of what can go as one message: UDP promises no order, and one call for
     /// each frame costs more than everything else. Frames of one face and length stay in the order
     /// in which they came.
@@ -397,8 +461,88 @@ impl DatagramQueue {
     }
 }
 
+/// The output queue of a socket, for the link service of one face.
+#[derive(Debug)]
+pub(crate) struct DatagramSink<'a> {
+    queue: &'a mut DatagramQueue,
+    to: Destination,
+    pool: &'a PacketPool,
+    bytes_max: usize,
+    tap: TapPoint<'a>,
+    /// Length of the first frame of the packet: its other fragments are sorted by that.
+    first_length: Option<usize>,
+}
+
+impl<'a> DatagramSink<'a> {
+    #[inline]
+    pub(crate) fn new(
+        queue: &'a mut DatagramQueue,
+        to: Destination,
+        pool: &'a PacketPool,
+        bytes_max: usize,
+        tap: TapPoint<'a>,
+    ) -> Self {
+        Self { queue, to, pool, bytes_max, tap, first_length: None }
+    }
+}
+
+impl FrameSink for DatagramSink<'_> {
+    #[inline]
+    fn queued_bytes(&self) -> usize {
+        self.queue.pending_bytes()
+    }
+
+    #[inline]
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason> {
+        let first_length = *self.first_length.get_or_insert(header.len() + payload.len());
+        let frame = Frame { header, payload, handle, first_length };
+        self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
+        self.tap.sent(header, payload);
+        Ok(())
+    }
+}
+
+/// What frames are given to.
+pub(crate) trait FrameSender {
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal>;
+    fn transmit(&mut self) -> io::Result<FrameTransmitted>;
+}
+
+impl FrameSender for XdpPort {
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        self.send(to.mac, payload)
+    }
+
+    fn transmit(&mut self) -> io::Result<FrameTransmitted> {
+        self.transmit()
+    }
+}
+
+impl FrameSender for dyn FramePort {
+    fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal> {
+        FramePort::send(self, to.mac, payload)
+    }
+
+    fn transmit(&mut self) -> io::Result<FrameTransmitted> {
+        FramePort::transmit(self)
+    }
+}
+
 fn push_slice<'d>(builder: &mut SendBuilder<'_, 'd>, bytes: &'d [u8]) {
     if !bytes.is_empty() {
         builder.push_slice(bytes);
     }
+}
+
+/// Has the kernel send; whether it has taken everything, none if it does not send at all.
+fn transmit(port: &mut (impl FrameSender + ?Sized), counters: SendCounters<'_>) -> Option<bool> {
+    let transmitted = port.transmit().ok()?;
+    counters.channel.send_calls.add(transmitted.calls);
+    counters.calls.send_calls.add(transmitted.calls);
+    Some(transmitted.is_done)
 }

@@ -1,20 +1,11 @@
 //! What loopback cannot show: runs, refusals by the kernel, and a socket without room.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
-use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use ndn_ring::{PacketHandle, PacketPool};
-use ndn_sys::udp::{MESSAGE_LENGTH_MAX, SEGMENTS_MAX, UdpOptions, UdpSocket};
-use ndn_table::FaceIndex;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use super::{
-    Channel, ChannelCounters, DatagramQueue, DatagramWriter, Destination, Frame, SendCounters,
-};
-use crate::output::Flushed;
-use crate::{CallCounters, LinkDropReason};
+use super::*;
 
 fn face(slot: u32) -> FaceIndex {
     FaceIndex::new(slot, 0)
@@ -34,7 +25,7 @@ fn push(
 }
 
 fn to(slot: u32) -> Destination {
-    Destination { face: face(slot), target: crate::datagram::Target::Connected }
+    Destination { face: face(slot), target: Target::Connected }
 }
 
 fn queue_of(lengths: &[usize], pool: &PacketPool) -> DatagramQueue {
@@ -65,13 +56,13 @@ fn runs_are_of_equal_datagrams_but_for_the_last() {
 fn what_the_route_or_the_card_refuses_goes_one_by_one() {
     let pool = PacketPool::new(1).unwrap();
     let mut queue = queue_of(&[2000, 2000, 1000, 1000], &pool);
-    let refusal = |error: rustix::io::Errno| io::Error::from(error);
-    let too_long = refusal(rustix::io::Errno::INVAL);
+    let refusal = |error: Errno| io::Error::from(error);
+    let too_long = refusal(Errno::INVAL);
     assert!(!queue.shorten_runs(1, 0, &too_long), "a single one is refused for good");
-    assert!(!queue.shorten_runs(2, 0, &refusal(rustix::io::Errno::NETUNREACH)));
+    assert!(!queue.shorten_runs(2, 0, &refusal(Errno::NETUNREACH)));
     assert!(queue.shorten_runs(2, 0, &too_long));
     assert_eq!((queue.run_at(0), queue.run_at(2)), (1, 2));
-    assert!(queue.shorten_runs(2, 2, &refusal(rustix::io::Errno::IO)));
+    assert!(queue.shorten_runs(2, 2, &refusal(Errno::IO)));
     assert_eq!(queue.run_at(2), 1);
 }
 
@@ -159,7 +150,7 @@ fn equal_lengths_become_neighbours_in_the_order_in_which_they_came() {
     }
     let received = sent(&mut queue, &pool);
     let mut expected: Vec<_> = (0..90_u8).collect();
-    expected.sort_by_key(|seed| (seed % 2, std::cmp::Reverse(lengths[usize::from(*seed) % 3])));
+    expected.sort_by_key(|seed| (seed % 2, Reverse(lengths[usize::from(*seed) % 3])));
     assert_eq!(received.iter().map(|one| one[0]).collect::<Vec<_>>(), expected);
 }
 
@@ -248,27 +239,4 @@ fn a_socket_that_is_gone_refuses_everything_and_keeps_nothing() {
     let counters = SendCounters { channel: &channel, calls: &calls };
     let flushed = queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
-}
-
-/// The kernel counts its drops with 32 bits, and tells the count with each message.
-#[test]
-fn drops_add_up_when_the_count_of_the_kernel_wraps() {
-    let local = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = UdpSocket::new(&UdpOptions::bound_to(local)).unwrap();
-    let mut channel = Channel::new(socket, local, None, false);
-    let mut sum = 0;
-    for (kernel_count, new_drops) in [
-        (5, 5),
-        (5, 0),
-        (0x7FFF_FFFF, 0x7FFF_FFFA),
-        (u32::MAX - 1, 0x7FFF_FFFF),
-        (3, 5),
-        (2, 0),
-        (4, 1),
-    ] {
-        assert_eq!(channel.count_drops(kernel_count), new_drops, "{kernel_count}");
-        sum += new_drops;
-        assert_eq!(channel.counters.kernel_drops.value(), sum);
-    }
-    assert_eq!(sum, (1 << 32) + 4);
 }

@@ -1,0 +1,812 @@
+//! UDP faces: many peers on one socket, or one peer on a connected socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
+use ndn_sys::clock::wall_clock;
+use ndn_sys::poll::{Event, Interest};
+use ndn_sys::udp::{ReceiveBatch, UdpSocket};
+use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::duration_ns;
+
+use crate::counters::{ChannelCounters, LinkDropReason};
+use crate::datagram_queue::{
+    DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
+};
+use crate::face::{Face, FaceTable, TrafficDirection};
+use crate::link::Sender;
+use crate::output::Flushed;
+use crate::receive::{Arrival, Progress, RxSink, SocketDelay};
+use crate::source::{ChannelId, Source};
+use crate::transport::{Context, Outgoing, Shared, Transport};
+
+/// The state of one UDP face.
+#[derive(Debug)]
+pub(crate) struct DatagramState {
+    pub(crate) channel: ChannelId,
+    /// `None` on a connected socket.
+    peer: Option<SocketAddr>,
+    /// A socket that only receives, from the peer alone.
+    own_input: Option<ChannelId>,
+}
+
+/// All UDP sockets of a worker, and the faces on them.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    channels: Vec<Option<Box<Channel>>>,
+    input: Box<DatagramInput>,
+    writer: DatagramWriter,
+    unflushed: Vec<ChannelId>,
+}
+
+impl Transport for Datagrams {
+    type State = DatagramState;
+
+    #[inline]
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        face: &mut Face,
+        state: &mut DatagramState,
+        outgoing: Outgoing<'_, '_>,
+    ) {
+        let id = state.channel;
+        let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let Some(channel) = channel else { return };
+        let to = Destination { face: face.index, target: Target::of(state.peer) };
+        let bytes_max = face.link.options().queue_bytes_max;
+        let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
+        let mut sink = DatagramSink::new(&mut channel.queue, to, cx.pool, bytes_max, tap);
+        outgoing.encode(&mut face.link, cx.now, &mut sink);
+        if !channel.listed && !channel.waits_writable {
+            channel.listed = true;
+            self.unflushed.push(id);
+        }
+    }
+
+    fn close(
+        &mut self,
+        _shared: &mut Shared,
+        pool: &PacketPool,
+        face: &Face,
+        state: &mut DatagramState,
+    ) {
+        if let Some(input) = state.own_input {
+            self.close_channel(input, pool);
+        }
+        let Some(channel) = self.channel_mut(state.channel) else { return };
+        if channel.owner == Some(face.index) {
+            self.close_channel(state.channel, pool);
+        } else if let Some(peer) = state.peer {
+            channel.peers.remove(&peer);
+        }
+    }
+}
+
+impl Datagrams {
+    pub(crate) fn new() -> Self {
+        Self {
+            channels: Vec::new(),
+            input: Box::new(DatagramInput::new()),
+            writer: DatagramWriter::new(),
+            unflushed: Vec::new(),
+        }
+    }
+
+    /// Takes a socket: that of many peers, or that of the face `owner`.
+    pub(crate) fn open_channel(
+        &mut self,
+        shared: &mut Shared,
+        socket: UdpSocket,
+        owner: Option<FaceIndex>,
+        accepts: bool,
+    ) -> io::Result<(ChannelId, Arc<ChannelCounters>)> {
+        let local = socket.local_address()?;
+        let vacant = self.channels.iter().position(Option::is_none);
+        let slot = vacant.unwrap_or(self.channels.len());
+        let id = ChannelId(u32::try_from(slot).map_err(|_| io::ErrorKind::OutOfMemory)?);
+        shared.poller.add(&socket, Source::Channel(id).token(), Interest::Readable)?;
+        let opened = Box::new(Channel::new(socket, local, owner, accepts));
+        let counters = Arc::clone(&opened.counters);
+        if slot == self.channels.len() {
+            self.channels.push(None);
+        }
+        self.channels[slot] = Some(opened);
+        Ok((id, counters))
+    }
+
+    /// Closes a socket; returns the faces that were on it, those of other workers among them. The poller forgets the
+    /// socket.
+    pub(crate) fn close_channel(&mut self, id: ChannelId, pool: &PacketPool) -> Vec<FaceIndex> {
+        let closed = self.channels.get_mut(id.0 as usize).and_then(Option::take);
+        let Some(mut channel) = closed else { return Vec::new() };
+        channel.queue.discard(pool);
+        let mut faces: Vec<_> = channel.peers.drain().map(|(_, face)| face).collect();
+        faces.extend(channel.owner);
+        faces
+    }
+
+    /// The state of a face for `peer` on a shared socket.
+    pub(crate) fn add_peer(
+        &mut self,
+        id: ChannelId,
+        peer: SocketAddr,
+        face: FaceIndex,
+    ) -> io::Result<DatagramState> {
+        let shared = self.channel_mut(id).ok_or(io::ErrorKind::NotFound)?;
+        if shared.owner.is_some() || shared.peers.contains_key(&peer) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        shared.peers.insert(peer, face);
+        Ok(DatagramState { channel: id, peer: Some(peer), own_input: None })
+    }
+
+    /// Removes a peer from a shared socket, if `face` is its face.
+    pub(crate) fn remove_peer(&mut self, id: ChannelId, peer: SocketAddr, face: FaceIndex) {
+        if let Some(shared) = self.channel_mut(id)
+            && shared.peers.get(&peer) == Some(&face)
+        {
+            shared.peers.remove(&peer);
+        }
+    }
+
+    /// The face of `peer` on a shared socket.
+    pub(crate) fn face_of_peer(&self, id: ChannelId, peer: SocketAddr) -> Option<FaceIndex> {
+        self.channels.get(id.0 as usize)?.as_ref()?.peers.get(&peer).copied()
+    }
+
+    /// Opens a socket for the face `face` alone: a connected one, or that of a group (`peer`).
+    pub(crate) fn add_own(
+        &mut self,
+        shared: &mut Shared,
+        socket: UdpSocket,
+        peer: Option<SocketAddr>,
+        face: FaceIndex,
+    ) -> io::Result<DatagramState> {
+        let (channel, _) = self.open_channel(shared, socket, Some(face), false)?;
+        Ok(DatagramState { channel, peer, own_input: None })
+    }
+
+    /// Gives a face on a shared socket a socket of its own to receive by.
+    pub(crate) fn separate_input(
+        &mut self,
+        shared: &mut Shared,
+        face: FaceIndex,
+        state: &mut DatagramState,
+    ) -> io::Result<()> {
+        if state.own_input.is_some() {
+            return Ok(());
+        }
+        let peer = state.peer.ok_or(io::ErrorKind::InvalidInput)?;
+        let sender = self.channel_mut(state.channel).ok_or(io::ErrorKind::NotFound)?;
+        let socket = sender.socket.branch(peer)?;
+        let (input, _) = self.open_channel(shared, socket, Some(face), false)?;
+        if let Some(channel) = self.channel_mut(input) {
+            channel.only = Some(peer);
+        }
+        state.own_input = Some(input);
+        Ok(())
+    }
+
+    pub(crate) fn contains(&self, id: ChannelId) -> bool {
+        self.channels.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn direction_mut(&mut self, id: ChannelId) -> Option<&mut TrafficDirection> {
+        Some(&mut self.channel_mut(id)?.direction)
+    }
+
+    fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    /// Gives up what was received and not taken, with its blocks.
+    pub(crate) fn release_blocks(&mut self, pool: &PacketPool) {
+        self.input.release(pool);
+    }
+
+    /// Receives from a socket: once, and again while many datagrams come, up to the limit of an event.
+    pub(crate) fn handle_channel_event<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        faces: &mut FaceTable<T>,
+        id: ChannelId,
+        event: &Event,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        if event.writable && self.channel_mut(id).is_some_and(|channel| channel.waits_writable) {
+            self.flush_channel(cx, faces, id);
+        }
+        if !event.readable {
+            return Progress::Done;
+        }
+        self.input.begin_event(cx.shared.frames_per_event);
+        match self.receive(cx, id) {
+            Call::Received => self.resume_channel(cx, faces, id, sink),
+            Call::Nothing => Progress::Done,
+            Call::NoBlock => Progress::NoBlock,
+        }
+    }
+
+    /// Takes datagrams out of what was received.
+    pub(crate) fn resume_channel<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        faces: &mut FaceTable<T>,
+        id: ChannelId,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        loop {
+            if self.input.is_done() {
+                if !self.input.reads_on() {
+                    return Progress::Done;
+                }
+                match self.receive(cx, id) {
+                    Call::Received => {}
+                    Call::Nothing => return Progress::Done,
+                    Call::NoBlock => return Progress::NoBlock,
+                }
+            }
+            let progress = self.take_message(cx, faces, id, sink);
+            if progress != Progress::Done {
+                return progress;
+            }
+        }
+    }
+
+    /// One system call.
+    fn receive(&mut self, cx: &mut Context<'_>, id: ChannelId) -> Call {
+        let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let Some(channel) = channel else { return Call::Nothing };
+        let Shared { calls, report, .. } = &mut *cx.shared;
+        calls.receive_calls.increment();
+        match self.input.receive(channel, cx.pool) {
+            Ok(true) => {
+                report.has_more = self.input.has_more();
+                report.drained = (!report.has_more).then_some(id);
+                channel.delay_monitor.watch(cx.now, !report.has_more, &channel.socket);
+                Call::Received
+            }
+            Ok(false) => Call::NoBlock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                report.has_more = false;
+                report.drained = Some(id);
+                channel.delay_monitor.watch(cx.now, true, &channel.socket);
+                Call::Nothing
+            }
+            Err(_) => {
+                channel.counters.receive_errors.increment();
+                Call::Nothing
+            }
+        }
+    }
+
+    /// Takes the datagrams of one message.
+    fn take_message<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        faces: &mut FaceTable<T>,
+        id: ChannelId,
+        sink: &mut impl RxSink,
+    ) -> Progress {
+        let Self { input, channels, .. } = self;
+        if input.current().is_none() {
+            let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+            let Some(channel) = channel else {
+                input.close();
+                return Progress::Done;
+            };
+            if let Some(count) = input.kernel_count() {
+                let new_drops = channel.count_drops(count);
+                cx.shared.calls.socket_drops(channel.owner.is_some()).add(new_drops);
+                cx.shared.report.counts.drops += new_drops;
+            }
+            let opened = input.open(channel, id, cx);
+            cx.shared.report.counts.datagrams = input.taken();
+            match opened {
+                Opened::Nothing => return Progress::Done,
+                Opened::UnknownPeer(peer) => {
+                    return Progress::NewPeer { channel: id, local: channel.local, peer };
+                }
+                Opened::Message(index) => {
+                    if let Some(face) = faces.face_mut(index) {
+                        face.note_arrival(cx.now, None);
+                    }
+                }
+            }
+        }
+        let Some((message, block)) = input.current() else { return Progress::Done };
+        let sender = message.sender.map(Sender::Internet);
+        loop {
+            let length = message.segment_length.min(block.filled().len());
+            if length == 0 {
+                break;
+            }
+            if sink.is_full() {
+                return Progress::SinkFull;
+            }
+            cx.shared.calls.received_frames.increment();
+            cx.shared.calls.received_bytes.add(length as u64);
+            let arrival = Arrival { length, sender, delay: message.delay };
+            if !cx.deliver_to(faces, message.face, arrival, block, sink) {
+                break;
+            }
+        }
+        input.close();
+        Progress::Done
+    }
+
+    /// Writes what was queued since the last flush.
+    pub(crate) fn flush_all<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>) {
+        while let Some(id) = self.unflushed.pop() {
+            self.flush_channel(cx, faces, id);
+        }
+    }
+
+    fn flush_channel<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>, id: ChannelId) {
+        let Self { channels, writer, .. } = self;
+        let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let Some(channel) = channel else { return };
+        channel.listed = false;
+        let refused = |index| {
+            if let Some(face) = faces.face_mut(index) {
+                face.link.counters().dropped(LinkDropReason::SendError).increment();
+            }
+        };
+        let counters = SendCounters { channel: &channel.counters, calls: &cx.shared.calls };
+        let flushed = channel.queue.flush(&channel.socket, cx.pool, writer, counters, refused);
+        let is_blocked = flushed == Flushed::Blocked;
+        if is_blocked != channel.waits_writable {
+            channel.waits_writable = is_blocked;
+            let interest =
+                if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
+            let token = Source::Channel(id).token();
+            let modified = cx.shared.poller.modify(&channel.socket, token, interest);
+            debug_assert!(modified.is_ok(), "a channel's socket is in the poller");
+        }
+    }
+}
+
+/// How a system call that receives ended.
+#[derive(Debug)]
+enum Call {
+    Received,
+    Nothing,
+    NoBlock,
+}
+
+/// A UDP socket and the faces on it.
+#[derive(Debug)]
+struct Channel {
+    socket: UdpSocket,
+    local: SocketAddr,
+    /// The face that has the socket for itself.
+    owner: Option<FaceIndex>,
+    /// The only peer whose messages the owner takes.
+    only: Option<SocketAddr>,
+    /// The faces of a shared socket, those of other workers among them.
+    peers: HashMap<SocketAddr, FaceIndex>,
+    /// Whether peers without a face are reported.
+    accepts: bool,
+    queue: DatagramQueue,
+    /// The socket is registered for writability.
+    waits_writable: bool,
+    /// The socket is listed for the next flush.
+    listed: bool,
+    counters: Arc<ChannelCounters>,
+    delay_monitor: QueueDelayMonitor,
+    direction: TrafficDirection,
+    /// The kernel's count of dropped messages, as last reported (`SO_RXQ_OVFL`).
+    kernel_count: u32,
+}
+
+impl Channel {
+    fn new(socket: UdpSocket, local: SocketAddr, owner: Option<FaceIndex>, accepts: bool) -> Self {
+        let queue = DatagramQueue::new(socket.can_segment());
+        Self {
+            socket,
+            local,
+            owner,
+            only: None,
+            peers: HashMap::new(),
+            accepts,
+            queue,
+            waits_writable: false,
+            listed: false,
+            counters: Arc::default(),
+            delay_monitor: QueueDelayMonitor::default(),
+            direction: TrafficDirection::default(),
+            kernel_count: 0,
+        }
+    }
+
+    /// Counts the messages that the kernel has dropped since its last report, and returns their number. The kernel's
+    /// count has 32 bits and wraps.
+    fn count_drops(&mut self, kernel_count: u32) -> u64 {
+        let new_drops = kernel_count.wrapping_sub(self.kernel_count);
+        if new_drops > u32::MAX / 2 {
+            // An older count, of a message that overtook another one on its way into the queue.
+            return 0;
+        }
+        self.kernel_count = kernel_count;
+        self.counters.kernel_drops.add(u64::from(new_drops));
+        u64::from(new_drops)
+    }
+
+    /// The face of a message from `peer`.
+    fn face_of(&self, peer: Option<SocketAddr>) -> Option<FaceIndex> {
+        match self.owner {
+            Some(owner) if self.only.is_none() || self.only == peer => Some(owner),
+            Some(_) => None,
+            None => self.peers.get(&peer?).copied(),
+        }
+    }
+}
+
+/// How long the queue of a socket must have been non-empty before queueing delay is measured.
+const WATCH_AFTER: Duration = Duration::from_millis(1);
+/// How long every read must have emptied the queue before measuring stops.
+const FORGET_AFTER: Duration = Duration::from_secs(1);
+
+/// Decides when queueing delay in a socket is measured.
+///
+/// While each read empties the queue, delay is negligible. Only after reads have not emptied it for
+/// [`WATCH_AFTER`], the kernel is asked for time stamps, each of which costs it a clock reading.
+#[derive(Debug, Default)]
+struct QueueDelayMonitor {
+    /// The last read that emptied the queue.
+    emptied_at: Timestamp,
+    /// The last read that did not.
+    full_at: Timestamp,
+    is_watched: bool,
+}
+
+impl QueueDelayMonitor {
+    /// Notes a read. Returns whether delay is measured from now on, if that changes.
+    #[inline]
+    fn note(&mut self, now: Timestamp, was_emptied: bool) -> Option<bool> {
+        if was_emptied {
+            self.emptied_at = now;
+            if !self.is_watched {
+                return None;
+            }
+        } else {
+            self.full_at = now;
+        }
+        self.change(now)
+    }
+
+    #[cold]
+    fn change(&mut self, now: Timestamp) -> Option<bool> {
+        let is_watched = if self.is_watched {
+            now.since(self.full_at) < FORGET_AFTER
+        } else {
+            now.since(self.emptied_at) >= WATCH_AFTER
+        };
+        (is_watched != self.is_watched).then(|| {
+            self.is_watched = is_watched;
+            is_watched
+        })
+    }
+
+    /// As [`note`](Self::note), and switches the time stamps of the kernel.
+    #[inline]
+    fn watch(&mut self, now: Timestamp, was_emptied: bool, socket: &UdpSocket) {
+        if let Some(is_watched) = self.note(now, was_emptied) {
+            // Without time stamps there is no delay to report, and Interests are not dropped for it.
+            let _ = socket.set_time_stamps(is_watched);
+        }
+    }
+}
+
+/// Messages per system call at most. Each may hold many datagrams.
+const SLOTS: usize = 16;
+/// A block with less room than this, or than recent messages needed, is replaced.
+const ROOM_MIN: usize = 2048;
+
+/// The message whose datagrams are being taken.
+#[derive(Debug, Clone, Copy)]
+struct OpenMessage {
+    face: FaceIndex,
+    /// The sender, if the face has several.
+    sender: Option<SocketAddr>,
+    /// How long it was queued in the socket, if the kernel reports that.
+    delay: Option<SocketDelay>,
+    /// Length of each datagram but the last.
+    segment_length: usize,
+}
+
+/// What [`DatagramInput::open`] found.
+#[derive(Debug)]
+enum Opened {
+    /// A message for a face, in the block of its slot.
+    Message(FaceIndex),
+    /// A message from a peer that has no face yet.
+    UnknownPeer(SocketAddr),
+    /// A message that cannot be used; it is skipped.
+    Nothing,
+}
+
+/// A longer delay in a socket is taken for a step of the wall clock.
+const DELAY_MAX_NS: u64 = 1_000_000_000;
+
+/// How many nanoseconds a message was queued at this time of the wall clock, if that is plausible.
+fn delay_ns(wall_ns: u64, received_at: Duration) -> Option<u64> {
+    let delay_ns = wall_ns.checked_sub(u64::try_from(received_at.as_nanos()).ok()?)?;
+    (delay_ns <= DELAY_MAX_NS).then_some(delay_ns)
+}
+
+/// The messages of one `recvmmsg`, and the blocks that they were received into.
+///
+/// A message may be 64 KiB long (datagrams joined by GRO), but a block should hold many short
+/// messages. So each slot has two buffers: the rest of its block, and behind it a part of `spill`.
+/// Only a message that needs both is copied, into a new block.
+#[derive(Debug)]
+struct DatagramInput {
+    batch: ReceiveBatch,
+    blocks: Vec<FillBlock>,
+    spill: Vec<u8>,
+    /// Messages received by the last call, and the next of them.
+    count: usize,
+    next: usize,
+    open: Option<OpenMessage>,
+    /// The unknown peer that sent message `next` has been reported.
+    reported: bool,
+    /// Decaying maximum of message lengths.
+    recent_length: usize,
+    /// Slots to offer to the next call: few while traffic is thin.
+    slots: usize,
+    /// The last call filled all slots that it was offered.
+    was_full: bool,
+    /// Datagrams taken for the current event.
+    taken: usize,
+    /// Datagrams after which an event is done.
+    taken_max: usize,
+    /// The wall clock after the last call, nanoseconds, if it brought time stamps.
+    wall_ns: Option<u64>,
+}
+
+impl DatagramInput {
+    fn new() -> Self {
+        Self {
+            batch: ReceiveBatch::with_capacity(SLOTS),
+            blocks: Vec::with_capacity(SLOTS),
+            spill: Vec::new(),
+            count: 0,
+            next: 0,
+            open: None,
+            reported: false,
+            recent_length: ROOM_MIN,
+            slots: 2,
+            was_full: false,
+            taken: 0,
+            taken_max: 0,
+            wall_ns: None,
+        }
+    }
+
+    /// Receives from the socket of `channel`; `Ok(false)` if there is no block to receive into.
+    fn receive(&mut self, channel: &Channel, pool: &PacketPool) -> io::Result<bool> {
+        debug_assert!(self.is_done());
+        self.count = 0;
+        self.next = 0;
+        self.prepare_blocks(pool);
+        let slots = self.slots.min(self.blocks.len());
+        if slots == 0 {
+            return Ok(false);
+        }
+        if self.spill.is_empty() {
+            // Zeroed lazily by the kernel: only what is spilled into takes memory.
+            self.spill = vec![0; SLOTS * BLOCK_SIZE];
+        }
+        let buffers = self
+            .blocks
+            .iter_mut()
+            .zip(self.spill.chunks_mut(BLOCK_SIZE))
+            .map(|(block, spill)| [block.spare_mut(), spill])
+            .take(slots);
+        channel.counters.receive_calls.increment();
+        self.count = self.batch.receive(channel.socket.as_fd(), buffers)?;
+        self.wall_ns = None;
+        self.was_full = self.count == slots;
+        self.slots = if self.was_full { SLOTS.min(slots * 2) } else { 2.max(slots - 1) };
+        Ok(true)
+    }
+
+    /// Begins an event, for which the socket is read until `taken_max` datagrams are taken or it is empty.
+    fn begin_event(&mut self, taken_max: usize) {
+        (self.taken, self.taken_max) = (0, taken_max);
+    }
+
+    /// Whether the last call may have left something.
+    fn has_more(&self) -> bool {
+        self.was_full
+    }
+
+    /// Whether to read again for the same event: the more datagrams are read before anything is written, the longer
+    /// are the runs of equal length in which they leave (GSO).
+    fn reads_on(&self) -> bool {
+        self.was_full && self.taken < self.taken_max
+    }
+
+    fn prepare_blocks(&mut self, pool: &PacketPool) {
+        let room = self.recent_length.max(ROOM_MIN);
+        for slot in 0..self.slots {
+            let used_up = match self.blocks.get(slot) {
+                Some(block) if block.remaining() >= room => continue,
+                Some(_) => true,
+                None => false,
+            };
+            let Some(block) = pool.allocate_block() else { return self.blocks.truncate(slot) };
+            if used_up {
+                pool.finish(std::mem::replace(&mut self.blocks[slot], block));
+            } else {
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// Datagrams that were taken for the current event.
+    fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// How many messages the kernel had dropped at this socket before the next one, modulo 2^32, if it
+    /// reports that.
+    #[inline]
+    fn kernel_count(&self) -> Option<u32> {
+        self.batch.message(self.next).dropped
+    }
+
+    /// Whether everything that was received has been taken.
+    fn is_done(&self) -> bool {
+        self.next == self.count
+    }
+
+    /// The message being taken, if there is one, and the block it lies in.
+    fn current(&mut self) -> Option<(OpenMessage, &mut FillBlock)> {
+        Some((self.open?, &mut self.blocks[self.next]))
+    }
+
+    /// Ends the current message; what is left of it is skipped.
+    fn close(&mut self) {
+        if self.open.take().is_some() {
+            let block = &mut self.blocks[self.next];
+            block.skip(block.filled().len());
+        }
+        self.next += 1;
+        self.reported = false;
+    }
+
+    /// Opens the next message. After [`Opened::UnknownPeer`] the caller may make a face and open
+    /// again; a message that has no face then is skipped.
+    fn open(&mut self, channel: &Channel, id: ChannelId, cx: &Context<'_>) -> Opened {
+        let message = self.batch.message(self.next);
+        let Some(face) = channel.face_of(message.peer) else {
+            let unknown = message.peer.filter(|_| channel.accepts && !self.reported);
+            if let Some(peer) = unknown {
+                self.reported = true;
+                return Opened::UnknownPeer(peer);
+            }
+            channel.counters.no_face.increment();
+            self.close();
+            return Opened::Nothing;
+        };
+        self.recent_length =
+            message.length.max(self.recent_length - self.recent_length / 16).max(ROOM_MIN);
+        if message.truncated || !self.commit(message.length, cx.pool) {
+            // A message is truncated only if it is longer than any that UDP can carry.
+            self.close();
+            return Opened::Nothing;
+        }
+        let segment_length = message.segment_length.unwrap_or(message.length).max(1);
+        self.taken += message.length.div_ceil(segment_length);
+        // On a connected socket there is one peer, so there it makes no difference.
+        let sender = message.peer.filter(|_| channel.owner.is_some());
+        let delay_ns = message.received_at.and_then(|at| self.delay_ns(at));
+        let since = |delay_ns| Timestamp::from_nanos(cx.now.as_nanos().saturating_sub(delay_ns));
+        let delay = delay_ns.map(|delay_ns| SocketDelay { channel: id, since: since(delay_ns) });
+        self.open = Some(OpenMessage { face, sender, delay, segment_length });
+        Opened::Message(face)
+    }
+
+    /// How long a message was queued until it was read. One reading of the clock for each call.
+    #[cold]
+    fn delay_ns(&mut self, received_at: Duration) -> Option<u64> {
+        let wall_clock = || duration_ns(wall_clock());
+        delay_ns(*self.wall_ns.get_or_insert_with(wall_clock), received_at)
+    }
+
+    /// Makes a received message part of its block, or moves it to a new one if it did not fit.
+    fn commit(&mut self, length: usize, pool: &PacketPool) -> bool {
+        let block = &mut self.blocks[self.next];
+        let room = block.remaining();
+        if length <= room {
+            block.commit(length);
+            return true;
+        }
+        let Some(mut fresh) = pool.allocate_block() else { return false };
+        let spill = &self.spill[self.next * BLOCK_SIZE..][..length - room];
+        let (front, back) = fresh.spare_mut()[..length].split_at_mut(room);
+        front.copy_from_slice(&block.spare_mut()[..room]);
+        back.copy_from_slice(spill);
+        fresh.commit(length);
+        pool.finish(std::mem::replace(block, fresh));
+        true
+    }
+
+    /// Returns all blocks.
+    fn release(&mut self, pool: &PacketPool) {
+        self.blocks.drain(..).for_each(|block| pool.finish(block));
+        (self.count, self.next, self.open) = (0, 0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use ndn_sys::udp::UdpOptions;
+
+    use super::*;
+
+    #[test]
+    fn drop_count_of_the_kernel_may_wrap() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = UdpSocket::new(&UdpOptions::bound_to(local)).unwrap();
+        let mut channel = Channel::new(socket, local, None, false);
+        let mut sum = 0;
+        for (kernel_count, new_drops) in [
+            (5, 5),
+            (5, 0),
+            (0x7FFF_FFFF, 0x7FFF_FFFA),
+            (u32::MAX - 1, 0x7FFF_FFFF),
+            (3, 5),
+            (2, 0),
+            (4, 1),
+        ] {
+            assert_eq!(channel.count_drops(kernel_count), new_drops, "{kernel_count}");
+            sum += new_drops;
+            assert_eq!(channel.counters.kernel_drops.value(), sum);
+        }
+        assert_eq!(sum, (1 << 32) + 4);
+    }
+
+    #[test]
+    fn step_of_the_wall_clock_is_no_queueing_delay() {
+        let at = |millis: u64| Duration::from_millis(1_700_000_000_000 + millis);
+        let wait = |from, to| {
+            let wall_ns = u64::try_from(at(to).as_nanos()).unwrap_or(u64::MAX);
+            delay_ns(wall_ns, at(from))
+        };
+        assert_eq!(wait(5, 5), Some(0));
+        assert_eq!(wait(0, 30), Some(30_000_000));
+        assert_eq!(wait(0, 1000), Some(DELAY_MAX_NS));
+        assert_eq!(wait(0, 1001), None, "forwards");
+        assert_eq!(wait(1, 0), None, "backwards");
+    }
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_nanos(5_000_000_000 + micros * 1000)
+    }
+
+    #[test]
+    fn delay_is_measured_only_after_the_queue_was_not_emptied_for_a_while() {
+        let mut monitor = QueueDelayMonitor::default();
+        assert_eq!(monitor.note(at(0), true), None);
+        for micros in (100..1000).step_by(100) {
+            assert_eq!(monitor.note(at(micros), false), None, "a burst");
+        }
+        assert_eq!(monitor.note(at(1000), false), Some(true));
+        assert_eq!(monitor.note(at(1100), false), None, "already on");
+        assert_eq!(monitor.note(at(500_000), true), None, "kept on for a while");
+        assert_eq!(monitor.note(at(600_000), false), None);
+        assert_eq!(monitor.note(at(1_599_999), true), None);
+        assert_eq!(monitor.note(at(1_600_000), true), Some(false));
+        assert_eq!(monitor.note(at(1_600_100), false), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Where received packets go, and how a read ends.
+
+use std::net::SocketAddr;
+
+use ndn_forwarding::{LpFields, RxFace};
+use ndn_ring::FillBlock;
+use ndn_table::{FaceIndex, Timestamp};
+
+use crate::link::Sender;
+use crate::source::{ChannelId, PortId};
+
+/// Where received packets go: a burst, and the parser that fills it.
+pub trait RxSink {
+    /// Whether there is no room for another packet.
+    fn is_full(&self) -> bool;
+
+    /// Takes the network packet in the first `length` bytes of the filled part of `block`. If `fields` say so, the
+    /// last bytes of it are a PrefixAnnouncement. The sink may change the bytes, and consumes them by
+    /// [`carve`](FillBlock::carve) or [`skip`](FillBlock::skip); the caller skips what it leaves.
+    fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields);
+
+    /// As [`receive`](Self::receive), for a packet whose time in the socket's queue is known.
+    fn receive_delayed(
+        &mut self,
+        face: &RxFace,
+        block: &mut FillBlock,
+        length: usize,
+        fields: &LpFields,
+        delay: SocketDelay,
+    ) {
+        let _ = delay;
+        self.receive(face, block, length, fields);
+    }
+
+    /// Takes a frame of a face of another worker (see [`FaceSet::add_remote_peer`](crate::FaceSet::add_remote_peer)):
+    /// the first `length` bytes of the filled part of `block`, which it consumes. `sender` is given if the face has
+    /// several. False if the sink does not take it; it is dropped then.
+    fn receive_remote(
+        &mut self,
+        face: FaceIndex,
+        sender: Option<Sender>,
+        block: &mut FillBlock,
+        length: usize,
+    ) -> bool {
+        let _ = (face, sender, block, length);
+        false
+    }
+}
+
+/// The socket that a packet was queued in, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketDelay {
+    /// The socket.
+    pub channel: ChannelId,
+    /// When the kernel received the packet.
+    pub since: Timestamp,
+}
+
+/// How far the handling of an event has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Everything that was read is taken. If the descriptor holds more, another event follows.
+    Done,
+    /// The sink is full. Make room, then [`resume`](crate::FaceSet::resume).
+    SinkFull,
+    /// A peer without a face has sent to a channel that accepts: make a face with
+    /// [`add_datagram`](crate::FaceSet::add_datagram) or not, then [`resume`](crate::FaceSet::resume). Without a face
+    /// the message is dropped.
+    NewPeer {
+        /// The socket.
+        channel: ChannelId,
+        /// Its address.
+        local: SocketAddr,
+        /// The sender.
+        peer: SocketAddr,
+    },
+    /// A station without a face has sent to a port that accepts: make a face with
+    /// [`add_station`](crate::FaceSet::add_station) or not, then [`resume`](crate::FaceSet::resume). Without a face
+    /// the frame is dropped.
+    NewStation {
+        /// The network device.
+        port: PortId,
+        /// The sender.
+        peer: [u8; 6],
+    },
+    /// A frame for the group of a port whose queues several workers share, and this worker knows no face of the
+    /// group: call [`add_remote_station`](crate::FaceSet::add_remote_station) or not, then
+    /// [`resume`](crate::FaceSet::resume). Without a face the frame is dropped.
+    UnknownGroup {
+        /// The network device.
+        port: PortId,
+    },
+    /// The pool has no free block, so nothing could be read; the event will come again. Release packets, or wait.
+    NoBlock,
+}
+
+impl Progress {
+    /// Whether there are bytes that were read and not taken.
+    #[inline]
+    pub(crate) fn is_suspended(self) -> bool {
+        match self {
+            Self::Done | Self::NoBlock => false,
+            Self::SinkFull
+            | Self::NewPeer { .. }
+            | Self::NewStation { .. }
+            | Self::UnknownGroup { .. } => true,
+        }
+    }
+}
+
+/// What an event of a UDP socket brought; zeros for any other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Datagrams for faces.
+    pub datagrams: usize,
+    /// Messages that the kernel dropped before those because the socket's queue was full, and that were not reported
+    /// before. A message may be several datagrams that the kernel has joined (GRO).
+    pub drops: u64,
+}
+
+/// What is known after the last event.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReadReport {
+    /// The last read did not find the end of its queue.
+    pub(crate) has_more: bool,
+    /// The UDP socket whose queue the last read found empty.
+    pub(crate) drained: Option<ChannelId>,
+    pub(crate) counts: ReadCounts,
+}
+
+/// A frame that was read: its length, and what is known of its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    /// Bytes of the frame.
+    pub(crate) length: usize,
+    /// Its sender, if the face has several.
+    pub(crate) sender: Option<Sender>,
+    pub(crate) delay: Option<SocketDelay>,
+}
+
+impl Arrival {
+    /// A frame of a face that has one sender.
+    pub(crate) fn of(length: usize) -> Self {
+        Self { length, sender: None, delay: None }
+    }
+}
