@@ -226,7 +226,7 @@ impl Dataplane {
         assert!(!members.is_empty(), "somebody forwards");
         assert!(roles.iter().any(|one| one.clients), "somebody has the faces of clients");
         assert!(roles.iter().any(|one| one.servers), "somebody has the faces of servers");
-        let shared = SharedTables::over(count, &members, options.dispatch_depth);
+        let shared = SharedTables::with_members(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
         let parts = Parts {
             event_waker: Arc::new(Waker::new()?),

@@ -1,36 +1,36 @@
-//! What became of every Interest.
+//! Account of all Interests: each is counted under exactly one outcome.
 
 use std::iter::Sum;
 
 use crate::{Counters, DropReason};
 
-/// The Interests that have entered a shard, by what became of each.
+/// The Interests that entered a shard, by outcome.
 ///
-/// An Interest that enters is passed on to another shard, refused, answered by the Content Store
-/// at once, or joins a PIT entry: then it renews the in-record of its face or makes one. An
-/// in-record is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of
-/// its face ends it. Each Interest is in exactly one of these numbers, so that they add up to
-/// those that have entered, in each shard after each burst. One that the strategy suppressed has
+/// An Interest that enters a shard is passed on to another shard, dropped, answered by the Content
+/// Store, or joins a PIT entry, where it inserts or renews the in-record of its face. An in-record
+/// is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of its face
+/// ends it. Each Interest is counted in exactly one of these fields, so their sum equals the number
+/// that entered, in each shard after each burst. An Interest that the strategy suppressed has
 /// joined: it is counted with the in-records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InterestAccount {
     /// Interests that entered the shard.
     pub entered: u64,
-    /// Went on to the shard that they belong to, and entered that.
+    /// Interests passed on to the shard that owns their name, where they are counted as entered.
     pub passed_on: u64,
     /// Dropped before they joined a PIT entry: [`DropReason::REFUSED_INTEREST`].
     pub refused: u64,
-    /// Answered by the Content Store of the shard at once.
+    /// Answered at once by the Content Store of the shard.
     pub answered: u64,
     /// Renewed the in-record of their face.
     pub refreshed: u64,
-    /// In-records that Data ended.
+    /// In-records ended by Data.
     pub satisfied: u64,
-    /// In-records that a Nack ended.
+    /// In-records ended by a Nack.
     pub nacked: u64,
-    /// In-records whose time was up.
+    /// In-records that expired.
     pub expired: u64,
-    /// In-records that ended because there was no next hop.
+    /// In-records ended for lack of a next hop.
     pub rejected: u64,
     /// In-records whose face was removed.
     pub face_gone: u64,
@@ -39,7 +39,8 @@ pub struct InterestAccount {
 }
 
 impl InterestAccount {
-    /// The account of one shard. While its worker runs, the numbers are not all of one moment.
+    /// The account of one shard. While its worker runs, the fields may be read at different
+    /// moments.
     #[must_use]
     pub fn of(counters: &Counters) -> Self {
         let refused = DropReason::REFUSED_INTEREST.iter();
@@ -58,7 +59,7 @@ impl InterestAccount {
         }
     }
 
-    /// All that became of Interests, together.
+    /// Sum of all outcomes.
     #[must_use]
     pub fn accounted_for(&self) -> u64 {
         self.passed_on
@@ -73,7 +74,7 @@ impl InterestAccount {
             + self.pending
     }
 
-    /// Whether something became of every Interest, and of none twice.
+    /// Whether every Interest has exactly one outcome.
     #[must_use]
     pub fn is_balanced(&self) -> bool {
         self.entered == self.accounted_for()

@@ -1,4 +1,4 @@
-//! Up to 64 received packets, parsed and hashed, on their way into a shard.
+//! A burst of up to 64 received packets, parsed and hashed.
 
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, PREFIX_HASHES_MAX};
@@ -6,13 +6,13 @@ use ndn_table::{FaceIndex, PREFIX_HASHES_MAX};
 use crate::descriptor::Descriptor;
 use crate::{PacketKind, PitToken};
 
-/// Packets in a burst at most.
+/// Maximum number of packets in a burst.
 pub const BURST_SIZE: usize = 64;
 
-/// A burst of received packets: the descriptors, and beside them what does not fit.
+/// A burst of received packets: descriptors, and arrays for what does not fit a descriptor.
 ///
-/// The memory is allocated once. Handles are returned by [`release`](Self::release); a burst that
-/// is dropped full keeps the blocks of its packets from being used again.
+/// The memory is allocated once. [`release`](Self::release) returns the packets to their pool;
+/// dropping a burst that is not empty leaks their blocks.
 #[derive(Debug)]
 pub struct Burst {
     descriptors: Box<Descriptors>,
@@ -20,23 +20,23 @@ pub struct Burst {
     /// Hashes of all prefixes of all names, packed.
     prefix_hashes: Box<[u64; BURST_SIZE * PREFIX_HASHES_MAX]>,
     prefix_hashes_used: usize,
-    /// PIT tokens longer than fits a descriptor, at the position of their descriptor.
+    /// PIT tokens too long for the descriptor, at the index of their descriptor.
     long_tokens: Box<[PitToken; BURST_SIZE]>,
 }
 
-/// Each on a cache line of its own.
+/// The descriptors, each on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Descriptors([Descriptor; BURST_SIZE]);
 
-/// The place of the next packet in a burst.
+/// The slot of the next packet in a burst.
 #[derive(Debug)]
 pub(crate) struct NextPacket<'a> {
-    /// Holds whatever was there before.
+    /// Holds the previous content.
     pub(crate) descriptor: &'a mut Descriptor,
-    /// Room for the prefix hashes of its name.
+    /// Space for the prefix hashes of its name.
     pub(crate) prefix_hashes: &'a mut [u64],
-    /// Room for its PIT token, if that does not fit the descriptor.
+    /// Space for its PIT token, if that does not fit the descriptor.
     pub(crate) long_token: &'a mut PitToken,
 }
 
@@ -59,30 +59,30 @@ impl Burst {
         }
     }
 
-    /// Packets in the burst.
+    /// Number of packets.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the burst is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is no room for another.
+    /// Whether the burst has no free slot.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len == BURST_SIZE
     }
 
-    /// Gives every packet back to its pool and empties the burst. Call it once what
-    /// [`Shard::process_burst`](crate::Shard::process_burst) wrote into the sink has been copied
-    /// or retained.
+    /// Returns every packet to its pool and empties the burst. Call it once everything that
+    /// [`Shard::process_burst`](crate::Shard::process_burst) wrote to the sink has been copied or
+    /// retained.
     pub fn release(&mut self, pool: &PacketPool) {
         for descriptor in &mut self.descriptors.0[..self.len] {
             if let Some(handle) = descriptor.handle.take() {
@@ -93,10 +93,10 @@ impl Burst {
         self.prefix_hashes_used = 0;
     }
 
-    /// What packet `index` is.
+    /// The kind of packet `index`.
     ///
     /// # Panics
-    /// If there are no more than `index` packets, like every method with an index.
+    /// If `index` is not below the number of packets, as in every method with an index.
     #[inline]
     #[must_use]
     pub fn kind(&self, index: usize) -> PacketKind {
@@ -118,8 +118,8 @@ impl Burst {
         self.hashes_of(&self.descriptors.0[index])
     }
 
-    /// Hashes of the prefixes of the name of packet `index` from one component on: as many as are wanted,
-    /// and if there are fewer, then whatever lies behind them.
+    /// Hashes of the prefixes of the name of packet `index`, from one component on. If the name has
+    /// fewer than `N` components, the elements beyond are unspecified.
     #[inline(always)]
     pub(crate) fn hashes_from_first<const N: usize>(&self, index: usize) -> [u64; N] {
         let start = usize::from(self.descriptors.0[index].prefix_hashes) + 1;
@@ -131,15 +131,15 @@ impl Burst {
         }
     }
 
-    /// What lies where the prefix hashes of a packet do, `depth` after the first: if its name has so many
-    /// components, the hash of its first `depth`.
+    /// The element of the hash array that holds the hash of the first `depth` components, if the
+    /// name of the packet has that many.
     #[inline(always)]
     pub(crate) fn hash_at(&self, descriptor: &Descriptor, depth: usize) -> u64 {
         let place = usize::from(descriptor.prefix_hashes) + depth;
         self.prefix_hashes.get(place).copied().unwrap_or_default()
     }
 
-    /// All descriptors, those of packets that were taken out included.
+    /// All descriptors, including those of packets that were taken out.
     #[inline]
     pub(crate) fn descriptors(&self) -> &[Descriptor] {
         &self.descriptors.0[..self.len]
@@ -157,7 +157,7 @@ impl Burst {
         }
     }
 
-    /// Gives up to `count` Data a congestion mark, and says how many.
+    /// Sets a congestion mark on up to `count` Data; returns the number marked.
     #[cold]
     pub fn mark_data(&mut self, count: usize) -> usize {
         let data = self.descriptors.0[..self.len].iter_mut();
@@ -167,13 +167,13 @@ impl Burst {
         data.take(count).map(Descriptor::mark_congestion).count()
     }
 
-    /// Gives packet `index` a congestion mark, if it has none.
+    /// Sets a congestion mark on packet `index`, if it has none.
     pub fn mark_congestion(&mut self, index: usize) {
         self.descriptors.0[index].mark_congestion();
     }
 
-    /// Has Interest `index` answered with a Nack of reason Congestion, and nothing else. Of other
-    /// packets, nothing comes of it.
+    /// Makes the shard answer Interest `index` with a Nack of reason Congestion and nothing else.
+    /// No effect on other packets.
     pub fn refuse(&mut self, index: usize) {
         self.descriptors.0[index].refuse();
     }
@@ -188,7 +188,7 @@ impl Burst {
         &mut self.descriptors.0[index]
     }
 
-    /// Where the next packet goes, to be filled and then [appended](Self::append); `None` if the
+    /// The slot of the next packet, to be filled and then [appended](Self::append); `None` if the
     /// burst is full.
     #[inline]
     pub(crate) fn next_packet(&mut self) -> Option<NextPacket<'_>> {
@@ -200,7 +200,7 @@ impl Burst {
         })
     }
 
-    /// Adds the packet that [`next_packet`](Self::next_packet) was filled with.
+    /// Appends the packet that the slot from [`next_packet`](Self::next_packet) describes.
     #[inline]
     pub(crate) fn append(&mut self, handle: PacketHandle) {
         let descriptor = &mut self.descriptors.0[self.len];

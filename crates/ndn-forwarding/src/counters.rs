@@ -1,15 +1,15 @@
-//! What a shard counts: written by its worker alone, read by anyone.
+//! Counters of a shard: written by its worker, read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DropReason;
 
-/// One number that a single thread writes and any thread reads.
+/// A number that a single thread writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Zero.
+    /// A counter at zero.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -23,19 +23,19 @@ impl Counter {
 
     /// Adds `count`.
     ///
-    /// A load and a store instead of a locked addition: only one thread writes.
+    /// A load and a store instead of an atomic addition: only one thread writes.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Replaces the value: for what is a level and not a sum.
+    /// Replaces the value, for gauges.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The value now.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn value(&self) -> u64 {
@@ -43,8 +43,8 @@ impl Counter {
     }
 }
 
-/// The counters of one shard and of the worker that receives for it. Units are packets unless
-/// the field says otherwise.
+/// The counters of one shard and of the worker that receives for it. Units are packets unless the
+/// field says otherwise.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
@@ -54,67 +54,66 @@ pub struct Counters {
     pub in_data: Counter,
     /// Nacks that entered the shard.
     pub in_nacks: Counter,
-    /// Interests given to a face.
+    /// Interests passed to a face.
     pub out_interests: Counter,
-    /// Data given to a face, from upstream or from the CS.
+    /// Data passed to a face, from upstream or from the CS.
     pub out_data: Counter,
-    /// Nacks given to a face.
+    /// Nacks passed to a face.
     pub out_nacks: Counter,
     /// Interests answered by the CS.
     pub cs_hits: Counter,
-    /// Those of them that were pending already when the CS of another shard answered.
+    /// Interests among them that were pending when the CS of another shard answered.
     pub cs_hits_of_pending: Counter,
-    /// Interests looked up in the CS and not found. One that joins a pending Interest is not
-    /// looked up.
+    /// Interests not found in the CS. An Interest that joins a pending one is not looked up.
     pub cs_misses: Counter,
-    /// Data that no PIT entry asked for, cached or not.
+    /// Data without a matching PIT entry, cached or not.
     pub unsolicited_data: Counter,
-    /// PIT entries that ended with Data or with a CS hit.
+    /// PIT entries ended by Data or a CS hit.
     pub satisfied_interests: Counter,
-    /// PIT entries that ended otherwise.
+    /// PIT entries ended otherwise.
     pub unsatisfied_interests: Counter,
-    /// Data whose PIT token names a PIT entry that they match.
+    /// Data whose PIT token identifies a PIT entry that they match.
     pub token_hits: Counter,
-    /// Data with a token of ours that does not.
+    /// Data with one of our tokens that does not.
     pub token_misses: Counter,
     /// PIT entries inserted.
     pub pit_inserts: Counter,
-    /// PIT entries now.
+    /// Current number of PIT entries.
     pub pit_entries: Counter,
-    /// Interests of a downstream that waited for the same already.
+    /// Interests from a downstream with an existing in-record.
     pub in_record_refreshes: Counter,
-    /// In-records that ended with Data, from upstream or from the CS of another shard.
+    /// In-records ended by Data, from upstream or from the CS of another shard.
     pub in_records_satisfied: Counter,
-    /// In-records that ended with a Nack, to the downstream or from the last upstream.
+    /// In-records ended by a Nack, to the downstream or from the last upstream.
     pub in_records_nacked: Counter,
-    /// In-records whose time was up.
+    /// In-records that expired.
     pub in_records_expired: Counter,
-    /// In-records that ended without a word because there was no next hop.
+    /// In-records ended without notice because there was no next hop.
     pub in_records_rejected: Counter,
-    /// In-records whose face was gone when their PIT entry ended.
+    /// In-records whose face had been removed when their PIT entry ended.
     pub in_records_face_gone: Counter,
-    /// In-records now.
+    /// Current number of in-records.
     pub in_records: Counter,
     /// Data inserted into the CS.
     pub cs_inserts: Counter,
-    /// Data that left the CS to make room.
+    /// Data evicted from the CS.
     pub cs_evictions: Counter,
-    /// Packets in the CS now.
+    /// Current number of packets in the CS.
     pub cs_entries: Counter,
-    /// Bytes of the packets in the CS now.
+    /// Current number of bytes in the CS.
     pub cs_bytes: Counter,
-    /// Nonces put into the dead nonce list.
+    /// Nonces inserted into the dead nonce list.
     pub dead_nonces: Counter,
-    /// Timers of strategies that were not set because too many were.
+    /// Strategy timers not set because the limit was reached.
     pub strategy_timers_refused: Counter,
-    /// Requests of self-learning to the control thread that were not made because too many wait.
+    /// Self-learning requests to the control thread not made because the queue was full.
     pub learning_refused: Counter,
-    /// When the last of all Interests so far stops being pending, nanoseconds on the worker's
-    /// clock. Only counted by one of several shards.
+    /// The latest expiry of all Interests so far, in nanoseconds on the worker's clock. Maintained
+    /// only with several shards.
     pub latest_expiry_ns: Counter,
-    /// Interests that entered the shard, and went on to the one that they belong to.
+    /// Interests that entered this shard and were passed on to the shard that owns their name.
     pub passed_on_interests: Counter,
-    /// Nacks that entered the shard, and went on to the one that they belong to.
+    /// Nacks that entered this shard and were passed on to the shard that owns their name.
     pub passed_on_nacks: Counter,
     dropped: Drops,
 }
@@ -136,7 +135,7 @@ impl Counters {
         self.dropped.0[reason.index()].increment();
     }
 
-    /// What several shards count together: each packet once, in whatever shards it was.
+    /// Totals over several shards: each packet counts once, however many shards it passed through.
     #[must_use]
     pub fn total<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let total = Self::default();
@@ -157,7 +156,7 @@ impl Counters {
         total
     }
 
-    /// Everything but the drops.
+    /// All counters except the drops.
     fn fields(&self) -> [&Counter; 32] {
         let Self {
             in_interests,
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_packet_counts_once_in_the_total() {
+    fn total_counts_each_packet_once() {
         let (earlier, later) = (Counters::default(), Counters::default());
         earlier.in_interests.add(5);
         earlier.passed_on_interests.add(2);

@@ -1,4 +1,4 @@
-//! The 64 bytes that stand for a received packet.
+//! Descriptor of a received packet: 64 bytes.
 
 use ndn_ring::PacketHandle;
 use ndn_table::FaceIndex;
@@ -15,7 +15,7 @@ pub enum PacketKind {
     Nack,
 }
 
-/// Yes-or-no facts of a received packet and of its face.
+/// Boolean properties of a received packet and of its face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u16);
 
@@ -30,11 +30,12 @@ impl Flags {
     pub const HOP_LIMIT: Self = Self(1 << 3);
     /// CachePolicy NoCache.
     pub const NO_CACHE: Self = Self(1 << 4);
-    /// Interest for which the worker has no time. Only a Data has [`Self::NO_CACHE`].
+    /// Interest to be answered with a Nack because the worker is overloaded. Shares its bit with
+    /// [`Self::NO_CACHE`], which only Data has.
     pub(crate) const REFUSED: Self = Self(1 << 4);
     /// Interest with NonDiscovery.
     pub const NON_DISCOVERY: Self = Self(1 << 5);
-    /// Data with a PrefixAnnouncement, which lies behind it.
+    /// Data with a PrefixAnnouncement, stored behind the packet.
     pub const ANNOUNCEMENT: Self = Self(1 << 15);
     /// Interest with NextHopFaceId.
     pub const NEXT_HOP: Self = Self(1 << 6);
@@ -44,9 +45,10 @@ impl Flags {
     pub const LOCALHOP: Self = Self(1 << 8);
     /// The name ends in an ImplicitSha256DigestComponent.
     pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
-    /// Data of other shards may satisfy the Interest.
+    /// Short-prefix Interest: Data of other shards may satisfy it.
     pub(crate) const WIDE: Self = Self(1 << 14);
-    /// The name belongs to another shard, which is to get what this one has no use for.
+    /// This shard is the previous owner of the name: what it cannot use goes on to the present
+    /// owner.
     pub(crate) const EARLIER: Self = Self(1 << 13);
     /// The arrival face is local.
     pub const FROM_LOCAL: Self = Self(1 << 10);
@@ -62,7 +64,7 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and `flags`.
+    /// Union with `flags`.
     #[inline]
     #[must_use]
     pub fn and(self, flags: Self) -> Self {
@@ -76,14 +78,14 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// These without `flags`.
+    /// Difference from `flags`.
     #[inline]
     #[must_use]
     pub(crate) fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// Sets `flags`, if `condition`.
+    /// Sets `flags` if `condition` is true.
     #[inline]
     #[must_use]
     pub fn with(self, flags: Self, condition: bool) -> Self {
@@ -91,20 +93,20 @@ impl Flags {
     }
 }
 
-/// PIT token bytes that fit a descriptor; longer tokens lie beside the burst.
+/// PIT token bytes that fit a descriptor; longer tokens are stored in the burst.
 pub(crate) const INLINE_TOKEN_LENGTH: usize = 8;
 
-/// What the worker that received a packet found out about it, so that nobody parses it again.
+/// Result of parsing a packet, so that no later stage parses it again.
 ///
 /// Offsets count from the first byte of the packet.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Descriptor {
-    /// The packet. `None` once it has been taken out.
+    /// The packet; `None` once it has been taken out.
     pub(crate) handle: Option<PacketHandle>,
     /// Hash of the whole name.
     pub(crate) name_hash: u64,
-    /// PIT token, if it is at most [`INLINE_TOKEN_LENGTH`] bytes long.
+    /// PIT token, if it has at most [`INLINE_TOKEN_LENGTH`] bytes.
     pub(crate) token: [u8; INLINE_TOKEN_LENGTH],
     /// Arrival face.
     pub(crate) face: FaceIndex,
@@ -121,19 +123,19 @@ pub struct Descriptor {
     /// Interest with [`Flags::FORWARDING_HINT`]: start of the value of the ForwardingHint TLV.
     /// Data with [`Flags::ANNOUNCEMENT`]: start of the PrefixAnnouncement, the end of the Data.
     pub(crate) hint_offset: u16,
-    /// Its length.
+    /// Length of the value or announcement at `hint_offset`.
     pub(crate) hint_length: u16,
-    /// Saturating.
+    /// Congestion mark, saturating.
     pub(crate) congestion_mark: u16,
-    /// Where the hash of the empty prefix lies in the arena of the burst; the others follow.
+    /// Index of the hash of the empty prefix in the burst's hash array; the others follow.
     pub(crate) prefix_hashes: u16,
     /// See [`Flags`].
     pub(crate) flags: Flags,
     /// Nack: NackReason, saturating.
     pub(crate) nack_reason: u16,
-    /// What the packet is.
+    /// Kind of packet.
     pub(crate) kind: PacketKind,
-    /// Components of the name.
+    /// Number of components of the name.
     pub(crate) components: u8,
     /// Interest with [`Flags::HOP_LIMIT`]: HopLimit after the decrement.
     pub(crate) hop_limit: u8,
@@ -144,7 +146,7 @@ pub struct Descriptor {
 const _: () = assert!(size_of::<Descriptor>() == 64);
 
 impl Descriptor {
-    /// No packet.
+    /// An unused descriptor.
     pub(crate) const EMPTY: Self = Self {
         handle: None,
         name_hash: 0,
@@ -167,12 +169,12 @@ impl Descriptor {
         token_length: 0,
     };
 
-    /// Gives the packet a congestion mark, if it has none.
+    /// Sets a congestion mark, if there is none.
     pub(crate) fn mark_congestion(&mut self) {
         self.congestion_mark = self.congestion_mark.max(1);
     }
 
-    /// Has an Interest answered with a Nack.
+    /// Marks an Interest to be answered with a Nack of reason Congestion.
     pub(crate) fn refuse(&mut self) {
         let is_interest = self.kind == PacketKind::Interest;
         self.flags = self.flags.with(Flags::REFUSED, is_interest);

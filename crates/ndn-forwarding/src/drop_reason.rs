@@ -1,12 +1,12 @@
-//! Every way in which a packet can be discarded.
+//! Drop reasons.
 
-/// Why a packet was discarded, or not sent. Each variant has a counter in
+/// Why a packet was dropped, or not sent. Each variant has a counter in
 /// [`Counters::dropped`](crate::Counters::dropped).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DropReason {
     // On arrival, before the packet is in a burst.
-    /// Not one well-formed Interest or Data.
+    /// Not a well-formed Interest or Data.
     Malformed,
     /// An Interest or Data with an empty name.
     EmptyName,
@@ -14,39 +14,39 @@ pub enum DropReason {
     NameTooLong,
     /// An Interest with HopLimit 0.
     HopLimitZero,
-    /// An Interest whose ParametersSha256Digest is not that of its ApplicationParameters, or that
+    /// An Interest whose ParametersSha256Digest does not match its ApplicationParameters, or that
     /// has only one of the two.
     BadParametersDigest,
     /// A PIT token of 0 or more than 32 bytes.
     BadPitToken,
-    /// A link header with a field that the face does not allow, or that is for another kind of
-    /// packet.
+    /// An NDNLPv2 header with a field that the face does not allow, or that does not apply to the
+    /// kind of packet.
     BadLinkField,
-    /// No buffer to write a completed Interest into.
+    /// No buffer to write a rewritten Interest into.
     NoBuffer,
-    /// The burst has no free descriptor. The worker should have drained it first.
+    /// The burst has no free slot. The worker should have processed it first.
     BurstFull,
 
     // Interests.
-    /// The arrival face is gone.
+    /// The arrival face has been removed.
     ArrivalFaceGone,
     /// An Interest under `/localhost` from a face that is not local.
     LocalhostScope,
-    /// The worker cannot keep up, and Interests have waited for too long.
+    /// The worker is overloaded: Interests have waited in its queue for too long.
     Overload,
     /// The Nonce is in the dead nonce list.
     DeadNonce,
-    /// The Nonce is in an in- or out-record of the PIT entry, from another face.
+    /// The Nonce is in an in-record or out-record of the PIT entry, from another face.
     DuplicateNonce,
-    /// No room for one more PIT entry.
+    /// The PIT is full.
     PitFull,
-    /// The PIT is nearly full, and the arrival face holds its share of it.
+    /// The PIT is nearly full, and the arrival face has used its share of it.
     PitShare,
     /// The arrival face has as many Interests pending as its quota allows.
     PendingQuota,
-    /// No room for one more pending Interest that Data of other shards may satisfy.
+    /// The table of short-prefix Interests is full.
     ShortPrefixInterestsFull,
-    /// No room for one more in-record.
+    /// The in-record table, or the entry, is full.
     InRecordsFull,
     /// The strategy suppressed a retransmission.
     RetransmissionSuppressed,
@@ -54,9 +54,9 @@ pub enum DropReason {
     NoNextHop,
     /// NextHopFaceId names a face that does not exist.
     NextHopFaceGone,
-    /// HopLimit was 1: answered from the CS or by local faces only.
+    /// HopLimit was 1: only the CS and local faces can answer.
     HopLimitReached,
-    /// No room for one more out-record.
+    /// The out-record table, or the entry, is full.
     OutRecordsFull,
 
     // Data.
@@ -70,22 +70,22 @@ pub enum DropReason {
     NackLinkType,
     /// No PIT entry has the name and selectors of the Nack.
     NackUnmatched,
-    /// The PIT entry was never sent to the face that the Nack came from.
+    /// The PIT entry has no out-record for the face that the Nack came from.
     NackNoOutRecord,
     /// The Nonce is not the last one sent to that face.
     NackNonce,
-    /// A Nack could not be written for a downstream: its Interest is too long.
+    /// A Nack could not be encoded for a downstream: its Interest is too long.
     NackTooLong,
 
-    // On leaving.
-    /// The face that the packet would leave by is gone.
+    // On departure.
+    /// The outgoing face has been removed.
     EgressFaceGone,
-    /// Data under `/localhost` would leave by a face that is not local.
+    /// Data under `/localhost` for a face that is not local.
     EgressLocalhostScope,
 }
 
 impl DropReason {
-    /// Every reason, in the order of its counter.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 33] = [
         Self::Malformed,
         Self::EmptyName,
@@ -122,8 +122,8 @@ impl DropReason {
         Self::EgressLocalhostScope,
     ];
 
-    /// The reasons for which an Interest is refused before it joins a PIT entry. What is counted
-    /// under others has been in an in-record, or is no Interest that has entered a shard.
+    /// Reasons for which an Interest is dropped before it joins a PIT entry. Packets counted under
+    /// other reasons have been in an in-record, or are not Interests that entered a shard.
     pub const REFUSED_INTEREST: [Self; 10] = [
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
@@ -137,16 +137,16 @@ impl DropReason {
         Self::InRecordsFull,
     ];
 
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The place of the counter.
+    /// Index of the counter.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self as u8)
     }
 
-    /// The name in metrics and logs: lower case with underscores.
+    /// Name in metrics and logs: lower case with underscores.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

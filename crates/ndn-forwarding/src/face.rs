@@ -1,44 +1,44 @@
-//! What forwarding knows of a face.
+//! Face properties that forwarding uses.
 
 use ndn_table::FaceIndex;
 use ndn_types::{LinkType, Scope};
 
 use crate::Flags;
 
-/// When Interests that leave by a face carry a PIT token of ours.
+/// When Interests sent on a face carry a PIT token of this forwarder.
 ///
-/// Some applications refuse an Interest with a token, and few return it, so a face toward a
-/// local application says [`Never`](Self::Never).
+/// Some applications reject an Interest with a token, and few return it, so faces to local
+/// applications use [`Never`](Self::Never).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PitTokenPolicy {
     /// Never.
     Never,
     /// From the first Interest on: the peer is known to return tokens.
     Always,
-    /// Once the peer has sent an Interest with a token itself.
+    /// Once the peer has sent an Interest with a token.
     WhenSeen,
 }
 
-/// What the control thread tells a shard of a face.
+/// Properties of a face, as the control thread passes them to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceProperties {
-    /// The management protocol's number of the face.
+    /// FaceId of the management protocol.
     pub face_id: u64,
-    /// Local or not.
+    /// Local or non-local.
     pub scope: Scope,
-    /// Who is at the other end.
+    /// Point-to-point, multi-access or ad-hoc.
     pub link_type: LinkType,
     /// When to originate PIT tokens.
     pub pit_tokens: PitTokenPolicy,
-    /// Whether IncomingFaceId is sent, and NextHopFaceId is heeded.
+    /// Whether IncomingFaceId is sent, and NextHopFaceId is followed.
     pub local_fields: bool,
-    /// Whether the Interests that the face may have pending are limited
-    /// ([`ShardConfig::pending_quota`](crate::ShardConfig::pending_quota)).
+    /// Whether [`ShardConfig::pending_quota`](crate::ShardConfig::pending_quota) limits the pending
+    /// Interests of the face.
     pub pending_quota: bool,
 }
 
 impl FaceProperties {
-    /// A point-to-point face with neither tokens nor local fields.
+    /// A point-to-point face without tokens or local fields.
     #[must_use]
     pub fn point_to_point(face_id: u64, scope: Scope) -> Self {
         Self {
@@ -52,18 +52,18 @@ impl FaceProperties {
     }
 }
 
-/// The face that a packet arrives on.
+/// The arrival face of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RxFace {
     /// The face.
     pub index: FaceIndex,
-    /// Local or not.
+    /// Local or non-local.
     pub scope: Scope,
-    /// Who is at the other end.
+    /// Point-to-point, multi-access or ad-hoc.
     pub link_type: LinkType,
-    /// Whether NextHopFaceId is heeded; otherwise it is ignored here.
+    /// Whether NextHopFaceId is followed; otherwise it is ignored.
     pub local_fields: bool,
-    /// The same as they stand in a descriptor.
+    /// The same properties as descriptor flags.
     pub(crate) flags: Flags,
 }
 

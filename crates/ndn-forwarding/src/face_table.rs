@@ -1,4 +1,4 @@
-//! The faces of the forwarder as one shard knows them.
+//! The face table of a shard.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use ndn_table::FaceIndex;
 
 use crate::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 
-/// What the pipelines ask about a face, in one byte.
+/// Face properties that the pipelines use, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FaceFlags(u8);
 
@@ -49,7 +49,7 @@ impl FaceFlags {
         self.has(Self::AD_HOC)
     }
 
-    /// Whether Interests leave with a PIT token of ours.
+    /// Whether outgoing Interests carry a PIT token of this forwarder.
     pub(crate) fn sends_tokens(self) -> bool {
         self.has(Self::SENDS_TOKENS)
     }
@@ -62,7 +62,7 @@ impl FaceFlags {
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     face_id: u64,
-    /// PIT entries that the face has made and that are still there.
+    /// Number of PIT entries that the face owns.
     entries: u32,
     generation: u16,
     flags: FaceFlags,
@@ -76,31 +76,31 @@ impl Slot {
     }
 }
 
-/// The faces that packets of a shard may leave by.
+/// The faces of the forwarder, as one shard knows them.
 ///
-/// Slots are those of [`FaceIndex`]; an index of an earlier generation finds nothing. The control
-/// thread's messages are the only thing that makes the table grow.
+/// Indexed by the slot of [`FaceIndex`]; an index of an earlier generation is not found. Only
+/// messages of the control thread make the table grow.
 #[derive(Debug, Default)]
 pub struct FaceTable {
     slots: Vec<Slot>,
-    /// Bytes of the PIT entries of each slot that are counted apart: those of long Interests.
+    /// Bytes of long Interests in the PIT entries of each slot.
     long_bytes: Vec<usize>,
-    /// The faces by their FaceId.
+    /// Faces by FaceId.
     by_id: HashMap<u64, FaceIndex>,
     count: usize,
-    /// Faces that have made a PIT entry that is still there.
+    /// Number of faces that own a PIT entry.
     owner_count: usize,
 }
 
 impl FaceTable {
-    /// A table without faces.
+    /// An empty table.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a face, or changes its properties. A face of another generation in the same slot is
-    /// gone from then on.
+    /// Adds a face, or changes its properties. Replaces a face of another generation in the same
+    /// slot.
     pub fn insert(&mut self, index: FaceIndex, properties: &FaceProperties) {
         let position = index.slot() as usize;
         if position >= self.slots.len() {
@@ -109,7 +109,7 @@ impl FaceTable {
         }
         let slot = &mut self.slots[position];
         self.count += usize::from(slot.flags == FaceFlags::default());
-        // The entries of an earlier face end with nobody to count them for.
+        // Entries of an earlier face in the slot no longer count for anyone.
         let entries = if slot.is_live(index) { slot.entries } else { 0 };
         self.owner_count -= usize::from(slot.entries > 0 && entries == 0);
         if !slot.is_live(index) {
@@ -126,14 +126,14 @@ impl FaceTable {
         self.by_id.insert(properties.face_id, index);
     }
 
-    /// Forgets a FaceId, unless another slot has it by now.
+    /// Removes a FaceId, unless it has moved to another slot.
     fn forget_id(&mut self, face_id: u64, slot: u32) {
         if self.by_id.get(&face_id).is_some_and(|found| found.slot() == slot) {
             self.by_id.remove(&face_id);
         }
     }
 
-    /// Removes a face. Says whether there was one.
+    /// Removes a face. Returns whether there was one.
     pub fn remove(&mut self, index: FaceIndex) -> bool {
         let exists = self.find(index).is_some();
         if exists {
@@ -145,19 +145,19 @@ impl FaceTable {
         exists
     }
 
-    /// Faces in the table.
+    /// Number of faces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The management protocol's number of a face.
+    /// FaceId of a face.
     #[must_use]
     pub fn face_id(&self, index: FaceIndex) -> Option<u64> {
         self.slot(index).map(|slot| slot.face_id)
@@ -169,7 +169,7 @@ impl FaceTable {
         self.by_id.get(&face_id).copied()
     }
 
-    /// The first face in slot `position` or behind it that is not local, and the slot behind it.
+    /// The first non-local face at slot `position` or after it, and the next slot to continue from.
     pub(crate) fn next_remote(&self, position: usize) -> Option<(usize, FaceIndex)> {
         let behind = self.slots.iter().enumerate().skip(position);
         let mut remote =
@@ -179,14 +179,14 @@ impl FaceTable {
         Some((at + 1, face))
     }
 
-    /// What there is to know of a face; `None` if it is gone.
+    /// Properties of a face; `None` if it has been removed.
     #[inline]
     pub(crate) fn find(&self, index: FaceIndex) -> Option<FaceFlags> {
         self.slot(index).map(|slot| slot.flags)
     }
 
-    /// Takes note that the peer of a face sends PIT tokens, and so understands them. Says whether
-    /// that is news, and of use.
+    /// Records that the peer of a face sends PIT tokens, and so understands them. Returns whether
+    /// this changes the policy of the face.
     #[inline]
     pub(crate) fn note_token(&mut self, index: FaceIndex) -> bool {
         if let Some(slot) = self.slot_mut(index)
@@ -199,7 +199,7 @@ impl FaceTable {
         false
     }
 
-    /// Counts a PIT entry that a face has made.
+    /// Counts a PIT entry owned by a face.
     #[inline]
     pub(crate) fn add_entry(&mut self, index: FaceIndex) {
         if let Some(slot) = self.slot_mut(index) {
@@ -209,7 +209,7 @@ impl FaceTable {
         }
     }
 
-    /// Counts the end of a PIT entry that a face has made, unless the face is gone.
+    /// Counts the end of a PIT entry owned by a face, unless the face has been removed.
     #[inline]
     pub(crate) fn subtract_entry(&mut self, index: FaceIndex) {
         if let Some(slot) = self.slot_mut(index)
@@ -221,7 +221,7 @@ impl FaceTable {
         }
     }
 
-    /// Counts the bytes of a long Interest that waits in a PIT entry of a face.
+    /// Counts the bytes of a long Interest in a PIT entry owned by a face.
     #[cold]
     pub(crate) fn add_long_bytes(&mut self, index: FaceIndex, bytes: usize) {
         if self.slot(index).is_some() {
@@ -229,7 +229,7 @@ impl FaceTable {
         }
     }
 
-    /// Counts its end, unless the face is gone.
+    /// Counts the end of such an Interest, unless the face has been removed.
     #[cold]
     pub(crate) fn subtract_long_bytes(&mut self, index: FaceIndex, bytes: usize) {
         if self.slot(index).is_some() {
@@ -238,24 +238,24 @@ impl FaceTable {
         }
     }
 
-    /// Bytes of the long Interests that wait in PIT entries of a face.
+    /// Bytes of the long Interests in PIT entries owned by a face.
     pub(crate) fn long_bytes_held(&self, index: FaceIndex) -> usize {
         self.slot(index).map_or(0, |_| self.long_bytes[index.slot() as usize])
     }
 
-    /// Whether a face with a quota has made so many PIT entries that are still there.
+    /// Whether a face with a quota owns at least `quota` PIT entries.
     #[inline]
     pub(crate) fn has_used_quota(&self, index: FaceIndex, quota: u32) -> bool {
         self.slot(index)
             .is_some_and(|slot| slot.entries >= quota && slot.flags.has(FaceFlags::PENDING_QUOTA))
     }
 
-    /// PIT entries that a face has made.
+    /// Number of PIT entries owned by a face.
     pub(crate) fn entries_held(&self, index: FaceIndex) -> usize {
         self.slot(index).map_or(0, |slot| slot.entries as usize)
     }
 
-    /// Faces that have made a PIT entry that is still there.
+    /// Number of faces that own a PIT entry.
     pub(crate) fn owner_count(&self) -> usize {
         self.owner_count
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_counted_for_the_face_that_made_them() {
+    fn entries_are_counted_for_their_owner() {
         let mut table = FaceTable::new();
         let (a, b, next) = (FaceIndex::new(0, 1), FaceIndex::new(1, 1), FaceIndex::new(0, 2));
         table.insert(a, &properties(256));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_long_interests_are_counted_for_the_face_that_sent_them() {
+    fn bytes_of_long_interests_are_counted_for_their_owner() {
         let mut table = FaceTable::new();
         let (old, next) = (FaceIndex::new(2, 1), FaceIndex::new(2, 2));
         table.insert(old, &properties(256));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_learnt_only_where_that_is_the_policy() {
+    fn tokens_are_learned_only_if_the_policy_allows() {
         let mut table = FaceTable::new();
         let policies = [PitTokenPolicy::Never, PitTokenPolicy::Always, PitTokenPolicy::WhenSeen];
         for (slot, pit_tokens) in (0..).zip(policies) {

@@ -1,23 +1,23 @@
-//! From received bytes to a descriptor: the only place that parses.
+//! Parses received packets into descriptors: the only parser on the packet path.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_packet::{Data, DecodeError, Interest, NackReason, NameRef};
+use ndn_packet::{Data, DecodeError, Interest, NackReason, Name, NameRef};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::NameHasher;
 
 use crate::burst::NextPacket;
 use crate::descriptor::Flags;
-use crate::digest::sha256;
+use crate::packet::sha256;
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::scope;
-use crate::{Burst, Counters, DropReason, LpFields, PacketKind, ProducerRegions, RxFace};
+use crate::{Burst, Counters, DropReason, LpFields, PacketKind, RxFace};
 
 /// First byte of a Data.
 const TYPE_DATA: u8 = 6;
 
-/// Parses what one worker receives and fills bursts with it.
+/// Parses the packets that one worker receives and fills bursts with them.
 #[derive(Debug)]
 pub struct Ingress {
     hasher: NameHasher,
@@ -25,15 +25,15 @@ pub struct Ingress {
     regions: Arc<ProducerRegions>,
     nonces: NonceSequence,
     interest_lifetime_max_ms: u32,
-    /// For Interests without one; 0 for none.
+    /// HopLimit for Interests without one; 0 for none.
     default_hop_limit: u8,
-    /// Where Interests are written that cannot stay as they arrived.
+    /// Block for rewritten Interests.
     rewrite_block: Option<FillBlock>,
 }
 
 impl Ingress {
-    /// An ingress that counts its drops in `counters` and makes the Nonces that Interests lack
-    /// from `nonce_seed`, which should be random.
+    /// An ingress that counts its drops in `counters` and generates missing Nonces from
+    /// `nonce_seed`, which should be random.
     #[must_use]
     pub fn new(hasher: NameHasher, counters: Arc<Counters>, nonce_seed: u64) -> Self {
         Self {
@@ -47,38 +47,37 @@ impl Ingress {
         }
     }
 
-    /// Replaces the producer regions of this network. An Interest that has reached one of them
-    /// loses its ForwardingHint.
+    /// Replaces the producer regions. An Interest that has reached one of them loses its
+    /// ForwardingHint.
     pub fn set_producer_regions(&mut self, regions: Arc<ProducerRegions>) {
         self.regions = regions;
     }
 
-    /// Lets no Interest be pending for longer, whatever it asks for.
+    /// Sets the maximum InterestLifetime; longer lifetimes are reduced to it.
     pub fn set_interest_lifetime_max(&mut self, lifetime_max: Duration) {
         self.interest_lifetime_max_ms = u32::try_from(lifetime_max.as_millis()).unwrap_or(u32::MAX);
     }
 
-    /// Gives Interests that have no HopLimit one, with which they leave; 0 leaves them as they are.
-    /// Of 255, the largest that there is, one is taken for this forwarder.
+    /// Sets the HopLimit that Interests without one get when they leave; 0 leaves them unchanged.
+    /// 255, the maximum, leaves as 254.
     pub fn set_default_hop_limit(&mut self, hop_limit: u8) {
         self.default_hop_limit = hop_limit;
     }
 
-    /// Takes the first `length` bytes of what is filled in `block` as one network packet (an
-    /// Interest or a Data, without LP header) and adds it to `burst`. The bytes are consumed in
-    /// any case.
+    /// Takes the first `length` filled bytes of `block` as one network packet (an Interest or a
+    /// Data, without LP header) and adds it to `burst`. The bytes are consumed in any case.
     ///
-    /// The last [`LpFields::announcement_length`] of them are the PrefixAnnouncement of a Data.
+    /// The last [`LpFields::announcement_length`] bytes are the PrefixAnnouncement of a Data.
     ///
-    /// HopLimit is decremented in place. An Interest without Nonce gets one, and one that has
-    /// reached a producer region loses its ForwardingHint; such an Interest is written anew, into
-    /// a block of `pool`.
+    /// HopLimit is decremented in place. An Interest without a Nonce gets one, and an Interest that
+    /// has reached a producer region loses its ForwardingHint; such an Interest is rewritten into a
+    /// block of `pool`.
     ///
     /// # Errors
-    /// Why the packet was dropped; it is counted already.
+    /// Why the packet was dropped; the drop has been counted.
     ///
     /// # Panics
-    /// If `length` is 0 or more than is filled.
+    /// If `length` is 0 or greater than the number of filled bytes.
     #[inline]
     pub fn push(
         &mut self,
@@ -97,7 +96,7 @@ impl Ingress {
             Some(next) => self.describe_interest(next, block, length, lp, face),
         };
         let result = match outcome {
-            Ok(Outcome::AsItIs) => {
+            Ok(Outcome::Unchanged) => {
                 burst.append(block.carve(length));
                 return Ok(());
             }
@@ -143,11 +142,11 @@ impl Ingress {
         }
         let name_offset = data.name_value_range().start;
         describe(next, data.name(), name_offset, hash_count, flags, lp, face)?;
-        Ok(Outcome::AsItIs)
+        Ok(Outcome::Unchanged)
     }
 
-    /// Parses the Interest at the front of `block` and decrements its HopLimit, unless it has to
-    /// be written anew.
+    /// Parses the Interest at the front of `block` and decrements its HopLimit, unless the Interest
+    /// has to be rewritten.
     #[inline]
     fn describe_interest(
         &mut self,
@@ -172,7 +171,7 @@ impl Ingress {
         })
         .map_err(drop_reason)?;
         let hop_limit = match lp.nack {
-            // The Nack is about the Interest as it was sent from here.
+            // The Nack contains the Interest as this forwarder sent it.
             Some(_) => interest.hop_limit(),
             None => match interest.hop_limit() {
                 Some(0) => return Err(DropReason::HopLimitZero),
@@ -180,7 +179,7 @@ impl Ingress {
             },
         };
         let nonce = interest.nonce();
-        // It is decremented as if it had come so.
+        // Decremented as if it had arrived with this value.
         let lacks_limit = self.default_hop_limit > 0 && hop_limit.is_none() && lp.nack.is_none();
         let new_limit = lacks_limit.then(|| self.default_hop_limit.saturating_add(1));
         if nonce.is_none() || interest.has_forwarding_hint() || lacks_limit {
@@ -217,10 +216,10 @@ impl Ingress {
         if let (Some(offset), Some(hop_limit)) = (hop_limit_offset, hop_limit) {
             block.filled_mut()[offset] = hop_limit;
         }
-        Ok(Outcome::AsItIs)
+        Ok(Outcome::Unchanged)
     }
 
-    /// The uncommon case of an Interest that cannot stay as it is.
+    /// Rewrites an Interest that cannot be forwarded as it arrived; uncommon.
     #[cold]
     fn push_rewritten(
         &mut self,
@@ -231,8 +230,8 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Result<(), DropReason> {
-        // A block of its own: in the block of the packet, what follows may be half a packet that
-        // the next read completes.
+        // Written to a separate block: the block of the packet may end in half a packet that the
+        // next read completes.
         let longest = wire.len() + Rewrite::GROWTH_MAX;
         let mut block = match self.rewrite_block.take() {
             Some(block) if block.remaining() >= longest => block,
@@ -262,17 +261,18 @@ impl Ingress {
         block.commit(length);
         let next = burst.next_packet().ok_or(DropReason::BurstFull)?;
         let outcome = self.describe_interest(next, block, length, lp, face);
-        if let Ok(Outcome::AsItIs) = outcome {
+        if let Ok(Outcome::Unchanged) = outcome {
             burst.append(block.carve(length));
             return Ok(());
         }
         block.skip(length);
-        // It has its Nonce and no hint that reaches a region, so it is not to be rewritten again.
+        // The Interest now has a Nonce and no hint that reaches a region, so it is not rewritten
+        // again.
         Err(outcome.err().unwrap_or(DropReason::Malformed))
     }
 }
 
-/// Fills in what Interest and Data have in common. `hash_count` is the number of prefix hashes.
+/// Fills in the fields common to Interest and Data. `hash_count` is the number of prefix hashes.
 #[inline(always)]
 fn describe(
     next: NextPacket<'_>,
@@ -313,16 +313,17 @@ fn describe(
     Ok(())
 }
 
-/// What is to become of a packet that was parsed.
+/// Result of parsing a packet.
 #[derive(Debug)]
 enum Outcome {
-    /// It is described, and can stay where it is.
-    AsItIs,
-    /// It has to be written anew, and then described.
+    /// The packet is described and stays in its block.
+    Unchanged,
+    /// The packet has to be rewritten, and then described.
     Rewrite(Rewrite),
 }
 
-/// Nonces for Interests that come without: they have to be unlikely to repeat, not secret.
+/// Generator of Nonces for Interests without one: repetition must be unlikely; secrecy is not
+/// needed.
 #[derive(Debug)]
 struct NonceSequence(u64);
 
@@ -357,8 +358,37 @@ fn saturate_u16(number: u64) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-/// An offset in a packet, which is no longer than a block of 64 KiB.
+/// An offset in a packet; blocks have at most 64 KiB.
 #[inline]
 fn offset_u16(offset: usize) -> Result<u16, DropReason> {
     u16::try_from(offset).map_err(|_| DropReason::Malformed)
+}
+
+/// Names of the producer regions that this forwarder is part of.
+///
+/// An Interest with a ForwardingHint delegation that is a prefix of a region name has reached the
+/// producer region: its ForwardingHint is removed and it is forwarded by its own name.
+#[derive(Debug, Clone, Default)]
+pub struct ProducerRegions {
+    names: Vec<Name>,
+}
+
+impl ProducerRegions {
+    /// A set of region names.
+    #[must_use]
+    pub fn new(names: Vec<Name>) -> Self {
+        Self { names }
+    }
+
+    /// Whether a ForwardingHint with these delegations has reached a region.
+    pub(crate) fn are_reached_by<'a>(
+        &self,
+        delegations: impl Iterator<Item = NameRef<'a>>,
+    ) -> bool {
+        let mut delegations = delegations;
+        !self.names.is_empty()
+            && delegations.any(|delegation| {
+                self.names.iter().any(|region| region.as_ref().starts_with(delegation))
+            })
+    }
 }

@@ -1,54 +1,54 @@
-//! What self-learning asks of the control thread, which has the routes and the keys.
+//! Requests of self-learning to the control thread, which owns the routes and the keys.
 //!
-//! The shard never waits for it: requests are taken from it between two bursts, and a Data that is
-//! to go with an announcement is kept here until the answer comes.
+//! The shard never waits for the control thread: requests are taken from it between two bursts, and
+//! a Data that needs a prefix announcement is held here until the answer arrives.
 
 use std::collections::{HashMap, VecDeque};
 
 use ndn_packet::Name;
 use ndn_table::{FaceIndex, Token};
 
-/// Requests that wait to be taken. What does not fit is counted and forgotten: the next packet of
-/// its kind asks again.
+/// Maximum number of queued requests. Further ones are counted and dropped; the next packet of the
+/// same kind requests again.
 const REQUESTS_MAX: usize = 256;
-/// Data that are kept. For one more, the Data goes without an announcement.
+/// Maximum number of held Data. Beyond it, Data is sent without an announcement.
 const HELD_MAX: usize = 256;
 
-/// Something for the control thread.
+/// A request to the control thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LearningRequest {
-    /// An Interest that looked for a route was answered with an announcement: make the route, if
-    /// the announcement is to be trusted.
+    /// A discovery Interest was answered with an announcement: add the route, if the announcement
+    /// is trusted.
     Learn {
-        /// Where it came from.
+        /// The face that the Data arrived on.
         face_id: u64,
-        /// Of the Data that it came with.
+        /// Name of the Data.
         name: Name,
-        /// A Data TLV.
+        /// The PrefixAnnouncement, a Data TLV.
         announcement: Box<[u8]>,
     },
-    /// The next hop of a learnt route says that it has none: forget the longest learnt route for
-    /// the name there.
+    /// The next hop of a learned route returned a Nack of reason NoRoute: remove the longest
+    /// learned route for the name there.
     Forget {
         /// The next hop.
         face_id: u64,
-        /// Of the Interest that was refused.
+        /// Name of the Interest.
         name: Name,
     },
-    /// A Data is kept until it is known which announcement to send with it:
+    /// A Data is held until the control thread finds the announcement to send with it:
     /// [`Shard::answer_learning`](crate::Shard::answer_learning).
     Find {
-        /// Goes back with the answer, to the shard that it names.
+        /// To be returned with the answer, to the shard that it names.
         ticket: Token,
-        /// Of the Data.
+        /// Name of the Data.
         name: Name,
     },
 }
 
-/// A Data that waits for its announcement.
+/// A Data that is held until its announcement is found.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Where it came from.
+    /// The face that the Data arrived on.
     pub(crate) face: FaceIndex,
     pub(crate) may_go_back: bool,
     pub(crate) wire: Box<[u8]>,
@@ -58,16 +58,16 @@ pub(crate) struct Held {
     pub(crate) freshness_ms: u64,
 }
 
-/// What waits for the control thread.
+/// Queued requests and held Data.
 #[derive(Debug, Default)]
 pub(crate) struct Learning {
     requests: VecDeque<LearningRequest>,
-    /// By the token of their PIT entry.
+    /// Keyed by the token of their PIT entry.
     held: HashMap<Token, Held>,
 }
 
 impl Learning {
-    /// Asks for something. False if there is no room.
+    /// Queues a request. Returns false if the queue is full.
     pub(crate) fn ask(&mut self, request: LearningRequest) -> bool {
         let has_room = self.requests.len() < REQUESTS_MAX;
         if has_room {
@@ -76,7 +76,7 @@ impl Learning {
         has_room
     }
 
-    /// Keeps a Data and asks for its announcement. False if there is no room.
+    /// Holds a Data and requests its announcement. Returns false if there is no room.
     pub(crate) fn hold(&mut self, ticket: Token, name: Name, held: Held) -> bool {
         if self.held.len() >= HELD_MAX || !self.ask(LearningRequest::Find { ticket, name }) {
             return false;
@@ -89,7 +89,7 @@ impl Learning {
         self.requests.pop_front()
     }
 
-    /// The Data of a ticket.
+    /// Removes the Data of a ticket.
     pub(crate) fn take(&mut self, ticket: Token) -> Option<Held> {
         self.held.remove(&ticket)
     }

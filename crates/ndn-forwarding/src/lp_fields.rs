@@ -1,4 +1,4 @@
-//! The NDNLPv2 fields of one packet that concern forwarding.
+//! The NDNLPv2 fields of a packet that concern forwarding.
 
 use ndn_packet::NackReason;
 
@@ -25,14 +25,14 @@ impl PitToken {
         Some(token)
     }
 
-    /// Its length, and its first bytes.
+    /// The token's length and first bytes.
     #[inline]
     pub(crate) fn length_and_start<const N: usize>(&self) -> (u8, [u8; N]) {
         let start = self.bytes.first_chunk().copied().unwrap_or([0; N]);
         (self.length, start)
     }
 
-    /// The bytes; empty if there is no token.
+    /// The bytes of the token; empty if there is none.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -48,23 +48,24 @@ impl PartialEq for PitToken {
 
 impl Eq for PitToken {}
 
-/// What the link service found in the header of a packet.
+/// NDNLPv2 header fields of a received packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LpFields {
-    /// The token to return with the answer, or the one that was returned.
+    /// Of an Interest, the token to return with the answer; of a Data or Nack, the returned token.
     pub pit_token: PitToken,
-    /// The packet is a Nack for the Interest inside.
+    /// Set if the packet is a Nack for the Interest inside.
     pub nack: Option<NackReason>,
-    /// 0 if there is none.
+    /// Congestion mark; 0 if there is none.
     pub congestion_mark: u64,
-    /// NextHopFaceId. An Interest with it is dropped, as by NFD, unless the face has local fields
-    /// enabled; and so is any other packet.
+    /// NextHopFaceId. As in NFD, a packet with this field is dropped unless it is an Interest on a
+    /// face with local fields enabled.
     pub next_hop_face_id: Option<u64>,
-    /// CachePolicy NoCache. Heeded from any face, as by NFD: it takes no privilege.
+    /// CachePolicy NoCache. Accepted from any face, as in NFD: it needs no privilege.
     pub no_cache: bool,
-    /// NonDiscovery: the Interest follows routes and looks for none. Only an Interest may have it.
+    /// NonDiscovery: the Interest follows routes and does not discover new ones. Only allowed on an
+    /// Interest.
     pub non_discovery: bool,
-    /// Bytes of the PrefixAnnouncement (a Data TLV) that lie right behind the packet; 0 if there is
-    /// none. Only a Data may have one.
+    /// Length of the PrefixAnnouncement (a Data TLV) that follows the packet; 0 if there is none.
+    /// Only allowed on a Data.
     pub announcement_length: u16,
 }

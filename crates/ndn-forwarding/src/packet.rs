@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{DataKey, InterestKey, TOKEN_LENGTH, Token};
@@ -14,14 +15,14 @@ use crate::{BURST_SIZE, Burst, PacketKind};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
-    /// The packet, and perhaps its PrefixAnnouncement behind it.
+    /// The packet, followed by its PrefixAnnouncement if it has one.
     bytes: &'a [u8],
     pub(crate) token: &'a [u8],
     /// For a Data, the key of an Interest for its name.
     key: InterestKey<'a>,
 }
 
-/// The packets of a burst, except for those that were moved to another.
+/// The packets of a burst, except those moved to another.
 #[derive(Debug)]
 pub(crate) struct RxPackets<'a> {
     packets: [Option<RxPacket<'a>>; BURST_SIZE],
@@ -46,13 +47,13 @@ impl<'a> RxPackets<'a> {
         packets
     }
 
-    /// All of them, in order, with their positions in the burst.
+    /// All packets, in order, with their positions in the burst.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RxPacket<'a>)> {
         self.range(0..self.count)
     }
 
-    /// Those at these positions.
+    /// The packets at these positions.
     #[inline]
     pub(crate) fn range(
         &self,
@@ -62,7 +63,7 @@ impl<'a> RxPackets<'a> {
         packets.filter_map(|(index, packet)| Some((index, packet.as_ref()?)))
     }
 
-    /// Positions of the burst.
+    /// Number of positions in the burst.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count
@@ -81,7 +82,7 @@ impl<'a> RxPackets<'a> {
     }
 }
 
-/// Positions in a burst.
+/// A list of positions in a burst.
 #[derive(Debug)]
 pub(crate) struct Positions {
     positions: [u8; BURST_SIZE],
@@ -95,7 +96,7 @@ impl Default for Positions {
 }
 
 impl Positions {
-    /// Adds `index`, if `condition`; each index once at most.
+    /// Appends `index` if `condition` is true; each index at most once.
     #[inline(always)]
     pub(crate) fn push_if(&mut self, index: usize, condition: bool) {
         #[expect(clippy::cast_possible_truncation, reason = "below the size of a burst")]
@@ -174,7 +175,7 @@ impl<'a> RxPacket<'a> {
         }
     }
 
-    /// Where the packet lies, if nothing else lies there.
+    /// The buffer handle, if the buffer holds this packet alone.
     #[inline]
     pub(crate) fn handle(&self) -> Option<&'a PacketHandle> {
         if self.has(Flags::ANNOUNCEMENT) { None } else { self.descriptor.handle.as_ref() }
@@ -190,7 +191,7 @@ impl<'a> RxPacket<'a> {
         DataKey::new(self.key.name(), self.key.hashes())
     }
 
-    /// The token as one of ours, which it need not be.
+    /// The token, decoded as one of ours; it may be another's.
     #[inline]
     pub(crate) fn own_token(&self) -> Option<Token> {
         let descriptor = self.descriptor;
@@ -221,4 +222,12 @@ impl<'a> RxPacket<'a> {
             non_discovery: self.has(Flags::NON_DISCOVERY),
         }
     }
+}
+
+/// The SHA-256 of a Data packet, or of the parameters of an Interest.
+#[cold]
+pub(crate) fn sha256(packet: &[u8]) -> [u8; 32] {
+    let mut output = [0; 32];
+    output.copy_from_slice(digest(&SHA256, packet).as_ref());
+    output
 }

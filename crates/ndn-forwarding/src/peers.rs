@@ -1,4 +1,4 @@
-//! What a shard knows of the other shards.
+//! The other shards of the forwarder, as one shard knows them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,36 +11,37 @@ use ndn_table::{
 
 use crate::dispatch::{Content, Crossing, DataVisit};
 
-/// Interests on tour at one time that are told from others. Further ones may be forwarded
-/// although their answer is cached in another shard.
+/// Maximum number of Content Store probes tracked at a time. Beyond it, an Interest may be
+/// forwarded although another shard has its Data cached.
 const TOURS_MAX: usize = 1024;
-/// After so long, an Interest on tour has been lost on the way.
+/// Time after which a probe counts as lost.
 const TOUR_TIME_MAX_MS: u64 = 100;
-/// Visits kept to be used again.
+/// Maximum number of spare visits kept for reuse.
 const SPARE_VISITS_MAX: usize = 64;
-/// Messages of one burst, as a rule.
+/// Initial capacity of the outbox, in messages.
 const OUTBOX_LENGTH: usize = 256;
 
-/// What all shards of a forwarder share.
+/// The tables that all shards of a forwarder share.
 #[derive(Debug, Clone)]
 pub struct SharedTables {
-    /// Which shard a name belongs to.
+    /// The shard of each name.
     pub ndt: Arc<Ndt>,
     /// Pending Interests that Data of other shards may satisfy.
     pub wide: Arc<ShortPrefixInterests>,
 }
 
 impl SharedTables {
-    /// Empty tables for `shard_count` shards, that dispatch by the first `depth` components.
+    /// Empty tables for `shard_count` shards, with names dispatched by their first `depth`
+    /// components.
     #[must_use]
     pub fn new(shard_count: usize, depth: usize) -> Self {
         Self::with(Ndt::new(shard_count, depth))
     }
 
-    /// The same, if only `members` have names.
+    /// As [`Self::new`], if only `members` own names.
     #[must_use]
-    pub fn over(shard_count: usize, members: &[u8], depth: usize) -> Self {
-        Self::with(Ndt::over(shard_count, members, depth))
+    pub fn with_members(shard_count: usize, members: &[u8], depth: usize) -> Self {
+        Self::with(Ndt::with_members(shard_count, members, depth))
     }
 
     fn with(ndt: Ndt) -> Self {
@@ -49,7 +50,7 @@ impl SharedTables {
     }
 }
 
-/// The other shards, as one of several sees them. A shard that is alone has none of this.
+/// State for communication with other shards; a single shard has none.
 #[derive(Debug)]
 pub(crate) struct Peers {
     /// Number of this shard.
@@ -57,16 +58,16 @@ pub(crate) struct Peers {
     pub(crate) shared: SharedTables,
     /// Messages for other shards.
     pub(crate) outbox: Vec<Crossing>,
-    /// When the last of all Interests so far stops being pending.
+    /// The latest expiry of all Interests so far.
     latest_expiry: Timestamp,
     tours: HashMap<(u32, u16), TourState>,
     #[expect(clippy::vec_box, reason = "they travel as boxes")]
     spare_visits: Vec<Box<DataVisit>>,
-    /// Where cached Data are copied that go to another shard.
+    /// Block for copies of cached Data sent to another shard.
     pub(crate) copy_block: Option<FillBlock>,
 }
 
-/// Interests of one PIT entry that are on tour.
+/// The probes of one PIT entry.
 #[derive(Debug, Clone, Copy)]
 struct TourState {
     count: u32,
@@ -86,19 +87,19 @@ impl Peers {
         }
     }
 
-    /// Sends a message at the end of the burst.
+    /// Queues a message, sent at the end of the burst.
     pub(crate) fn send(&mut self, to: u8, content: Content) {
         self.outbox.push(Crossing { to, content });
     }
 
-    /// The shard that a tour goes to next.
+    /// The shard that a probe visits next.
     pub(crate) fn next_shard(&self) -> u8 {
         let members = self.shared.ndt.members();
         let next = members.iter().position(|member| *member == self.shard).map_or(0, |own| own + 1);
         members[next % members.len()]
     }
 
-    /// Tells all other shards that a face sends PIT tokens.
+    /// Notifies all other shards that a face sends PIT tokens.
     #[cold]
     pub(crate) fn share_token_sender(&mut self, face: FaceIndex) {
         let shards = u8::try_from(self.shared.ndt.shard_count()).unwrap_or(u8::MAX);
@@ -111,14 +112,14 @@ impl Peers {
         self.spare_visits.pop().unwrap_or_else(|| Box::new(DataVisit::new()))
     }
 
-    pub(crate) fn give_back_visit(&mut self, mut visit: Box<DataVisit>) {
+    pub(crate) fn return_visit(&mut self, mut visit: Box<DataVisit>) {
         if self.spare_visits.len() < SPARE_VISITS_MAX {
             visit.reset();
             self.spare_visits.push(visit);
         }
     }
 
-    /// Notes until when an Interest is pending.
+    /// Records the expiry of an Interest.
     #[inline]
     pub(crate) fn note_expiry(&mut self, expiry: Timestamp) {
         self.latest_expiry = self.latest_expiry.max(expiry);
@@ -134,7 +135,7 @@ impl Peers {
         self.shared.wide.published(self.shard) != 0
     }
 
-    /// Makes a wide Interest known to the others, or for how long it is pending.
+    /// Publishes a short-prefix Interest, or updates its expiry.
     pub(crate) fn publish(
         &mut self,
         pcct: &Pcct,
@@ -144,15 +145,15 @@ impl Peers {
     ) -> Result<(), ShortPrefixInterestsFull> {
         let (hash, components, number) = self.key_of(pcct, hasher, entry);
         let (wide, expiry) = (&self.shared.wide, pcct.entry(entry).expiry());
-        // One that was not wide when it was made may be by now, if its entry of the dispatch table
-        // was split.
+        // The Interest may have become a short-prefix one after it was inserted, when its entry of
+        // the dispatch table was split.
         if !is_new && wide.set_expiry(self.shard, hash, number, expiry) {
             return Ok(());
         }
         wide.publish(self.shard, hash, components, number, expiry)
     }
 
-    /// Takes back what was published of an entry that is about to be erased.
+    /// Withdraws a PIT entry that is about to be erased.
     #[cold]
     pub(crate) fn withdraw(&mut self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) {
         if pcct.entry(entry).can_be_prefix() {
@@ -166,7 +167,7 @@ impl Peers {
         (hasher.hash_value(name.value()), name.len(), pcct.token(entry, self.shard).entry)
     }
 
-    /// Notes that an Interest of a PIT entry goes on tour.
+    /// Records that a probe for a PIT entry starts.
     pub(crate) fn begin_tour(&mut self, entry: Token, now: Timestamp) {
         let until = now.plus_millis(TOUR_TIME_MAX_MS);
         if self.tours.len() >= TOURS_MAX {
@@ -178,7 +179,7 @@ impl Peers {
         }
     }
 
-    /// Notes that one of them is back.
+    /// Records that a probe has returned.
     pub(crate) fn end_tour(&mut self, entry: Token) {
         if let Some(tour) = self.tours.get_mut(&key_of(entry)) {
             tour.count -= 1;
@@ -188,7 +189,8 @@ impl Peers {
         }
     }
 
-    /// Whether an Interest of this entry is on tour, so that it was not forwarded yet.
+    /// Whether a probe for this entry is in progress, so that its Interest has not been forwarded
+    /// yet.
     pub(crate) fn is_on_tour(&self, entry: Token, now: Timestamp) -> bool {
         self.tours.get(&key_of(entry)).is_some_and(|tour| tour.until > now)
     }

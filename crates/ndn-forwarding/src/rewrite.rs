@@ -1,25 +1,25 @@
-//! Writing an Interest anew: with a Nonce, or without its ForwardingHint.
+//! Rewrites an Interest: adds a Nonce or HopLimit, or removes its ForwardingHint.
 
 use ndn_packet::tlv::{Reader, Writer, tlv_len};
 use ndn_packet::{DecodeError, EncodeError, types};
 
-/// What is to change in an Interest that has been parsed and found good.
+/// The changes to a validated Interest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rewrite {
-    /// The Nonce to write if there is none.
+    /// The Nonce to add if there is none.
     pub(crate) nonce: u32,
-    /// Whether to leave out the ForwardingHint.
+    /// Whether to remove the ForwardingHint.
     pub(crate) strips_hint: bool,
-    /// The HopLimit to write, if there is none.
+    /// The HopLimit to add, if there is none.
     pub(crate) hop_limit: Option<u8>,
 }
 
-/// Why an Interest could not be written anew.
+/// Why an Interest could not be rewritten.
 #[derive(Debug)]
 pub(crate) enum RewriteError {
-    /// Not an Interest after all.
+    /// Not a valid Interest.
     Decode,
-    /// It does not fit.
+    /// The result does not fit the buffer.
     Encode,
 }
 
@@ -36,11 +36,10 @@ impl From<EncodeError> for RewriteError {
 }
 
 impl Rewrite {
-    /// The most bytes that an Interest grows by: a Nonce TLV, a HopLimit TLV, and 8 more for the
-    /// length of the Interest.
+    /// Maximum growth in bytes: a Nonce TLV, a HopLimit TLV, and 8 for the length of the Interest.
     pub(crate) const GROWTH_MAX: usize = 6 + 3 + 8;
 
-    /// Writes the changed Interest to the start of `out`; gives its length.
+    /// Writes the changed Interest to the start of `out`; returns its length.
     pub(crate) fn apply(self, wire: &[u8], out: &mut [u8]) -> Result<usize, RewriteError> {
         let interest = Reader::new(wire).read_only(types::INTEREST)?;
         let value_len = self.write_value(interest.reader(), None)?;
@@ -51,7 +50,7 @@ impl Rewrite {
         Ok(writer.len())
     }
 
-    /// Copies the elements to `out`, if there is one; gives their length together.
+    /// Copies the elements to `out`, if given; returns their total length.
     fn write_value(
         self,
         mut elements: Reader<'_>,
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nonce_goes_to_its_place() {
+    fn nonce_is_inserted_in_element_order() {
         let add = Rewrite { nonce: 0x0102_0304, strips_hint: false, hop_limit: None };
         let (nonce, hint, lifetime) =
             (&[10, 4, 1, 2, 3, 4][..], &[30, 3, 7, 1, 8][..], &[12, 1, 9]);
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn hop_limit_goes_to_its_place() {
+    fn hop_limit_is_inserted_in_element_order() {
         let add = Rewrite { nonce: 1, strips_hint: false, hop_limit: Some(9) };
         let (nonce, limit) = (&[10, 4, 0, 0, 0, 1][..], &[34, 1, 9][..]);
         let (lifetime, parameters) = (&[12, 1, 9][..], &[36, 0][..]);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn length_of_the_interest_may_take_more_bytes_than_before() {
+    fn length_field_grows_when_needed() {
         let filler = [&[240, 245][..], &[0; 245]].concat();
         let before = interest(&[NAME, &filler]);
         let after = apply(Rewrite { nonce: 1, strips_hint: false, hop_limit: None }, &before);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn hint_is_left_out() {
+    fn forwarding_hint_is_removed() {
         let strip = Rewrite { nonce: 1, strips_hint: true, hop_limit: None };
         let before =
             interest(&[NAME, &[30, 5, 7, 3, 8, 1, b'h'], &[10, 4, 9, 9, 9, 9], &[12, 1, 9]]);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn rewrite_that_does_not_fit_is_rejected() {
         let rewrite = Rewrite { nonce: 1, strips_hint: false, hop_limit: None };
         let before = interest(&[NAME]);
         assert!(matches!(rewrite.apply(&before, &mut [0; 8]), Err(RewriteError::Encode)));

@@ -1,4 +1,4 @@
-//! Names that do not leave the machine, or the next hop.
+//! The `/localhost` and `/localhop` name scopes.
 
 use ndn_packet::NameRef;
 
@@ -6,9 +6,9 @@ use crate::Flags;
 
 /// The start of the value of a Name TLV whose first component is `localhost`.
 const LOCALHOST: &[u8] = b"\x08\x09localhost";
-/// The same for `localhop`.
+/// The start of the value of a Name TLV whose first component is `localhop`.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
-/// What both have behind the length of the component.
+/// Common part of both, after the component length.
 const LOCAL: &[u8; 4] = b"loca";
 
 /// Whether `name` is under `/localhost`.
@@ -25,7 +25,7 @@ pub(crate) fn is_localhop(name: NameRef<'_>) -> bool {
 #[inline]
 pub(crate) fn flags(name: NameRef<'_>) -> Flags {
     match name.value() {
-        // Almost every name is told apart by these four bytes.
+        // Almost every name fails on these four bytes.
         [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL => local_flags(name),
         _ => Flags::default(),
     }

@@ -1,4 +1,4 @@
-//! A forwarding shard: bursts in, packets out.
+//! A forwarding shard.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,22 +13,21 @@ use ndn_table::{
 use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};
 use crate::pipelines::{Ending, Matches};
-use crate::quota::QuotaRefusals;
 use crate::strategy::{Context, Measurements, StrategyTable};
-use crate::tables::Tables;
+use crate::tables::{QuotaRefusals, Tables};
 use crate::{
     BURST_SIZE, Burst, Counters, FaceProperties, FaceTable, PacketKind, ServiceTimer, TxSink,
     UnsolicitedPolicy,
 };
 
-/// Timer records of the PIT that one call of [`Shard::poll_timers`] looks at, and strategy timers
-/// that it runs, at most.
+/// Maximum number of PIT timer records checked, and of strategy timers run, in one call of
+/// [`Shard::poll_timers`].
 const TIMERS_PER_POLL_MAX: u32 = 256;
 
-/// Steps of its own housekeeping that the Content Store takes in one call.
+/// Maximum number of background steps of the Content Store in one call.
 const CS_STEPS_PER_POLL_MAX: usize = 64;
 
-/// The sizes of a shard and what it does not change later.
+/// Sizes and fixed settings of a shard.
 #[derive(Debug, Clone)]
 pub struct ShardConfig {
     /// Number of the shard, as in the PIT tokens that it originates.
@@ -37,38 +36,37 @@ pub struct ShardConfig {
     pub hasher: NameHasher,
     /// Capacities of PIT and Content Store.
     pub pcct: PcctConfig,
-    /// How long a Nonce is remembered after its PIT entry has ended.
+    /// Lifetime of a record in the dead nonce list.
     pub dead_nonce_lifetime_ms: u64,
-    /// Nonces that can be remembered.
+    /// Capacity of the dead nonce list.
     pub dead_nonce_capacity: usize,
-    /// Strategy timers that can be set at one time.
+    /// Capacity for strategy timers.
     pub strategy_timer_capacity: usize,
-    /// What happens to Data that nobody asked for.
+    /// Policy for unsolicited Data.
     pub unsolicited: UnsolicitedPolicy,
-    /// Interests that a face with a quota may have pending here, other faces as many as there is
-    /// room for.
+    /// Maximum number of pending Interests of a face with a quota; other faces are not limited.
     pub pending_quota: u32,
 }
 
-/// One forwarding shard: its PIT, its Content Store, and the pipelines over them.
+/// One forwarding shard: its PIT, its Content Store, and the pipelines.
 ///
 /// A worker calls [`poll_timers`](Self::poll_timers) and [`process_burst`](Self::process_burst)
-/// with one reading of the clock, sends what came into the sink, and then calls
-/// [`end_burst`](Self::end_burst). The control thread's changes come in between.
+/// with one reading of the clock, transmits the packets written to the sink, and then calls
+/// [`end_burst`](Self::end_burst). Changes by the control thread are applied in between.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) tables: Tables,
     pub(crate) fib: Arc<FibSnapshot>,
     pub(crate) strategies: Arc<StrategyTable>,
-    /// Where the Interests of the burst lead.
+    /// FIB entries of the Interests of the burst.
     routes: Box<[FibSlot; BURST_SIZE]>,
     pub(crate) matches: Matches,
-    /// Where packets on the side path are put, one at a time.
+    /// A burst for packets from other shards, one at a time.
     pub(crate) aside: Option<Box<Burst>>,
 }
 
 impl Shard {
-    /// An empty shard without faces. All memory is reserved here.
+    /// An empty shard without faces. Reserves all memory.
     #[must_use]
     pub fn new(
         config: &ShardConfig,
@@ -108,12 +106,11 @@ impl Shard {
         }
     }
 
-    /// Forwards the packets of `rx`, in order. What leaves goes into `tx` at once. The packets
-    /// stay in `rx`, to be released by the worker once `tx` needs them no more.
+    /// Forwards the packets of `rx`, in order, and writes outgoing packets to `tx`. The packets
+    /// stay in `rx`; the worker releases them once `tx` no longer needs them.
     ///
-    /// The first stages fetch from memory what the last one will touch, for all packets before
-    /// the first of them needs it; they decide nothing, since packets of one burst meet in the
-    /// same entries.
+    /// The first stages prefetch what the last one will touch, for all packets of the burst; they
+    /// make no decisions, because packets of one burst may touch the same entries.
     pub fn process_burst(
         &mut self,
         now: Timestamp,
@@ -121,12 +118,12 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        let packets = self.fetch_ahead(now, rx, pool);
+        let packets = self.prefetch_stages(now, rx, pool);
         self.apply(now, &packets, 0..packets.count(), tx);
     }
 
-    /// The same as [`process_burst`](Self::process_burst), and tells `timer` what each packet takes.
-    /// The worker begins and finishes.
+    /// [`process_burst`](Self::process_burst) with measurement: reports each packet to `timer`. The
+    /// worker begins and finishes the stage.
     #[cold]
     #[inline(never)]
     pub fn process_burst_timed(
@@ -137,7 +134,7 @@ impl Shard {
         tx: &mut impl TxSink,
         timer: &mut ServiceTimer,
     ) {
-        let packets = self.fetch_ahead(now, rx, pool);
+        let packets = self.prefetch_stages(now, rx, pool);
         timer.begin_laps();
         for index in 0..packets.count() {
             let Some(kind) = packets.at(index).map(|packet| packet.descriptor.kind) else {
@@ -150,7 +147,7 @@ impl Shard {
 
     /// Stages 1 to 4.
     #[inline(always)]
-    fn fetch_ahead<'a>(
+    fn prefetch_stages<'a>(
         &mut self,
         now: Timestamp,
         rx: &'a Burst,
@@ -167,14 +164,14 @@ impl Shard {
         packets
     }
 
-    /// Gives back what the tables kept for the next packet of the burst, and publishes their levels.
+    /// Releases what the tables kept for the next packet of the burst, and updates the gauges.
     pub fn end_burst(&mut self) {
         self.tables.pcct.end_burst();
         self.publish_levels();
     }
 
-    /// Ends PIT entries whose time is up, and runs the timers of strategies. Does a bounded
-    /// amount of work; says whether there is more.
+    /// Ends expired PIT entries and runs strategy timers. Does a bounded amount of work; returns
+    /// whether more is due.
     pub fn poll_timers(&mut self, now: Timestamp, tx: &mut impl TxSink) -> bool {
         let mut context = Context {
             now,
@@ -198,7 +195,7 @@ impl Shard {
         budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data
     }
 
-    /// When [`poll_timers`](Self::poll_timers) has something to do next.
+    /// When [`poll_timers`](Self::poll_timers) next has work.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let entries = self.tables.pcct.next_deadline();
@@ -211,40 +208,39 @@ impl Shard {
         self.tables.faces.insert(index, properties);
     }
 
-    /// Removes a face. Packets that would leave by it are dropped from then on.
+    /// Removes a face. Packets for it are dropped from then on.
     pub fn remove_face(&mut self, index: FaceIndex) {
         self.tables.faces.remove(index);
     }
 
-    /// Uses another FIB from the next burst on. The strategies that it refers to must be there.
+    /// Replaces the FIB from the next burst on. The strategies that it refers to must exist.
     pub fn set_fib(&mut self, fib: Arc<FibSnapshot>) {
         self.fib = fib;
     }
 
-    /// Uses another table of strategy instances, which has those of the old one in their places.
+    /// Replaces the table of strategy instances; instances of the old table keep their ids.
     pub fn set_strategies(&mut self, strategies: Arc<StrategyTable>) {
         self.strategies = strategies;
     }
 
-    /// The Content Store and the PIT, for what management changes and erases.
+    /// The PIT and the Content Store, for changes and erase commands by management.
     pub fn pcct_mut(&mut self) -> &mut Pcct {
         &mut self.tables.pcct
     }
 
-    /// Whether [`poll_quota_refusal`](Self::poll_quota_refusal) would tell of any.
+    /// Whether [`poll_quota_refusal`](Self::poll_quota_refusal) has a result.
     #[must_use]
     pub fn has_quota_refusals(&self) -> bool {
         !self.tables.quota_refusals.is_empty()
     }
 
-    /// A face of which Interests were refused because as many of it were pending as its
-    /// [quota](ShardConfig::pending_quota) allows, and how many since it was last told of. Of very many
-    /// faces some are left out.
+    /// A face whose Interests were refused because of its [quota](ShardConfig::pending_quota), and
+    /// the number refused since it was last returned. With very many such faces, some are left out.
     pub fn poll_quota_refusal(&mut self) -> Option<(FaceIndex, u64)> {
         self.tables.quota_refusals.take()
     }
 
-    /// The faces.
+    /// The face table.
     #[must_use]
     pub fn faces(&self) -> &FaceTable {
         &self.tables.faces
@@ -256,7 +252,7 @@ impl Shard {
         &self.tables.counters
     }
 
-    /// Stage 1: the buckets of PIT and Content Store, and of the dead nonce list.
+    /// Stage 1: prefetch the buckets of PIT, Content Store and dead nonce list.
     #[inline]
     fn prefetch_buckets(&self, now: Timestamp, packet: &RxPacket<'_>) {
         if packet.is_data() {
@@ -268,7 +264,7 @@ impl Shard {
         }
     }
 
-    /// Stage 2: the FIB, which is looked up for all Interests side by side.
+    /// Stage 2: look up the FIB for all Interests in lockstep.
     fn find_routes(&mut self, packets: &RxPackets<'_>, interests: &[u8]) {
         let name_and_hashes = |position: usize| match packets.get(interests[position]) {
             Some(packet) => (packet.name(), packet.hashes()),
@@ -282,8 +278,8 @@ impl Shard {
         }
     }
 
-    /// Stage 3: the entries that the buckets lead to. Gives the Interests for which there may be
-    /// Data in the Content Store.
+    /// Stage 3: prefetch the entries in those buckets. Returns the Interests that may have Data in
+    /// the Content Store.
     fn prefetch_entries(&self, packets: &RxPackets<'_>) -> Positions {
         let mut hits = Positions::default();
         for (index, packet) in packets.iter() {
@@ -297,7 +293,7 @@ impl Shard {
         hits
     }
 
-    /// Stage 4: the packets in the Content Store that will be sent.
+    /// Stage 4: prefetch the packets in the Content Store that will be sent.
     fn prefetch_payloads(&self, packets: &RxPackets<'_>, hits: &Positions) {
         for packet in hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
             self.tables.pcct.prefetch_interest_payload(packet.interest_key());
@@ -307,7 +303,7 @@ impl Shard {
         }
     }
 
-    /// Stage 5: the pipelines, packet by packet.
+    /// Stage 5: run the pipelines, packet by packet.
     fn apply(
         &mut self,
         now: Timestamp,
@@ -333,7 +329,7 @@ impl Shard {
         }
     }
 
-    /// Publishes what is a level and not a sum.
+    /// Updates the gauges.
     fn publish_levels(&self) {
         let (counters, pcct) = (&self.tables.counters, &self.tables.pcct);
         counters.pit_entries.set(pcct.pit_len() as u64);

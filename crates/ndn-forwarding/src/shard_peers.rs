@@ -1,4 +1,4 @@
-//! A shard among others.
+//! A shard among several.
 
 use ndn_ring::PacketPool;
 use ndn_table::{StrategyId, Timestamp};
@@ -9,13 +9,13 @@ use crate::peers::Peers;
 use crate::strategy::Context;
 use crate::{Burst, Shard, SharedTables, TxSink};
 
-/// What concerns the other shards of the forwarder. A shard that was not told of any sends and
-/// gets no messages.
+/// Communication with the other shards of the forwarder. A single shard sends and receives no
+/// messages.
 impl Shard {
     /// Makes this one of several shards. To be called before the first packet.
     ///
     /// # Panics
-    /// If the tables have no shard of this number.
+    /// If the tables have no shard with this number.
     pub fn join_others(&mut self, shared: SharedTables) {
         let shard = self.tables.shard;
         let shard_count = shared.ndt.shard_count();
@@ -25,15 +25,15 @@ impl Shard {
         self.aside = Some(Box::new(Burst::new()));
     }
 
-    /// Takes the messages for other shards. To be called after each burst, each message from
+    /// Drains the messages for other shards. To be called after each burst, each message from
     /// another shard, and each call of [`poll_timers`](Self::poll_timers).
     #[inline]
     pub fn take_crossings(&mut self) -> impl Iterator<Item = Crossing> {
         self.tables.peers.iter_mut().flat_map(|peers| peers.outbox.drain(..))
     }
 
-    /// Takes a message from another shard. A [`Content::Packet`] is better put into a burst
-    /// with others.
+    /// Processes a message from another shard. A [`Content::Packet`] is processed more efficiently
+    /// in a burst with others.
     pub fn process_crossing(
         &mut self,
         now: Timestamp,
@@ -41,7 +41,7 @@ impl Shard {
         pool: &PacketPool,
         tx: &mut impl TxSink,
     ) {
-        // A shard that knows of no others has nothing to do with this.
+        // A single shard drops the message.
         let Some(mut burst) = self.aside.take() else { return content.release(pool) };
         match content {
             Content::Packet(parcel) => {
@@ -78,7 +78,7 @@ impl Shard {
         self.aside = Some(burst);
     }
 
-    /// Gives back the packet memory that the shard holds, at the end of its worker.
+    /// Releases the packet memory that the shard holds, when its worker ends.
     pub fn release_blocks(&mut self, pool: &PacketPool) {
         if let Some(peers) = &mut self.tables.peers {
             peers.copy_block.take().into_iter().for_each(|block| pool.finish(block));

@@ -1,29 +1,28 @@
-//! What leaves a shard.
+//! Outgoing packets.
 
 use ndn_packet::NackReason;
 use ndn_ring::PacketHandle;
 use ndn_table::FaceIndex;
 
-/// The kind of a packet that leaves.
+/// The kind of an outgoing packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxKind {
     /// An Interest.
     Interest,
     /// A Data.
     Data,
-    /// A Nack; the wire bytes are the Interest inside.
+    /// A Nack; the wire bytes are those of the Interest inside.
     Nack(NackReason),
 }
 
 /// One packet for one face.
 #[derive(Debug, Clone, Copy)]
 pub struct TxPacket<'a> {
-    /// What it is.
+    /// Kind of packet.
     pub kind: TxKind,
     /// The network packet, without an LP header. Valid during the call only.
     pub wire: &'a [u8],
-    /// Where the same bytes lie in a pool buffer, if they do: a sink that does not want to copy
-    /// may retain it.
+    /// The pool buffer of the same bytes, if any: a sink may retain it instead of copying.
     pub handle: Option<&'a PacketHandle>,
     /// PIT token to send; empty for none.
     pub pit_token: &'a [u8],
@@ -31,14 +30,14 @@ pub struct TxPacket<'a> {
     pub congestion_mark: u64,
     /// IncomingFaceId to send, only to a face with local fields enabled.
     pub incoming_face_id: Option<u64>,
-    /// Send NonDiscovery, on an Interest.
+    /// Whether to send NonDiscovery with an Interest.
     pub non_discovery: bool,
-    /// PrefixAnnouncement to send with a Data (a Data TLV itself); empty for none.
+    /// PrefixAnnouncement to send with a Data (a Data TLV); empty for none.
     pub prefix_announcement: &'a [u8],
 }
 
-/// Where a shard puts the packets that leave: the faces of a worker.
+/// Sink for the outgoing packets of a shard: the faces of a worker.
 pub trait TxSink {
-    /// Sends `packet` by `face`, or counts and drops it. Must not block.
+    /// Sends `packet` on `face`, or counts and drops it. Must not block.
     fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>);
 }

@@ -19,7 +19,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const PACKET_COUNT: usize = 100_000;
 
-/// What is received next, on which face.
+/// The next received packet and its arrival face.
 struct Received {
     wire: Vec<u8>,
     face: usize,
@@ -52,7 +52,7 @@ const STRATEGIES: [&str; 9] = [
     "fast-route",
 ];
 
-/// Names in the namespaces of all strategies; they repeat, so that packets meet.
+/// Names in the namespaces of all strategies; they repeat, so that packets affect each other.
 fn name(number: usize) -> Name {
     let namespace = STRATEGIES[number % STRATEGIES.len()];
     let uri = format!("/{namespace}/object-{}/segment-{}", number / 3 % 50, number / 150 % 40);
@@ -65,7 +65,7 @@ fn interest(number: usize, name: &Name) -> Vec<u8> {
         .must_be_fresh(number.is_multiple_of(5))
         .lifetime_ms(20 + number as u64 % 500)
         .hop_limit(9);
-    // Now and then the Nonce is left to the forwarder.
+    // Some Interests leave the Nonce to the forwarder.
     if number.is_multiple_of(11) {
         builder.to_vec().unwrap()
     } else {
@@ -105,7 +105,7 @@ fn received(number: usize) -> Received {
         }
         4..7 => (data(number, &name), 3 + number % 3),
         _ => {
-            // For the Interest seven packets ago, from the face that it went to first.
+            // For the Interest seven packets ago, from the face that it was sent to first.
             lp.nack = Some(NackReason::NO_ROUTE);
             (interest(number - 7, &scatter(number - 7)), 3)
         }
@@ -178,7 +178,7 @@ fn no_packet_allocates() {
     }
     assert_eq!(allocated, 0, "allocations in {PACKET_COUNT} packets");
 
-    // That everything has happened is what makes the result worth something.
+    // The result is meaningful only if everything below has happened.
     let must_have_happened = [
         ("Interests", counters.out_interests.value()),
         ("Data", counters.out_data.value()),

@@ -132,7 +132,7 @@ impl Ndt {
     pub fn new(shard_count: usize, depth: usize) -> Self {
         assert!((1..=SHARDS_MAX).contains(&shard_count), "1 to {SHARDS_MAX} shards");
         let all: Vec<u8> = (0..=u8::MAX).take(shard_count).collect();
-        Self::over(shard_count, &all, depth)
+        Self::with_members(shard_count, &all, depth)
     }
 
     /// A table for `shard_count` shards of which only `members` own names.
@@ -140,7 +140,7 @@ impl Ndt {
     /// # Panics
     /// As [`Self::new`], and if `members` is empty or contains an invalid shard.
     #[must_use]
-    pub fn over(shard_count: usize, members: &[u8], depth: usize) -> Self {
+    pub fn with_members(shard_count: usize, members: &[u8], depth: usize) -> Self {
         assert!((1..=SHARDS_MAX).contains(&shard_count), "1 to {SHARDS_MAX} shards");
         let is_shard = |member: &u8| usize::from(*member) < shard_count;
         assert!(!members.is_empty() && members.iter().all(is_shard), "members are existing shards");

@@ -9,9 +9,9 @@ use super::Matches;
 use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
-use crate::digest::sha256;
 use crate::dispatch::{Answer, Content, DataVisit, Parcel, Stage, Tour};
 use crate::packet::RxPacket;
+use crate::packet::sha256;
 use crate::peers::Peers;
 use crate::strategy::{Context, StrategyTable};
 use crate::{CONTENT_STORE_FACE_ID, DropReason};
@@ -93,7 +93,7 @@ impl Context<'_> {
         let (token, now) = (self.tables.pcct.token(entry, self.tables.shard), self.now);
         let peers = self.peers();
         if is_pending && !peers.is_on_tour(token, now) {
-            self.ask_strategy(rx, entry, route, strategies);
+            self.run_strategy(rx, entry, route, strategies);
             return;
         }
         peers.begin_tour(token, now);
@@ -175,7 +175,7 @@ impl Context<'_> {
         }
         self.tables.counters.cs_misses.increment();
         let route = self.fib.find_longest_prefix(rx.name(), rx.hashes());
-        self.ask_strategy(rx, entry, route, strategies);
+        self.run_strategy(rx, entry, route, strategies);
     }
 
     /// Another shard has a cached Data for an Interest that is pending here.
@@ -209,7 +209,7 @@ impl Context<'_> {
             }
         }
         if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
-            self.forget_held(entry);
+            self.drop_held(entry);
             self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Pending);
         }
         self.finalize_satisfied(entry, answer.freshness_ms);
@@ -245,7 +245,7 @@ impl Context<'_> {
             return;
         }
         if stage == Stage::Name && !self.decide_on_store(rx, &mut visit, matches) {
-            self.peers().give_back_visit(visit);
+            self.peers().return_visit(visit);
             return;
         }
         self.satisfy_aside(rx, &mut visit, matches, strategies);
@@ -273,7 +273,7 @@ impl Context<'_> {
 
     fn visit_next_home(&mut self, rx: &RxPacket<'_>, mut visit: Box<DataVisit>) {
         if visit.homes == 0 {
-            self.peers().give_back_visit(visit);
+            self.peers().return_visit(visit);
             return;
         }
         let home = visit.homes.trailing_zeros();
@@ -305,7 +305,7 @@ impl Context<'_> {
         }
         copies.clear();
         for &(face, token_hash) in visit.copies() {
-            copies.note(face, token_hash);
+            copies.insert(face, token_hash);
         }
         let tables = &*self.tables;
         let face = rx.descriptor.face;
@@ -321,7 +321,7 @@ impl Context<'_> {
                 }
                 let token = tables.pcct.token_bytes(record);
                 let token_hash = tables.hasher.hash_value(token);
-                if copies.note(record.face, token_hash) {
+                if copies.insert(record.face, token_hash) {
                     visit.note_copy(record.face, token_hash);
                     data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
                 }

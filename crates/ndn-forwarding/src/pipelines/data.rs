@@ -1,4 +1,4 @@
-//! Incoming Data.
+//! Incoming Data pipeline, unsolicited Data, insertion into the Content Store.
 
 use ndn_table::{PitIndex, PitMatches, PitPhase, StrategyId};
 
@@ -7,8 +7,8 @@ use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::DropReason;
 use crate::descriptor::Flags;
-use crate::digest::sha256;
 use crate::packet::RxPacket;
+use crate::packet::sha256;
 use crate::strategy::{ArrivedData, Context, StrategyTable};
 
 /// The PIT entries that one Data satisfies.
@@ -19,24 +19,24 @@ pub(crate) struct Matches {
 }
 
 impl Matches {
-    /// None yet, and room for as many as there can be.
+    /// An empty list with room for the maximum number of entries.
     pub(crate) fn new() -> Self {
         Self { found: PitMatches::default(), copies: SentCopies::new() }
     }
 
-    /// Those that have not expired.
+    /// The entries that have not expired.
     pub(super) fn pending(&self) -> &[PitIndex] {
         self.found.as_slice()
     }
 
-    /// The same, and the downstreams that have had their copy.
+    /// The entries that have not expired, and the downstreams that have received a copy.
     pub(super) fn parts(&mut self) -> (&[PitIndex], &mut SentCopies) {
         (self.found.as_slice(), &mut self.copies)
     }
 }
 
 impl Context<'_> {
-    /// A Data has arrived.
+    /// Incoming Data pipeline.
     #[inline]
     pub(crate) fn incoming_data(
         &mut self,
@@ -79,15 +79,15 @@ impl Context<'_> {
         }
     }
 
-    /// [`Self::find_matches`], and the count of what became of its token.
+    /// [`Self::find_matches`], with the token counters.
     pub(super) fn find_pending_matches(&mut self, rx: &RxPacket<'_>, matches: &mut Matches) {
         let found = &mut matches.found;
         self.find_matches(rx, found);
         self.count_token(rx, found.as_slice());
     }
 
-    /// The PIT entries that a Data satisfies, at all prefix lengths. Those that have expired by
-    /// now end here: whether the timer has fired already must make no difference.
+    /// The PIT entries that a Data satisfies, at all prefix lengths. Entries that have expired are
+    /// finalized here: the result must not depend on whether their timer has fired.
     #[inline]
     fn find_matches(&mut self, rx: &RxPacket<'_>, found: &mut PitMatches) {
         self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire()), found);
@@ -102,7 +102,7 @@ impl Context<'_> {
         }
     }
 
-    /// Counts what became of a token of ours.
+    /// Counts a hit or miss of a token of ours.
     #[inline]
     fn count_token(&self, rx: &RxPacket<'_>, entries: &[PitIndex]) {
         let Some(token) = rx.own_token().filter(|token| token.shard == self.tables.shard) else {
@@ -117,7 +117,7 @@ impl Context<'_> {
         }
     }
 
-    /// Data for which no Interest is pending.
+    /// Data unsolicited pipeline.
     #[cold]
     pub(super) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.tables.counters.unsolicited_data.increment();
@@ -128,14 +128,14 @@ impl Context<'_> {
         }
     }
 
-    /// Puts a Data into the Content Store, unless its producer asked not to.
+    /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
     #[inline]
     pub(super) fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
         if rx.has(Flags::NO_CACHE) {
             return;
         }
         let freshness_ms = u64::from(rx.descriptor.period_ms);
-        // A Content Store that does not admit, or has no room for so large a packet, is no error.
+        // Not an error: the Content Store may not admit, or have no room for so large a packet.
         let _ = self.tables.pcct.insert_data(
             &rx.data_key(),
             rx.wire(),
@@ -155,15 +155,15 @@ impl Context<'_> {
         ArrivedData { face, prefix_hashes: rx.hashes(), may_go_back, packet }
     }
 
-    /// The strategy instance that a PIT entry was entered under.
+    /// The strategy instance of a PIT entry.
     #[inline]
     pub(super) fn strategy_of(&self, entry: PitIndex) -> StrategyId {
         StrategyId(self.tables.pcct.entry(entry).user_data)
     }
 
-    /// Sends the Data to every downstream that still waits, except for the face that it came from
-    /// (unless that is ad-hoc). One that waits with several PIT tokens gets a copy for each; one
-    /// that waits with the same token in several entries gets one.
+    /// Sends the Data to every pending downstream except the face it arrived on (unless that is
+    /// ad-hoc). A downstream waiting with several PIT tokens gets one copy for each; one waiting
+    /// with the same token in several entries gets one copy.
     #[inline]
     fn send_to_downstreams(
         &mut self,
@@ -175,7 +175,7 @@ impl Context<'_> {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
-        // The downstreams of one entry are different faces.
+        // The downstreams of one entry are distinct faces.
         let may_repeat = entries.len() > 1;
         if may_repeat {
             copies.clear();
@@ -190,7 +190,7 @@ impl Context<'_> {
                     continue;
                 }
                 let token = tables.pcct.token_bytes(record);
-                if !may_repeat || copies.note(record.face, tables.hasher.hash_value(token)) {
+                if !may_repeat || copies.insert(record.face, tables.hasher.hash_value(token)) {
                     data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
                 }
             }

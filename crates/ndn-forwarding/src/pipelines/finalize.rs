@@ -1,24 +1,24 @@
-//! The end of a PIT entry.
+//! Interest finalize pipeline: the end of a PIT entry.
 
 use ndn_table::{PitIndex, PitPhase};
 
 use crate::strategy::Context;
 
-/// What ends a PIT entry.
+/// Why a PIT entry ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Data, from upstream or from a Content Store.
     Data,
-    /// The Nack of the last upstream that could have answered.
+    /// A Nack of the last upstream that could have answered.
     Nack,
-    /// Its time is up.
+    /// Expiry.
     Expiry,
-    /// The strategy found nowhere to send it.
+    /// The strategy found no next hop.
     Rejection,
 }
 
 impl Context<'_> {
-    /// Ends an entry that Data has satisfied, of this FreshnessPeriod.
+    /// Ends an entry satisfied by a Data with this FreshnessPeriod.
     #[inline]
     pub(crate) fn finalize_satisfied(&mut self, entry: PitIndex, freshness_ms: u64) {
         let tables = &mut *self.tables;
@@ -27,8 +27,8 @@ impl Context<'_> {
         }
         tables.counters.satisfied_interests.increment();
         tables.count_closed(entry, Ending::Data, self.now);
-        // A looping copy of the Interest would find the Data in the Content Store, unless it
-        // must be fresh and the Data is fresh for a shorter time than the Nonce is remembered.
+        // A looping copy of the Interest would find the Data in the Content Store, unless it has
+        // MustBeFresh and the Data is fresh for a shorter time than the Nonce is kept.
         let must_be_fresh = tables.pcct.entry(entry).must_be_fresh();
         if must_be_fresh && freshness_ms < tables.dead_nonce_lifetime_ms {
             self.remember_nonces(entry);
@@ -36,7 +36,7 @@ impl Context<'_> {
         self.tables.erase_pending(entry);
     }
 
-    /// What there is to do when Data has come for an entry that stays.
+    /// Applies the effects of Data to an entry that stays.
     #[cold]
     fn satisfy_for_now(&mut self, entry: PitIndex) {
         let tables = &mut *self.tables;
@@ -49,13 +49,13 @@ impl Context<'_> {
         tables.pcct.clear_in_records(entry);
     }
 
-    /// Ends an entry that nothing has satisfied, or that was satisfied before.
+    /// Ends an entry that was not satisfied, or was satisfied before.
     pub(crate) fn finalize_unsatisfied(&mut self, entry: PitIndex, ending: Ending) {
         match self.tables.pcct.entry(entry).phase() {
             PitPhase::Pending => {}
-            PitPhase::Held => self.forget_held(entry),
+            PitPhase::Held => self.drop_held(entry),
             PitPhase::Lingering => {
-                // Its Nonces were remembered with its Data, if they had to be.
+                // Its Nonces were recorded with its Data, if necessary.
                 self.tables.erase_pending(entry);
                 return;
             }
@@ -66,7 +66,7 @@ impl Context<'_> {
         self.tables.erase_pending(entry);
     }
 
-    /// Puts the Nonces that were sent upstream into the dead nonce list.
+    /// Inserts the Nonces of the out-records into the dead nonce list.
     pub(super) fn remember_nonces(&mut self, entry: PitIndex) {
         let tables = &mut *self.tables;
         let mut records = tables.pcct.out_records(entry).peekable();

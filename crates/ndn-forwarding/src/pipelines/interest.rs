@@ -1,4 +1,4 @@
-//! Incoming Interest, Interest loop, Content Store hit and miss.
+//! Incoming Interest pipeline: loop detection, Content Store hit and miss.
 
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
@@ -10,17 +10,17 @@ use ndn_table::{
 use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
-use crate::digest::sha256;
 use crate::packet::RxPacket;
+use crate::packet::sha256;
 use crate::strategy::{Context, PendingInterest, StrategyTable};
 use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
-/// Delegations of a ForwardingHint that are looked up; further ones are not.
+/// Maximum number of ForwardingHint delegations looked up.
 const DELEGATIONS_MAX: usize = 8;
 
 impl<'a> Context<'a> {
-    /// An Interest has arrived. HopLimit was checked and decremented, and the ForwardingHint
-    /// removed in a producer region, by [`Ingress`](crate::Ingress).
+    /// Incoming Interest pipeline. [`Ingress`](crate::Ingress) has checked and decremented
+    /// HopLimit, and removed the ForwardingHint in a producer region.
     #[inline]
     pub(crate) fn incoming_interest(
         &mut self,
@@ -64,7 +64,8 @@ impl<'a> Context<'a> {
         self.content_store_miss(rx, pending, route, strategies);
     }
 
-    /// Whether an Interest has no business here, or there is no time for it.
+    /// Drops an Interest that violates scope or that the worker marked as refused. Returns whether
+    /// it was dropped.
     #[cold]
     fn is_refused(&mut self, rx: &RxPacket<'_>) -> bool {
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
@@ -81,8 +82,8 @@ impl<'a> Context<'a> {
         false
     }
 
-    /// The PIT entry of an Interest, unless it has expired by now: whether the timer has fired
-    /// already must make no difference.
+    /// The PIT entry of an Interest, unless it has expired: the result must not depend on whether
+    /// the timer has fired.
     #[inline]
     pub(super) fn find_pending(&mut self, key: &InterestKey<'_>) -> Option<PitIndex> {
         let entry = self.tables.pcct.find_interest(key)?;
@@ -93,7 +94,7 @@ impl<'a> Context<'a> {
         Some(entry)
     }
 
-    /// Whether the Nonce was here before, and where it was found.
+    /// Whether the Nonce is a duplicate, and where it was found.
     #[inline]
     fn find_loop(&mut self, rx: &RxPacket<'_>, pending: Option<PitIndex>) -> Option<DropReason> {
         let nonce = rx.descriptor.nonce;
@@ -115,14 +116,15 @@ impl<'a> Context<'a> {
         is_duplicate.then_some(DropReason::DuplicateNonce)
     }
 
-    /// Refuses an Interest that was here before, and says so to a single neighbour.
+    /// Interest loop pipeline: drops the Interest, with a Nack of reason Duplicate on a
+    /// point-to-point face.
     #[cold]
     fn interest_loop(&mut self, rx: &RxPacket<'_>, reason: DropReason) {
         self.tables.counters.drop_packet(reason);
         self.nack_arrived(rx, NackReason::DUPLICATE);
     }
 
-    /// Answers an Interest that is not in the PIT with a Nack, if it came from a single neighbour.
+    /// Returns a Nack for an Interest that is not in the PIT, on a point-to-point face.
     fn nack_arrived(&mut self, rx: &RxPacket<'_>, reason: NackReason) {
         if !rx.has(Flags::FROM_POINT_TO_POINT) {
             return;
@@ -155,7 +157,7 @@ impl<'a> Context<'a> {
         };
         outgoing.send(&tables.faces, &tables.counters, self.tx, rx.descriptor.face, rx.token);
         match pending {
-            // It stays as it is: the late answers that it waits for are of use whoever asks.
+            // The lingering entry stays: the late answers that it waits for remain useful.
             Some(entry) if tables.pcct.entry(entry).phase() == PitPhase::Lingering => {
                 tables.counters.satisfied_interests.increment();
             }
@@ -177,14 +179,14 @@ impl<'a> Context<'a> {
         strategies: &StrategyTable,
     ) {
         match self.join(rx, pending, self.fib.entry(route).strategy()) {
-            Ok(entry) => self.ask_strategy(rx, entry, route, strategies),
+            Ok(entry) => self.run_strategy(rx, entry, route, strategies),
             Err(reason) => self.tables.counters.drop_packet(reason),
         }
     }
 
-    /// Leaves an Interest that has joined `entry` to the strategy of its name.
+    /// Passes an Interest that has joined `entry` to the strategy of its name.
     #[inline]
-    pub(super) fn ask_strategy(
+    pub(super) fn run_strategy(
         &mut self,
         rx: &RxPacket<'_>,
         entry: PitIndex,
@@ -217,8 +219,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Enters the Interest into the PIT, and sets the entry to expire when its last in-record
-    /// does.
+    /// Inserts the Interest into the PIT, and sets the entry to expire with its last in-record.
     #[inline]
     pub(super) fn join(
         &mut self,
@@ -266,7 +267,7 @@ impl<'a> Context<'a> {
             }
         }
         let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
-        // Unless it was this downstream that waited longest, nobody waits longer now.
+        // Only if this downstream had the latest expiry can the entry's expiry decrease.
         if pending.is_some() && expiry < tables.pcct.entry(entry).expiry() {
             let others = tables.pcct.in_records(entry).map(|record| record.expiry());
             expiry = others.max().unwrap_or(expiry);
@@ -278,7 +279,7 @@ impl<'a> Context<'a> {
         Ok(entry)
     }
 
-    /// Where a ForwardingHint leads: the next hops of its first delegation that has any.
+    /// The next hops of the first delegation of a ForwardingHint that has any.
     #[cold]
     pub(super) fn next_hops_by_hint(&self, hint: &[u8]) -> &'a [NextHop] {
         let fib: &'a FibSnapshot = self.fib;
@@ -295,7 +296,7 @@ impl<'a> Context<'a> {
         &[]
     }
 
-    /// Sends to the face that the application chose, past strategy and scope rules.
+    /// Sends to the face in NextHopFaceId, bypassing strategy and scope rules.
     #[cold]
     fn follow_next_hop_field(&mut self, interest: &PendingInterest<'_>, face_id: u64) {
         match self.tables.faces.find_by_id(face_id) {

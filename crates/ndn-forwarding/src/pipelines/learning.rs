@@ -1,4 +1,4 @@
-//! Data that is kept back until it has an announcement to go with it.
+//! Data held until its prefix announcement is found.
 
 use ndn_packet::Data;
 use ndn_table::{FaceIndex, PitIndex, PitPhase, Timestamp, Token};
@@ -7,19 +7,19 @@ use super::outgoing::OutgoingData;
 use crate::learning::{Held, LearningRequest};
 use crate::strategy::{ArrivedData, Context};
 
-/// How long a Data is kept at most, as in NFD.
+/// Maximum time that a Data is held, as in NFD.
 const HOLD_MS: u64 = 1000;
 
 impl Context<'_> {
-    /// Asks the control thread for something.
-    pub(crate) fn ask_control(&mut self, request: LearningRequest) {
+    /// Queues a request to the control thread.
+    pub(crate) fn request_control(&mut self, request: LearningRequest) {
         if !self.tables.learning.ask(request) {
             self.tables.counters.learning_refused.increment();
         }
     }
 
-    /// Keeps a Data from the downstreams of `entry` until its announcement is there. If that is
-    /// not possible, it goes without.
+    /// Holds a Data from the downstreams of `entry` until its announcement is found. If that is not
+    /// possible, sends it without one.
     pub(crate) fn hold_data(&mut self, entry: PitIndex, data: &ArrivedData<'_>) {
         let Ok(view) = Data::parse(data.packet.wire) else { return };
         let held = Held {
@@ -40,10 +40,10 @@ impl Context<'_> {
         self.extend(entry, HOLD_MS);
     }
 
-    /// Lets an entry that a Data of `face` satisfies stay for `wait_ms`, to hear what others
-    /// answer.
+    /// Keeps an entry satisfied by a Data of `face` for `wait_ms`, to measure the answers of other
+    /// upstreams.
     pub(crate) fn linger(&mut self, entry: PitIndex, face: FaceIndex, wait_ms: u64) {
-        // How long that Data is fresh is not known when the entry ends.
+        // The FreshnessPeriod of that Data is not known when the entry ends.
         if self.tables.pcct.entry(entry).must_be_fresh() {
             self.remember_nonces(entry);
         }
@@ -60,8 +60,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a Data that was kept to those who wait for it, except for the face that it came from
-    /// (unless that is ad-hoc).
+    /// Sends a held Data to its pending downstreams, except the face it arrived on (unless that is
+    /// ad-hoc).
     pub(crate) fn release_data(&mut self, ticket: Token, announcement: &[u8]) {
         let Some(held) = self.tables.learning.take(ticket) else { return };
         let Some(entry) = self.tables.pcct.find_token(ticket) else { return };
@@ -88,22 +88,22 @@ impl Context<'_> {
         self.finalize_satisfied(entry, held.freshness_ms);
     }
 
-    /// Forgets the Data of an entry that ends without it.
-    pub(crate) fn forget_held(&mut self, entry: PitIndex) {
+    /// Drops the held Data of an entry that ends.
+    pub(crate) fn drop_held(&mut self, entry: PitIndex) {
         let ticket = self.tables.pcct.token(entry, self.tables.shard);
         self.tables.learning.take(ticket);
     }
 }
 
 impl crate::Shard {
-    /// What the control thread is to do for self-learning. To be called after each burst.
+    /// Next request of self-learning to the control thread. To be called after each burst.
     #[inline]
     pub fn poll_learning(&mut self) -> Option<LearningRequest> {
         self.tables.learning.next_request()
     }
 
-    /// Answers [`LearningRequest::Find`]: sends the Data that waits, with `announcement`, or
-    /// without if there is none.
+    /// Answers [`LearningRequest::Find`]: sends the held Data with `announcement`, or without one
+    /// if there is none.
     pub fn answer_learning(
         &mut self,
         now: Timestamp,

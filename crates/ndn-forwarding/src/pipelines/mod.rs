@@ -1,4 +1,4 @@
-//! What happens to a packet. See the NFD developer's guide, "Forwarding Pipelines".
+//! Forwarding pipelines. See the NFD developer's guide, "Forwarding Pipelines".
 
 mod aside;
 mod copies;

@@ -1,4 +1,4 @@
-//! Incoming Nack.
+//! Incoming Nack pipeline.
 
 use ndn_packet::NackReason;
 use ndn_table::PitPhase;
@@ -10,7 +10,7 @@ use crate::packet::RxPacket;
 use crate::strategy::{ArrivedNack, Context, StrategyTable};
 
 impl Context<'_> {
-    /// A Nack has arrived.
+    /// Incoming Nack pipeline.
     pub(crate) fn incoming_nack(&mut self, rx: &RxPacket<'_>, strategies: &StrategyTable) {
         self.tables.counters.in_nacks.increment();
         match self.accept_nack(rx, strategies) {
@@ -31,7 +31,7 @@ impl Context<'_> {
         let entry = self.find_pending(rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
         let pcct = &mut self.tables.pcct;
         if pcct.entry(entry).phase() == PitPhase::Held {
-            // Somebody else has answered.
+            // Another upstream has answered.
             return Ok(());
         }
         let record = pcct.out_record_mut(entry, rx.descriptor.face);
@@ -51,7 +51,7 @@ impl Context<'_> {
         if let Some(strategy) = strategies.strategy(self.strategy) {
             strategy.after_receive_nack(self, entry, &nack);
         }
-        // The strategy may have ended the entry itself.
+        // The strategy may have ended the entry.
         if !is_waiting && self.tables.pcct.find_token(token) == Some(entry) {
             self.finalize_unsatisfied(entry, Ending::Nack);
         }

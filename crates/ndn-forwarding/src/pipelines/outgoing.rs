@@ -1,4 +1,4 @@
-//! Outgoing Interest, Data and Nack.
+//! Outgoing Interest, Data and Nack pipelines.
 
 use ndn_packet::{Interest, NackReason};
 use ndn_ring::PacketHandle;
@@ -9,21 +9,21 @@ use crate::packet::RxPacket;
 use crate::strategy::{Context, PendingInterest};
 use crate::{Counters, DropReason, FaceTable, TxKind, TxPacket, TxSink};
 
-/// A Data on its way out, perhaps to several downstreams.
+/// An outgoing Data, for one or several downstreams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingData<'a> {
     pub(crate) wire: &'a [u8],
     pub(crate) handle: Option<&'a PacketHandle>,
     pub(crate) congestion_mark: u16,
     pub(crate) is_localhost: bool,
-    /// FaceId of where it comes from.
+    /// FaceId of its origin.
     pub(crate) incoming_face_id: u64,
     /// PrefixAnnouncement; empty for none.
     pub(crate) announcement: &'a [u8],
 }
 
 impl<'a> OutgoingData<'a> {
-    /// A Data that was received.
+    /// A received Data.
     #[inline]
     pub(crate) fn of(rx: &RxPacket<'a>, incoming_face_id: u64) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl<'a> OutgoingData<'a> {
         }
     }
 
-    /// Sends it to a downstream with the token that the downstream gave.
+    /// Sends the Data to a downstream with the downstream's PIT token.
     #[inline]
     pub(crate) fn send(
         &self,
@@ -70,7 +70,7 @@ impl<'a> OutgoingData<'a> {
 }
 
 impl Context<'_> {
-    /// Notes an Interest in the out-record of `face` and sends it there.
+    /// Records an Interest in the out-record of `face` and sends it.
     #[inline]
     pub(crate) fn outgoing_interest(
         &mut self,
@@ -107,8 +107,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Sends a Nack to a downstream of `entry` and removes its in-record. Says whether it did:
-    /// only point-to-point faces take Nacks.
+    /// Sends a Nack to a downstream of `entry` and removes its in-record. Returns whether it was
+    /// sent: only point-to-point faces get Nacks.
     pub(crate) fn outgoing_nack(
         &mut self,
         entry: PitIndex,
@@ -132,7 +132,7 @@ impl Context<'_> {
             return true;
         };
         copy.copy_from_slice(interest);
-        // The downstream knows its Interest by the Nonce that it sent itself.
+        // The downstream identifies its Interest by the Nonce that it sent.
         let nonce_offset = Interest::parse(interest).ok().and_then(|view| view.nonce_offset());
         if let Some(offset) = nonce_offset {
             copy[offset..offset + 4].copy_from_slice(&record.nonce.to_be_bytes());

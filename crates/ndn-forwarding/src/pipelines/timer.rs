@@ -1,4 +1,4 @@
-//! Timers of strategies.
+//! Strategy timers.
 
 use ndn_packet::{Interest, MAX_PACKET_SIZE};
 use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
@@ -12,13 +12,13 @@ impl<'a> Context<'a> {
         let tables = &mut *self.tables;
         let token = tables.pcct.token(entry, tables.shard);
         let key = u64::from(token.entry) << 16 | u64::from(token.generation);
-        // With too many timers set, the strategy does without.
+        // Without a free timer, the strategy continues without one.
         if tables.strategy_timers.schedule(key, deadline).is_err() {
             tables.counters.strategy_timers_refused.increment();
         }
     }
 
-    /// Runs a timer that was scheduled under `key`, if the entry is still pending.
+    /// Runs the timer scheduled under `key`, if the entry is still pending.
     pub(crate) fn strategy_timer(&mut self, key: u64, strategies: &StrategyTable) {
         let [_, _, e0, e1, e2, e3, g0, g1] = key.to_be_bytes();
         let token = Token {
@@ -27,7 +27,7 @@ impl<'a> Context<'a> {
             generation: u16::from_be_bytes([g0, g1]),
         };
         let Some(entry) = self.tables.pcct.find_token(token) else { return };
-        // The Interest must not borrow from the PIT, which the strategy changes.
+        // Copies the Interest: it must not borrow from the PIT, which the strategy changes.
         let mut copy = std::mem::take(&mut self.tables.timer_scratch);
         copy.clear();
         let wire = self.tables.pcct.interest(entry);

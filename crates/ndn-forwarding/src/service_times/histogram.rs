@@ -1,16 +1,16 @@
-//! A histogram of fixed size: one thread writes it, any thread reads it.
+//! Histogram of fixed size: one thread writes it, any thread reads it.
 
 use crate::Counter;
 
-/// Buckets of one power of two: no time is told with an error of more than a thirty-second.
+/// Buckets per power of two: the relative error of a value is at most 1/32.
 const BUCKETS_PER_OCTAVE: usize = 32;
 const OCTAVE_BITS: u32 = BUCKETS_PER_OCTAVE.trailing_zeros();
-/// Times from here on share the last bucket: 2^36 ns are 69 s.
+/// Values of 2^36 ns (69 s) and more share the last bucket.
 const VALUE_BITS: u32 = 36;
-/// Buckets of one nanosecond, and then so many for each power of two.
+/// Buckets of one nanosecond, then [`BUCKETS_PER_OCTAVE`] for each power of two.
 const BUCKET_COUNT: usize = BUCKETS_PER_OCTAVE * (VALUE_BITS - OCTAVE_BITS + 1) as usize;
 
-/// Counts of times by length: exact below 32 ns, then in 32 buckets for each power of two.
+/// Histogram of durations: exact below 32 ns, then 32 buckets for each power of two.
 #[derive(Debug)]
 pub struct Histogram {
     counts: Box<[Counter; BUCKET_COUNT]>,
@@ -27,14 +27,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one time. Only one thread does.
+    /// Records one duration. Only one thread may call this.
     #[inline]
     pub fn record(&self, nanos: u64) {
         self.counts[bucket_of(nanos)].increment();
         self.sum_ns.add(nanos);
     }
 
-    /// What was counted so far. Times that are counted meanwhile may be in or not.
+    /// A copy of the counts. Concurrent records may or may not be included.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
         HistogramSnapshot {
@@ -44,7 +44,7 @@ impl Histogram {
     }
 }
 
-/// What a [`Histogram`] held at one time, or gathered between two.
+/// Counts of a [`Histogram`] at one time, or the difference of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistogramSnapshot {
     counts: Vec<u64>,
@@ -57,19 +57,19 @@ impl Default for HistogramSnapshot {
     }
 }
 
-/// One bucket that is not empty.
+/// A bucket that is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// The shortest time in it, nanoseconds.
+    /// Lower bound, in nanoseconds, inclusive.
     pub from_ns: u64,
-    /// The shortest time beyond it, nanoseconds; `u64::MAX` in the last one.
+    /// Upper bound, in nanoseconds, exclusive; `u64::MAX` for the last bucket.
     pub below_ns: u64,
-    /// Times in it.
+    /// Number of values.
     pub count: u64,
 }
 
 impl HistogramSnapshot {
-    /// What has come since `earlier`.
+    /// The difference from an earlier snapshot.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         for (count, before) in self.counts.iter_mut().zip(&earlier.counts) {
@@ -79,7 +79,7 @@ impl HistogramSnapshot {
         self
     }
 
-    /// Adds what another histogram gathered.
+    /// Adds the counts of another snapshot.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count = count.wrapping_add(*more);
@@ -87,13 +87,13 @@ impl HistogramSnapshot {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
-    /// Times counted.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All times together, nanoseconds.
+    /// Sum of all values, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
@@ -110,17 +110,17 @@ impl HistogramSnapshot {
     }
 }
 
-/// The bucket of a time.
+/// The bucket of a value.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos.min((1 << VALUE_BITS) - 1);
     let octave = (u64::BITS - nanos.leading_zeros()).saturating_sub(OCTAVE_BITS + 1);
-    // The bits below the highest one, as many as tell buckets apart, after the number of the octave.
+    // The bits below the highest one, as many as select a bucket, after the number of the octave.
     let bucket = (u64::from(octave) << OCTAVE_BITS) + (nanos >> octave);
     usize::try_from(bucket).unwrap_or(BUCKET_COUNT - 1) % BUCKET_COUNT
 }
 
-/// The shortest time in a bucket.
+/// Lower bound of a bucket.
 fn first_of(bucket: usize) -> u64 {
     let (octave, place) = (bucket / BUCKETS_PER_OCTAVE, bucket % BUCKETS_PER_OCTAVE);
     match octave.checked_sub(1) {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_without_gap() {
+    fn buckets_are_contiguous() {
         for bucket in 0..BUCKET_COUNT - 1 {
             let (first, next) = (first_of(bucket), first_of(bucket + 1));
             assert!(first < next);
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_snapshot_is_what_was_recorded(
+        fn snapshot_equals_recorded_values(
             early in proptest::collection::vec(0..1_u64 << 38, 0..50),
             late in proptest::collection::vec(0..1_u64 << 20, 0..50),
         ) {

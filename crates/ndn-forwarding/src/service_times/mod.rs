@@ -1,9 +1,9 @@
-//! How long packets take: to be dispatched, and to be forwarded.
+//! Service times: how long packets take to be dispatched and to be forwarded.
 //!
-//! Off, a worker asks once per burst whether it is on, and once per received packet. On, some bursts
-//! are measured packet by packet, chosen at random ([`sampler`]). What all packets of a burst share,
-//! such as the stages that fetch ahead, is divided evenly among them. Nacks are not told: they take
-//! their part of what is shared, and that is all.
+//! When disabled, a worker tests a flag once per burst and once per received packet. When enabled,
+//! some bursts, chosen at random ([`sampler`]), are measured packet by packet. Work shared by the
+//! packets of a burst, such as the prefetch stages, is divided evenly among them. Nacks take a
+//! share of the common work but are not recorded.
 
 mod histogram;
 mod sampler;
@@ -14,13 +14,13 @@ pub use timer::ServiceTimer;
 
 use crate::{BURST_SIZE, Counter, PacketKind};
 
-/// What the service times of one worker are counted in: written by that worker alone, read by
-/// anyone. Never reset: a reader subtracts what it saw first.
+/// Service times of one worker: written by that worker, read by any thread. Never reset: a reader
+/// subtracts an earlier snapshot.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ServiceTimes {
-    /// From the network packet in the receive buffer to the burst or the ring of its shard: parsing,
-    /// hashing, the dispatch table.
+    /// From the network packet in the receive buffer to the burst or the ring of its shard:
+    /// parsing, hashing, the dispatch table.
     pub dispatch: StageTimes,
     /// From the burst to the sink of the outgoing face: tables, pipelines, strategies.
     pub forwarding: StageTimes,
@@ -29,11 +29,11 @@ pub struct ServiceTimes {
 /// Service times of one stage.
 #[derive(Debug)]
 pub struct StageTimes {
-    /// Those of Interests.
+    /// Interests.
     pub interests: Histogram,
-    /// Those of Data.
+    /// Data.
     pub data: Histogram,
-    /// Whole bursts, by the number of packets in them.
+    /// Whole bursts, by their number of packets.
     by_burst_size: Box<[BurstTimes; BURST_SIZE + 1]>,
 }
 
@@ -51,25 +51,25 @@ impl BurstTimes {
     }
 }
 
-/// What [`StageTimes`] held at one time, or gathered between two.
+/// Counts of [`StageTimes`] at one time, or the difference of two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StageSnapshot {
     /// Service times of Interests.
     pub interests: HistogramSnapshot,
     /// Service times of Data.
     pub data: HistogramSnapshot,
-    /// Element `n` is about bursts of `n` packets.
+    /// Element `n` covers bursts of `n` packets.
     pub by_burst_size: Vec<BurstFigures>,
 }
 
 /// Measured bursts of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BurstFigures {
-    /// How many.
+    /// Number of bursts.
     pub bursts: u64,
-    /// Interests in them.
+    /// Number of Interests in them.
     pub interests: u64,
-    /// How long they took together, nanoseconds.
+    /// Their total duration, in nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -84,7 +84,7 @@ impl Default for StageTimes {
 }
 
 impl StageTimes {
-    /// Counts one packet.
+    /// Records one packet.
     fn record_packet(&self, kind: PacketKind, nanos: u64) {
         match kind {
             PacketKind::Interest => self.interests.record(nanos),
@@ -93,7 +93,7 @@ impl StageTimes {
         }
     }
 
-    /// Counts one burst.
+    /// Records one burst.
     fn record_burst(&self, packets: u64, interests: u64, nanos: u64) {
         let size = usize::try_from(packets).unwrap_or(BURST_SIZE);
         if let Some(times) = self.by_burst_size.get(size) {
@@ -103,7 +103,7 @@ impl StageTimes {
         }
     }
 
-    /// What was counted so far.
+    /// A copy of the counts.
     #[must_use]
     pub fn snapshot(&self) -> StageSnapshot {
         let figures = |times: &BurstTimes| BurstFigures {
@@ -120,7 +120,7 @@ impl StageTimes {
 }
 
 impl StageSnapshot {
-    /// What has come since `earlier`.
+    /// The difference from an earlier snapshot.
     #[must_use]
     pub fn since(self, earlier: &Self) -> Self {
         let bursts = self.by_burst_size.iter().zip(&earlier.by_burst_size);

@@ -1,23 +1,23 @@
-//! Which bursts are measured.
+//! Random sampling of bursts.
 
 use ndn_table::Timestamp;
 
-/// Bursts measured in a second, about. Each costs two or three readings of the clock per packet,
-/// so that all of them together take half a percent of a processor at most, whatever the load.
+/// Approximate number of bursts measured per second. Each costs two or three clock readings per
+/// packet, so measurement takes at most half a percent of a processor, whatever the load.
 const BURSTS_PER_SECOND: u64 = 1000;
-/// The mean gap is adapted so often.
+/// Number of times per second that the mean gap is adapted.
 const PERIODS_PER_SECOND: u64 = 10;
 const PERIOD_NANOS: u64 = 1_000_000_000 / PERIODS_PER_SECOND;
-/// The gap before anything is known of the load.
+/// The gap before the load is known.
 const FIRST_GAP: u64 = 16;
 
-/// Chooses bursts at random, each with the same chance for a tenth of a second, so that neither
-/// long bursts nor those after a pause come more often than they do.
+/// Chooses bursts at random, with equal probability during a tenth of a second, so that neither
+/// long bursts nor bursts after a pause are over-represented.
 #[derive(Debug)]
 pub(super) struct Sampler {
     /// Bursts until the next one is chosen.
     left: u64,
-    /// Bursts from one to the next on average.
+    /// Mean number of bursts from one to the next.
     gap: u64,
     /// Bursts in this period.
     seen: u64,
@@ -52,11 +52,11 @@ impl Sampler {
         true
     }
 
-    /// Begins a period with the load of the last one.
+    /// Begins a period, with the load of the last one.
     #[cold]
     fn adapt(&mut self, now: Timestamp) {
         let overdue = now.nanos_since(self.period_end);
-        // After a pause the last period was a long one.
+        // After a pause, the last period was a long one.
         let periods = 1 + overdue / PERIOD_NANOS;
         self.gap = (self.seen * PERIODS_PER_SECOND / (BURSTS_PER_SECOND * periods)).max(1);
         self.left = self.left.min(2 * self.gap);
@@ -64,7 +64,7 @@ impl Sampler {
         self.period_end = Timestamp::from_nanos(now.as_nanos() + PERIOD_NANOS);
     }
 
-    /// 1 to twice the mean less one, each with the same chance.
+    /// Uniform from 1 to twice the mean less one.
     fn next_gap(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -77,7 +77,8 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// Bursts chosen of those that come in two seconds, one every `gap_ns`, after one of warm-up.
+    /// Number of bursts chosen in two seconds at one burst every `gap_ns`, after one second of
+    /// warm-up.
     fn chosen(gap_ns: u64) -> usize {
         let mut sampler = Sampler::new(Timestamp::from_nanos(1));
         let bursts = 3_000_000_000 / gap_ns;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_turns_is_chosen_alike() {
+    fn alternating_bursts_are_chosen_equally() {
         let mut sampler = Sampler::new(Timestamp::from_nanos(1));
         let mut counts = [0; 8];
         for number in 0..2_000_000_usize {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_does_not_lower_the_rate_for_long() {
+    fn sampling_rate_recovers_after_a_pause() {
         let mut sampler = Sampler::new(Timestamp::from_nanos(1));
         for number in 0..100_000_u64 {
             sampler.choose(Timestamp::from_nanos(number * 1000));

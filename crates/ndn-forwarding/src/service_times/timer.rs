@@ -1,4 +1,4 @@
-//! The stop watch of one worker.
+//! Measures the service times of one worker.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use super::sampler::Sampler;
 use super::{ServiceTimes, StageTimes};
 use crate::{BURST_SIZE, PacketKind};
 
-/// Readings of the clock of which the shortest distance is taken for what one costs.
+/// Number of clock readings for calibration; the shortest difference is taken as the cost of one.
 const CALIBRATION_READINGS: usize = 1000;
 
 /// Measures some of the bursts of one worker.
 ///
-/// For the burst that is being received, the worker asks [`is_measuring`](Self::is_measuring); if
-/// so, it says of each packet when it was [`received`](Self::received). Then, twice: it
-/// [begins](Self::begin), says what is done for one packet alone ([`lap`](Self::lap)), and ends with
+/// While receiving a burst, the worker tests [`is_measuring`](Self::is_measuring); if true, it
+/// reports each packet to [`received`](Self::received). Then, for each of two stages, it calls
+/// [`begin`](Self::begin), [`lap`](Self::lap) after the work for each packet, and
 /// [`finish_dispatch`](Self::finish_dispatch) or [`finish_forwarding`](Self::finish_forwarding).
 #[derive(Debug)]
 pub struct ServiceTimer {
     times: Arc<ServiceTimes>,
     clock: NanosecondClock,
-    /// What one reading of it costs.
+    /// The cost of one clock reading.
     reading_ns: u64,
     sampler: Sampler,
     is_measuring: bool,
     begin_ns: u64,
     last_ns: u64,
-    /// What each packet took until it was in the burst.
+    /// Time that each packet took until it was in the burst.
     arrival_ns: Box<[u64; BURST_SIZE]>,
     laps: Laps,
 }
 
-/// Nanoseconds on any clock that does not run backwards.
+/// A monotonic clock, in nanoseconds.
 struct NanosecondClock(Box<dyn Fn() -> u64 + Send>);
 
 impl std::fmt::Debug for NanosecondClock {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for NanosecondClock {
     }
 }
 
-/// What packets took in the stage that is being measured.
+/// Time that packets took in the current stage.
 #[derive(Debug)]
 struct Laps {
     kinds: Box<[Option<PacketKind>; BURST_SIZE]>,
@@ -49,7 +49,7 @@ struct Laps {
 }
 
 impl ServiceTimer {
-    /// A timer that writes into `times`. `clock` gives nanoseconds.
+    /// A timer that records into `times`. `clock` returns nanoseconds.
     #[must_use]
     pub fn new(times: Arc<ServiceTimes>, clock: impl Fn() -> u64 + Send + 'static) -> Self {
         let mut last = clock();
@@ -72,33 +72,33 @@ impl ServiceTimer {
         }
     }
 
-    /// Whether the burst that is being received is measured.
+    /// Whether the burst being received is measured.
     #[inline]
     #[must_use]
     pub fn is_measuring(&self) -> bool {
         self.is_measuring
     }
 
-    /// Decides whether the burst that is received next is measured.
+    /// Decides whether the next received burst is measured.
     #[inline]
     pub fn next_burst(&mut self, now: Timestamp) {
         self.is_measuring = self.sampler.choose(now);
     }
 
-    /// Decides whether a burst is measured that other workers have received and dispatched.
+    /// Decides whether to measure a burst that other workers received and dispatched.
     #[inline]
     pub fn choose(&mut self, now: Timestamp) -> bool {
         self.sampler.choose(now)
     }
 
-    /// Reads the clock, nanoseconds.
+    /// Reads the clock, in nanoseconds.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         (self.clock.0)()
     }
 
-    /// Packet `index` of the burst has been parsed and put there since `begin_ns`.
+    /// Packet `index` of the burst has been parsed and appended; parsing began at `begin_ns`.
     pub fn received(&mut self, index: usize, begin_ns: u64) {
         let nanos = self.now_ns().saturating_sub(begin_ns);
         if let Some(arrival_ns) = self.arrival_ns.get_mut(index) {
@@ -106,19 +106,19 @@ impl ServiceTimer {
         }
     }
 
-    /// A stage of a burst begins.
+    /// Begins a stage of a burst.
     pub fn begin(&mut self) {
         self.laps.kinds.fill(None);
         self.begin_ns = self.now_ns();
         self.last_ns = self.begin_ns;
     }
 
-    /// What was done up to now, all packets share.
+    /// Attributes the time since `begin` to all packets together.
     pub fn begin_laps(&mut self) {
         self.last_ns = self.now_ns();
     }
 
-    /// What was done since the last lap, packet `index` has for itself.
+    /// Attributes the time since the last lap to packet `index`.
     #[inline]
     pub fn lap(&mut self, index: usize, kind: PacketKind) {
         let now = self.now_ns();
@@ -130,7 +130,7 @@ impl ServiceTimer {
         self.last_ns = now;
     }
 
-    /// The burst is dispatched: counts its packets, with what they took until they were in it.
+    /// Ends the dispatch stage: records its packets, with the time until they were in the burst.
     pub fn finish_dispatch(&mut self) {
         for (nanos, arrival_ns) in self.laps.nanos.iter_mut().zip(self.arrival_ns.iter_mut()) {
             *nanos = nanos.saturating_add(std::mem::take(arrival_ns));
@@ -138,8 +138,8 @@ impl ServiceTimer {
         self.laps.count(&self.times.dispatch, 0);
     }
 
-    /// The burst is forwarded, and its packets are released: counts them, each with its part of what
-    /// they shared.
+    /// Ends the forwarding stage, after the packets are released: records them, each with its share
+    /// of the common time.
     pub fn finish_forwarding(&mut self) {
         let total_ns = self.now_ns().saturating_sub(self.begin_ns);
         let (packets, own_ns) = self.laps.sum();
@@ -155,12 +155,12 @@ impl Laps {
         laps.filter_map(|(kind, &nanos)| Some(((*kind)?, nanos)))
     }
 
-    /// Packets, and the nanoseconds that they had for themselves.
+    /// Number of packets, and the sum of their own times in nanoseconds.
     fn sum(&self) -> (u64, u64) {
         self.iter().fold((0, 0), |(packets, sum), (_, nanos)| (packets + 1, sum + nanos))
     }
 
-    /// Counts the packets and their burst.
+    /// Records the packets and their burst.
     fn count(&self, times: &StageTimes, shared_ns: u64) {
         let (packets, own_ns) = self.sum();
         let Some(share_ns) = shared_ns.checked_div(packets) else { return };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_takes_its_own_time_and_its_part_of_what_is_shared() {
+    fn packet_time_includes_its_share_of_common_time() {
         let times = Arc::new(ServiceTimes::default());
         let mut timer = ServiceTimer::new(Arc::clone(&times), clock);
         timer.begin();
@@ -209,7 +209,7 @@ mod tests {
         }
         pass(300);
         timer.finish_forwarding();
-        // 400 ns, and one reading, are shared by two.
+        // 400 ns and one clock reading are shared by two packets.
         let forwarding = &times.forwarding;
         assert_eq!(times_of(&forwarding.interests), [(400, 1)], "200 + 200 and a reading's half");
         assert_eq!(times_of(&forwarding.data), [(592, 1)]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn dispatch_begins_with_parsing() {
+    fn dispatch_time_includes_parsing() {
         let times = Arc::new(ServiceTimes::default());
         let mut timer = ServiceTimer::new(Arc::clone(&times), clock);
         for index in 0..2 {

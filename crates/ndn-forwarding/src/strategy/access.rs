@@ -1,4 +1,4 @@
-//! Access, version 1: for the router next to the producers or consumers.
+//! Access strategy, version 1: for an access router, next to producers or consumers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::{ArrivedData, Context, PendingInterest, Strategy, StrategyRef};
 use crate::DropReason;
 
 /// Sends an Interest to the face that last answered under the prefix, and to all others if that
-/// one does not answer in time. With nothing learnt yet, or on a retransmission, it goes to all.
+/// face does not answer in time. Without a known face, or on a retransmission, the Interest goes to
+/// all.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     suppression: Suppression,
@@ -28,7 +29,7 @@ impl Access {
         }
     }
 
-    /// Sends to the face that answered last, if there is one and it can be used.
+    /// Sends to the face that answered last, if it is known and eligible.
     fn send_to_last(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> bool {
         let Some((face, timeout_ns)) = context.last_working(interest.prefix_hashes) else {
             return false;
@@ -43,7 +44,7 @@ impl Access {
         true
     }
 
-    /// Sends to every next hop but the downstream; says to how many.
+    /// Sends to every next hop but the downstream; returns the number of faces.
     fn send_to_all(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> usize {
         let others = interest.next_hops.iter().map(|hop| hop.face);
         others
@@ -74,7 +75,7 @@ impl Strategy for Access {
         }
     }
 
-    /// The face that answered last did not answer: ask those that were not asked yet.
+    /// The face that answered last timed out: try those not tried yet.
     fn on_timer(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let unasked = |context: &Context<'_>, face: FaceIndex| {
             face != interest.face && context.out_record(interest.entry, face).is_none()

@@ -1,5 +1,6 @@
-//! ASF, version 5: adaptive forwarding by round-trip time (Lehman et al., "ASF: An experimental
-//! evaluation of the adaptive smoothed round-trip time based forwarding strategy", NFD).
+//! ASF strategy, version 5: adaptive forwarding by smoothed round-trip time (Lehman et al., "ASF:
+//! An experimental evaluation of the adaptive smoothed round-trip time based forwarding strategy",
+//! NFD).
 
 use std::sync::Arc;
 
@@ -12,27 +13,27 @@ use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
 
-/// The first probe of a namespace comes within this time.
+/// The first probe of a namespace is sent within this time.
 const FIRST_PROBE_MS: u64 = 5000;
-/// Shorter intervals are refused.
+/// Minimum probing interval.
 const PROBING_INTERVAL_MS_MIN: u64 = 1000;
-/// How long measurements are kept, if nothing says so.
+/// Default lifetime of measurements.
 const LIFETIME_MS: u64 = 300_000;
-/// A probe is measured if its answer is slower than another by no more than this.
+/// A probe is measured if its answer arrives at most this long after another one.
 const PROBE_ANSWER_MS: u64 = 50;
-/// Next hops that are considered for a probe.
+/// Maximum number of next hops considered for a probe.
 const CANDIDATES_MAX: usize = 32;
 
-/// How a next hop has done.
+/// State of a next hop.
 const UNMEASURED: u64 = 0;
 const WORKING: u64 = 1;
 const TIMED_OUT: u64 = 2;
-/// The bits of the state that say so; above them is the number of timeouts in a row.
+/// The bits that hold the state; the number of consecutive timeouts is above them.
 const KIND_BITS: u64 = 3;
 const ONE_TIMEOUT: u64 = KIND_BITS + 1;
 
-/// Sends an Interest to the next hop with the shortest round-trip time, among those that answer;
-/// now and then asks another as well, to learn about it.
+/// Sends an Interest to the next hop with the shortest round-trip time among those that answer, and
+/// periodically probes another.
 #[derive(Debug)]
 pub(crate) struct Asf {
     suppression: Suppression,
@@ -41,7 +42,7 @@ pub(crate) struct Asf {
     lifetime_ms: u64,
 }
 
-/// How good a next hop is; less is better.
+/// Rank of a next hop; lower is better.
 type Rank = (u8, u64, u64, u32);
 
 impl Asf {
@@ -52,7 +53,7 @@ impl Asf {
         if probing_interval_ms < PROBING_INTERVAL_MS_MIN {
             return Err(ParameterError::Refused("Probing interval must be >= 1000 milliseconds"));
         }
-        // Long enough for what a probe has found out, however seldom there is one.
+        // Long enough for the result of a probe, whatever the probing interval.
         let lifetime_ms = LIFETIME_MS.max(probing_interval_ms.saturating_add(FIRST_PROBE_MS));
         let lifetime_ms = parameters.take_u64("measurements-lifetime", lifetime_ms)?;
         if lifetime_ms <= probing_interval_ms {
@@ -65,8 +66,8 @@ impl Asf {
         Ok(Arc::new(Self { suppression, probing_interval_ms, max_timeouts, lifetime_ms }))
     }
 
-    /// Takes a timeout into account that has come since the hop was last looked at.
-    fn settle(&self, hop: &mut Measurement, now: Timestamp) {
+    /// Applies a timeout that has passed since the next hop was last checked.
+    fn apply_timeout(&self, hop: &mut Measurement, now: Timestamp) {
         if hop.due != Timestamp::ZERO && hop.due <= now {
             hop.due = Timestamp::ZERO;
             self.note_timeout(hop, false);
@@ -82,8 +83,8 @@ impl Asf {
         }
     }
 
-    /// Kind and round-trip time of a next hop.
-    fn look(
+    /// State and round-trip time of a next hop.
+    fn state_and_rtt(
         &self,
         context: &mut Context<'_>,
         interest: &PendingInterest<'_>,
@@ -94,7 +95,7 @@ impl Asf {
         let Some(hop) = table.find_hop_mut(strategy, interest.namespace(), face, now) else {
             return (UNMEASURED, u64::MAX);
         };
-        self.settle(hop, now);
+        self.apply_timeout(hop, now);
         match hop.state & KIND_BITS {
             WORKING => (WORKING, hop.rtt.smoothed_ns()),
             kind => (kind, u64::MAX),
@@ -113,7 +114,7 @@ impl Asf {
             if is_used || !context.is_eligible(interest, face) {
                 continue;
             }
-            let (kind, rtt_ns) = self.look(context, interest, face);
+            let (kind, rtt_ns) = self.state_and_rtt(context, interest, face);
             let priority = match kind {
                 WORKING => 1,
                 UNMEASURED => 2,
@@ -127,7 +128,7 @@ impl Asf {
         best.map(|(_, face)| face)
     }
 
-    /// Sends an Interest and waits for its answer.
+    /// Sends an Interest and measures its answer.
     fn forward(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, face: FaceIndex) {
         if context.send_interest(interest, face) {
             self.await_answer(context, interest, face);
@@ -144,7 +145,7 @@ impl Asf {
         let table = &mut context.tables.measurements;
         table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
         let hop = table.hop_mut(strategy, interest.namespace(), face, now, self.lifetime_ms);
-        self.settle(hop, now);
+        self.apply_timeout(hop, now);
         if hop.due == Timestamp::ZERO {
             hop.due = now.plus_nanos(hop.rtt.timeout_ns());
             hop.mark = name_hash(interest.prefix_hashes);
@@ -172,7 +173,8 @@ impl Asf {
         namespace.due = now.plus_millis(self.probing_interval_ms);
     }
 
-    /// The best next hop of which nothing is known; otherwise any, the better the more often.
+    /// The best next hop that is unmeasured; otherwise a random one, with a probability that falls
+    /// with its rank.
     fn face_to_probe(
         &self,
         context: &mut Context<'_>,
@@ -186,7 +188,7 @@ impl Asf {
             if face == used || count == CANDIDATES_MAX || !context.is_eligible(interest, face) {
                 continue;
             }
-            let (kind, rtt_ns) = self.look(context, interest, face);
+            let (kind, rtt_ns) = self.state_and_rtt(context, interest, face);
             let priority = match kind {
                 UNMEASURED => 1,
                 WORKING => 2,
@@ -201,7 +203,7 @@ impl Asf {
         if priority == 1 {
             return Some(first);
         }
-        // The first of n has n chances, the last one.
+        // Of n candidates, the first has weight n, the last weight 1.
         let chances = (count * (count + 1) / 2) as u64;
         let mut left = random % chances;
         for (index, (_, face)) in candidates.iter().enumerate() {
@@ -216,7 +218,7 @@ impl Asf {
 
     fn retransmit(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let unused = self.best(context, interest, true);
-        let Some(face) = unused.or_else(|| longest_ago(context, interest)) else {
+        let Some(face) = unused.or_else(|| tried_longest_ago(context, interest)) else {
             context.count_drop(DropReason::NoNextHop);
             return;
         };
@@ -228,7 +230,7 @@ impl Asf {
         }
         match unused {
             Some(face) => self.forward(context, interest, face),
-            // Its answer is awaited already.
+            // Its answer is being measured already.
             None => {
                 context.send_interest(interest, face);
             }
@@ -239,13 +241,13 @@ impl Asf {
     }
 }
 
-/// Whether an Interest is on its way to `face`.
+/// Whether an Interest to `face` is pending.
 fn is_used(context: &Context<'_>, entry: PitIndex, face: FaceIndex) -> bool {
     context.out_record(entry, face).is_some_and(|record| record.expiry() > context.now)
 }
 
-/// The eligible next hop that was asked longest ago.
-fn longest_ago(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
+/// The eligible next hop with the oldest out-record.
+fn tried_longest_ago(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
     let eligible =
         interest.next_hops.iter().map(|hop| hop.face).filter(|&f| context.is_eligible(interest, f));
     eligible
@@ -287,7 +289,7 @@ impl Strategy for Asf {
         if let (Some(sent), Some(hop)) =
             (sent, table.find_hop_mut(strategy, namespace, data.face, now))
         {
-            self.settle(hop, now);
+            self.apply_timeout(hop, now);
             hop.rtt.add(now.nanos_since(sent));
             hop.state = WORKING;
             if data.prefix_hashes.contains(&hop.mark) {

@@ -1,4 +1,4 @@
-//! Best-route, version 5: the cheapest next hop, and the next ones for retransmissions.
+//! Best-route strategy, version 5: the cheapest next hop, and further ones for retransmissions.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
 
 /// Sends a new Interest to the eligible next hop of lowest cost. A retransmission that is not
-/// suppressed goes to the cheapest next hop that was not tried yet, and once all were, to the one
-/// tried longest ago.
+/// suppressed goes to the cheapest next hop not tried yet; once all were tried, to the one tried
+/// longest ago.
 #[derive(Debug, Default)]
 pub(crate) struct BestRoute {
     suppression: Suppression,

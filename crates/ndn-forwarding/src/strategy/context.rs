@@ -1,4 +1,4 @@
-//! What a strategy can see and do.
+//! The interface between a shard and its strategies.
 
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId, Timestamp};
@@ -9,13 +9,13 @@ use crate::pipelines::Ending;
 use crate::tables::Tables;
 use crate::{DropReason, TxSink};
 
-/// A shard in the middle of a packet, as its pipelines and strategies see it.
+/// State of a shard while it processes a packet, for its pipelines and strategies.
 pub struct Context<'a> {
     pub(crate) now: Timestamp,
     pub(crate) tables: &'a mut Tables,
     pub(crate) fib: &'a FibSnapshot,
     pub(crate) tx: &'a mut dyn TxSink,
-    /// The instance that decides on the current PIT entry.
+    /// The strategy instance of the current PIT entry.
     pub(crate) strategy: StrategyId,
 }
 
@@ -32,12 +32,12 @@ impl Context<'_> {
         self.now
     }
 
-    /// The downstreams of a PIT entry.
+    /// The in-records of a PIT entry.
     pub fn in_records(&self, entry: PitIndex) -> impl Iterator<Item = &InRecord> {
         self.tables.pcct.in_records(entry)
     }
 
-    /// The upstreams of a PIT entry.
+    /// The out-records of a PIT entry.
     pub fn out_records(&self, entry: PitIndex) -> impl Iterator<Item = &OutRecord> {
         self.tables.pcct.out_records(entry)
     }
@@ -54,21 +54,21 @@ impl Context<'_> {
         self.out_records(entry).find(|record| record.face == face)
     }
 
-    /// Whether `face` is still there: records outlive the faces that they name.
+    /// Whether `face` still exists: records may outlive their faces.
     #[must_use]
     pub fn face_exists(&self, face: FaceIndex) -> bool {
         self.tables.faces.find(face).is_some()
     }
 
-    /// Whether an upstream may still answer: it is there, it did not refuse, and its time is not
-    /// up.
+    /// Whether an upstream may still answer: it exists, returned no Nack, and its out-record has
+    /// not expired.
     #[must_use]
     pub fn is_awaited(&self, record: &OutRecord) -> bool {
         record.nack_reason.is_none() && record.expiry() >= self.now && self.face_exists(record.face)
     }
 
-    /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and it is not
-    /// the face that the Interest came from, except on an ad-hoc link.
+    /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and the Interest
+    /// did not arrive on it, except on an ad-hoc link.
     #[must_use]
     pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         let Some(flags) = self.tables.faces.find(face) else { return false };
@@ -78,8 +78,8 @@ impl Context<'_> {
         !violates_scope && (face != interest.face || flags.is_ad_hoc())
     }
 
-    /// Sends the Interest to `face` and notes it in the out-record. False if that was not
-    /// possible; it is counted then.
+    /// Sends the Interest to `face` and records it in the out-record. Returns false if that was not
+    /// possible; the drop is counted.
     pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         match self.outgoing_interest(interest, face) {
             Ok(()) => true,
@@ -104,7 +104,7 @@ impl Context<'_> {
 
     /// Sends a Nack to every point-to-point downstream of `entry`.
     pub fn send_nacks(&mut self, entry: PitIndex, reason: NackReason, congestion_mark: u16) {
-        // A downstream that takes no Nack keeps its record, so this walks by position.
+        // A downstream that takes no Nacks keeps its record, so this iterates by position.
         let mut kept = 0;
         loop {
             let record = self.in_records(entry).nth(kept);
@@ -115,23 +115,23 @@ impl Context<'_> {
         }
     }
 
-    /// Ends a PIT entry that leads nowhere, without telling its downstreams.
+    /// Ends a PIT entry without next hop, without notifying its downstreams.
     pub fn reject(&mut self, entry: PitIndex) {
         self.finalize_unsatisfied(entry, Ending::Rejection);
     }
 
-    /// Calls [`Strategy::on_timer`](super::Strategy::on_timer) at `deadline`, unless the entry has
-    /// ended by then or too many timers are set.
+    /// Schedules [`Strategy::on_timer`](super::Strategy::on_timer) at `deadline`. It is not called
+    /// if the entry has ended by then, or if all timers are in use.
     pub fn set_timer(&mut self, entry: PitIndex, deadline: Timestamp) {
         self.schedule_strategy_timer(entry, deadline);
     }
 
-    /// Counts an Interest that is not sent anywhere.
+    /// Counts an Interest that is not sent.
     pub fn count_drop(&mut self, reason: DropReason) {
         self.tables.counters.drop_packet(reason);
     }
 
-    /// Decides on an Interest that has joined `entry`, by what was sent to any upstream.
+    /// Decides on an Interest that has joined `entry`, from the Interests sent to any upstream.
     pub(super) fn decide_retransmission(
         &mut self,
         suppression: &Suppression,
@@ -154,8 +154,8 @@ impl Context<'_> {
         decision
     }
 
-    /// Decides on an Interest for one upstream, by what was sent there; and gives the interval to
-    /// be set once it has been sent.
+    /// Decides on an Interest for one upstream, from the last Interest sent there. Returns also the
+    /// interval to set once the Interest has been sent.
     pub(super) fn decide_retransmission_to(
         &self,
         suppression: &Suppression,
@@ -175,33 +175,33 @@ impl Context<'_> {
         }
     }
 
-    /// The first face at `position` or behind it, in an order without meaning, that is not local;
-    /// and where to go on.
+    /// The first non-local face at `position` or after it, in arbitrary order, and the position to
+    /// continue from.
     pub(super) fn next_remote_face(&self, position: usize) -> Option<(usize, FaceIndex)> {
         self.tables.faces.next_remote(position)
     }
 
-    /// Whether a face is there and local.
+    /// Whether a face exists and is local.
     pub(super) fn is_local(&self, face: FaceIndex) -> bool {
         self.tables.faces.find(face).is_some_and(|flags| flags.is_local())
     }
 
-    /// Notes something in the in-record of `face`.
+    /// Sets the strategy state in the in-record of `face`.
     pub(super) fn set_downstream_state(&mut self, entry: PitIndex, face: FaceIndex, state: u8) {
         if let Some(record) = self.tables.pcct.in_record_mut(entry, face) {
             record.strategy_state = state;
         }
     }
 
-    /// The face that answered last under the longest prefix of which anything is known, and how
-    /// long to wait for it in nanoseconds.
+    /// The face that last answered under the longest prefix with a measurement, and its timeout in
+    /// nanoseconds.
     pub(super) fn last_working(&self, prefix_hashes: &[u64]) -> Option<(FaceIndex, u64)> {
         let measurements = &self.tables.measurements;
         let known = measurements.find_longest_prefix(self.strategy, prefix_hashes, self.now)?;
         Some((known.last_next_hop, known.rtt.timeout_ns()))
     }
 
-    /// Remembers that a face answered after `rtt_ns`, for the parent of the name of `data`.
+    /// Records that a face answered after `rtt_ns`, under the parent of the name of `data`.
     pub(super) fn note_answer(&mut self, data: &ArrivedData<'_>, rtt_ns: u64) {
         let [.., parent_hash, _] = *data.prefix_hashes else { return };
         let (strategy, now) = (self.strategy, self.now);

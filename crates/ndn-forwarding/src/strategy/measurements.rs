@@ -1,17 +1,17 @@
-//! What strategies have learnt about name prefixes and faces.
+//! Measurements of strategies, by name prefix and face.
 
 use ndn_table::{FaceIndex, StrategyId, Timestamp};
 
 use super::rtt::RttEstimate;
 
-/// Entries in a set: where a key can be.
+/// Entries per set (associativity).
 const WAYS: usize = 4;
 /// Sets in the table.
 const SET_COUNT: usize = 1024;
-/// How long an entry is good after it was last written.
+/// Default lifetime of an entry after its last write.
 const LIFETIME_MS: u64 = 8000;
 
-/// What is remembered under one key.
+/// A measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement {
     key: u64,
@@ -20,11 +20,11 @@ pub(crate) struct Measurement {
     pub(crate) last_next_hop: FaceIndex,
     /// Its round-trip time.
     pub(crate) rtt: RttEstimate,
-    /// When something is to be done; zero: nothing is.
+    /// Deadline of the strategy's next action; zero for none.
     pub(crate) due: Timestamp,
-    /// A number of the strategy's own, such as the hash of a name.
+    /// Reserved for the strategy, such as the hash of a name.
     pub(crate) mark: u64,
-    /// Another.
+    /// Reserved for the strategy.
     pub(crate) state: u64,
 }
 
@@ -40,10 +40,10 @@ impl Measurement {
     };
 }
 
-/// A table of fixed size, in which what was not written for longest makes room.
+/// A set-associative table of fixed size; the entry with the oldest write is replaced.
 ///
-/// Keys are the keyed 64-bit hashes of name prefixes, without the names: should two prefixes
-/// collide, a strategy prefers one upstream over another for no reason, and nothing worse.
+/// Keys are keyed 64-bit hashes of name prefixes, without the names: if two prefixes collide, the
+/// strategy may prefer the wrong upstream, nothing worse.
 #[derive(Debug)]
 pub struct Measurements {
     sets: Box<[[Measurement; WAYS]]>,
@@ -62,7 +62,7 @@ impl Measurements {
         Self { sets: vec![[Measurement::NONE; WAYS]; SET_COUNT].into_boxed_slice() }
     }
 
-    /// What is known of the longest prefix of which anything is.
+    /// The entry of the longest prefix that has one.
     pub(crate) fn find_longest_prefix(
         &self,
         strategy: StrategyId,
@@ -82,7 +82,7 @@ impl Measurements {
         self.entry_mut(prefix_key(strategy, prefix_hash), now)
     }
 
-    /// The entry of a namespace, to be written; it stays for `lifetime_ms`.
+    /// The entry of a namespace, to be written, with a lifetime of `lifetime_ms`.
     pub(crate) fn namespace_mut(
         &mut self,
         strategy: StrategyId,
@@ -93,7 +93,7 @@ impl Measurements {
         self.lasting_mut(prefix_key(strategy, prefix_hash), now, lifetime_ms)
     }
 
-    /// The hash of the longest prefix of which anything is known.
+    /// The hash of the longest prefix that has an entry.
     pub(crate) fn find_namespace(
         &self,
         strategy: StrategyId,
@@ -104,7 +104,7 @@ impl Measurements {
         hashes.find(|&hash| self.find(prefix_key(strategy, hash), now).is_some())
     }
 
-    /// The entry of a next hop of a namespace, to be written; it stays for `lifetime_ms`.
+    /// The entry of a next hop of a namespace, to be written, with a lifetime of `lifetime_ms`.
     pub(crate) fn hop_mut(
         &mut self,
         strategy: StrategyId,
@@ -116,7 +116,7 @@ impl Measurements {
         self.lasting_mut(hop_key(strategy, prefix_hash, face), now, lifetime_ms)
     }
 
-    /// The entry of a next hop of a namespace, if there is one.
+    /// The entry of a next hop of a namespace, if it exists.
     pub(crate) fn find_hop_mut(
         &mut self,
         strategy: StrategyId,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_forgets_the_oldest() {
+    fn full_set_replaces_the_oldest() {
         let mut table = Measurements::new();
         let key = |n: u64| 7 | n << 20;
         for n in 0..5 {

@@ -1,8 +1,8 @@
-//! Forwarding strategies: where a pending Interest goes, and what a Nack leads to.
+//! Forwarding strategies: where to send an Interest, and how to react to a Nack.
 //!
-//! A [`Strategy`] holds parameters only, and one instance serves all shards. What it remembers
-//! is in the tables of the shard: a few words per PIT entry and out-record, and
-//! [`Measurements`] by name prefix.
+//! A [`Strategy`] holds parameters only, and one instance serves all shards. Its state is in the
+//! tables of the shard: a few words per PIT entry and out-record, and [`Measurements`] by name
+//! prefix.
 
 mod access;
 mod asf;
@@ -33,7 +33,7 @@ pub use measurements::Measurements;
 pub use parameters::ParameterError;
 pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
 
-/// An instance that all shards share.
+/// An instance shared by all shards.
 pub(crate) type StrategyRef = Arc<dyn Strategy>;
 
 /// An Interest that a strategy may send.
@@ -41,11 +41,12 @@ pub(crate) type StrategyRef = Arc<dyn Strategy>;
 pub struct PendingInterest<'a> {
     /// The PIT entry.
     pub entry: PitIndex,
-    /// The face it came from.
+    /// The arrival face.
     pub face: FaceIndex,
-    /// Where it can go: by its ForwardingHint or by its name, cheapest first.
+    /// Next hops of the ForwardingHint or of the name, cheapest first.
     pub next_hops: &'a [NextHop],
-    /// Components of the FIB prefix that they are of; 0 if they come from a ForwardingHint.
+    /// Number of components of the FIB prefix that the next hops come from; 0 if they come from a
+    /// ForwardingHint.
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
@@ -53,13 +54,13 @@ pub struct PendingInterest<'a> {
 }
 
 impl PendingInterest<'_> {
-    /// The hash of the FIB prefix, under which strategies remember what they learnt.
+    /// The hash of the FIB prefix, the key of the strategy's measurements.
     fn namespace(&self) -> u64 {
         self.prefix_hashes.get(self.next_hops_depth).copied().unwrap_or_default()
     }
 }
 
-/// What it takes to send an Interest.
+/// The packet of an Interest, with the properties needed to send it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InterestPacket<'a> {
     pub(crate) wire: &'a [u8],
@@ -67,22 +68,22 @@ pub(crate) struct InterestPacket<'a> {
     pub(crate) nonce: u32,
     pub(crate) lifetime_ms: u32,
     pub(crate) congestion_mark: u16,
-    /// HopLimit is there and 0.
+    /// HopLimit is present and 0.
     pub(crate) is_at_hop_limit: bool,
     pub(crate) is_localhost: bool,
     pub(crate) is_localhop: bool,
     pub(crate) is_from_local: bool,
-    /// NonDiscovery: it looks for no route.
+    /// NonDiscovery: does not discover routes.
     pub(crate) non_discovery: bool,
 }
 
 /// A Data that satisfies a PIT entry.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrivedData<'a> {
-    /// The face it came from.
+    /// The arrival face.
     pub face: FaceIndex,
     pub(crate) packet: OutgoingData<'a>,
-    /// It may leave by the face that it came from, which is ad-hoc.
+    /// Whether the Data may be sent on its arrival face, which is ad-hoc.
     pub(crate) may_go_back: bool,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
@@ -91,27 +92,27 @@ pub struct ArrivedData<'a> {
 /// A Nack that matches an out-record of a PIT entry.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrivedNack {
-    /// The face it came from.
+    /// The arrival face.
     pub face: FaceIndex,
     /// Its reason.
     pub reason: NackReason,
     pub(crate) congestion_mark: u16,
 }
 
-/// The decisions of a forwarding strategy. See the NFD developer's guide, "Forwarding Strategy".
+/// A forwarding strategy. See the NFD developer's guide, "Forwarding Strategy".
 pub trait Strategy: Debug + Send + Sync {
-    /// An Interest is pending that the CS could not answer: new, from a further downstream, or a
-    /// retransmission. Its in-record is there.
+    /// An Interest missed the CS: a new one, one from a further downstream, or a retransmission.
+    /// Its in-record has been inserted.
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>);
 
-    /// Data is about to satisfy `entry`, whose records are all still there.
+    /// Data is about to satisfy `entry`; all its records still exist.
     fn before_satisfy(&self, _: &mut Context<'_>, _entry: PitIndex, _: &ArrivedData<'_>) {}
 
-    /// An upstream refused the Interest of `entry`. Its out-record says so already. If no
-    /// upstream is left to wait for, the entry ends after this call.
+    /// An upstream returned a Nack for the Interest of `entry`, recorded in its out-record. If no
+    /// upstream is pending, the entry ends after this call.
     fn after_receive_nack(&self, _: &mut Context<'_>, _entry: PitIndex, _: &ArrivedNack) {}
 
-    /// The time that was set with [`Context::set_timer`] has come, and the entry is still
-    /// pending. `interest` is what came from the face that the timer was set for.
+    /// The time set with [`Context::set_timer`] has come, and the entry is still pending.
+    /// `interest` is the Interest from the face for which the timer was set.
     fn on_timer(&self, _: &mut Context<'_>, _interest: &PendingInterest<'_>) {}
 }

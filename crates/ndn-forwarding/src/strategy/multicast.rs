@@ -1,4 +1,4 @@
-//! Multicast, version 5: every next hop, each with its own suppression of retransmissions.
+//! Multicast strategy, version 5: all next hops, each with its own retransmission suppression.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::retransmission::{Retransmission, Suppression};
 use super::{Context, PendingInterest, Strategy, StrategyRef};
 use crate::DropReason;
 
-/// Sends every Interest to every eligible next hop, unless one like it left there a moment ago.
-/// Nacks are not returned: that one upstream refuses says nothing about the others.
+/// Sends every Interest to every eligible next hop, unless suppressed there. Nacks are not
+/// returned: one upstream's Nack says nothing about the others.
 #[derive(Debug, Default)]
 pub(crate) struct Multicast {
     suppression: Suppression,

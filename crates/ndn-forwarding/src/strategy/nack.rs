@@ -1,12 +1,12 @@
-//! Returning Nacks downstream, as best-route and others do.
+//! Returns Nacks downstream, for best-route and others.
 
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
 use super::{ArrivedNack, Context};
 
-/// Sends a Nack to all downstreams once every upstream has sent one or is gone, with the least
-/// severe of their reasons. If a single upstream is left and it is a downstream as well, the two wait for
+/// Sends a Nack to all downstreams once every upstream has returned one or has been removed, with
+/// the least severe reason. If one upstream is left and it is also a downstream, the two wait for
 /// each other: it gets its Nack then.
 pub(super) fn return_nack(context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
     let mut waiting_count = 0;

@@ -3,7 +3,7 @@
 use ndn_packet::NameRef;
 use thiserror::Error;
 
-/// Why the parameters in a strategy name were refused.
+/// Why the parameters in a strategy name were rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParameterError {
     /// Not of the form `name~value`, or not text.
@@ -15,32 +15,32 @@ pub enum ParameterError {
     /// Given twice.
     #[error("strategy parameter `{0}` is given twice")]
     Repeated(String),
-    /// Not a value that the parameter can have, in NFD's words.
+    /// An invalid value, reported in NFD's words.
     #[error("{0}")]
     Refused(&'static str),
-    /// Not a value that the parameter can have.
+    /// An invalid value.
     #[error("strategy parameter {name} cannot be `{value}`: {reason}")]
     Value {
         /// The parameter.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What was expected.
+        /// The expected value.
         reason: &'static str,
     },
 }
 
-/// Parameters that have not been asked for yet.
+/// Parameters that have not been read yet.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
     pairs: Vec<(String, String)>,
-    /// Names and defaults of what was asked for.
-    asked: Vec<(&'static str, String)>,
+    /// Names and defaults of the parameters read.
+    read: Vec<(&'static str, String)>,
 }
 
 impl Parameters {
-    /// Reads the components of `name`, which is what follows the version of a strategy name.
-    /// If `last_counts`, a parameter may be given twice.
+    /// Parses the components of `name`, the part after the version of a strategy name. If
+    /// `last_counts`, a parameter may be given twice.
     pub(crate) fn parse(name: NameRef<'_>, last_counts: bool) -> Result<Self, ParameterError> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for component in name.components() {
@@ -58,10 +58,10 @@ impl Parameters {
                 Some(_) | None => return Err(ParameterError::Form(text.into_owned())),
             }
         }
-        Ok(Self { pairs, asked: Vec::new() })
+        Ok(Self { pairs, read: Vec::new() })
     }
 
-    /// A whole number, or the default.
+    /// An integer, or the default.
     pub(crate) fn take_u64(
         &mut self,
         name: &'static str,
@@ -88,9 +88,9 @@ impl Parameters {
         self.take(name, default, "a number is expected")
     }
 
-    /// Names and defaults of the parameters that were asked for.
-    pub(crate) fn into_asked(self) -> Vec<(&'static str, String)> {
-        self.asked
+    /// Names and defaults of the parameters that the strategy reads.
+    pub(crate) fn into_read(self) -> Vec<(&'static str, String)> {
+        self.read
     }
 
     fn take<T: std::str::FromStr + ToString>(
@@ -99,7 +99,7 @@ impl Parameters {
         default: T,
         reason: &'static str,
     ) -> Result<T, ParameterError> {
-        self.asked.push((name, default.to_string()));
+        self.read.push((name, default.to_string()));
         let Some(position) = self.pairs.iter().position(|(key, _)| key == name) else {
             return Ok(default);
         };
@@ -107,7 +107,7 @@ impl Parameters {
         value.parse().map_err(|_| ParameterError::Value { name, value, reason })
     }
 
-    /// Checks that every parameter was asked for.
+    /// Checks that every parameter was read.
     pub(crate) fn finish(mut self) -> Result<(), ParameterError> {
         match self.pairs.pop() {
             Some((name, _)) => Err(ParameterError::Unknown(name)),

@@ -1,5 +1,4 @@
-//! What strategies need beside Interests as they came: copies with a Nonce of their own, and the
-//! names of pending ones.
+//! Probes: copies of an Interest with their own Nonce.
 
 use ndn_packet::Interest;
 use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
@@ -7,8 +6,8 @@ use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
 use super::{Context, InterestPacket, PendingInterest};
 
 impl Context<'_> {
-    /// Sends the Interest to `face` with another Nonce, so that it is not taken for a loop where the
-    /// ways meet. False if that was not possible.
+    /// Sends the Interest to `face` with another Nonce, so that it is not dropped as a loop where
+    /// the paths meet. Returns false if that was not possible.
     pub(super) fn send_probe(
         &mut self,
         interest: &PendingInterest<'_>,
@@ -18,7 +17,7 @@ impl Context<'_> {
         let wire = interest.packet.wire;
         let offset = Interest::parse(wire).ok().and_then(|view| view.nonce_offset());
         let Some(place) = offset.map(|offset| offset..offset + 4) else { return false };
-        // Nobody else uses it while an Interest is forwarded.
+        // Free to use while an Interest is forwarded.
         let mut copy = std::mem::take(&mut self.tables.timer_scratch);
         copy.clear();
         copy.extend_from_slice(wire);
@@ -37,7 +36,7 @@ impl Context<'_> {
         is_sent
     }
 
-    /// Hashes the prefixes of the name of a pending Interest; says how many there are.
+    /// Hashes the prefixes of the name of a pending Interest; returns their number.
     pub(super) fn hash_name_of(
         &self,
         entry: PitIndex,

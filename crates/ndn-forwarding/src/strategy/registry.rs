@@ -1,4 +1,4 @@
-//! Strategies by name, and the instances that the FIB refers to by number.
+//! Strategies by name, and strategy instances by id.
 
 use std::sync::Arc;
 
@@ -15,132 +15,131 @@ use super::self_learning::SelfLearning;
 use super::spread::{FastRoute, Random, Sequential, Turns};
 use super::{Strategy, StrategyRef};
 
-/// Where the names of strategies are.
+/// Prefix of strategy names.
 const PREFIX: &str = "/localhost/nfd/strategy";
 
-/// Why a strategy name leads to no strategy.
+/// Why a strategy name was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StrategyError {
-    /// There is no strategy of that name, or none of that version or higher.
+    /// No strategy has that name, or none has that version or a higher one.
     #[error("there is no strategy {0}")]
     Unknown(Name),
-    /// The version is older than the one that there is. NFD's words.
+    /// The version is older than the existing one; reported in NFD's words.
     #[error("{strategy} does not support version {version}")]
     Version {
-        /// The strategy, as NFD's messages call it.
+        /// Class name of the strategy in NFD's messages.
         strategy: String,
-        /// The version that was asked for.
+        /// The requested version.
         version: u64,
     },
-    /// The parameters are not good.
+    /// Invalid parameters.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
-    /// More instances than can be numbered.
+    /// The table of instances is full.
     #[error("no more than {} strategy instances can be in use", StrategyTable::INSTANCES_MAX)]
     TooMany,
 }
 
 type Construct = fn(&mut Parameters) -> Result<StrategyRef, ParameterError>;
 
-/// A strategy that can be chosen.
-struct Known {
+/// An available strategy.
+struct RegisteredStrategy {
     name: &'static str,
     version: u64,
     about: &'static str,
     construct: Construct,
-    /// As in NFD, a parameter that it does not have is passed over, and of one given twice the last
-    /// counts.
+    /// As in NFD, an unknown parameter is ignored, and of one given twice the last counts.
     is_lenient: bool,
 }
 
-/// By name; of one name, the versions ascend.
-const KNOWN: [Known; 10] = [
-    Known {
+/// By name; versions of one name ascend.
+const STRATEGIES: [RegisteredStrategy; 10] = [
+    RegisteredStrategy {
         name: "access",
         version: 1,
-        about: "asks the next hop that answered last, and all when it falls silent",
+        about: "sends to the next hop that answered last, and to all others when it does not answer",
         construct: Access::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "asf",
         version: 5,
-        about: "asks the next hop with the shortest round-trip time, and probes others",
+        about: "sends to the next hop with the shortest round-trip time, and probes others",
         construct: Asf::construct,
         is_lenient: true,
     },
-    Known {
+    RegisteredStrategy {
         name: "best-route",
         version: 5,
-        about: "asks the next hop of the lowest cost, and others when the consumer asks again",
+        about: "sends to the next hop of lowest cost, and retransmissions to others",
         construct: BestRoute::construct,
         is_lenient: true,
     },
-    Known {
+    RegisteredStrategy {
         name: "fast-route",
         version: 1,
-        about: "asks all next hops once, and then the one that was first",
+        about: "sends to all next hops once, and then to the first that answered",
         construct: FastRoute::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "multicast",
         version: 5,
-        about: "asks all next hops",
+        about: "sends to all next hops",
         construct: Multicast::construct,
         is_lenient: true,
     },
-    Known {
+    RegisteredStrategy {
         name: "random",
         version: 1,
-        about: "asks any next hop",
+        about: "sends to a random next hop",
         construct: Random::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "round-robin",
         version: 1,
-        about: "asks the next hops in turn",
+        about: "sends to the next hops in turn",
         construct: Turns::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "self-learning",
         version: 1,
-        about: "asks all next hops, and everybody where there is none, and learns routes from the answers",
+        about: "sends to all next hops, broadcasts Interests without a route, and learns routes from the answers",
         construct: SelfLearning::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "sequential",
         version: 1,
-        about: "asks the next hops one after the other when the consumer asks again",
+        about: "sends to the cheapest next hop, and each retransmission to the next one",
         construct: Sequential::construct,
         is_lenient: false,
     },
-    Known {
+    RegisteredStrategy {
         name: "weighted",
         version: 1,
-        about: "asks the next hops in turn, some more often",
+        about: "sends to the next hops in turn, by weight",
         construct: Turns::construct_weighted,
         is_lenient: false,
     },
 ];
 
-impl Known {
+impl RegisteredStrategy {
     fn versioned_name(&self) -> Name {
-        let mut name = Name::from_uri(PREFIX).expect("a valid name");
+        let mut name = Name::from_uri(PREFIX).expect("constant is a valid name");
         name.push_generic(self.name).push_version(self.version);
         name
     }
 
-    /// What NFD's messages call it, such as `BestRouteStrategy`.
+    /// Class name in NFD's messages, such as `BestRouteStrategy`.
     fn class_name(&self) -> String {
         let words = self.name.split('-').map(|word| word[..1].to_ascii_uppercase() + &word[1..]);
         words.collect::<String>() + "Strategy"
     }
 
-    /// Checks that it is of the version asked for; another one may be meant otherwise.
+    /// Checks that the version is the requested one; another may have a different meaning.
     fn check_version(&self, version: Option<u64>) -> Result<(), StrategyError> {
         match version {
             Some(version) if version != self.version => {
@@ -151,16 +150,16 @@ impl Known {
     }
 }
 
-/// What a strategy name asks for.
+/// Parsed strategy name.
 #[derive(Debug)]
-struct Asked<'a> {
-    /// Without version and parameters.
+struct RequestedStrategy<'a> {
+    /// Name without version and parameters.
     base: NameRef<'a>,
     version: Option<u64>,
     parameters: NameRef<'a>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestedStrategy<'a> {
     /// The last component that is a version ends the name of the strategy.
     fn parse(name: NameRef<'a>) -> Self {
         let versions = name.components().enumerate();
@@ -176,10 +175,10 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The highest version, or the given one or the next after it.
-    fn find(&self) -> Option<&'static Known> {
+    /// The highest version, or the requested one or the next higher.
+    fn find(&self) -> Option<&'static RegisteredStrategy> {
         let versions =
-            KNOWN.iter().filter(|known| known.versioned_name().as_ref().parent() == self.base);
+            STRATEGIES.iter().filter(|known| known.versioned_name().as_ref().parent() == self.base);
         match self.version {
             Some(version) => {
                 versions.filter(|known| known.version >= version).min_by_key(|known| known.version)
@@ -189,12 +188,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// A strategy that can be chosen, for people.
+/// An available strategy, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownStrategy {
     /// Name with version.
     pub name: Name,
-    /// What it does.
+    /// Description.
     pub about: &'static str,
     /// Names and defaults of its parameters.
     pub parameters: Vec<(&'static str, String)>,
@@ -202,14 +201,14 @@ pub struct KnownStrategy {
 
 /// All strategies.
 pub fn known_strategies() -> impl Iterator<Item = KnownStrategy> {
-    KNOWN.iter().map(|known| {
+    STRATEGIES.iter().map(|known| {
         let mut parameters = Parameters::default();
-        // A strategy can always be made with its defaults; what it asks for is what is wanted here.
+        // Every strategy can be constructed with defaults; this reads the parameters that it takes.
         let _ = (known.construct)(&mut parameters);
         KnownStrategy {
             name: known.versioned_name(),
             about: known.about,
-            parameters: parameters.into_asked(),
+            parameters: parameters.into_read(),
         }
     })
 }
@@ -245,8 +244,9 @@ impl StrategyTable {
     #[must_use]
     pub fn with_best_route() -> (Self, StrategyId) {
         let mut table = Self::default();
-        let name = Name::from_uri("/localhost/nfd/strategy/best-route").expect("a valid name");
-        let id = table.insert(name.as_ref()).expect("a strategy that is known");
+        let name =
+            Name::from_uri("/localhost/nfd/strategy/best-route").expect("constant is a valid name");
+        let id = table.insert(name.as_ref()).expect("best-route is registered");
         (table, id)
     }
 
@@ -322,16 +322,16 @@ impl StrategyTable {
 
 /// Constructs the strategy that a name asks for; returns it with its full name.
 fn construct(name: NameRef<'_>) -> Result<(Name, StrategyRef), StrategyError> {
-    let asked = Asked::parse(name);
-    let known = asked.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
-    known.check_version(asked.version)?;
-    let mut parameters = Parameters::parse(asked.parameters, known.is_lenient)?;
+    let requested = RequestedStrategy::parse(name);
+    let known = requested.find().ok_or_else(|| StrategyError::Unknown(name.to_name()))?;
+    known.check_version(requested.version)?;
+    let mut parameters = Parameters::parse(requested.parameters, known.is_lenient)?;
     let strategy = (known.construct)(&mut parameters)?;
     if !known.is_lenient {
         parameters.finish()?;
     }
     let mut full_name = known.versioned_name();
-    full_name.append(asked.parameters);
+    full_name.append(requested.parameters);
     Ok((full_name, strategy))
 }
 
@@ -350,17 +350,20 @@ mod tests {
         let mut table = StrategyTable::default();
         let base = "/localhost/nfd/strategy/best-route";
         let full = format!("{base}/v=5");
-        for asked in [base, &format!("{base}/v=5"), &format!("{base}/%FD%05")] {
-            assert_eq!(insert(&mut table, asked), Ok(full.clone()));
+        for requested in [base, &format!("{base}/v=5"), &format!("{base}/%FD%05")] {
+            assert_eq!(insert(&mut table, requested), Ok(full.clone()));
         }
         assert_eq!(table.instances.len(), 1);
         let older = StrategyError::Version { strategy: "BestRouteStrategy".to_owned(), version: 4 };
         assert_eq!(older.to_string(), "BestRouteStrategy does not support version 4");
-        for asked in ["v=4", "%FD%04"] {
-            assert_eq!(insert(&mut table, &format!("{base}/{asked}")), Err(older.clone()));
+        for requested in ["v=4", "%FD%04"] {
+            assert_eq!(insert(&mut table, &format!("{base}/{requested}")), Err(older.clone()));
         }
-        for asked in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
-            assert!(matches!(insert(&mut table, asked), Err(StrategyError::Unknown(_))), "{asked}");
+        for requested in [&format!("{base}/v=6"), "/localhost/nfd/strategy/no", "/a", "/"] {
+            assert!(
+                matches!(insert(&mut table, requested), Err(StrategyError::Unknown(_))),
+                "{requested}"
+            );
         }
     }
 
@@ -368,7 +371,7 @@ mod tests {
     fn described_parameters_are_accepted() {
         let mut table = StrategyTable::default();
         let known: Vec<_> = known_strategies().collect();
-        assert_eq!(known.len(), KNOWN.len());
+        assert_eq!(known.len(), STRATEGIES.len());
         for strategy in &known {
             let mut name = strategy.name.clone();
             for (parameter, default) in &strategy.parameters {
@@ -408,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_are_refused() {
+    fn invalid_parameters_are_rejected() {
         let mut table = StrategyTable::default();
         for tail in [
             "best-route/v=5/x",

@@ -1,21 +1,21 @@
-//! Suppression of retransmissions: an interval that grows with each one that is let through.
+//! Retransmission suppression with exponential back-off.
 
 use ndn_table::Timestamp;
 
 use super::parameters::{ParameterError, Parameters};
 
-/// What to do with an Interest that joins a pending one.
+/// Decision about an Interest that joins a pending one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retransmission {
-    /// Nothing is pending upstream: it is like a new Interest.
+    /// Nothing is pending upstream: handle it as a new Interest.
     New,
     /// Send it.
     Forward,
-    /// It comes too soon after the last one.
+    /// Drop it: too soon after the last one.
     Suppress,
 }
 
-/// The exponential suppression that NFD's best-route and multicast strategies share.
+/// The exponential suppression of NFD's best-route and multicast strategies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suppression {
     initial_ms: u32,
@@ -56,8 +56,8 @@ impl Suppression {
         }
     }
 
-    /// Decides on a retransmission at `now` when the last one left at `last_sent`, and grows the
-    /// interval if it is let through. `interval_ms` is 0 before the first.
+    /// Decides on a retransmission at `now` when the last one was sent at `last_sent`, and
+    /// increases the interval if it is forwarded. `interval_ms` is 0 before the first.
     pub(crate) fn decide(
         &self,
         now: Timestamp,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interval_doubles_up_to_its_maximum() {
+    fn suppression_interval_doubles_up_to_its_maximum() {
         let suppression = Suppression::default();
         let (mut now, mut interval_ms, mut intervals) = (Timestamp::ZERO, 0, Vec::new());
         for _ in 0..7 {

@@ -14,10 +14,10 @@ const MIN_RTO_NS: u64 = 200_000_000;
 const MAX_RTO_NS: u64 = 60_000_000_000;
 
 impl RttEstimate {
-    /// Nothing measured yet.
+    /// No measurement yet.
     pub(crate) const UNKNOWN: Self = Self { smoothed_ns: 0, variation_ns: 0, rto_ns: 0 };
 
-    /// Takes one measurement into account. Longer ones than the longest timeout count as that.
+    /// Adds a measurement, capped at the maximum timeout.
     pub(crate) fn add(&mut self, rtt_ns: u64) {
         let rtt_ns = rtt_ns.min(MAX_RTO_NS);
         if self.rto_ns == 0 {
@@ -31,12 +31,12 @@ impl RttEstimate {
         self.rto_ns = (self.smoothed_ns + 4 * self.variation_ns).clamp(MIN_RTO_NS, MAX_RTO_NS);
     }
 
-    /// The mean; 0 before the first measurement.
+    /// Smoothed round-trip time; 0 before the first measurement.
     pub(crate) fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
     }
 
-    /// How long to wait before something must have gone wrong.
+    /// Retransmission timeout.
     pub(crate) fn timeout_ns(&self) -> u64 {
         if self.rto_ns == 0 { INITIAL_RTO_NS } else { self.rto_ns }
     }
@@ -49,7 +49,7 @@ mod tests {
     const MILLI: u64 = 1_000_000;
 
     #[test]
-    fn follows_the_measurements_within_its_limits() {
+    fn estimate_follows_measurements_within_limits() {
         let mut estimate = RttEstimate::UNKNOWN;
         assert_eq!(estimate.timeout_ns(), INITIAL_RTO_NS);
         estimate.add(400 * MILLI);

@@ -1,6 +1,7 @@
-//! Self-learning, version 1: asks everybody where no route is known, and makes routes of the
-//! announcements that come back (Shi, Newberry, Zhang, "On broadcast-based self-learning in named
-//! data networking", IFIP Networking 2017; NFD developer's guide, "Self-Learning Strategy").
+//! Self-learning strategy, version 1: broadcasts Interests without a route, and learns routes from
+//! the prefix announcements in the answers (Shi, Newberry, Zhang, "On broadcast-based self-learning
+//! in named data networking", IFIP Networking 2017; NFD developer's guide, "Self-Learning
+//! Strategy").
 
 use std::sync::Arc;
 
@@ -14,15 +15,15 @@ use super::{
 use crate::DropReason;
 use crate::learning::LearningRequest;
 
-/// The last Interest of a downstream, or to an upstream, looked for a route.
+/// The last Interest of this record was a discovery Interest.
 const DISCOVERY: u8 = 1;
-/// It followed one.
+/// The last Interest of this record followed a route.
 const NON_DISCOVERY: u8 = 2;
 
-/// Sends an Interest to all next hops, marked NonDiscovery; one for which there is no route, to all
-/// faces that are not local. What answers that with an announcement becomes a route.
+/// Sends an Interest to all next hops, marked NonDiscovery; without a route, to all non-local faces
+/// as a discovery Interest. Announcements in the answers become routes.
 ///
-/// As in NFD, nothing is suppressed: every retransmission goes where the first Interest went.
+/// As in NFD, nothing is suppressed: every retransmission takes the path of the first Interest.
 #[derive(Debug, Default)]
 pub(crate) struct SelfLearning;
 
@@ -56,7 +57,7 @@ fn note_sent(context: &mut Context<'_>, entry: PitIndex, face: FaceIndex, state:
     context.set_interval(entry, face, u32::from(state));
 }
 
-/// Whether somebody beyond a link waits for the announcement that goes with the Data.
+/// Whether a non-local downstream waits for the announcement with the Data.
 fn wants_announcement(context: &Context<'_>, entry: PitIndex) -> bool {
     let waiting = || context.in_records(entry).filter(|record| record.expiry() > context.now);
     waiting().any(|record| record.strategy_state == DISCOVERY)
@@ -88,7 +89,7 @@ impl Strategy for SelfLearning {
         } else if !data.packet.announcement.is_empty()
             && let Ok(view) = ndn_packet::Data::parse(data.packet.wire)
         {
-            context.ask_control(LearningRequest::Learn {
+            context.request_control(LearningRequest::Learn {
                 face_id: data.packet.incoming_face_id,
                 name: view.name().to_name(),
                 announcement: data.packet.announcement.into(),
@@ -103,7 +104,7 @@ impl Strategy for SelfLearning {
         context.send_nacks(entry, nack.reason, nack.congestion_mark);
         if let Some(face_id) = context.tables.faces.face_id(nack.face) {
             let name = context.tables.pcct.interest_name(entry).to_name();
-            context.ask_control(LearningRequest::Forget { face_id, name });
+            context.request_control(LearningRequest::Forget { face_id, name });
         }
     }
 }

@@ -12,20 +12,19 @@ use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
 
-/// How long a namespace's turn or choice is remembered without traffic.
+/// How long the turn or choice of a namespace is kept without traffic.
 const LIFETIME_MS: u64 = 3_600_000;
-/// Weights that can be given.
+/// Maximum number of weights.
 const WEIGHTS_MAX: usize = 32;
 
-/// Ends an Interest that can go nowhere.
+/// Ends an Interest without an eligible next hop.
 fn refuse(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
     context.count_drop(DropReason::NoNextHop);
     context.send_nack(interest.entry, interest.face, NackReason::NO_ROUTE, 0);
     context.reject(interest.entry);
 }
 
-/// The eligible next hop at `position` of all next hops, or the first one behind it in a circle;
-/// with its position.
+/// The first eligible next hop at `position` or after it, cyclically, with its position.
 fn from_position(
     context: &Context<'_>,
     interest: &PendingInterest<'_>,
@@ -38,7 +37,7 @@ fn from_position(
         .find(|&(_, face)| context.is_eligible(interest, face))
 }
 
-/// Random, version 1: every Interest to any eligible next hop.
+/// Random strategy, version 1: sends every Interest to a random eligible next hop.
 #[derive(Debug)]
 pub(crate) struct Random;
 
@@ -58,7 +57,7 @@ impl Strategy for Random {
         if count == 0 {
             return refuse(context, interest);
         }
-        // Consumers choose Nonces at random; the time tells those apart that do not.
+        // Consumers choose Nonces at random; the time distinguishes those that do not.
         let random = mix(u64::from(interest.packet.nonce) ^ context.now.as_nanos());
         let chosen = usize::try_from(random % count as u64).unwrap_or_default();
         let faces = interest.next_hops.iter().map(|hop| hop.face);
@@ -73,11 +72,12 @@ impl Strategy for Random {
     }
 }
 
-/// Round-robin and weighted, version 1: the Interests of a FIB prefix take turns.
+/// Round-robin and weighted strategies, version 1: next hops take turns for the Interests of a FIB
+/// prefix.
 #[derive(Debug)]
 pub(crate) struct Turns {
     suppression: Suppression,
-    /// Turns of each next hop in a round, by ascending cost; 1 where there is none.
+    /// Turns of each next hop in a round, by ascending cost; 1 where no weight is given.
     weights: Vec<u32>,
 }
 
@@ -109,7 +109,7 @@ impl Turns {
         }
     }
 
-    /// Whose turn it is.
+    /// Position of the next hop of a turn.
     fn position(&self, turn: u64, count: usize) -> usize {
         let weight = |at: usize| u64::from(self.weights.get(at).copied().unwrap_or(1));
         let round: u64 = (0..count).map(weight).sum();
@@ -150,8 +150,8 @@ impl Strategy for Turns {
     }
 }
 
-/// Sequential, version 1: the cheapest next hop, and for each retransmission the one behind the
-/// last, around in a circle.
+/// Sequential strategy, version 1: the cheapest next hop, and for each retransmission the next one,
+/// cyclically.
 #[derive(Debug)]
 pub(crate) struct Sequential;
 
@@ -179,8 +179,8 @@ impl Strategy for Sequential {
     }
 }
 
-/// Fast-route, version 1: asks all next hops of a FIB prefix until one has answered, and that one
-/// from then on, until it refuses or is gone.
+/// Fast-route strategy, version 1: all next hops of a FIB prefix until one answers, and that one
+/// from then on, until it returns a Nack or is removed.
 #[derive(Debug)]
 pub(crate) struct FastRoute {
     suppression: Suppression,
@@ -191,7 +191,7 @@ impl FastRoute {
         Ok(Arc::new(Self { suppression: Suppression::from_parameters(parameters)? }))
     }
 
-    /// Marks a namespace whose next hop is chosen.
+    /// Marks a namespace with a chosen next hop.
     const CHOSEN: u64 = 1;
 
     fn chosen(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
@@ -211,7 +211,7 @@ impl Strategy for FastRoute {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }
         let chosen = Self::chosen(context, interest);
-        // A consumer that asks again was not served by the chosen one.
+        // A retransmission means that the chosen next hop did not answer.
         if decision == Retransmission::New
             && let Some(face) = chosen
             && context.send_interest(interest, face)

@@ -1,4 +1,4 @@
-//! Shards with all that they need, driven with packets as plain values.
+//! Test bed: shards with pools, tables and faces, driven with packets as plain values.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub fn face_id(face: Face) -> u64 {
 #[derive(Clone, Debug)]
 pub struct BedConfig {
     pub shard_count: usize,
-    /// The first so many of them have no names.
+    /// The first shards own no names; this is their number.
     pub nameless_shards: usize,
     pub cs_capacity: usize,
     pub pit_capacity: usize,
-    /// Interests that a face may have pending.
+    /// Maximum number of pending Interests of a face.
     pub pending_quota: u32,
     pub unsolicited: Unsolicited,
-    /// Whether Interests are answered from the Content Store.
+    /// Whether the Content Store serves Interests.
     pub serves: bool,
-    /// Components that names are dispatched by.
+    /// Dispatch depth.
     pub depth: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct Bed {
     pub counters: Vec<Arc<Counters>>,
     pub strategies: StrategyTable,
     ingress: Ingress,
-    /// One for each shard; what is received goes into the first.
+    /// One per shard; received packets go into the first.
     pools: Vec<PacketPool>,
     hasher: NameHasher,
     faces: BTreeMap<Face, FaceProperties>,
@@ -73,7 +73,7 @@ pub struct Bed {
     dispatched: Burst,
     shared: SharedTables,
     dispatcher: Dispatcher,
-    /// On their way from shard to shard.
+    /// Messages in transit between shards.
     crossings: VecDeque<Crossing>,
     timing: Timing,
     pub sent: Recorder,
@@ -81,7 +81,7 @@ pub struct Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        // Before the first of them ends: a pool lives on while others hold a part of it.
+        // Before the first pool is dropped: a pool lives on while others hold a part of it.
         self.pools.iter().for_each(PacketPool::settle);
     }
 }
@@ -125,7 +125,7 @@ impl Bed {
         let mut shards: Vec<Shard> = shards.collect();
         let members: Vec<u8> =
             (0..=u8::MAX).take(config.shard_count).skip(config.nameless_shards).collect();
-        let shared = SharedTables::over(config.shard_count, &members, config.depth);
+        let shared = SharedTables::with_members(config.shard_count, &members, config.depth);
         for shard in &mut shards {
             shard.pcct_mut().set_cs_serve(config.serves);
             if config.shard_count > 1 {
@@ -182,7 +182,7 @@ impl Bed {
         self.publish();
     }
 
-    /// Says whether there was such a route.
+    /// Returns whether there was such a route.
     pub fn remove_route(&mut self, prefix: &Name, face: Face) -> bool {
         let value = name_value(prefix);
         let prefix = NameRef::from_value(&value).unwrap();
@@ -235,12 +235,12 @@ impl Bed {
         self.fib.collect();
     }
 
-    /// Takes a burst of packets; what is sent is in `sent` then.
+    /// Processes a burst of packets and records the sent packets in `sent`.
     pub fn process(&mut self, now: Time, arrivals: &[Arrival]) {
         let now = Timestamp::from_millis(now);
         while self.poll(now) {}
         for arrival in arrivals {
-            // Malformed ones are counted.
+            // Malformed packets are counted.
             let _ = self.receive(arrival);
         }
         if let [shard] = &mut self.shards[..] {
@@ -259,8 +259,8 @@ impl Bed {
         self.received.release(&self.pools[0]);
     }
 
-    /// The same without waiting for one packet to come to rest before the next: what crosses
-    /// from shard to shard is delivered as `choose` says, which picks one of so many.
+    /// As [`process`](Self::process), without waiting for one packet to complete before the next:
+    /// `choose` selects the next message to deliver from the given number.
     pub fn process_in_disorder(
         &mut self,
         now: Time,
@@ -288,21 +288,21 @@ impl Bed {
         if self.crossings.is_empty() {
             return;
         }
-        // From one shard to another, messages keep their order.
+        // Messages from one shard to another keep their order.
         let picked = self.crossings[choose(self.crossings.len())].to;
         let position = self.crossings.iter().position(|crossing| crossing.to == picked).unwrap();
         let crossing = self.crossings.remove(position).unwrap();
         self.cross(now, crossing);
     }
 
-    /// Delivers all that is on its way.
+    /// Delivers all messages in transit.
     pub fn settle_crossings(&mut self, now: Time) {
         while let Some(crossing) = self.crossings.pop_front() {
             self.cross(Timestamp::from_millis(now), crossing);
         }
     }
 
-    /// Takes packet `index` of what was received through its shard.
+    /// Passes received packet `index` to its shard.
     fn forward_one(&mut self, now: Timestamp, index: usize) {
         let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
         let number = usize::from(number);
@@ -349,7 +349,7 @@ impl Bed {
         });
     }
 
-    /// Says which shard has lost account of its Interests, or counts one twice.
+    /// Returns an error that names a shard whose account of Interests is not balanced.
     pub fn check_accounts(&self) -> Result<(), String> {
         let accounts: Vec<_> =
             self.counters.iter().map(|counters| InterestAccount::of(counters)).collect();
@@ -360,7 +360,7 @@ impl Bed {
         }
     }
 
-    /// The answer of the control thread to shard `number`.
+    /// Answers shard `number` in place of the control thread.
     pub fn answer_learning(
         &mut self,
         number: usize,
@@ -372,13 +372,13 @@ impl Bed {
         self.shards[number].answer_learning(now, ticket, answer, &mut self.sent);
     }
 
-    /// Published Interests, of all shards.
+    /// Number of published Interests, over all shards.
     pub fn published(&self) -> usize {
         let shards = u8::try_from(self.shards.len()).unwrap();
         (0..shards).map(|shard| self.shared.wide.published(shard)).sum()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance(&mut self, now: Time) {
         while self.poll(Timestamp::from_millis(now)) {}
     }
@@ -398,7 +398,7 @@ impl Bed {
         }
     }
 
-    /// Takes a packet into the next burst.
+    /// Adds a packet to the next burst.
     pub fn receive(&mut self, arrival: &Arrival) -> Result<(), DropReason> {
         let lp = LpFields {
             pit_token: PitToken::new(&arrival.token).unwrap(),
@@ -415,12 +415,12 @@ impl Bed {
         self.receive_wire(arrival.face, &arrival.packet.encode(), &lp)
     }
 
-    /// Takes bytes that may not be a packet at all.
+    /// Receives bytes that may not be a valid packet.
     pub fn receive_bytes(&mut self, face: Face, wire: &[u8]) -> Result<(), DropReason> {
         self.receive_wire(face, wire, &LpFields::default())
     }
 
-    /// Takes bytes with these link fields.
+    /// Receives bytes with these link fields.
     pub fn receive_wire(
         &mut self,
         face: Face,
@@ -438,12 +438,12 @@ impl Bed {
         result
     }
 
-    /// Has the Interests that were received and not processed yet refused.
+    /// Refuses the Interests that were received and not processed yet.
     pub fn refuse_received(&mut self) {
         (0..self.received.len()).for_each(|index| self.received.refuse(index));
     }
 
-    /// Blocks of packet memory in use.
+    /// Number of blocks of packet memory in use.
     pub fn blocks_in_use(&self) -> u32 {
         self.pools.iter().for_each(PacketPool::settle);
         self.pools

@@ -9,28 +9,29 @@ use crate::traffic::{Change, Generator, Op, Step, TokenChoice};
 use crate::wire::{Data, Name, Packet};
 use crate::world::World;
 
-/// What a comparison looks at: all of a packet, but of our own tokens only the presence.
+/// The compared properties of a packet: all, except that of our own tokens only the presence
+/// counts.
 pub type Seen = (Face, SentKind, Vec<u8>, Option<Vec<u8>>, u64, Option<u64>);
 
-/// Random sequences of 60 bursts in all, divided between the tests.
+/// Number of random sequences of 60 bursts, divided between the tests.
 const SEQUENCES: u64 = 10_000;
 
-/// Seeds of one test.
+/// Seeds per test.
 const SEEDS: u64 = 1_000_000_000;
 
-/// So long before moves settle, nothing is pending any more; and longer than Nonces are remembered.
+/// Time before moves settle: longer than any Interest is pending or a Nonce is kept.
 const SETTLED_BEFORE_MS: u64 = 7_000;
 
-/// The PIT tokens that went out with Interests, by face and name.
+/// The PIT tokens sent with Interests, by face and name.
 type OwnTokens = BTreeMap<(Face, Name), Vec<u8>>;
 
-/// Runs a case; says where the forwarder and the model part.
+/// Runs a case; reports where the forwarder and the model differ.
 fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> {
     let (mut model, mut bed) = (world.model(), world.bed(shard_count));
     let mut own_tokens = OwnTokens::new();
     for (number, step) in steps.iter().enumerate() {
         if step.changes.iter().any(|change| matches!(change, Change::Settle)) {
-            // What is pending ends in its time, and not only when somebody looks again.
+            // Interests expire in time, not only at the next arrival.
             model.advance(step.now - SETTLED_BEFORE_MS);
             bed.advance(step.now - SETTLED_BEFORE_MS);
         }
@@ -63,8 +64,8 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
         if sent != expected {
             return Err(describe(number, step, &sent, &expected));
         }
-        // The ingress keeps the block that Interests are rewritten into, and each shard the one
-        // that it copies cached Data into for others.
+        // The ingress keeps the block for rewritten Interests, and each shard the block for copies
+        // of cached Data.
         let kept = 1 + if shard_count > 1 { u32::try_from(shard_count).unwrap() } else { 0 };
         if bed.blocks_in_use() > kept {
             return Err(format!("step {number}: packet buffers were not released"));
@@ -73,7 +74,7 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
     compare_ends(&mut model, &mut bed, steps.last().map_or(0, |step| step.now))
 }
 
-/// What the table refuses is left out.
+/// A change that the table rejects is skipped.
 pub fn apply_change(bed: &mut Bed, change: &Change) {
     match change {
         Change::Route(prefix, face, cost) => bed.add_route(prefix, *face, u64::from(*cost)),
@@ -93,7 +94,7 @@ pub fn apply_change(bed: &mut Bed, change: &Change) {
     }
 }
 
-/// Once all has expired, both have counted the same.
+/// Once everything has expired, the counters of both are equal.
 fn compare_ends(model: &mut Model, bed: &mut Bed, now: u64) -> Result<(), String> {
     let end = now + 100_000;
     model.advance(end);
@@ -120,7 +121,7 @@ fn compare_ends(model: &mut Model, bed: &mut Bed, now: u64) -> Result<(), String
     Ok(())
 }
 
-/// Where several cached Data answer an Interest, any will do: take the one that was sent.
+/// Where several cached Data satisfy an Interest, any is allowed: use the one that was sent.
 fn observed(found: &[Data], arrival: &Arrival, unexplained: &[Seen]) -> Data {
     let answers = unexplained.iter().filter(|(face, kind, _, token, ..)| {
         *face == arrival.face && *kind == SentKind::Data && token.as_ref() == Some(&arrival.token)
@@ -139,7 +140,7 @@ fn resolve(op: &Op, own_tokens: &OwnTokens) -> Arrival {
     arrival
 }
 
-/// Remembers the tokens of Interests that both have sent.
+/// Records the tokens of Interests that both have sent.
 fn note_tokens(departures: &[Departure], bed: &Bed, own_tokens: &mut OwnTokens) {
     for departure in departures.iter().filter(|departure| departure.token == OutToken::Own) {
         let wire = departure.packet.encode();
@@ -191,7 +192,7 @@ fn describe(number: usize, step: &Step, sent: &[Seen], expected: &[Seen]) -> Str
     )
 }
 
-/// Leaves out of a failing case what it fails without.
+/// Removes steps from a failing case while it still fails.
 fn shrink(world: &World, shard_count: usize, steps: Vec<Step>) -> Vec<Step> {
     let mut smallest = steps;
     let mut chunk = smallest.len().div_ceil(2);
@@ -229,7 +230,7 @@ fn check(seed: u64, shard_count: usize) {
     check_in(&world, random, seed, shard_count);
 }
 
-/// Names move, which what is cached does not: so nothing is answered from the cache.
+/// Names move, cached Data does not: so the Content Store serves nothing.
 fn check_moves(seed: u64, shard_count: usize) {
     let mut random = Random::new(seed);
     let world = World::random(&mut random, shard_count);
@@ -253,7 +254,7 @@ fn check_in(world: &World, mut random: Random, seed: u64, shard_count: usize) {
     }
 }
 
-/// `percent` of the sequences to run: more in all on request, for a longer search.
+/// The number of sequences for `percent` of the total; more on request, for a longer search.
 pub fn case_count(percent: u64) -> u64 {
     let all = std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok());
     (all.unwrap_or(SEQUENCES) * percent).div_ceil(100)
@@ -280,11 +281,11 @@ fn eight_shards_forward_like_one_model() {
 }
 
 #[test]
-fn names_move_between_two_shards_unnoticed() {
+fn moves_between_two_shards_do_not_change_behaviour() {
     (0..case_count(10)).for_each(|seed| check_moves(4 * SEEDS + seed, 2));
 }
 
 #[test]
-fn names_move_between_five_shards_unnoticed() {
+fn moves_between_five_shards_do_not_change_behaviour() {
     (0..case_count(10)).for_each(|seed| check_moves(5 * SEEDS + seed, 5));
 }

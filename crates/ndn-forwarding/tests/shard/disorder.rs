@@ -1,5 +1,5 @@
-//! Several shards without waiting for one packet to come to rest before the next: what each packet
-//! causes depends on the order then, but not everything goes.
+//! Several shards without waiting for one packet to complete before the next: results depend on the
+//! order then, but invariants hold.
 
 use ndn_packet::NameRef;
 use ndn_table::{InterestKey, NameHasher, PREFIX_HASHES_MAX, Timestamp};
@@ -12,20 +12,20 @@ use crate::traffic::{Generator, TokenChoice};
 use crate::wire::{Component, Interest, Name, Packet, digest_component, name, name_value};
 use crate::world::World;
 
-/// An Interest that has arrived, and what came of it.
+/// An Interest that has arrived, and its outcome.
 struct Asked {
     arrival: Arrival,
     interest: Interest,
 }
 
 impl Asked {
-    /// Whether Data of this name and full name answers it.
+    /// Whether Data with this name and full name satisfies it.
     fn matches(&self, name: &Name, full_name: &Name) -> bool {
         let own = &self.interest.name;
         own == name || own == full_name || (self.interest.can_be_prefix && name.starts_with(own))
     }
 
-    /// Whether it is pending in some shard.
+    /// Whether it is pending in any shard.
     fn is_pending(&self, bed: &mut Bed, now: Time) -> bool {
         let value = name_value(&self.interest.name);
         let name = NameRef::from_value(&value).unwrap();
@@ -61,7 +61,7 @@ fn check(seed: u64, shard_count: usize) {
     let world = World::random(&mut random, shard_count);
     let steps = Generator::new(&mut random, &world, shard_count).steps(40);
     let mut bed = world.bed(shard_count);
-    // Those that the model does not know: here it is not asked.
+    // Strategies that the model does not implement: the model is not used here.
     let strategy = *random.pick(&["", "asf", "access", "random", "self-learning"]);
     if !strategy.is_empty() {
         for prefix in ["/b", "/a/a", "/wide"] {
@@ -91,7 +91,7 @@ fn check(seed: u64, shard_count: usize) {
             bed.sent.0.clear();
             bed.settle_crossings(step.now);
             check_sent(&bed.sent.0, &asked, seed);
-            // It holds Data back until somebody has looked at what was announced with it.
+            // This strategy holds Data until the control thread has answered.
             if strategy != "self-learning" {
                 check_lost(&mut bed, &asked, step.now, seed);
             }
@@ -105,7 +105,7 @@ fn check(seed: u64, shard_count: usize) {
     assert_eq!(pending, 0, "seed {seed}: in-records that never end");
 }
 
-/// Data goes only to who asked for it.
+/// Data is sent only to faces with a matching Interest.
 fn check_sent(sent: &[Sent], asked: &[Asked], seed: u64) {
     for sent in sent.iter().filter(|sent| sent.kind == SentKind::Data) {
         let (name, full_name) = data_names(&sent.wire);
@@ -118,7 +118,7 @@ fn check_sent(sent: &[Sent], asked: &[Asked], seed: u64) {
     }
 }
 
-/// Once all messages have arrived, no Interest waits for what is cached.
+/// Once all messages are delivered, no Interest is pending for cached Data.
 fn check_lost(bed: &mut Bed, asked: &[Asked], now: Time, seed: u64) {
     let cached: Vec<(Name, Name)> = bed
         .shards
@@ -136,11 +136,11 @@ fn check_lost(bed: &mut Bed, asked: &[Asked], now: Time, seed: u64) {
 }
 
 #[test]
-fn two_shards_in_disorder_lose_nothing() {
+fn two_shards_lose_nothing_with_reordered_messages() {
     (0..case_count(10)).for_each(|seed| check(seed, 2));
 }
 
 #[test]
-fn five_shards_in_disorder_lose_nothing() {
+fn five_shards_lose_nothing_with_reordered_messages() {
     (0..case_count(10)).for_each(|seed| check(1_000_000_000 + seed, 5));
 }

@@ -1,11 +1,11 @@
-//! What a shard sends, taken down.
+//! Records the packets that a shard sends.
 
 use ndn_forwarding::{NackReason, TxKind, TxPacket, TxSink};
 use ndn_table::FaceIndex;
 
 use crate::model::Face;
 
-/// A packet that a shard has sent.
+/// A packet sent by a shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sent {
     pub face: Face,
@@ -23,11 +23,11 @@ pub enum SentKind {
     Nack(u64),
 }
 
-/// Takes down what is sent.
+/// A sink that records packets.
 #[derive(Debug, Default)]
 pub struct Recorder(pub Vec<Sent>, pub Vec<LinkFields>);
 
-/// What else is in the header of a packet that was sent: NonDiscovery and PrefixAnnouncement.
+/// Other header fields of a sent packet: NonDiscovery and PrefixAnnouncement.
 pub type LinkFields = (Face, bool, Vec<u8>);
 
 impl TxSink for Recorder {

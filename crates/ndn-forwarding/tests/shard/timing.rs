@@ -8,7 +8,7 @@ use ndn_table::Timestamp;
 
 use crate::recorder::Recorder;
 
-/// Every other burst is measured: that changes nothing of what is sent.
+/// Measures every other burst: the sent packets must not change.
 #[derive(Debug)]
 pub struct Timing {
     timer: ServiceTimer,

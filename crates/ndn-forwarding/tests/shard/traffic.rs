@@ -1,20 +1,20 @@
-//! Random traffic in which everything collides with everything.
+//! Random traffic with few names and faces, so that packets interact.
 
 use crate::model::{Arrival, Departure, Face, Model, OutToken, Strategy, Time};
 use crate::random::Random;
 use crate::wire::{Component, Data, GENERIC, Interest, Name, Packet, name};
 use crate::world::World;
 
-/// All points in time are multiples of this, and all lifetimes one more: then no deadline falls
-/// into the tick of the timer wheel before a burst.
+/// All times are multiples of this, and all lifetimes one more: no deadline falls into the tick of
+/// the timer wheel before a burst.
 const GRID_MS: u64 = 4;
 
-/// The token that an arriving packet carries.
+/// The token of an arriving packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenChoice {
-    /// As it stands in the arrival.
+    /// The token in the arrival.
     Given,
-    /// The token that went out by that face with an Interest of this name, if any.
+    /// The token sent on that face with an Interest of this name, if any.
     Returned(Name),
 }
 
@@ -24,29 +24,29 @@ pub struct Op {
     pub token: TokenChoice,
 }
 
-/// What somebody changes between two bursts.
+/// A change between two bursts.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The prefix has a next hop of this cost.
+    /// Adds a next hop of this cost to the prefix.
     Route(Name, Face, u32),
-    /// The prefix has one next hop less.
+    /// Removes a next hop of the prefix.
     Unroute(Name, Face),
-    /// The prefix has another strategy.
+    /// Sets the strategy of the prefix.
     Choose(Name, Strategy),
-    /// What is cached below the name is forgotten.
+    /// Erases cached Data below the name.
     Erase(Name),
-    /// The face is gone, and does not come back.
+    /// Removes the face for good.
     RemoveFace(Face),
-    /// The entry of this name in the dispatch table goes to another shard.
+    /// Moves the dispatch table entry of this name to another shard.
     Move(Name, u8),
-    /// The entry of this name in the dispatch table is dispatched by so many components.
+    /// Splits the dispatch table entry of this name to this depth.
     Split(Name, usize),
-    /// All that has moved has arrived.
+    /// Settles all moves.
     Settle,
 }
 
 impl Change {
-    /// Changes the tables that a single forwarder has.
+    /// Applies the change to the model.
     pub fn apply(&self, model: &mut Model) {
         match self {
             Self::Route(prefix, face, cost) => model.set_route(prefix, *face, *cost),
@@ -70,8 +70,8 @@ pub struct Step {
     pub ops: Vec<Op>,
 }
 
-/// Makes the traffic of one case. Answers are made up from what a model has sent, so the case is
-/// the same whatever the forwarder under test does.
+/// Generates the traffic of one case. Answers derive from what a model has sent, so the case does
+/// not depend on the forwarder under test.
 pub struct Generator<'a> {
     random: &'a mut Random,
     world: &'a World,
@@ -81,7 +81,7 @@ pub struct Generator<'a> {
     outstanding: Vec<(Face, Interest)>,
     now: Time,
     unique_nonce: u32,
-    /// Of all routes so far, so that no two are equal.
+    /// Over all routes so far, so that no two costs are equal.
     cost_max: u32,
 }
 
@@ -113,7 +113,8 @@ impl<'a> Generator<'a> {
         changes.iter().for_each(|change| change.apply(&mut self.model));
         let count_max = *self.random.pick(&[1, 4, 20]);
         let count = 1 + self.random.below(count_max);
-        // What is gone is not read any more: what was read before can only be an Interest here.
+        // A removed face receives nothing more; packets received before its removal can only be
+        // Interests here.
         let may_arrive = |op: &Op, model: &Model| {
             matches!(op.arrival.packet, Packet::Interest(_)) || !model.is_gone(op.arrival.face)
         };
@@ -131,7 +132,7 @@ impl<'a> Generator<'a> {
 
     fn moves(&mut self) -> Vec<Change> {
         if self.random.percent(5) {
-            // Longer than anything is pending or a Nonce is remembered.
+            // Longer than any Interest is pending or a Nonce is kept.
             self.now += 2_500 * GRID_MS;
             return vec![Change::Settle];
         }
@@ -145,7 +146,7 @@ impl<'a> Generator<'a> {
         match self.random.below(10) {
             0..3 => {
                 self.cost_max += 1;
-                // Cheaper or dearer than those that are there.
+                // Cheaper or more expensive than the existing ones.
                 let cost = *self.random.pick(&[self.cost_max, 4000 - self.cost_max]);
                 Change::Route(prefix, self.face(), cost)
             }
@@ -276,7 +277,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// One of the four Data of a name: no more, so that all of them can be cached.
+    /// One of four Data of a name: no more, so that all of them can be cached.
     fn variant(&mut self, name: Name) -> Data {
         let (freshness_ms, content) = *self.random.pick(&[
             (None, "x"),
@@ -337,7 +338,7 @@ impl<'a> Generator<'a> {
         vec![b'A' + u8::try_from(self.random.below(2)).unwrap(); length]
     }
 
-    /// A token that this forwarder did not make. It may name any shard, or none that there is.
+    /// A token of another forwarder. It may name any shard, or none that exists.
     fn foreign_token(&mut self) -> Vec<u8> {
         let shard = self.random.below(self.shard_count + 1);
         let shard = u8::try_from(shard).unwrap() + *self.random.pick(&[0, 0, 200]);

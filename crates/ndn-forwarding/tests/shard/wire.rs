@@ -1,4 +1,4 @@
-//! Packets as plain values, and their encoding: the tests' own, so that it can be an oracle.
+//! Packets as plain values, with an encoder of the tests' own, so that it can serve as an oracle.
 
 use std::fmt;
 

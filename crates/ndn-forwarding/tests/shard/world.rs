@@ -1,4 +1,4 @@
-//! Faces, routes and strategies, set up alike in the model and in the forwarder under test.
+//! Faces, routes and strategies, set up equally in the model and in the forwarder under test.
 
 use crate::bed::{Bed, BedConfig};
 use crate::model::{Face, FaceSpec, Link, Model, Strategy, Tokens, Unsolicited};
@@ -14,18 +14,18 @@ pub struct World {
     pub regions: Vec<Name>,
     pub unsolicited: Unsolicited,
     pub cs_capacity: usize,
-    /// Whether Interests are answered from the Content Store.
+    /// Whether the Content Store serves Interests.
     pub serves: bool,
-    /// Components that names are dispatched by.
+    /// Dispatch depth.
     pub depth: usize,
-    /// Of three shards or more, the first so many have no names.
+    /// With three shards or more, the number of shards that own no names.
     pub nameless_shards: usize,
     /// Whether names move from shard to shard.
     pub moves: bool,
-    /// Whether routes, strategies, faces and the Content Store change on the way.
+    /// Whether routes, strategies, faces and the Content Store change during the case.
     pub changes: bool,
     pub pit_capacity: usize,
-    /// Interests that a face may have pending.
+    /// Maximum number of pending Interests of a face.
     pub pending_quota: u32,
     /// Lifetimes of the Interests.
     pub lifetimes_ms: Vec<u64>,
@@ -100,8 +100,8 @@ impl World {
                 _ => {}
             }
         }
-        // Where lifetimes of all kinds meet, an entry that has expired may hold its place for a
-        // quarter of a second longer. That shows only if the PIT is full, or in the dead nonce list.
+        // With lifetimes of all kinds, an expired entry may keep its slot for a quarter of a
+        // second. That shows only if the PIT is full, or in the dead nonce list.
         let pit_capacity = if shard_count == 1 { *random.pick(&[4, 1000, 1000]) } else { 1000 };
         let one_lifetime = pit_capacity == 4 || random.percent(60);
         let lifetimes_ms = if one_lifetime {
@@ -120,7 +120,7 @@ impl World {
                 Unsolicited::AdmitNetwork,
                 Unsolicited::AdmitAll,
             ]),
-            // Each shard has a Content Store of its own, so none of several may be full.
+            // Each shard has its own Content Store, so with several shards it must never fill.
             cs_capacity: if shard_count == 1 { *random.pick(&[3, 8, 1000]) } else { 1000 },
             serves: true,
             depth: 1 + random.below(4),

@@ -1,4 +1,4 @@
-//! The access strategy on virtual time, which the model does not have.
+//! The access strategy in virtual time; the model does not implement it.
 
 use ndn_forwarding::DropReason;
 
@@ -9,7 +9,7 @@ use crate::wire::name;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An Interest for this name arrives on this face, with a Nonce of its own.
+    /// An Interest for this name arrives on this face, with its own Nonce.
     Ask(Face, &'static str),
     /// A Data of this name arrives on this face.
     Answer(Face, &'static str),
@@ -22,10 +22,10 @@ enum Step {
 }
 use Step::{Answer, Ask, Remove, Wait, Withdraw};
 
-/// When it happens, what happens, and the faces that packets leave by.
+/// Time, event, and the faces that packets are sent on.
 type Line = (Time, Step, &'static [Face]);
 
-/// Faces 2, 3 and 4 are next hops; 1 asks.
+/// Faces 2, 3 and 4 are next hops; face 1 sends Interests.
 fn run(title: &str, lines: &[Line], drops: &[(DropReason, u64)]) {
     let case = Case::new("access").route("/a", 2).route("/a", 3).route("/a", 4);
     let mut bed = case.with(|world| world.cs_capacity = 0).world.bed(1);
@@ -56,7 +56,7 @@ fn perform(bed: &mut Bed, now: Time, step: Step, nonce: u32) {
 }
 
 #[test]
-fn learns_the_face_that_answered_last() {
+fn access_uses_the_face_that_answered_last() {
     run(
         "by prefix",
         &[
@@ -64,7 +64,7 @@ fn learns_the_face_that_answered_last() {
             (100, Answer(3, "/a/b/1"), &[1]),
             (200, Ask(1, "/a/b/2"), &[3]),
             (250, Answer(3, "/a/b/2"), &[1]),
-            // Below another prefix nothing is known.
+            // No measurement exists under another prefix.
             (260, Ask(1, "/a/c/1"), &[2, 3, 4]),
             (270, Answer(4, "/a/c/1"), &[1]),
             (280, Ask(1, "/a/c/2"), &[4]),
@@ -106,7 +106,7 @@ fn learns_the_face_that_answered_last() {
 }
 
 #[test]
-fn asks_the_others_when_the_last_face_is_late() {
+fn access_tries_other_faces_after_timeout() {
     run(
         "after three times the first round trip, once",
         &[
@@ -117,7 +117,7 @@ fn asks_the_others_when_the_last_face_is_late() {
             (1302, Wait, &[2, 4]),
             (3000, Wait, &[]),
             (3100, Answer(2, "/a/2"), &[1]),
-            // What answered then is what is asked first from now on.
+            // The face that answered then is used first from now on.
             (3200, Ask(1, "/a/3"), &[2]),
         ],
         &[],
@@ -148,7 +148,7 @@ fn asks_the_others_when_the_last_face_is_late() {
 }
 
 #[test]
-fn retransmissions_go_to_all() {
+fn access_sends_retransmissions_to_all() {
     run(
         "from the same face and from others, and not too soon",
         &[
@@ -167,7 +167,7 @@ fn retransmissions_go_to_all() {
 }
 
 #[test]
-fn a_route_that_is_gone_is_not_used() {
+fn access_ignores_removed_routes() {
     let learnt = [(0, Ask(1, "/a/1"), &[2, 3, 4][..]), (100, Answer(3, "/a/1"), &[1][..])];
     let and = |lines: &[Line]| [&learnt[..], lines].concat();
     run("withdrawn", &and(&[(150, Withdraw(3), &[]), (200, Ask(1, "/a/2"), &[2, 4])]), &[]);
@@ -177,7 +177,7 @@ fn a_route_that_is_gone_is_not_used() {
         &and(&[
             (200, Ask(1, "/a/2"), &[3]),
             (210, Remove(3), &[]),
-            // Nobody may answer any more, so this is like a new Interest.
+            // No upstream is pending any more, so this is like a new Interest.
             (211, Ask(1, "/a/2"), &[2, 4]),
         ]),
         &[],
@@ -195,7 +195,7 @@ fn a_route_that_is_gone_is_not_used() {
 }
 
 #[test]
-fn timers_that_find_no_room_are_counted() {
+fn refused_strategy_timers_are_counted() {
     let case = Case::new("timers").route("/a", 2).route("/a", 3);
     let mut bed = case.with(|world| world.pit_capacity = 100_000).world.bed(1);
     bed.set_strategy(&name("/a"), "/localhost/nfd/strategy/access/v=1");

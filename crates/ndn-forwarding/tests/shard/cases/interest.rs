@@ -214,7 +214,7 @@ fn forwarding_hint() {
 }
 
 #[test]
-fn ad_hoc_faces_get_their_packets_back() {
+fn packets_return_on_ad_hoc_faces() {
     let x = |nonce| interest("/a/x", nonce);
     run([
         Case::new("on an ad-hoc face")
@@ -275,7 +275,7 @@ fn congestion_marks_are_carried() {
 }
 
 #[test]
-fn a_downstream_that_is_gone_does_not_keep_others_from_the_content_store() {
+fn removed_downstream_does_not_block_content_store_hits() {
     let x = |nonce| interest("/a/x", nonce);
     let case = Case::new("gone").route("/a", 2);
     let mut bed = case.world.bed(1);
@@ -291,7 +291,7 @@ fn a_downstream_that_is_gone_does_not_keep_others_from_the_content_store() {
 }
 
 #[test]
-fn an_interest_without_hop_limit_gets_the_default() {
+fn interest_without_hop_limit_gets_the_default() {
     let case = Case::new("default HopLimit").route("/a", 2);
     for (default, limit) in [(5, 5), (255, 254)] {
         let mut bed = case.world.bed(1);
@@ -300,7 +300,7 @@ fn an_interest_without_hop_limit_gets_the_default() {
         let wire = &bed.sent.0[0].wire;
         let sent = ndn_packet::Interest::parse(wire).unwrap();
         assert_eq!((sent.hop_limit(), sent.nonce()), (Some(limit), Some(1)));
-        // One that has its own keeps it, less one.
+        // An Interest with its own HopLimit keeps it, less one.
         let with_limit = crate::wire::Interest { hop_limit: Some(9), ..interest("/a/2", 2) };
         bed.process(1, &[from(1, with_limit)]);
         let sent = ndn_packet::Interest::parse(&bed.sent.0[1].wire).unwrap();

@@ -1,4 +1,4 @@
-//! Bad input and limits: dropped, counted, and nothing else happens.
+//! Malformed input and limits: packets are dropped and counted, without further effect.
 
 use ndn_forwarding::{BURST_SIZE, DropReason};
 
@@ -75,7 +75,7 @@ fn pit_is_full() {
 }
 
 #[test]
-fn a_face_has_no_more_pending_than_its_quota() {
+fn pending_quota_of_a_face_is_enforced() {
     run([Case::new("quota of two")
         .with(|world| world.pending_quota = 2)
         .route("/a", 2)
@@ -104,8 +104,8 @@ fn burst_is_full() {
 }
 
 #[test]
-fn nonce_flood_does_bounded_work() {
-    // A new Nonce each time for one name: one PIT entry, one record, and hardly any leaves.
+fn nonce_flood_causes_bounded_work() {
+    // A new Nonce each time for one name: one PIT entry, one record, and few Interests sent.
     let case = Case::new("flood").route("/a", 2);
     let mut bed = case.world.bed(1);
     for nonce in 0..20_000 {
@@ -139,7 +139,7 @@ fn malformed_packets_are_counted() {
 }
 
 #[test]
-fn face_that_is_gone() {
+fn removed_face_gets_no_answer() {
     let x = |nonce| interest("/a/x", nonce);
     let case = Case::new("gone").route("/a", 2).route("/a", 3);
     let mut bed = case.world.bed(1);
@@ -148,7 +148,7 @@ fn face_that_is_gone() {
     bed.remove_face(1);
     bed.remove_face(2);
     bed.sent.0.clear();
-    // An Interest that was received just before is not answered, and other faces go on.
+    // An Interest received just before is not answered; other faces are not affected.
     bed.process(1, &[from(1, interest("/a/y", 9))]);
     assert_eq!(bed.counters[0].dropped(DropReason::ArrivalFaceGone), 1);
     bed.process(20, &[from(4, x(3))]);
@@ -161,7 +161,7 @@ fn face_that_is_gone() {
 
 #[test]
 fn records_are_limited() {
-    // Many downstreams for one name, with long tokens, in a PIT with little room for records.
+    // Many downstreams for one name, with long tokens, in a PIT with few records.
     let mut case = Case::new("records").route("/a", 2);
     for face in 100..3000 {
         let spec = crate::model::FaceSpec {
@@ -186,7 +186,7 @@ fn records_are_limited() {
 }
 
 #[test]
-fn parameters_have_to_match_their_digest() {
+fn parameters_digest_mismatch_is_dropped() {
     let sha256 = |bytes: &[u8]| {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
         <[u8; 32]>::try_from(digest.as_ref()).unwrap()
@@ -213,7 +213,7 @@ fn parameters_have_to_match_their_digest() {
     assert_eq!(bed.sent.0[0].wire, good);
 }
 
-/// A face of a stranger.
+/// A non-local face.
 fn remote() -> crate::model::FaceSpec {
     crate::model::FaceSpec {
         local: false,
@@ -225,7 +225,7 @@ fn remote() -> crate::model::FaceSpec {
 
 #[test]
 fn one_data_for_many_downstreams_in_many_entries() {
-    // Each of them has a token of its own in each entry, so every one of them is to get a copy.
+    // Each of them has its own token in each entry, so every one of them gets a copy.
     let faces = 100..400;
     let mut case = Case::new("fan-out").route("/", 2).with(|world| world.pit_capacity = 10_000);
     case.world.faces.extend(faces.clone().map(|face| (face, remote())));
@@ -246,8 +246,8 @@ fn one_data_for_many_downstreams_in_many_entries() {
 }
 
 #[test]
-fn a_flood_leaves_the_others_their_share() {
-    // Faces 1 and 4 ask for what nobody answers, as fast as they are let.
+fn flood_of_one_face_leaves_the_shares_of_others() {
+    // Faces 1 and 4 send Interests that are never answered, as fast as possible.
     let case = Case::new("flood").route("/hole", 2).route("/good", 3);
     let mut bed = case.with(|world| world.pit_capacity = 1000).world.bed(1);
     let mut serial = 0;
@@ -278,7 +278,7 @@ fn a_flood_leaves_the_others_their_share() {
     assert_eq!(bed.counters[0].dropped(DropReason::PitFull), 0);
     assert!(bed.counters[0].dropped(DropReason::PitShare) > 2000);
     assert_eq!(bed.counters[0].satisfied_interests.value(), 1200);
-    // What has expired can be used again, by those who filled the PIT as well.
+    // Expired entries can be used again, also by the faces that filled the PIT.
     bed.advance(20_000);
     assert_eq!(bed.shards[0].pcct_mut().pit_len(), 0);
     flood(&mut bed, 20_000, 1, 875);
@@ -286,7 +286,7 @@ fn a_flood_leaves_the_others_their_share() {
 }
 
 #[test]
-fn a_flood_of_long_interests_leaves_the_others_their_bytes() {
+fn flood_of_long_interests_leaves_the_shares_of_others() {
     let case = Case::new("long flood").route("/hole", 2).route("/good", 3);
     let mut bed = case.with(|world| world.pit_capacity = 1000).world.bed(1);
     let long = "x".repeat(2000);
@@ -297,7 +297,7 @@ fn a_flood_of_long_interests_leaves_the_others_their_bytes() {
     assert!(used >= max - max / 8, "{used} of {max} bytes");
     assert!(bed.shards[0].pcct_mut().pit_len() < 875, "bytes ran out before entries");
     assert!(bed.counters[0].dropped(DropReason::PitShare) > 1000);
-    // Others, with Interests of the same and of another length.
+    // Other faces, with Interests of the same and of another length.
     for (nonce, length) in (1_000_000..).zip([2000, 400, 5000, 20]) {
         bed.sent.0.clear();
         let name = format!("/good/{}", "y".repeat(length));

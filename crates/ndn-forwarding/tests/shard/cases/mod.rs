@@ -1,5 +1,5 @@
-//! The behaviour of the NFD pipelines, case by case: a script of arrivals with what leaves because
-//! of each. The model has to pass them too.
+//! The behaviour of the NFD pipelines, case by case: a script of arrivals with the packets sent for
+//! each. The model must pass the cases too.
 
 mod access;
 mod data;
@@ -93,7 +93,7 @@ impl Case {
         })
     }
 
-    /// At `now`, `arrival` makes `departures` leave.
+    /// At `now`, `arrival` causes `departures`.
     fn at(
         mut self,
         now: Time,
@@ -111,13 +111,13 @@ impl Case {
         self.at(now, arrival, [])
     }
 
-    /// And one packet was dropped on the way, for `reason`.
+    /// One packet was dropped for `reason`.
     fn and_drop(mut self, reason: DropReason) -> Self {
         self.drops.push((reason, 1));
         self
     }
 
-    /// The model knows nothing of this.
+    /// The model does not implement this.
     fn without_model(mut self) -> Self {
         self.model_too = false;
         self
@@ -184,7 +184,7 @@ fn from(face: Face, packet: impl Into<Packet>) -> Arrival {
     Arrival::new(face, packet.into())
 }
 
-/// `packet` leaves by `face`.
+/// `packet` is sent on `face`.
 fn to(face: Face, packet: impl Into<Packet>) -> Departure {
     let token = OutToken::Echo(Vec::new());
     Departure { face, packet: packet.into(), token, mark: 0, incoming_face: None }

@@ -1,4 +1,4 @@
-//! Nacks: made, returned, refused.
+//! Nacks: originated, returned, dropped.
 
 use ndn_forwarding::DropReason;
 
@@ -107,7 +107,7 @@ fn refused() {
 }
 
 #[test]
-fn nobody_waits_for_an_upstream_that_is_gone() {
+fn removed_upstream_is_not_awaited() {
     let x = |nonce| interest("/a/x", nonce);
     let case = Case::new("gone").route("/a", 2).route("/a", 3);
     let mut bed = case.world.bed(1);
@@ -124,7 +124,7 @@ fn nobody_waits_for_an_upstream_that_is_gone() {
 }
 
 #[test]
-fn an_interest_whose_only_upstream_is_gone_is_like_a_new_one() {
+fn interest_whose_only_upstream_was_removed_is_forwarded_as_new() {
     let x = |nonce| interest("/a/x", nonce);
     let case = Case::new("gone").route("/a", 2).route("/a", 3);
     let mut bed = case.world.bed(1);
@@ -138,7 +138,7 @@ fn an_interest_whose_only_upstream_is_gone_is_like_a_new_one() {
 }
 
 #[test]
-fn for_lack_of_time_the_shard_that_received_refuses() {
+fn overload_nack_is_sent_by_the_receiving_shard() {
     for shard_count in [1, 3] {
         let mut bed = Case::new("no time").route("/", 2).world.bed(shard_count);
         let uris: Vec<_> = (0..20).map(|number| format!("/{number}/x")).collect();

@@ -1,5 +1,5 @@
-//! Self-learning on virtual time: who is asked, what is learnt, and which Data go with an announcement.
-//! The control thread is played by the test.
+//! Self-learning in virtual time: broadcast, learned routes, and Data with announcements. The test
+//! acts as the control thread.
 
 use ndn_forwarding::{DropReason, LearningRequest, LpFields};
 
@@ -8,7 +8,7 @@ use crate::bed::{Bed, SentKind, face_id};
 use crate::model::{Face, Time};
 use crate::wire::{CONGESTION, NO_ROUTE, name};
 
-/// Any Data TLV: the shard does not look into it.
+/// Any Data TLV: the shard does not parse it.
 const ANNOUNCEMENT: &[u8] = &[6, 3, 7, 1, 9];
 
 struct Scene {
@@ -27,7 +27,7 @@ impl Scene {
         Self { bed, nonce: 0 }
     }
 
-    /// An Interest on `face`: where it goes, and whether as one that looks for no route.
+    /// Sends an Interest on `face`; returns the faces it is sent on, each with NonDiscovery.
     fn ask(&mut self, now: Time, face: Face, uri: &str, non_discovery: bool) -> Vec<(Face, bool)> {
         self.nonce += 1;
         self.clear();
@@ -38,7 +38,8 @@ impl Scene {
         self.left(SentKind::Interest).into_iter().map(|(face, flag, _)| (face, flag)).collect()
     }
 
-    /// A Data on `face`, perhaps with an announcement: who gets it, and with what.
+    /// Sends a Data on `face`, optionally with an announcement; returns the faces it is sent on,
+    /// each with the announcement.
     fn answer(
         &mut self,
         now: Time,
@@ -55,7 +56,7 @@ impl Scene {
         self.data()
     }
 
-    /// The Data that have left.
+    /// The Data sent.
     fn data(&self) -> Vec<(Face, Vec<u8>)> {
         self.left(SentKind::Data).into_iter().map(|(face, _, bytes)| (face, bytes)).collect()
     }
@@ -79,7 +80,7 @@ impl Scene {
         left
     }
 
-    /// What the control thread is asked, with the number of the shard.
+    /// The requests to the control thread, with the number of the shard.
     fn requests(&mut self) -> Vec<(usize, LearningRequest)> {
         let shards = self.bed.shards.iter_mut().enumerate();
         shards
@@ -101,10 +102,10 @@ fn plain(faces: &[Face]) -> Vec<(Face, Vec<u8>)> {
 }
 
 #[test]
-fn without_a_route_everybody_is_asked_and_what_answers_is_learnt() {
+fn interest_without_route_is_broadcast_and_answer_is_learned() {
     for shard_count in [1, 3] {
         let mut scene = Scene::new(shard_count);
-        // All that are not local, but for the one that asks.
+        // All non-local faces, except the downstream.
         let all: Vec<(Face, bool)> =
             [1, 2, 3, 4, MULTI_ACCESS, AD_HOC].map(|face| (face, false)).to_vec();
         assert_eq!(scene.ask(0, LOCAL_A, "/a/b/1", false), all);
@@ -112,7 +113,7 @@ fn without_a_route_everybody_is_asked_and_what_answers_is_learnt() {
         assert_eq!(from_1, all[1..]);
         assert!(scene.ask(2, AD_HOC, "/a/b/3", false).contains(&(AD_HOC, false)));
 
-        // The announcement goes on with the Data, and to the control thread.
+        // The announcement is sent with the Data, and passed to the control thread.
         let sent = scene.answer(10, 3, "/a/b/2", ANNOUNCEMENT);
         assert_eq!(sent, [(1, ANNOUNCEMENT.to_vec())]);
         let learn = LearningRequest::Learn {
@@ -123,7 +124,7 @@ fn without_a_route_everybody_is_asked_and_what_answers_is_learnt() {
         let requests = scene.requests();
         assert_eq!(requests.into_iter().map(|(_, r)| r).collect::<Vec<_>>(), [learn]);
 
-        // An upstream without self-learning just answers.
+        // An upstream without self-learning answers without an announcement.
         assert_eq!(scene.answer(20, 2, "/a/b/1", &[]), plain(&[LOCAL_A]));
         assert!(scene.requests().is_empty());
         scene.bed.check_accounts().unwrap();
@@ -131,23 +132,23 @@ fn without_a_route_everybody_is_asked_and_what_answers_is_learnt() {
 }
 
 #[test]
-fn along_a_route_interests_are_marked_and_nothing_is_learnt() {
+fn interest_on_a_route_is_marked_non_discovery_and_nothing_is_learned() {
     let mut scene = Scene::new(1);
     scene.bed.add_route(&name("/a"), 2, 10);
     scene.bed.add_route(&name("/a"), 3, 20);
     assert_eq!(scene.ask(0, LOCAL_A, "/a/1", false), [(2, true), (3, true)]);
-    // As in NFD nothing is suppressed, and who followed a route goes on doing so.
+    // As in NFD nothing is suppressed, and an Interest that followed a route continues to.
     assert_eq!(scene.ask(1, LOCAL_B, "/a/1", true), [(2, true), (3, true)]);
-    // Applications need no announcement.
+    // Applications get no announcement.
     assert_eq!(scene.answer(10, 2, "/a/1", &[]), plain(&[LOCAL_A, LOCAL_B]));
-    // Nor does a neighbour that follows a route itself.
+    // Neither does a neighbour whose Interest follows a route.
     assert_eq!(scene.ask(20, 1, "/a/2", true), [(2, true), (3, true)]);
     assert_eq!(scene.answer(30, 3, "/a/2", &[]), plain(&[1]));
     assert!(scene.requests().is_empty());
 }
 
 #[test]
-fn who_follows_a_route_that_is_gone_is_refused() {
+fn non_discovery_interest_without_route_gets_a_nack() {
     let mut scene = Scene::new(1);
     assert_eq!(scene.ask(0, 1, "/a/1", true), []);
     assert_eq!(scene.left(SentKind::Nack(NO_ROUTE)).len(), 1);
@@ -157,7 +158,7 @@ fn who_follows_a_route_that_is_gone_is_refused() {
 }
 
 #[test]
-fn a_data_waits_for_the_announcement_that_its_route_has() {
+fn data_is_held_until_its_announcement_is_found() {
     for shard_count in [1, 3] {
         for answer in [Some(ANNOUNCEMENT), None] {
             let mut scene = Scene::new(shard_count);
@@ -170,15 +171,15 @@ fn a_data_waits_for_the_announcement_that_its_route_has() {
                 panic!("{requests:?}")
             };
             assert!(name.to_string().starts_with("/a/1"));
-            // Meanwhile another asks: it gets what the others get.
+            // A further downstream that joins meanwhile gets the same.
             scene.ask(20, 4, "/a/1", false);
-            // A second answer, and a refusal by somebody else, change nothing.
+            // A second answer, and a Nack from another upstream, change nothing.
             assert_eq!(scene.answer(25, LOCAL_A, "/a/1", &[]), []);
             scene.clear();
             scene.bed.answer_learning(*shard, 30, *ticket, answer);
             let bytes = answer.unwrap_or_default().to_vec();
             assert_eq!(scene.data(), [(1, bytes.clone()), (3, bytes.clone()), (4, bytes)]);
-            // The ticket is used up.
+            // A ticket is valid once.
             scene.clear();
             scene.bed.answer_learning(*shard, 31, *ticket, answer);
             assert!(scene.data().is_empty());
@@ -191,12 +192,12 @@ fn a_data_waits_for_the_announcement_that_its_route_has() {
 }
 
 #[test]
-fn a_data_that_was_kept_does_not_go_back() {
+fn held_data_is_not_sent_to_its_arrival_face() {
     for (origin, receivers) in [(2, vec![1]), (AD_HOC, vec![1, AD_HOC])] {
         let mut scene = Scene::new(1);
         scene.bed.add_route(&name("/a"), origin, 0);
         assert_eq!(scene.ask(0, 1, "/a/1", false), [(origin, true)]);
-        // Who was asked asks in turn, and then answers after all.
+        // An upstream becomes a downstream, and then answers.
         scene.ask(1, origin, "/a/1", false);
         assert_eq!(scene.answer(10, origin, "/a/1", &[]), []);
         let requests = scene.requests();
@@ -214,7 +215,7 @@ fn a_data_that_was_kept_does_not_go_back() {
 }
 
 #[test]
-fn an_announcement_that_does_not_come_is_waited_for_a_second() {
+fn held_data_is_dropped_after_one_second() {
     let mut scene = Scene::new(1);
     scene.bed.add_route(&name("/a"), LOCAL_A, 0);
     scene.ask(0, 1, "/a/1", false);
@@ -230,7 +231,7 @@ fn an_announcement_that_does_not_come_is_waited_for_a_second() {
 }
 
 #[test]
-fn with_too_many_waiting_data_go_without_announcement() {
+fn data_beyond_the_held_limit_is_sent_without_announcement() {
     let mut scene = Scene::new(1);
     scene.bed.add_route(&name("/a"), LOCAL_A, 0);
     let (mut held, mut sent) = (0, 0);
@@ -252,19 +253,19 @@ fn with_too_many_waiting_data_go_without_announcement() {
         scene.ask(now, 1, &uri, false);
         sent += scene.answer(now, LOCAL_A, &uri, &[]).len();
     }
-    // So many are kept at one time.
+    // The maximum number of held Data.
     assert_eq!(scene.requests().len() + 80, 256);
     assert!(sent > 0);
     assert_eq!(scene.bed.counters[0].learning_refused.value(), sent as u64);
 }
 
 #[test]
-fn a_refusal_forgets_the_route() {
+fn no_route_nack_removes_the_learned_route() {
     let mut scene = Scene::new(1);
     scene.bed.add_route(&name("/a"), 2, 0);
     scene.ask(0, 1, "/a/1", false);
     scene.ask(1, 3, "/a/1", false);
-    // Congestion is no reason.
+    // Congestion does not remove the route.
     assert_eq!(scene.refuse(2, 2, "/a/1", CONGESTION), []);
     assert!(scene.requests().is_empty());
     scene.ask(10, 1, "/a/2", false);
@@ -278,16 +279,16 @@ fn a_refusal_forgets_the_route() {
 }
 
 #[test]
-fn the_link_fields_pass_through_other_strategies() {
+fn other_strategies_forward_the_link_fields() {
     let case = Case::new("best-route").route("/a", 2).with(|world| world.cs_capacity = 100);
     let mut scene = Scene { bed: case.world.bed(1), nonce: 0 };
     assert_eq!(scene.ask(0, 1, "/a/1", true), [(2, true)]);
     assert_eq!(scene.answer(1, 2, "/a/1", ANNOUNCEMENT), [(1, ANNOUNCEMENT.to_vec())]);
     assert!(scene.requests().is_empty());
-    // From the Content Store the Data comes without.
+    // Data from the Content Store has no announcement.
     assert_eq!(scene.ask(2, 3, "/a/1", false), []);
     assert_eq!(scene.data(), plain(&[3]));
-    // On an Interest an announcement is wrong, as NonDiscovery is on a Data.
+    // An announcement on an Interest is invalid, as is NonDiscovery on a Data.
     let wire = [&interest("/a/2", 99).encode()[..], ANNOUNCEMENT].concat();
     let lp = LpFields { announcement_length: 5, ..LpFields::default() };
     assert_eq!(scene.bed.receive_wire(1, &wire, &lp), Err(DropReason::BadLinkField));

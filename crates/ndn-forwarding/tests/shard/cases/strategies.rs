@@ -1,5 +1,5 @@
-//! The strategies asf, random, round-robin, weighted, sequential and fast-route on virtual time,
-//! which the model does not have.
+//! The strategies asf, random, round-robin, weighted, sequential and fast-route in virtual time;
+//! the model does not implement them.
 
 use ndn_forwarding::DropReason;
 
@@ -8,7 +8,7 @@ use crate::bed::{Bed, SentKind};
 use crate::model::{Face, Time};
 use crate::wire::{DUPLICATE, NO_ROUTE, name};
 
-/// Faces 2, 3 and 4 are next hops of `/a`, in ascending cost; 1 asks.
+/// Faces 2, 3 and 4 are next hops of `/a`, in ascending cost; face 1 sends Interests.
 struct Scene {
     bed: Bed,
     nonce: u32,
@@ -22,7 +22,7 @@ impl Scene {
         Self { bed, nonce: 0 }
     }
 
-    /// Where Interests go that leave because of one for `uri` on face 1.
+    /// Sends an Interest for `uri` on face 1; returns the faces it is sent on.
     fn ask(&mut self, now: Time, uri: &str) -> Vec<Face> {
         self.ask_from(1, now, uri)
     }
@@ -34,14 +34,14 @@ impl Scene {
         self.left(SentKind::Interest)
     }
 
-    /// Where Data go that leave because of one for `uri` from `face`.
+    /// Sends a Data for `uri` on `face`; returns the faces it is sent on.
     fn answer(&mut self, now: Time, face: Face, uri: &str) -> Vec<Face> {
         self.bed.sent.0.clear();
         self.bed.process(now, &[from(face, data(uri))]);
         self.left(SentKind::Data)
     }
 
-    /// The last Interest is refused by `face`: where Nacks go.
+    /// Returns a Nack for the last Interest on `face`; returns the faces that Nacks are sent on.
     fn refuse(&mut self, now: Time, face: Face, uri: &str, reason: u64) -> Vec<Face> {
         self.bed.sent.0.clear();
         self.bed.process(now, &[from(face, nack(reason, interest(uri, self.nonce)))]);
@@ -61,7 +61,7 @@ fn uri(number: u64) -> String {
 }
 
 #[test]
-fn turns_are_taken_and_those_of_faces_that_are_gone_go_to_the_next() {
+fn round_robin_skips_removed_faces() {
     let mut scene = Scene::new("round-robin");
     let asked: Vec<_> = (0..6).map(|n| scene.ask(n, &uri(n))).collect();
     assert_eq!(asked, [[2], [3], [4], [2], [3], [4]]);
@@ -73,7 +73,7 @@ fn turns_are_taken_and_those_of_faces_that_are_gone_go_to_the_next() {
 }
 
 #[test]
-fn a_retransmission_has_a_turn_of_its_own_unless_it_comes_too_soon() {
+fn retransmission_takes_a_turn_unless_suppressed() {
     let mut scene = Scene::new("round-robin");
     assert_eq!(scene.ask(0, "/a/1"), [2]);
     assert_eq!(scene.ask(5, "/a/1"), []);
@@ -82,7 +82,7 @@ fn a_retransmission_has_a_turn_of_its_own_unless_it_comes_too_soon() {
 }
 
 #[test]
-fn weights_are_turns() {
+fn weighted_gives_turns_by_weight() {
     let mut scene = Scene::new("weighted/v=1/weights~3,1");
     let count = |face: Face, asked: &[Vec<Face>]| asked.iter().filter(|a| a[0] == face).count();
     let asked: Vec<_> = (0..50).map(|n| scene.ask(n, &uri(n))).collect();
@@ -93,7 +93,7 @@ fn weights_are_turns() {
 }
 
 #[test]
-fn sequential_goes_on_with_each_retransmission() {
+fn sequential_advances_with_each_retransmission() {
     let mut scene = Scene::new("sequential");
     let asked: Vec<_> = (0..5).map(|n| scene.ask(n, "/a/1")).collect();
     assert_eq!(asked, [[2], [3], [4], [2], [3]]);
@@ -102,7 +102,7 @@ fn sequential_goes_on_with_each_retransmission() {
 }
 
 #[test]
-fn random_reaches_every_next_hop_and_none_that_is_not_eligible() {
+fn random_uses_all_eligible_next_hops() {
     let mut scene = Scene::new("random");
     let mut counts = [0_u32; 5];
     for n in 0..300 {
@@ -116,7 +116,7 @@ fn random_reaches_every_next_hop_and_none_that_is_not_eligible() {
 }
 
 #[test]
-fn where_there_is_no_way_the_consumer_is_told() {
+fn nack_is_sent_without_eligible_next_hop() {
     for strategy in ["random", "round-robin", "weighted", "sequential", "fast-route", "asf"] {
         let mut scene = Scene::new(strategy);
         for face in [2, 3, 4] {
@@ -128,7 +128,7 @@ fn where_there_is_no_way_the_consumer_is_told() {
 }
 
 #[test]
-fn nacks_come_back_when_the_last_upstream_has_refused() {
+fn nack_is_returned_after_the_last_upstream_nack() {
     for strategy in ["random", "round-robin", "weighted", "sequential", "asf"] {
         let mut scene = Scene::new(strategy);
         let asked = scene.ask(0, "/a/1");
@@ -137,17 +137,17 @@ fn nacks_come_back_when_the_last_upstream_has_refused() {
 }
 
 #[test]
-fn fast_route_keeps_to_the_first_to_answer() {
+fn fast_route_uses_the_first_face_to_answer() {
     let mut scene = Scene::new("fast-route");
     assert_eq!(scene.ask(0, "/a/1"), [2, 3, 4]);
     assert_eq!(scene.answer(50, 3, "/a/1"), [1]);
     assert_eq!(scene.ask(60, "/a/2"), [3]);
     assert_eq!(scene.ask(61, "/a/b/c"), [3], "the whole FIB prefix");
-    // The consumer asks again: the others, too.
+    // A retransmission goes to the others, too.
     assert_eq!(scene.ask(100, "/a/2"), [2, 3, 4]);
     assert_eq!(scene.answer(110, 4, "/a/2"), [1]);
     assert_eq!(scene.ask(120, "/a/3"), [4]);
-    // Another consumer's Interest is no reason to doubt, a refusal is.
+    // An Interest from another consumer does not change the choice; a Nack does.
     assert_eq!(scene.refuse(130, 4, "/a/3", DUPLICATE), [1]);
     assert_eq!(scene.ask(140, "/a/4"), [4]);
     assert_eq!(scene.refuse(150, 4, "/a/4", NO_ROUTE), [1]);
@@ -157,8 +157,8 @@ fn fast_route_keeps_to_the_first_to_answer() {
     assert_eq!(scene.ask(180, "/a/6"), [3, 4]);
 }
 
-/// Lets `face` answer after `rtt` whatever asks it, for each Interest of a row; gives where they
-/// went first, and what else was asked.
+/// Answers each of a series of Interests on `face` after `rtt`, whichever face it is sent to;
+/// returns the first face of each, and the faces of further Interests.
 fn exchange(
     scene: &mut Scene,
     now: &mut Time,
@@ -182,7 +182,7 @@ fn exchange(
 }
 
 #[test]
-fn asf_probes_and_changes_to_the_faster_next_hop() {
+fn asf_probes_and_switches_to_the_faster_next_hop() {
     let mut scene = Scene::new("asf/v=5/probing-interval~10000");
     let rtt = |face: Face| {
         Some(match face {
@@ -193,15 +193,15 @@ fn asf_probes_and_changes_to_the_faster_next_hop() {
     };
     let mut now = 1;
     let rounds: Vec<_> = (0..600).map(|n| exchange(&mut scene, &mut now, n, rtt)).collect();
-    // The cheapest first, until the first probe, which comes within five seconds.
+    // The cheapest next hop first, until the first probe, which is sent within five seconds.
     assert_eq!(rounds[0], [2]);
     let first_probe = rounds.iter().position(|asked| asked.len() == 2).unwrap();
     assert!(first_probe < 5000 / 101 + 2, "{first_probe}");
     assert!(rounds[..first_probe].iter().all(|asked| *asked == [2]));
-    // Of two that are not measured, the cheaper one is probed, and it is the faster one.
+    // Of two unmeasured next hops, the cheaper one is probed, and it is the faster one.
     assert_eq!(rounds[first_probe], [2, 3]);
     assert_eq!(rounds[first_probe + 1], [3]);
-    // From then on every Interest goes there, and each interval another next hop as well.
+    // From then on every Interest goes there, and once per interval another next hop is probed.
     let later = &rounds[first_probe + 1..];
     assert!(later.iter().all(|asked| asked.contains(&3)), "{later:?}");
     let probes = later.iter().filter(|asked| asked.len() == 2).count();
@@ -209,20 +209,20 @@ fn asf_probes_and_changes_to_the_faster_next_hop() {
 }
 
 #[test]
-fn asf_leaves_a_next_hop_that_times_out_and_comes_back() {
+fn asf_avoids_a_timed_out_next_hop_until_a_probe_succeeds() {
     let mut scene = Scene::new("asf/v=5/probing-interval~60000/measurements-lifetime~300000");
     let mut now = 1;
     for n in 0..5 {
         assert_eq!(exchange(&mut scene, &mut now, n, |_| Some(50)), [2]);
     }
-    // The link is cut: two timeouts are passed over, the third is not.
+    // The link is cut: two timeouts are tolerated, the third is not.
     let silent = |face: Face| (face != 2).then_some(80);
     let asked: Vec<_> = (10..16).map(|n| exchange(&mut scene, &mut now, n, silent)).collect();
-    // One more where a probe was answered meanwhile: the timeout before it covers both.
+    // One more if a probe was answered meanwhile: the timeout before it covers both.
     let count = asked.iter().filter(|asked| asked.contains(&2)).count();
     assert!((3..=4).contains(&count), "{asked:?}");
     assert!(!asked[5].contains(&2), "{asked:?}");
-    // A refusal counts at once.
+    // A Nack counts immediately.
     let asked = scene.ask(now, "/a/refused");
     let refused = asked[0];
     scene.refuse(now + 10, refused, "/a/refused", NO_ROUTE);
@@ -230,8 +230,8 @@ fn asf_leaves_a_next_hop_that_times_out_and_comes_back() {
     assert!(!next.contains(&refused) || next.len() == 2, "{refused} in {next:?}");
 }
 
-/// Asks until a probe goes out as well, then lets the next hop answer after 20 ms and the probed one
-/// after `late_ms`; gives both.
+/// Sends Interests until one is probed, then lets the next hop answer after 20 ms and the probed
+/// one after `late_ms`; returns both.
 fn answer_probe_late(scene: &mut Scene, now: &mut Time, late_ms: Time) -> (Face, Face) {
     for n in 0..500 {
         let uri = uri(*now);
@@ -250,8 +250,8 @@ fn answer_probe_late(scene: &mut Scene, now: &mut Time, late_ms: Time) -> (Face,
 }
 
 #[test]
-fn asf_measures_a_probe_that_is_answered_a_little_later() {
-    // One that was measured is not unknown any more, so the other one is probed next.
+fn asf_measures_late_probe_answers() {
+    // A measured next hop is not unknown any more, so the other one is probed next.
     for (late_ms, probed_next, unsolicited) in [(65, 4, 0), (75, 3, 1)] {
         let mut scene = Scene::new("asf/v=5/probing-interval~10000");
         let mut now = 1;
@@ -269,7 +269,7 @@ fn asf_measures_a_probe_that_is_answered_a_little_later() {
 }
 
 #[test]
-fn an_entry_that_lingers_is_as_good_as_none() {
+fn lingering_entry_does_not_suppress_new_interests() {
     let mut scene = Scene::new("asf/v=5/probing-interval~10000");
     let mut now = 1;
     let (asked, uri) = loop {
@@ -282,7 +282,7 @@ fn an_entry_that_lingers_is_as_good_as_none() {
         now += 1000;
     };
     assert_eq!(asked, [2, 3]);
-    // There is no Content Store: who asks again is forwarded to the next hop, and answered once.
+    // Without a Content Store, a retransmission is forwarded to the next hop, and answered once.
     assert_eq!(scene.ask_from(4, now + 30, &uri), [2]);
     assert_eq!(scene.answer(now + 40, 3, &uri), [4]);
     scene.bed.check_accounts().unwrap();
@@ -291,20 +291,20 @@ fn an_entry_that_lingers_is_as_good_as_none() {
 }
 
 #[test]
-fn asf_retransmits_to_those_not_asked_yet() {
+fn asf_retransmits_to_next_hops_not_tried_yet() {
     let mut scene = Scene::new("asf");
     assert_eq!(scene.ask(0, "/a/1"), [2]);
-    // Another next hop has not been asked: nothing to suppress.
+    // Another next hop has not been tried: nothing to suppress.
     assert_eq!(scene.ask(5, "/a/1"), [3]);
     assert_eq!(scene.ask(10, "/a/1"), [4]);
-    // All are asked: the one asked longest ago, after the suppression interval.
+    // All have been tried: the one tried longest ago, after the suppression interval.
     assert_eq!(scene.ask(12, "/a/1"), [2]);
     assert_eq!(scene.ask(14, "/a/1"), []);
     assert_eq!(scene.ask(40, "/a/1"), [3]);
 }
 
 #[test]
-fn asf_probes_with_a_nonce_of_their_own() {
+fn asf_probes_carry_their_own_nonce() {
     let mut scene = Scene::new("asf/v=5/probing-interval~1000");
     let mut now = 1;
     let nonces = (0..200).find_map(|n| {
@@ -331,7 +331,7 @@ fn asf_probes_with_a_nonce_of_their_own() {
 }
 
 #[test]
-fn parameters_out_of_bounds_are_refused() {
+fn out_of_range_parameters_are_rejected() {
     let (mut table, _) = ndn_forwarding::strategy::StrategyTable::with_best_route();
     for bad in [
         "asf/v=5/probing-interval~999",

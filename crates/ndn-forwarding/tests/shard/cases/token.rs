@@ -1,4 +1,4 @@
-//! PIT tokens: returned downstream, originated upstream, and no more than a hint.
+//! PIT tokens: returned downstream, originated upstream, used only as hints.
 
 use ndn_table::Token;
 
@@ -8,7 +8,7 @@ use crate::model::Tokens;
 use crate::wire::NO_ROUTE;
 
 #[test]
-fn downstream_tokens_of_every_length_come_back() {
+fn downstream_tokens_of_every_length_are_returned() {
     for length in [1, 6, 7, 8, 9, 10, 32] {
         let token: Vec<u8> = (1..=length).collect();
         let x = |nonce| interest("/a/x", nonce);
@@ -65,7 +65,7 @@ fn tokens_are_originated_by_policy() {
     ]);
 }
 
-/// Sends Interests for `/a/x` and `/a/y` and gives the tokens that went out with them.
+/// Sends Interests for `/a/x` and `/a/y`; returns the tokens sent with them.
 fn two_pending(case: &Case) -> (crate::bed::Bed, Vec<Vec<u8>>) {
     let mut bed = case.world.bed(1);
     bed.process(0, &[from(1, interest("/a/x", 1)), from(3, interest("/a/y", 2))]);
@@ -75,7 +75,7 @@ fn two_pending(case: &Case) -> (crate::bed::Bed, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn own_token_is_a_hint_only() {
+fn own_token_is_only_a_hint() {
     let case = Case::new("tokens").route("/a", 2).face(2, |face| face.tokens = Tokens::Always);
     let wrong = |tokens: &[Vec<u8>]| {
         let right = Token::decode(&tokens[0]).unwrap();
@@ -102,7 +102,7 @@ fn own_token_is_a_hint_only() {
             (bed.counters[0].token_hits.value(), bed.counters[0].token_misses.value());
         assert_eq!(hits, u64::from(number == 0), "token {token:?}");
         assert!(misses <= 1 && hits + misses <= 1);
-        // The other entry is still there for its own Data.
+        // The other entry is still pending for its own Data.
         bed.sent.0.clear();
         bed.process(2, &[from(2, data("/a/y")).token(&tokens[1])]);
         assert_eq!(bed.sent.0.len(), 1);

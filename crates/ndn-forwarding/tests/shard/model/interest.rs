@@ -117,7 +117,7 @@ impl Model {
         strategy.after_receive_interest(self, now, key, arrival, interest);
     }
 
-    /// Adds or renews the out-record and sends. Says whether it did.
+    /// Adds or renews the out-record and sends. Returns whether it did.
     pub(super) fn send_interest(
         &mut self,
         now: Time,

@@ -1,6 +1,6 @@
-//! A forwarder to compare with: one packet at a time, ordered maps, linear searches.
+//! Reference model of a forwarder: one packet at a time, ordered maps, linear searches.
 //!
-//! It follows the protocol and the pipelines of NFD as plainly as it can, and shares no code with
+//! It follows the protocol and the pipelines of NFD as plainly as possible, and shares no code with
 //! the crate under test.
 
 mod data;
@@ -66,16 +66,16 @@ impl Arrival {
     }
 }
 
-/// The token that a packet leaves with.
+/// The token of a sent packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutToken {
-    /// One of the forwarder's own, of which only the presence is foreseen.
+    /// One of the forwarder's own, of which only the presence is predicted.
     Own,
-    /// Bytes that came from downstream, or none.
+    /// Bytes from downstream, or none.
     Echo(Vec<u8>),
 }
 
-/// A packet as it leaves.
+/// A sent packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departure {
     pub face: Face,
@@ -113,9 +113,9 @@ impl OutRecord {
 
 #[derive(Clone, Debug)]
 pub(crate) struct PitEntry {
-    /// The Interest that made it.
+    /// The Interest that created the entry.
     interest: Interest,
-    /// Decides on Nacks for it.
+    /// Its strategy, which decides on Nacks.
     strategy: Strategy,
     in_records: Vec<InRecord>,
     out_records: Vec<OutRecord>,
@@ -129,7 +129,7 @@ pub(crate) type PitKey = (Name, bool, bool);
 
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Those that are gone included.
+    /// Including removed faces.
     pub faces: BTreeMap<Face, FaceSpec>,
     gone: Vec<Face>,
     /// Next hops by cost.
@@ -173,7 +173,7 @@ impl Model {
         }
     }
 
-    /// Lets time pass up to and including `now`.
+    /// Advances the time up to and including `now`.
     pub fn advance(&mut self, now: Time) {
         let is_over = |(_, entry): &(&PitKey, &PitEntry)| entry.expiry <= now;
         let expired: Vec<_> = self.pit.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
@@ -183,8 +183,8 @@ impl Model {
         self.dead_nonces.retain(|_, until| *until > now);
     }
 
-    /// Takes one packet; gives what leaves because of it.
-    /// Where several cached Data answer an Interest, `choose` takes one.
+    /// Receives one packet; returns the packets sent. Where several cached Data satisfy an
+    /// Interest, `choose` selects one.
     pub fn receive(
         &mut self,
         now: Time,
@@ -217,7 +217,7 @@ impl Model {
         }
     }
 
-    /// Its routes and records stay, and lead nowhere.
+    /// Its routes and records remain, without effect.
     pub fn remove_face(&mut self, face: Face) {
         self.gone.push(face);
     }
@@ -234,7 +234,7 @@ impl Model {
         self.faces[&face]
     }
 
-    /// The next hops for `interest`: by its hint, if it has one that is still to be followed.
+    /// The next hops for `interest`: of its hint, if it has one that is to be followed.
     fn next_hops(&self, interest: &Interest) -> Vec<(Face, u32)> {
         if interest.hint.is_empty() {
             return self.longest_prefix(&interest.name);
@@ -253,7 +253,7 @@ impl Model {
         prefixes.into_iter().find_map(|prefix| self.strategies.get(&prefix).copied()).unwrap()
     }
 
-    /// Ends a PIT entry: with the FreshnessPeriod of the Data that satisfied it, or without.
+    /// Ends a PIT entry: with the FreshnessPeriod of the Data that satisfied it, or none.
     fn finalize(&mut self, key: &PitKey, freshness_ms: Option<u64>, now: Time) {
         let entry = self.pit.remove(key).unwrap();
         let lifetime_ms = self.dead_nonce_lifetime_ms;

@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// Sends a Nack to `face`, if it is a downstream, and forgets the in-record.
+    /// Sends a Nack to `face`, if it is a downstream, and removes the in-record.
     pub(super) fn send_nack(&mut self, key: &PitKey, face: Face, reason: u64, mark: u64) {
         let takes_nacks = self.face(face).link == Link::PointToPoint && !self.is_gone(face);
         let entry = self.pit.get_mut(key).unwrap();

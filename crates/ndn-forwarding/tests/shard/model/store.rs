@@ -6,7 +6,7 @@ use crate::wire::{Data, Interest, Name};
 #[derive(Clone, Debug)]
 struct Cached {
     data: Data,
-    /// Not fresh from here on.
+    /// Not fresh from this time on.
     stale_at: Time,
 }
 
@@ -21,7 +21,7 @@ impl Store {
         Self { capacity, cached: Vec::new() }
     }
 
-    /// What answers `interest`, of which `choose` takes one.
+    /// The Data that satisfies `interest`; `choose` selects one of several.
     pub fn find(
         &mut self,
         interest: &Interest,
@@ -48,7 +48,7 @@ impl Store {
         Some(chosen)
     }
 
-    /// Erases what is at or below a name.
+    /// Erases Data at or below a name.
     pub fn erase(&mut self, prefix: &Name) {
         self.cached.retain(|cached| !is_prefix(prefix, &cached.data.name));
     }

@@ -71,7 +71,7 @@ impl Strategy {
             .filter(|record| record.nack.is_none() && !model.is_gone(record.face))
             .map(|record| record.face)
             .collect();
-        // 0 is "no reason" and worse than any other.
+        // 0 means "no reason", the most severe.
         let reasons = records.iter().filter_map(|record| record.nack);
         let reason = reasons.min_by_key(|&reason| if reason == 0 { u64::MAX } else { reason });
         let reason = reason.unwrap_or(0);
@@ -163,12 +163,12 @@ fn multicast(
 }
 
 impl Strategy {
-    /// Best-route with other than the default parameters.
+    /// Best-route with parameters other than the defaults.
     pub fn patient_best_route() -> Self {
         Self::BestRoute(Suppression { initial_ms: 50, max_ms: 300, multiplier: 3 })
     }
 
-    /// The name that asks for it.
+    /// Its strategy name.
     pub fn uri(self) -> String {
         let (name, Suppression { initial_ms, max_ms, multiplier }) = match self {
             Self::BestRoute(suppression) => ("best-route", suppression),
