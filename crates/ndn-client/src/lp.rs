@@ -69,7 +69,7 @@ fn incoming(frame: &Bytes, packet: &LpPacket<'_>) -> Option<Incoming> {
 #[cfg(test)]
 mod tests {
     use ndn_packet::LpHeader;
-    use ndn_packet::lp::{append_packet, cut};
+    use ndn_packet::lp::{append_packet, fragment_frame};
 
     use super::*;
 
@@ -88,7 +88,7 @@ mod tests {
         for mtu in [1400, 10_000] {
             let mut reassembler = Reassembler::default();
             let mut found = Vec::new();
-            cut(&frame, mtu, &mut 0, |piece| {
+            fragment_frame(&frame, mtu, &mut 0, |piece| {
                 let piece = Bytes::copy_from_slice(piece);
                 found.extend(reassembler.handle(NOW, &piece).unwrap());
             })

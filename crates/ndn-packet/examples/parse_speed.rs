@@ -1,4 +1,4 @@
-//! Prints how long parsing and header writing take: `cargo run --release -p ndn-packet --example parse_speed`.
+//! Measures parsing and header writing: `cargo run --release -p ndn-packet --example parse_speed`.
 
 #![expect(clippy::disallowed_methods, reason = "a stopwatch")]
 #![expect(clippy::print_stdout, reason = "a program")]
@@ -10,7 +10,7 @@ use ndn_packet::{
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Different packets in turn, so that the branch predictor cannot learn one by heart.
+/// Different packets in turn, so that the branch predictor cannot learn a single one.
 const PACKETS: usize = 256;
 const PASSES: usize = 20_000;
 
@@ -23,8 +23,8 @@ fn name(i: usize, components: usize) -> Name {
     name
 }
 
-/// Times passes over all packets. The low percentiles are what the code takes when the machine does
-/// nothing else; passes that an interrupt or a neighbour slowed are in the high ones.
+/// Times passes over all packets. The low percentiles are the cost on an idle machine; the high
+/// ones include passes slowed by interrupts or other programs.
 fn measure(label: &str, packets: &[Vec<u8>], mut run: impl FnMut(&[u8])) {
     let mut times: Vec<f64> = (0..PASSES)
         .map(|_| {

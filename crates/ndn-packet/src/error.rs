@@ -1,4 +1,4 @@
-//! What can be wrong with bytes, with a URI, or with an output buffer.
+//! Errors of parsing, of URIs, and of encoding.
 
 use crate::types::type_name;
 use core::fmt;
@@ -6,7 +6,7 @@ use core::fmt;
 /// Why bytes are not a valid packet. Offsets count bytes from the start of the slice that was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The input ends inside a type or length number, or where one was due.
+    /// The input ends inside a type or length number, or where one is required.
     Truncated {
         /// Where the number begins.
         offset: u32,
@@ -57,7 +57,7 @@ pub enum DecodeError {
     OutOfOrder {
         /// Type of the element.
         ty: u32,
-        /// Where the element begins.
+        /// An element is repeated, or comes after one that it must precede.
         offset: u32,
     },
     /// A required element is absent.
@@ -143,7 +143,7 @@ impl DecodeError {
     }
 }
 
-/// A TLV-TYPE with its name where it has one.
+/// A TLV-TYPE with its name, if known.
 struct Ty(u32);
 
 impl fmt::Display for Ty {
@@ -225,9 +225,10 @@ impl core::error::Error for DecodeError {}
 pub enum EncodeError {
     /// The output buffer is shorter than the packet.
     BufferTooSmall,
-    /// The signing closure gave no signature, or one longer than announced.
+    /// The signing closure returned no signature, or one longer than announced.
     SigningFailed,
-    /// A field has a value that the format does not allow (a PIT token of more than 32 bytes, for instance).
+    /// A field has a value that the format does not allow (such as a PIT token of more than 32
+    /// bytes).
     InvalidField {
         /// Type of the field.
         ty: u32,
@@ -246,7 +247,7 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Why a text is not a name in URI form. Offsets count bytes from the start of the text.
+/// Why a text is not a name URI. Offsets count bytes from the start of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UriError {
     /// Two slashes with nothing between (an empty component is written `...`).
@@ -264,12 +265,12 @@ pub enum UriError {
         /// Where the `%` is.
         offset: usize,
     },
-    /// What stands before `=` is neither a known word nor a type from 1 to 65535.
+    /// The text before `=` is neither a known prefix nor a type from 1 to 65535.
     InvalidType {
         /// Where the component begins.
         offset: usize,
     },
-    /// What stands after `seg=` and the like is not a decimal number below 2^64.
+    /// The text after `seg=` or another number prefix is not a decimal number below 2^64.
     InvalidNumber {
         /// Where the component begins.
         offset: usize,

@@ -9,10 +9,10 @@
 //! | [`data`] | [`Data`] view and [`DataBuilder`] |
 //! | [`signature`] | [`SignatureInfo`], [`KeyLocator`], [`ValidityPeriod`] |
 //! | [`lp`] | [`LpPacket`] view, [`LpHeader`] writer, [`NackReason`] |
-//! | [`dissect`] | any bytes as an indented tree for people |
+//! | [`dissect`] | packet dissector |
 //!
-//! Views borrow from the packet and hold checked offsets; parsing allocates nothing. The crate
-//! knows no cryptography: digests and signatures are computed by closures of the caller.
+//! Views borrow from the packet and hold validated offsets; parsing does not allocate. The crate
+//! contains no cryptography: closures of the caller compute digests and signatures.
 #![forbid(unsafe_code)]
 
 pub mod data;
@@ -39,7 +39,7 @@ pub use signature::{KeyLocator, SignatureInfo, SignatureType, ValidityPeriod};
 
 /// Largest practical size of a network packet, in bytes (packet specification, "MAX_NDN_PACKET_SIZE").
 ///
-/// Parsers accept larger packets; whoever owns a link enforces its limit.
+/// Parsers accept larger packets; each link enforces its own limit.
 pub const MAX_PACKET_SIZE: usize = 8800;
 
 /// Lifetime of an Interest without an InterestLifetime element, in milliseconds.

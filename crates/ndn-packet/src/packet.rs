@@ -1,4 +1,4 @@
-//! Network packets of either kind.
+//! Network packets: Interest or Data.
 
 use crate::data::Data;
 use crate::error::DecodeError;
@@ -16,10 +16,10 @@ pub enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads one packet, with nothing behind it.
+    /// Parses one packet that fills `wire`.
     ///
     /// # Errors
-    /// When the bytes are anything but one valid Interest or Data.
+    /// When the bytes are not exactly one valid Interest or Data.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
         match wire.first() {

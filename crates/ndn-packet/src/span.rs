@@ -1,4 +1,4 @@
-//! Byte ranges inside a packet, and the last steps of writing a signed one.
+//! Byte ranges inside a packet, and the last steps of encoding a signed one.
 
 use crate::error::{DecodeError, EncodeError};
 use crate::tlv::{Reader, Writer, header_len};
@@ -35,7 +35,7 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// A reader over the bytes, if present, whose offsets are those of the packet.
+    /// A reader over the bytes, if present, with the offsets of the packet.
     pub(crate) fn reader(self, wire: &[u8]) -> Option<Reader<'_>> {
         if !self.is_some() {
             return None;
@@ -50,14 +50,14 @@ impl Span {
     }
 }
 
-/// Refuses input whose offsets do not fit 32 bits.
+/// Rejects input whose offsets do not fit 32 bits.
 #[inline]
 pub(crate) fn check_size(wire: &[u8]) -> Result<(), DecodeError> {
     if wire.len() > u32::MAX as usize { Err(DecodeError::TooLong) } else { Ok(()) }
 }
 
-/// Writes a signature element at `start`. `sign` gets `out[..start]` and a buffer of `len_max` bytes
-/// and returns the length used. Gives the offset behind the element.
+/// Writes a signature element at `start`. `sign` receives `out[..start]` and a buffer of `len_max`
+/// bytes and returns the length used. Returns the offset after the element.
 pub(crate) fn write_signature(
     out: &mut [u8],
     ty: u32,
@@ -76,8 +76,8 @@ pub(crate) fn write_signature(
     Ok(start + needed + len)
 }
 
-/// Puts type and length in front of the value in `out[value_start..end]`, moving the value if the
-/// length turned out shorter than reserved. Gives the length of the packet, which starts at `out[0]`.
+/// Writes type and length before the value in `out[value_start..end]`, moving the value if the
+/// header is shorter than reserved. Returns the length of the packet, which starts at `out[0]`.
 pub(crate) fn finish_packet(
     out: &mut [u8],
     ty: u32,

@@ -1,4 +1,4 @@
-//! What the tests beside the code share.
+//! Helpers of the unit tests.
 
 use crate::tlv::append_tlv;
 
@@ -14,7 +14,7 @@ pub(crate) fn nested(ty: u32, parts: &[&[u8]]) -> Vec<u8> {
     tlv(ty, &parts.concat())
 }
 
-/// Bytes of hexadecimal text.
+/// Bytes of a hexadecimal text.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     digits
@@ -30,7 +30,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest.as_ref().try_into().expect("32 bytes")
 }
 
-/// Checks that no beginning of `wire` is taken for a packet, and that no byte may follow it.
+/// Checks that no prefix of `wire` parses as a packet, and that no byte may follow it.
 pub(crate) fn assert_exact<T>(wire: &[u8], parse: impl Fn(&[u8]) -> Option<T>) {
     assert!(parse(wire).is_some(), "the whole packet is valid");
     for len in 0..wire.len() {

@@ -59,9 +59,9 @@ pub const CONTENT_TYPE: u32 = 24;
 pub const FRESHNESS_PERIOD: u32 = 25;
 /// MetaInfo: FinalBlockId, one name component.
 pub const FINAL_BLOCK_ID: u32 = 26;
-/// MetaInfo: first type left to applications.
+/// MetaInfo: first application-defined type.
 pub const APPLICATION_META_INFO_MIN: u32 = 128;
-/// MetaInfo: last type left to applications.
+/// MetaInfo: last application-defined type.
 pub const APPLICATION_META_INFO_MAX: u32 = 252;
 
 /// SignatureInfo: SignatureType.
@@ -124,7 +124,7 @@ pub const LP_CACHE_POLICY: u32 = 820;
 pub const LP_CACHE_POLICY_TYPE: u32 = 821;
 /// NDNLPv2: CongestionMark.
 pub const LP_CONGESTION_MARK: u32 = 832;
-/// NDNLPv2: Ack (8 bytes), the one repeatable field.
+/// NDNLPv2: Ack (8 bytes), the only repeatable field.
 pub const LP_ACK: u32 = 836;
 /// NDNLPv2: TxSequence (8 bytes).
 pub const LP_TX_SEQUENCE: u32 = 840;
@@ -141,13 +141,14 @@ pub const fn is_critical(ty: u32) -> bool {
     ty <= 31 || ty & 1 == 1
 }
 
-/// Whether an unrecognised NDNLPv2 header field of this type is to be ignored (otherwise the packet is dropped).
+/// Whether an unrecognised NDNLPv2 header field of this type is ignored (otherwise the packet is
+/// dropped).
 #[must_use]
 pub const fn is_ignorable_lp_field(ty: u32) -> bool {
     ty >= 800 && ty <= 959 && ty & 3 == 0
 }
 
-/// The specification's name of a TLV-TYPE as it appears at the top of packets, for people.
+/// The specification's name of a top-level TLV-TYPE.
 #[must_use]
 pub const fn type_name(ty: u32) -> Option<&'static str> {
     Some(match ty {

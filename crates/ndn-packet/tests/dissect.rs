@@ -1,4 +1,4 @@
-//! What `dissect` shows, line by line.
+//! Output of `dissect`, line by line.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ fn wrapped() -> Vec<u8> {
 }
 
 #[test]
-fn shows_every_element_with_its_offset() {
+fn every_element_is_shown_with_its_offset() {
     let dissection = dissect(&wrapped());
     let expected = "    0  LpPacket (100), 64 bytes
     2    PitToken (98): 010101010101
@@ -51,7 +51,7 @@ fn shows_every_element_with_its_offset() {
 }
 
 #[test]
-fn elements_are_there_for_programs_too() {
+fn elements_are_available_to_programs() {
     let wire = wrapped();
     let dissection = dissect(&wire);
     let elements = dissection.elements();
@@ -69,13 +69,13 @@ fn elements_are_there_for_programs_too() {
     let reason = Meaning::Number(150, "150 (NoRoute)".to_owned());
     assert_eq!(of(types::LP_NACK_REASON).meaning, Some(reason));
     assert_eq!(of(types::LP_PIT_TOKEN).meaning, None);
-    // A cut-off value is as long as what is there.
+    // A truncated value has the length of the available bytes.
     let dissection = dissect(&wire[..40]);
     assert_eq!(dissection.elements().last().unwrap().value.end, 40);
 }
 
 #[test]
-fn shows_a_cut_off_packet_as_far_as_it_goes() {
+fn truncated_packet_is_shown_as_far_as_available() {
     let dissection = dissect(&wrapped()[..42]);
     let lines: Vec<&str> = dissection.as_str().lines().collect();
     assert!(lines[0].contains("!!") && lines[0].contains("reaches beyond"), "{dissection}");
@@ -89,16 +89,16 @@ fn shows_a_cut_off_packet_as_far_as_it_goes() {
 }
 
 #[test]
-fn says_which_rule_a_packet_breaks() {
-    // An Interest with an unknown critical element behind its name.
+fn violated_rule_is_reported() {
+    // An Interest with an unknown critical element after its name.
     let dissection = dissect(&[5, 7, 7, 3, 8, 1, b'a', 0x81, 0]);
     assert!(dissection.as_str().contains("unrecognised type 129 (critical)"), "{dissection}");
     assert_eq!(dissection.error(), Some(DecodeError::UnrecognizedCritical { ty: 129, offset: 7 }));
-    // One with an unknown element to be ignored.
+    // One with an unknown element that is ignored.
     let dissection = dissect(&[5, 7, 7, 3, 8, 1, b'a', 0x82, 0]);
     assert!(dissection.as_str().contains("unrecognised type 130 (ignored)"), "{dissection}");
     assert_eq!(dissection.error(), None);
-    // A second HopLimit is ignored, and a second Nonce is not.
+    // A second HopLimit is ignored, a second Nonce is not.
     let dissection = dissect(&[5, 11, 7, 3, 8, 1, b'a', 34, 1, 9, 34, 1, 8]);
     assert!(dissection.as_str().contains("HopLimit (34): 9"), "{dissection}");
     assert!(dissection.as_str().contains("(34), repeated or out of order: 08"), "{dissection}");
@@ -115,7 +115,7 @@ fn says_which_rule_a_packet_breaks() {
 }
 
 #[test]
-fn shows_packets_in_a_row_and_bytes_that_are_none() {
+fn consecutive_packets_and_other_bytes_are_shown() {
     let mut bytes = wrapped();
     bytes.extend_from_slice(&[5, 5, 7, 3, 8, 1, b'a', 0, 1, 2]);
     let dissection = dissect(&bytes);
@@ -126,7 +126,7 @@ fn shows_packets_in_a_row_and_bytes_that_are_none() {
 }
 
 #[test]
-fn stops_at_a_depth() {
+fn nesting_depth_is_limited() {
     // LpPackets whose PrefixAnnouncement holds an LpPacket, and so on.
     let mut bytes = vec![100, 0];
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! What holds for all packets, names and bytes.
+//! Properties of all packets, names and bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -41,7 +41,7 @@ fn name(components: std::ops::Range<usize>) -> impl Strategy<Value = Name> {
     })
 }
 
-/// Without parameters digests, which Interests treat in their own way.
+/// Without parameters digests, which Interests treat specially.
 fn interest_name() -> impl Strategy<Value = Name> {
     name(1..8).prop_filter("no digest", |name| name.as_ref().parameters_digest().is_none())
 }
@@ -67,7 +67,7 @@ fn signature_info<'a>(
     }
 }
 
-/// Every view, on bytes that may be anything.
+/// Every view, on arbitrary bytes.
 fn parse_all(bytes: &[u8]) {
     let _ =
         (Packet::parse(bytes), frame_len(bytes), NameRef::parse(bytes), NameRef::from_value(bytes));
@@ -111,14 +111,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_name_or_an_error(text in "\\PC{0,40}") {
+    fn any_text_parses_or_fails(text in "\\PC{0,40}") {
         if let Ok(name) = Name::from_uri(&text) {
             prop_assert_eq!(Name::from_uri(&name.to_uri()).unwrap(), name);
         }
     }
 
     #[test]
-    fn near_uris_are_names_or_errors(text in "(ndn:)?(/{0,2}(seg|off|v|t|seq|8|42|x|sha256digest)?=?[0-9a-f.%]{0,5}){0,5}/?") {
+    fn near_uris_parse_or_fail(text in "(ndn:)?(/{0,2}(seg|off|v|t|seq|8|42|x|sha256digest)?=?[0-9a-f.%]{0,5}){0,5}/?") {
         if let Ok(name) = Name::from_uri(&text) {
             prop_assert_eq!(Name::from_uri(&name.to_uri()).unwrap(), name);
         }
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn prefixes_go_by_components(name in name(0..8), len in 0_usize..9) {
+    fn prefixes_are_component_prefixes(name in name(0..8), len in 0_usize..9) {
         let reference = name.as_ref();
         let prefix = reference.prefix(len);
         let expected: Name = name.components().take(len).collect();
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn starts_with_goes_by_components(a in name(0..4), b in name(0..4)) {
+    fn starts_with_compares_components(a in name(0..4), b in name(0..4)) {
         let expected = a.len() >= b.len() && a.components().zip(b.components()).all(|(x, y)| x == y);
         prop_assert_eq!(a.starts_with(b.as_ref()), expected);
     }
@@ -293,13 +293,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         parse_all(&bytes);
     }
 
-    /// Runs of elements with types that mean something somewhere, in a packet's outer element.
+    /// Sequences of elements with known types, in a packet's outer element.
     #[test]
-    fn near_packets(
+    fn near_packets_never_panic(
         outer in prop_oneof![Just(5_u32), Just(6), Just(100), Just(7)],
         elements in vec((prop_oneof![1_u32..60, 80..100_u32, 800..850_u32, 250..260_u32], vec(any::<u8>(), 0..10)), 0..12),
         with_name in any::<bool>(),
@@ -315,7 +315,7 @@ proptest! {
 
     /// A valid packet with some bytes changed.
     #[test]
-    fn damaged_packets(name in interest_name(), hits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn damaged_packets_never_panic(name in interest_name(), hits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
         let interest = InterestBuilder::new(&name).nonce(1).parameters(b"p")
             .to_vec_signed(&info, 32, |_, _| Some(32), weak_hash).unwrap();
@@ -333,9 +333,9 @@ proptest! {
         }
     }
 
-    /// What a reader accepts, it accepts again when written anew.
+    /// What a reader accepts, it accepts again when written again.
     #[test]
-    fn elements_are_written_as_they_were_read(bytes in vec(any::<u8>(), 0..100)) {
+    fn elements_round_trip(bytes in vec(any::<u8>(), 0..100)) {
         let mut reader = Reader::new(&bytes);
         while let Ok(Some(tlv)) = reader.next_tlv() {
             let mut out = Vec::new();

@@ -1,43 +1,43 @@
-//! A keyed hash of every prefix of a string that is cut into sections, in one pass, on the
-//! processor's AES unit.
+//! Keyed hash of every section prefix of a string, in one pass, with the processor's AES
+//! instructions.
 //!
 //! # Construction
-//! The state starts as a secret key. A section is cut into blocks of 16 bytes, the last padded with
-//! zeroes. A block is added to the state and followed by four AES rounds with four secret round
+//! The state starts as a secret key. A section is split into blocks of 16 bytes, the last padded
+//! with zeroes. A block is added to the state, followed by four AES rounds with four secret round
 //! keys. The hash of a prefix is the lower half of the state after its last block and two more
 //! rounds with two other secret keys.
 //!
-//! Sections have to tell their own length, as TLVs do: then different strings make different blocks,
-//! and no padding has to say so. A string without sections follows a block that no TLV starts with,
-//! and ends with a block that says how long it is.
+//! Sections must be self-delimiting, as TLVs are: different strings then give different blocks, and
+//! padding needs no length. A string without sections follows a block that no TLV starts with, and
+//! ends with a block that holds its length.
 //!
 //! # Why strangers cannot flood a table with it
-//! Whoever does not know the keys and never sees a hash has to choose strings that collide
-//! blindly. Four AES rounds with independent keys turn a chosen difference into any other with a
-//! probability of at most 2^-113 (Keliher and Sui, "Exact maximum expected differential and linear
-//! probability for two-round AES", 2007). On this bound Minematsu and Tsunoo built proven message
-//! authentication codes ("Provably Secure MACs from Differentially-Uniform Permutations and
-//! AES-Based Implementations", FSE 2006). Here the keys are the same for every block, so it is an
-//! argument and not their proof: to make two strings meet in one state, a stranger would have to
-//! know differences through four rounds of AES with unknown keys. The last two rounds, with keys
-//! of their own, carry every byte of the state to each of the bits that choose a bucket: two rounds
-//! are what full diffusion takes, and six lie between any byte of a string and its hash. It is not
-//! meant to authenticate anything.
+//! An attacker who knows neither the keys nor any hash must choose colliding strings blindly. Four
+//! AES rounds with independent keys turn a chosen difference into any other with a probability of
+//! at most 2^-113 (Keliher and Sui, "Exact maximum expected differential and linear probability for
+//! two-round AES", 2007). Minematsu and Tsunoo built proven message authentication codes on this
+//! bound ("Provably Secure MACs from Differentially-Uniform Permutations and AES-Based
+//! Implementations", FSE 2006). Here the keys are the same for every block, so their proof does not
+//! apply, only its argument: to make two strings collide, an attacker would have to predict
+//! differences through four rounds of AES with unknown keys. The last two rounds, with their own
+//! keys, spread every byte of the state over all bits that choose a bucket: full diffusion takes
+//! two rounds, and six lie between any byte of a string and its hash. The function is not meant for
+//! authentication.
 
-/// Round keys of an [`AesHasher`]: the first state, four for a block, two for the end.
+/// Round keys of an [`AesHasher`]: the initial state, four per block, two for the end.
 pub const AES_HASHER_KEYS: usize = 7;
 
-/// Bytes of a block.
+/// Bytes per block.
 pub const AES_HASHER_BLOCK: usize = 16;
 
 const BLOCK: usize = AES_HASHER_BLOCK;
 
-/// A section of a string, which tells its own length by its content.
+/// A self-delimiting section of a string.
 #[derive(Clone, Copy, Debug)]
 pub enum Section<'a> {
-    /// The first `len` bytes of `block`, at most all.
+    /// The first `len` bytes of `block`.
     Short {
-        /// The section, and anything behind it.
+        /// The section, followed by arbitrary bytes.
         block: &'a [u8; BLOCK],
         /// Its length in bytes.
         len: usize,
@@ -47,7 +47,7 @@ pub enum Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// All the bytes.
+    /// The bytes of the section.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
@@ -67,21 +67,22 @@ pub struct AesHasher {
 type Keys = [[u8; BLOCK]; AES_HASHER_KEYS];
 
 impl std::fmt::Debug for AesHasher {
-    /// Keeps the keys out of logs.
+    /// Omits the keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AesHasher").finish_non_exhaustive()
     }
 }
 
 impl AesHasher {
-    /// A hasher with these independent, random keys; `None` when the processor has no AES unit.
+    /// A hasher with these independent, random keys; `None` when the processor has no AES
+    /// instructions.
     #[must_use]
     pub fn new(keys: [[u8; BLOCK]; AES_HASHER_KEYS]) -> Option<Self> {
         is_available().then_some(Self { keys })
     }
 
-    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, for as many sections as there
-    /// are or as there is room for. `next` takes the next section from `sections`.
+    /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
+    /// are exhausted. `next` takes the next section from `sections`.
     #[inline]
     pub fn hash_prefixes<'a, S: Clone>(
         &self,
@@ -140,7 +141,7 @@ mod x86 {
 
     use super::{BLOCK, Keys, Section};
 
-    /// For each length: the mask that keeps so many of the first bytes of a block.
+    /// For each length: the mask that keeps that many leading bytes of a block.
     static KEEP: Masks = {
         let mut masks = [[0; BLOCK]; BLOCK + 1];
         let mut length = 0;
@@ -165,7 +166,7 @@ mod x86 {
         next: impl Fn(&mut S) -> Option<Section<'a>>,
         hashes: &mut [u64],
     ) {
-        // A copy, which nobody else sees, stays in registers.
+        // A local copy stays in registers.
         let mut walk = sections.clone();
         let loaded = keys.each_ref().map(|key| load(key));
         let mut state = loaded[0];
@@ -295,7 +296,7 @@ mod tests {
         u64::from_le_bytes(*state.first_chunk().unwrap())
     }
 
-    /// Sections of a string of the given lengths, short ones within a block where there is room.
+    /// Sections of a string with the given lengths; short ones within a block where possible.
     #[derive(Clone)]
     struct Cut<'a>(&'a [u8], Vec<usize>);
 
@@ -325,12 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn the_s_box_of_the_standard() {
+    fn s_box_agrees_with_the_standard() {
         assert_eq!([0x00, 0x01, 0x53, 0xFF].map(substitute), [0x63, 0x7C, 0xED, 0x16]);
     }
 
     #[test]
-    fn strings_agree_with_the_standard_step_by_step() {
+    fn strings_agree_with_the_reference_implementation() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         for length in [0, 1, 15, 16, 17, 32, 40] {
             let bytes = bytes(usize::from(length));
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_agree_with_the_standard_step_by_step() {
+    fn prefixes_agree_with_the_reference_implementation() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         for length in [1, 10, 16, 17, 50] {
             let bytes = bytes(length);
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_hashes_than_there_is_room_for() {
+    fn hashing_stops_when_the_output_is_full() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         let mut sections = Cut(&[8, 0, 9, 0, 10, 0], vec![2, 2, 2]);
         let mut hashes = [0; 3];
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_key_and_string_matters() {
+    fn every_bit_of_key_and_string_affects_the_hash() {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         let bytes = bytes(40);
         let hash = hasher.hash(&bytes);
@@ -390,8 +391,8 @@ mod tests {
             let (key, byte) = (bit / 128, bit % 128 / 8);
             let mut other = keys();
             other[key][byte] ^= 1 << (bit % 8);
-            // Only half of the last two keys reaches the half that is shown: the last one directly,
-            // the one before through ShiftRows.
+            // Only half of the last two keys affects the half that is returned: the last one
+            // directly, the one before through ShiftRows.
             let is_seen = match key {
                 5 => [0, 5, 10, 15, 4, 9, 14, 3].contains(&byte),
                 6 => byte < 8,
@@ -412,7 +413,7 @@ mod tests {
             let hash = hasher.hash_sections([Section::Long(&section)].into_iter());
             buckets[(hash & 0xFF) as usize] += 1;
         }
-        // 256 each are expected, with a deviation of 16.
+        // 256 each are expected, with a standard deviation of 16.
         assert!(buckets.iter().all(|&count| (160..=352).contains(&count)), "{buckets:?}");
     }
 }

@@ -1,17 +1,17 @@
-//! The one writer of a block.
+//! The single writer of a block.
 
 use std::num::NonZeroU16;
 use std::ptr::NonNull;
 
-use crate::directory::PoolShared;
 use crate::handle::PacketHandle;
+use crate::handle::PoolShared;
 use crate::memory::BLOCK_SIZE;
 
-/// References that a `FillBlock` holds at first. Each packet carved from it takes one, and the
-/// rest go back at the end, so that carving does not touch the pool.
+/// References that a new `FillBlock` holds. Each packet carved from it takes one, and the rest are
+/// returned at the end, so that carving does not touch the pool.
 pub(crate) const CREDIT: u64 = BLOCK_SIZE as u64 + 1;
 
-/// A block that is being received into, and the only way to write packet memory.
+/// A block that is being received into; the only way to write packet memory.
 ///
 /// The block has three parts, in this order:
 ///
@@ -21,10 +21,10 @@ pub(crate) const CREDIT: u64 = BLOCK_SIZE as u64 + 1;
 ///  immutable   may be patched next receive
 /// ```
 ///
-/// Receive into [`spare_mut`](Self::spare_mut), then [`commit`](Self::commit) what arrived, patch
-/// in [`filled_mut`](Self::filled_mut), and turn packets from the front into handles with
-/// [`carve`](Self::carve). Dropping it, or better [`PacketPool::finish`], returns the block as
-/// soon as its handles are released too.
+/// Receive into [`spare_mut`](Self::spare_mut), then [`commit`](Self::commit) the received bytes,
+/// modify them in [`filled_mut`](Self::filled_mut), and turn packets at the front into handles with
+/// [`carve`](Self::carve). Dropping the value, or preferably [`PacketPool::finish`], frees the
+/// block once its handles are released too.
 ///
 /// [`PacketPool::finish`]: crate::PacketPool::finish
 #[derive(Debug)]
@@ -33,11 +33,11 @@ pub struct FillBlock {
     base: NonNull<u8>,
     pool_id: u8,
     block_index: u32,
-    /// Where the next packet is carved.
+    /// Start of the next packet to be carved.
     carved: usize,
-    /// Where the next byte is received. `carved <= filled <= BLOCK_SIZE`.
+    /// Start of the spare part. `carved <= filled <= BLOCK_SIZE`.
     filled: usize,
-    /// References to the block that this still holds; at least 1.
+    /// References to the block that this value still holds; at least 1.
     credit: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct FillBlock {
 unsafe impl Send for FillBlock {}
 
 impl FillBlock {
-    /// Takes over a block to which [`CREDIT`] references have been counted and no other exist.
+    /// Takes over a block with [`CREDIT`] references, all owned by the new value.
     pub(crate) fn new(shared: NonNull<PoolShared>, pool_id: u8, block_index: u32) -> Self {
         // SAFETY: the pool is alive, since it hands out this block.
         let base = unsafe { shared.as_ref() }.memory.block(block_index);
@@ -62,33 +62,33 @@ impl FillBlock {
         self.block_index
     }
 
-    /// Ends the life of the value without returning its references, which the caller does.
+    /// Ends the value without returning its references; the caller returns them.
     pub(crate) fn into_credit(self) -> u64 {
         std::mem::ManuallyDrop::new(self).credit
     }
 
-    /// Bytes that can still be received.
+    /// Number of bytes that can still be received.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> usize {
         BLOCK_SIZE - self.filled
     }
 
-    /// Offset in the block of the first byte that is not carved yet.
+    /// Offset in the block of the first byte not carved yet.
     #[inline]
     #[must_use]
     pub fn carved_offset(&self) -> usize {
         self.carved
     }
 
-    /// Room to receive into. Holds zeros or old packets.
+    /// The spare part, to receive into. Contains zeros or old packets.
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [u8] {
         // SAFETY: `filled <= BLOCK_SIZE`.
         unsafe { self.slice_mut(self.filled, BLOCK_SIZE) }
     }
 
-    /// Declares the first `length` bytes of [`spare_mut`](Self::spare_mut) received.
+    /// Marks the first `length` bytes of [`spare_mut`](Self::spare_mut) as received.
     ///
     /// # Panics
     /// If `length` is more than [`remaining`](Self::remaining).
@@ -98,7 +98,7 @@ impl FillBlock {
         self.filled += length;
     }
 
-    /// What is received and not carved yet.
+    /// The bytes received and not carved yet.
     #[inline]
     #[must_use]
     pub fn filled(&self) -> &[u8] {
@@ -112,34 +112,34 @@ impl FillBlock {
         }
     }
 
-    /// What is received and not carved yet, to be patched before it is carved.
+    /// The bytes received and not carved yet, to be modified before they are carved.
     #[inline]
     pub fn filled_mut(&mut self) -> &mut [u8] {
         // SAFETY: `carved <= filled`.
         unsafe { self.slice_mut(self.carved, self.filled) }
     }
 
-    /// Turns the first `length` bytes of [`filled`](Self::filled) into a packet, which does not
-    /// change any more.
+    /// Turns the first `length` bytes of [`filled`](Self::filled) into a packet, which is immutable
+    /// from then on.
     ///
     /// # Panics
-    /// If `length` is 0, over 65,535, or more than is filled.
+    /// If `length` is 0, greater than 65,535, or greater than the number of filled bytes.
     #[inline]
     pub fn carve(&mut self, length: usize) -> PacketHandle {
         let handle_length = u16::try_from(length).ok().and_then(NonZeroU16::new);
         let handle_length = handle_length.expect("a packet has 1 to 65,535 bytes");
         let offset = self.advance(length);
         let offset = u16::try_from(offset).expect("a packet starts inside the block");
-        // At most BLOCK_SIZE packets of at least one byte fit: one reference is left at the end.
+        // At most BLOCK_SIZE packets of at least one byte fit, so one reference is left at the end.
         self.credit -= 1;
         PacketHandle::new(self.pool_id, self.block_index, offset, handle_length)
     }
 
-    /// Leaves out the first `length` bytes of [`filled`](Self::filled): a header, a frame that is
-    /// not wanted, a padding.
+    /// Skips the first `length` bytes of [`filled`](Self::filled): a header, an unwanted frame,
+    /// padding.
     ///
     /// # Panics
-    /// If `length` is more than is filled.
+    /// If `length` is greater than the number of filled bytes.
     #[inline]
     pub fn skip(&mut self, length: usize) {
         self.advance(length);
@@ -170,6 +170,6 @@ impl FillBlock {
 impl Drop for FillBlock {
     fn drop(&mut self) {
         // SAFETY: this value's references keep the pool alive up to here.
-        unsafe { self.shared.as_ref() }.home.release(self.block_index, self.credit);
+        unsafe { self.shared.as_ref() }.returned.release(self.block_index, self.credit);
     }
 }

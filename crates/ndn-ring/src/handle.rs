@@ -1,22 +1,30 @@
-//! The name of one packet in a pool block.
+//! Handle of one packet in a pool block, and the directory that finds the pool of a handle.
+//!
+//! A handle has 8 bits of pool id and must find its memory from any thread, so ids are unique in the
+//! process. A pool's id and memory are freed only when it is dropped with no handle and no
+//! `FillBlock` outstanding; otherwise both stay until the process ends. Every handle is therefore
+//! valid for as long as it exists.
 
 use std::num::NonZeroU16;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::directory;
+use crate::memory::BlockMemory;
+use crate::return_list::ReturnList;
 
 /// Bits of [`PacketHandle::block`] that hold the index of the block in its pool.
 pub(crate) const BLOCK_INDEX_BITS: u32 = 24;
-/// Blocks that one pool can have at most.
+/// Maximum number of blocks in a pool.
 pub(crate) const BLOCKS_MAX: u32 = 1 << BLOCK_INDEX_BITS;
 
-/// One packet: a run of bytes in a block of some worker's [`PacketPool`](crate::PacketPool).
+/// One packet: a range of bytes in a block of some worker's [`PacketPool`](crate::PacketPool).
 ///
-/// A handle is 8 bytes, and so is `Option<PacketHandle>`. It counts as one reference to its
-/// block and cannot be copied: give it back with [`PacketPool::release`], or with
-/// [`release_home`](Self::release_home) on a thread that has no pool. A handle that is only
-/// dropped keeps its block from being used again for as long as the process runs.
+/// A handle takes 8 bytes, and so does `Option<PacketHandle>`. It counts as one reference to its
+/// block and cannot be copied: return it with [`PacketPool::release`], or with
+/// [`release_remote`](Self::release_remote) on a thread without a pool. A handle that is dropped
+/// leaks its block for the life of the process.
 ///
-/// The bytes behind a handle never change while the handle lives.
+/// The bytes of a packet never change while a handle to it exists.
 ///
 /// [`PacketPool::release`]: crate::PacketPool::release
 #[must_use = "a handle holds a reference to its block until it is released"]
@@ -32,21 +40,21 @@ const _: () = assert!(size_of::<PacketHandle>() == 8);
 const _: () = assert!(size_of::<Option<PacketHandle>>() == 8);
 
 impl PacketHandle {
-    /// Names `length` bytes at `offset`. The caller owns one reference to the block and passes
-    /// it to the handle.
+    /// A handle to `length` bytes at `offset`. The caller passes one reference to the block to the
+    /// handle.
     pub(crate) fn new(pool_id: u8, block_index: u32, offset: u16, length: NonZeroU16) -> Self {
         debug_assert!(block_index < BLOCKS_MAX);
         Self { block: u32::from(pool_id) << BLOCK_INDEX_BITS | block_index, offset, length }
     }
 
-    /// A second handle on the same bytes, for which the caller has counted a reference.
+    /// A second handle to the same bytes; the caller has counted a reference for it.
     pub(crate) fn duplicate(&self) -> Self {
         Self { block: self.block, offset: self.offset, length: self.length }
     }
 
-    /// Whether the other is in the same block.
+    /// Whether the other handle is in the same block.
     #[inline]
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_block(&self, other: &Self) -> bool {
         self.block == other.block
     }
 
@@ -57,7 +65,7 @@ impl PacketHandle {
         self.block.to_be_bytes()[0]
     }
 
-    /// The place of the block in its pool.
+    /// Index of the block in its pool.
     #[inline]
     #[must_use]
     pub fn block_index(&self) -> u32 {
@@ -79,26 +87,117 @@ impl PacketHandle {
         usize::from(self.length.get())
     }
 
-    /// The bytes of the packet, whichever pool they lie in.
+    /// The bytes of the packet, in any pool.
     ///
-    /// [`PacketPool::bytes`](crate::PacketPool::bytes) does the same and is faster for handles
-    /// of that pool.
+    /// [`PacketPool::bytes`](crate::PacketPool::bytes) is faster for handles of that pool.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        directory::shared_of(self).bytes(self)
+        shared_of(self).bytes(self)
     }
 
-    /// A second handle on the same packet, from any thread, the owner of the pool included. Where
-    /// the pool is at hand, [`PacketPool::retain`](crate::PacketPool::retain) is cheaper.
-    pub fn retain_away(&self) -> Self {
-        directory::shared_of(self).home.retain(self.block_index(), 1);
+    /// A second handle to the same packet, from any thread, including the owner of the pool.
+    /// [`PacketPool::retain`](crate::PacketPool::retain) is cheaper on a thread with a pool.
+    pub fn retain_remote(&self) -> Self {
+        shared_of(self).returned.retain(self.block_index(), 1);
         self.duplicate()
     }
 
-    /// Gives the reference back to the pool of the handle from any thread.
+    /// Returns the reference to the handle's pool, from any thread.
     ///
-    /// The owner of the pool sees it at its next [`reclaim`](crate::PacketPool::reclaim).
-    pub fn release_home(self) {
-        directory::shared_of(&self).home.release(self.block_index(), 1);
+    /// The owner of the pool processes it at its next [`reclaim`](crate::PacketPool::reclaim).
+    pub fn release_remote(self) {
+        shared_of(&self).returned.release(self.block_index(), 1);
     }
+}
+
+/// Maximum number of pools at a time: the id has 8 bits.
+const POOLS_MAX: usize = 256;
+
+static POOLS: [AtomicPtr<PoolShared>; POOLS_MAX] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; POOLS_MAX];
+
+/// The part of a pool that other threads use.
+#[derive(Debug)]
+pub(crate) struct PoolShared {
+    pub(crate) memory: BlockMemory,
+    pub(crate) returned: ReturnList,
+}
+
+impl PoolShared {
+    /// The bytes of a handle of this pool.
+    #[inline]
+    pub(crate) fn bytes<'a>(&'a self, handle: &'a PacketHandle) -> &'a [u8] {
+        let start = self.memory.block(handle.block_index());
+        // SAFETY: a handle names bytes that a `FillBlock` carved, so they lie in the block, are
+        // initialised, and are not written again before every handle on the block is released;
+        // this one is borrowed for `'a` and cannot be released meanwhile. The caller checked
+        // that the handle belongs to this pool.
+        unsafe {
+            std::slice::from_raw_parts(
+                start.add(usize::from(handle.offset())).as_ptr(),
+                handle.len(),
+            )
+        }
+    }
+}
+
+/// A pool's id and its entry in the directory; removed on drop if no reference is outstanding.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) pool_id: u8,
+    shared: NonNull<PoolShared>,
+}
+
+// SAFETY: `PoolShared` is `Sync`, and the registration is its only owner.
+unsafe impl Send for Registration {}
+
+impl Registration {
+    /// Registers a pool under a free id; returns `None` if there are [`POOLS_MAX`] pools.
+    pub(crate) fn enter(shared: PoolShared) -> Option<Self> {
+        let shared = NonNull::from(Box::leak(Box::new(shared)));
+        let vacant = std::ptr::null_mut();
+        for (pool_id, slot) in (0..=u8::MAX).zip(&POOLS) {
+            if slot
+                .compare_exchange(vacant, shared.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Some(Self { pool_id, shared });
+            }
+        }
+        // SAFETY: it was leaked above and nobody else has seen it.
+        drop(unsafe { Box::from_raw(shared.as_ptr()) });
+        None
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &PoolShared {
+        // SAFETY: the entry lives until `leave` consumes the registration.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// A pointer for a `FillBlock`, which keeps the pool from being freed while it exists.
+    pub(crate) fn pointer(&self) -> NonNull<PoolShared> {
+        self.shared
+    }
+
+    /// Frees the id and the memory.
+    ///
+    /// # Safety
+    /// No handle and no `FillBlock` of the pool exists, and the registration is not used again.
+    pub(crate) unsafe fn leave(&mut self) {
+        POOLS[usize::from(self.pool_id)].store(std::ptr::null_mut(), Ordering::Release);
+        // SAFETY: leaked by `enter`; without handles and `FillBlock`s nobody refers to it, and
+        // the directory has forgotten it.
+        drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+    }
+}
+
+/// The pool of a live handle.
+#[inline]
+pub(crate) fn shared_of(handle: &PacketHandle) -> &PoolShared {
+    let shared = POOLS[usize::from(handle.pool_id())].load(Ordering::Acquire);
+    assert!(!shared.is_null(), "a handle outlived its pool");
+    // SAFETY: a pool stays in the directory while one of its handles exists, and `handle` is
+    // borrowed for as long as the result.
+    unsafe { &*shared }
 }

@@ -1,17 +1,17 @@
-//! Large pages for large tables, behind a safe function.
+//! Huge pages for large tables, behind a safe function.
 
-/// Below this, a table is left on ordinary pages: it would gain little and waste up to a huge page.
+/// Smaller tables stay on ordinary pages: they would gain little and waste up to a huge page.
 const TABLE_BYTES_MIN: usize = if cfg!(miri) { 64 * 1024 } else { 4 * 1024 * 1024 };
 
-/// Smallest page: the kernel takes advice for whole ones only.
+/// Smallest page: the kernel accepts advice for whole pages only.
 const PAGE_BYTES: usize = 4096;
 
-/// Asks the kernel to back `memory` with huge pages where it has not been touched yet.
+/// Advises the kernel to back untouched parts of `memory` with huge pages.
 ///
-/// A hint for tables that are read at random: a lookup in gigabytes of 4 KiB pages misses the TLB
-/// every time. It changes neither content nor address, does nothing for small memory, and failing
-/// is no error. Meant for memory that was reserved and not written, such as
-/// [`Vec::spare_capacity_mut`] of a new vector or a large zeroed one.
+/// For tables that are read at random: a lookup in gigabytes of 4 KiB pages misses the TLB every
+/// time. It changes neither content nor address, does nothing for small memory, and failure is no
+/// error. Meant for memory that was reserved and not written, such as [`Vec::spare_capacity_mut`]
+/// of a new vector or a large zeroed one.
 pub fn advise_huge_pages<T>(memory: &[T]) {
     #[cfg(all(target_os = "linux", not(any(miri, loom))))]
     {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_stays_whatever_the_size() {
+    fn advice_does_not_change_content() {
         let mut large: Vec<u64> = Vec::with_capacity(2 * TABLE_BYTES_MIN / 8);
         advise_huge_pages(large.spare_capacity_mut());
         large.push(7);

@@ -1,9 +1,9 @@
-//! Sixteen small numbers compared at once.
+//! Compares sixteen bytes at once.
 
 /// Lanes compared by [`equal_lanes`].
 pub const LANES: usize = 16;
 
-/// Which of sixteen bytes equal `wanted`: bit `i` is set for byte `i`.
+/// Compares each of sixteen bytes with `wanted`: bit `i` is set if byte `i` is equal.
 #[inline(always)]
 #[must_use]
 pub fn equal_lanes(bytes: &[u8; LANES], wanted: u8) -> u32 {
@@ -25,7 +25,7 @@ pub fn equal_lanes(bytes: &[u8; LANES], wanted: u8) -> u32 {
     equal_lanes_one_by_one(bytes, wanted)
 }
 
-/// [`equal_lanes`] for every processor.
+/// [`equal_lanes`] for other processors.
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
 fn equal_lanes_one_by_one(bytes: &[u8; LANES], wanted: u8) -> u32 {
     let lanes = bytes.iter().zip(0_u32..);
@@ -37,8 +37,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_agree() {
-        // Miri takes a minute for all, and both ways are the same there.
+    fn both_implementations_agree() {
+        // Under Miri all cases take a minute, and both implementations are the same.
         let step = if cfg!(miri) { 4099 } else { 1 };
         for wanted in [0, 1, 0x7F, 0x80, 0xFF] {
             for mask in (0..1 << LANES).step_by(step) {

@@ -1,33 +1,31 @@
-//! Packet buffers and the handles that travel instead of packets.
+//! Packet buffers, handles, and rings between threads.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`handle`](PacketHandle) | the 8-byte name of one packet |
+//! | [`handle`](PacketHandle) | the 8-byte handle of one packet, and the directory of all pools |
 //! | [`pool`](PacketPool) | blocks of 64 KiB, reference counts, the free list |
-//! | [`fill`](FillBlock) | the one writer of a block that is being received into |
-//! | `home` | how a handle released on another thread finds its way back |
-//! | `away` | references to a block of another pool, counted there many at a time |
-//! | `directory` | which pool a handle belongs to, for the whole process |
-//! | `memory`, [`pages`](PagePreference) | the address space behind a pool, and of what pages it is made |
+//! | [`fill`](FillBlock) | the single writer of a block that is being received into |
+//! | `return_list` | references released on other threads |
+//! | `remote_references` | cached references to a block of another pool |
+//! | `memory`, [`pages`](PagePreference) | the address space of a pool and its page sizes |
 //! | [`prefetch_read`], [`prefetch_slice`] | cache hints behind a safe function |
 //! | [`ring()`] | a bounded queue from one thread to another |
-//! | [`SleepFlag`] | when a thread that sleeps has to be woken |
+//! | [`SleepFlag`] | whether a sleeping thread must be woken |
 //! | [`AesHasher`] | keyed hashes of all prefixes of a string |
-//! | [`equal_lanes`] | sixteen bytes compared at once |
-//! | [`advise_huge_pages`] | large pages for large tables |
+//! | [`equal_lanes`] | comparison of sixteen bytes at once |
+//! | [`advise_huge_pages`] | huge pages for large tables |
 
 mod aes_hash;
-mod away;
-mod directory;
 mod fill;
 mod handle;
-mod home;
 mod huge_pages;
 mod lanes;
 mod memory;
 mod pages;
 mod pool;
 mod prefetch;
+mod remote_references;
+mod return_list;
 mod ring;
 mod sleep;
 mod sync;

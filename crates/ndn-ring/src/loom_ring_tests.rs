@@ -1,4 +1,5 @@
-//! What workers do with rings and sleep: push, publish and wake on one side, take and sleep on the other.
+//! Worker operations on rings and sleep flags under loom: push, publish and wake on one side, drain
+//! and sleep on the other.
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Notify};
@@ -6,16 +7,16 @@ use loom::thread;
 
 use crate::{Consumer, Producer, SleepFlag, ring};
 
-/// What is done with a message before it is taken.
+/// Reads a message before it is taken.
 fn read(message: &u32) {
     std::hint::black_box(*message);
 }
 
-/// What the producers know of a worker that takes from them.
+/// The consuming worker, as its producers see it.
 struct Sleeper {
     flag: SleepFlag,
     waker: Notify,
-    /// Messages that found no room.
+    /// Messages dropped because a ring was full.
     dropped: AtomicUsize,
 }
 
@@ -25,7 +26,7 @@ impl Sleeper {
         Arc::new(Self { flag, waker, dropped: AtomicUsize::new(0) })
     }
 
-    /// What a producer does with a burst: pushes and publishes all of it, and wakes once.
+    /// A producer's burst: pushes and publishes all of it, and wakes once.
     fn send(&self, producer: &mut Producer<u32>, burst: std::ops::Range<u32>) {
         for message in burst {
             if !producer.push_with(|| message) {
@@ -38,8 +39,8 @@ impl Sleeper {
         }
     }
 
-    /// What the worker does: takes all there is, then sleeps, until it has heard of `count`
-    /// messages. If a wake-up is lost, nobody runs any more, and loom says so.
+    /// The consuming worker: drains all messages, then sleeps, until `count` messages are accounted
+    /// for. A lost wake-up leaves no thread runnable, which loom reports.
     fn take(&self, rings: &mut [Consumer<u32>], count: usize) -> Vec<Vec<u32>> {
         let mut taken: Vec<Vec<u32>> = rings.iter().map(|_| Vec::new()).collect();
         let is_done = |taken: &[Vec<u32>]| {
@@ -63,8 +64,7 @@ impl Sleeper {
     }
 }
 
-/// All interleavings in which no more threads than that are interrupted where they need not wait:
-/// those of the whole protocol are too many.
+/// All interleavings with at most this many preemptions: those of the whole protocol are too many.
 fn bounded(preemptions: usize) -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -72,7 +72,7 @@ fn bounded(preemptions: usize) -> loom::model::Builder {
 }
 
 #[test]
-fn a_ring_passes_each_message_once_and_a_slot_to_one_side_at_a_time() {
+fn each_message_is_taken_once_and_each_slot_has_one_owner() {
     loom::model(|| {
         let (mut producer, mut consumer) = ring(1);
         let pushing = thread::spawn(move || {
@@ -84,7 +84,7 @@ fn a_ring_passes_each_message_once_and_a_slot_to_one_side_at_a_time() {
         let mut taken = Vec::new();
         consumer.drain(1, read, |message| taken.push(*message));
         let second = pushing.join().expect("the producer");
-        // It publishes what is left when it ends.
+        // The producer publishes the rest when it is dropped.
         consumer.drain(2, read, |message| taken.push(*message));
         assert_eq!(taken, if second { vec![1, 2] } else { vec![1] });
         assert_eq!(consumer.waiting(), 0);
@@ -92,7 +92,7 @@ fn a_ring_passes_each_message_once_and_a_slot_to_one_side_at_a_time() {
 }
 
 #[test]
-fn what_nobody_takes_is_dropped_by_who_is_last() {
+fn last_side_drops_the_messages_left() {
     loom::model(|| {
         let owners = std::sync::Arc::new(());
         let (mut producer, mut consumer) = ring(2);
@@ -109,7 +109,7 @@ fn what_nobody_takes_is_dropped_by_who_is_last() {
 }
 
 #[test]
-fn two_workers_push_and_wake_while_a_third_takes_and_sleeps() {
+fn two_producers_wake_one_sleeping_consumer() {
     bounded(2).check(|| {
         let sleeper = Sleeper::new();
         let mut rings = Vec::new();
@@ -124,7 +124,7 @@ fn two_workers_push_and_wake_while_a_third_takes_and_sleeps() {
 }
 
 #[test]
-fn bursts_keep_their_order_and_what_has_no_room_is_dropped() {
+fn bursts_keep_order_and_excess_messages_are_dropped() {
     bounded(3).check(|| {
         let sleeper = Sleeper::new();
         let (mut producer, consumer) = ring(1);

@@ -1,4 +1,4 @@
-//! Every interleaving of the way home, for small numbers of threads.
+//! The return list under loom, for few threads.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p ndn-ring --release --lib loom`
 
@@ -8,7 +8,7 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use crate::SleepFlag;
-use crate::home::ReturnList;
+use crate::return_list::ReturnList;
 
 #[test]
 fn no_release_is_lost() {
@@ -21,17 +21,17 @@ fn no_release_is_lost() {
                 thread::spawn(move || blocks.into_iter().for_each(|block| list.release(block, 1)))
             })
             .collect();
-        let mut home = [0; 2];
-        list.drain(|block, released| home[block as usize] += released);
+        let mut returned = [0; 2];
+        list.drain(|block, released| returned[block as usize] += released);
         threads.into_iter().for_each(|thread| thread.join().expect("a releasing thread"));
-        list.drain(|block, released| home[block as usize] += released);
-        assert_eq!(home, [3, 1]);
+        list.drain(|block, released| returned[block as usize] += released);
+        assert_eq!(returned, [3, 1]);
         assert!(list.is_empty());
     });
 }
 
-/// Two readers of one block release it; the owner may write only when both are done, without
-/// waiting for the threads themselves.
+/// Two readers of one block release it; the owner may write only after both, without waiting for
+/// the threads themselves.
 #[test]
 fn owner_writes_after_the_last_reader() {
     loom::model(|| {
@@ -45,21 +45,21 @@ fn owner_writes_after_the_last_reader() {
                 list.release(0, 1);
             });
         }
-        let mut home = 0;
+        let mut returned = 0;
         for _ in 0..2 {
-            list.drain(|_, released| home += released);
+            list.drain(|_, released| returned += released);
         }
-        if home == 2 {
+        if returned == 2 {
             // SAFETY: both readers have released the block.
             block.with_mut(|value| unsafe { *value = 2 });
         }
     });
 }
 
-/// A reader retains, and its two references are released by two threads: whatever the owner sees
-/// of the releases, it sees the retain that came before.
+/// A reader retains, and two threads release its two references: whichever releases the owner sees,
+/// it sees the retain before them.
 #[test]
-fn a_release_is_never_seen_before_its_retain() {
+fn release_is_never_seen_before_its_retain() {
     loom::model(|| {
         let list = Arc::new(ReturnList::new(1));
         let first = {
@@ -90,10 +90,10 @@ fn a_release_is_never_seen_before_its_retain() {
     });
 }
 
-/// A ring whose reader may sleep: what is left is taken, however the two threads interleave. A
-/// lost wake-up would be a deadlock, which loom reports.
+/// A ring whose reader may sleep: every message is taken in every interleaving. A lost wake-up
+/// would be a deadlock, which loom reports.
 #[test]
-fn no_message_is_slept_over() {
+fn no_wake_up_is_lost() {
     loom::model(|| {
         let flag = Arc::new(SleepFlag::new());
         let waker = Arc::new(Notify::new());

@@ -1,4 +1,4 @@
-//! The address space behind a pool: reserved at once, populated by the kernel on first touch.
+//! Address space of a pool: reserved at once, populated by the kernel on first touch.
 
 use std::io;
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ const _: () = assert!(BLOCK_SIZE - 1 == u16::MAX as usize);
 pub(crate) struct BlockMemory {
     base: NonNull<u8>,
     block_count: u32,
-    /// What was mapped, blocks and what is left over before and behind them.
+    /// The whole mapping, including the unused ends before and after the blocks.
     whole: (NonNull<u8>, usize),
     pages: PoolPages,
 }
@@ -27,9 +27,9 @@ unsafe impl Send for BlockMemory {}
 unsafe impl Sync for BlockMemory {}
 
 impl BlockMemory {
-    /// Reserves `block_count` blocks: as many of the first ones as go into `huge_bytes_max` in huge pages
-    /// that were set aside, if the kernel gives them. Of the others nothing is resident before it is
-    /// touched, except for what it takes to see what kind of pages they get.
+    /// Reserves `block_count` blocks: the first ones in reserved huge pages (hugetlb), up to
+    /// `huge_bytes_max` bytes, if the kernel has them. The others become resident when touched,
+    /// except what is touched to detect the page size.
     pub(crate) fn reserve(
         block_count: u32,
         preference: PagePreference,
@@ -44,7 +44,7 @@ impl BlockMemory {
             match map_zeroed(length, huge) {
                 Ok(mapped) => break mapped,
                 Err(error) if huge == 0 => return Err(error),
-                // Somebody else was quicker, or this process may have fewer: half of them may do.
+                // Another process was faster, or this process may have fewer: try half of them.
                 Err(_) => huge = huge / 2 / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
             }
         };
@@ -63,7 +63,7 @@ impl BlockMemory {
         self.pages
     }
 
-    /// The first byte of a block; the pointer is good for [`BLOCK_SIZE`] bytes.
+    /// The first byte of a block; the pointer is valid for [`BLOCK_SIZE`] bytes.
     #[inline]
     pub(crate) fn block(&self, block_index: u32) -> NonNull<u8> {
         assert!(block_index < self.block_count, "no block {block_index} in this pool");
@@ -83,16 +83,16 @@ fn length_of(block_count: u32) -> io::Result<usize> {
     (block_count as usize).checked_mul(BLOCK_SIZE).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// New memory.
+/// A new mapping.
 struct Mapped {
-    /// What was mapped.
+    /// The whole mapping.
     whole: (NonNull<u8>, usize),
-    /// The first byte in it that lies on the boundary of a huge page.
+    /// The first byte of it on a huge page boundary.
     base: NonNull<u8>,
 }
 
-/// Maps at least `length` bytes from the boundary of a huge page on, the first `huge` of them in huge pages
-/// that were set aside.
+/// Maps at least `length` bytes from a huge page boundary on, the first `huge` of them in reserved
+/// huge pages.
 #[cfg(not(any(miri, loom)))]
 fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
@@ -114,8 +114,8 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
     if huge == 0 {
         return Ok(Mapped { whole: (whole, whole_length), base });
     }
-    // The place of the huge pages is given up and taken again, never mapped over: a kernel that has too
-    // few would leave a hole there, which another thread might fill.
+    // The address range of the huge pages is unmapped and mapped again, never mapped over: a kernel
+    // with too few pages would leave a hole there, which another thread might fill.
     unmap(base, huge);
     // SAFETY: it is only mapped where nothing is.
     let mapped = unsafe {
@@ -127,16 +127,16 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
         )
     };
     let populated = mapped.and_then(|at| {
-        // A kernel that does not know the flag takes the address for a hint.
+        // A kernel that does not know the flag treats the address as a hint.
         if at != base.as_ptr().cast() {
             if let Some(elsewhere) = NonNull::new(at.cast()) {
                 unmap(elsewhere, huge);
             }
             return Err(rustix::io::Errno::EXIST);
         }
-        // Now, and not when they are touched: a process that may not have them after all (a control group)
-        // would be killed. By the thread that asks, whose NUMA node they come from.
-        // SAFETY: nobody else knows of the memory, and its content stays.
+        // Populated now rather than on first touch: a process that may not use them after all (a
+        // control group) would be killed. By the calling thread, from whose NUMA node they come.
+        // SAFETY: no other reference to the memory exists, and its content stays.
         unsafe { madvise(base.as_ptr().cast(), huge, Advice::LinuxPopulateWrite) }
             .inspect_err(|_| unmap(base, huge))
     });
@@ -154,8 +154,8 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
     }
 }
 
-/// Asks for transparent huge pages, and looks whether the first is one. That takes one such page, which
-/// would be the next to be used anyway.
+/// Requests transparent huge pages, and checks whether the first page is one. That touches one huge
+/// page, which would be used first anyway.
 #[cfg(not(any(miri, loom)))]
 fn advise_transparent(start: NonNull<u8>, length: usize) -> bool {
     use rustix::mm::{Advice, madvise};
@@ -176,7 +176,7 @@ fn unmap(base: NonNull<u8>, length: usize) {
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
 }
 
-/// The interpreters know no mappings: the same memory from the standard allocator.
+/// Interpreters do not implement mappings: use the standard allocator.
 #[cfg(any(miri, loom))]
 fn map_zeroed(length: usize, _huge: usize) -> io::Result<Mapped> {
     // SAFETY: the layout is not empty, because a pool has at least one block.
@@ -206,9 +206,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Every block can be written and read, whatever the kernel gave.
+    /// Every block can be written and read, whatever pages the kernel gave.
     #[test]
-    fn memory_is_all_there_whatever_pages_were_asked_for() {
+    fn all_blocks_are_usable_with_any_page_preference() {
         let everything = usize::MAX;
         for (preference, huge_bytes_max) in [
             (PagePreference::Best, everything),
@@ -240,10 +240,10 @@ mod tests {
         }
     }
 
-    /// More than the machine has free: the mapping is made all the same.
+    /// More than the machine has free: the mapping succeeds nevertheless.
     #[test]
-    fn huge_pages_that_there_are_not_are_done_without() {
-        // Others may give some back meanwhile.
+    fn missing_huge_pages_fall_back_to_other_pages() {
+        // Other processes may release some meanwhile.
         let length = crate::pages::free_huge_bytes(None) + 64 * HUGE_PAGE_BYTES;
         let blocks = u32::try_from(length / BLOCK_SIZE).unwrap();
         let memory = BlockMemory::reserve(blocks, PagePreference::Best, usize::MAX).unwrap();

@@ -1,41 +1,41 @@
-//! What pages the memory of a pool is made of.
+//! Page sizes of a pool.
 //!
-//! Best first: huge pages that the administrator has set aside, which are taken at once and stay;
-//! transparent ones, which the kernel makes of memory as it is touched, if it is asked to and finds any;
-//! ordinary ones. The first need no right, only that there are any.
+//! In order of preference: reserved huge pages (hugetlb), which are taken at once and stay
+//! resident; transparent huge pages, which the kernel creates on first touch if advised to and
+//! available; ordinary pages. Reserved huge pages need no privilege, only that some are free.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The huge pages that are asked for by name: those of 2 MiB.
+/// Size of the reserved huge pages used: 2 MiB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Pages that a pool may be made of.
+/// The page sizes that a pool may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PagePreference {
-    /// The best that there are.
+    /// The best available.
     #[default]
     Best,
-    /// Transparent huge pages, then ordinary ones: those that were set aside are for others.
+    /// Transparent huge pages, then ordinary ones: leaves the reserved huge pages to others.
     Transparent,
     /// Ordinary pages.
     Ordinary,
 }
 
-/// What a pool was made of.
+/// The page sizes that a pool uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolPages {
-    /// Bytes in huge pages that were set aside. They are resident from the start.
+    /// Bytes in reserved huge pages. They are resident from the start.
     pub huge_bytes: usize,
-    /// Bytes for which the kernel was asked for transparent huge pages, and gave the first.
+    /// Bytes advised as transparent huge pages, where the first page is one.
     pub transparent_bytes: usize,
     /// Bytes in ordinary pages.
     pub ordinary_bytes: usize,
 }
 
 impl PoolPages {
-    /// The bytes of two pools together.
+    /// Sum of two pools.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -46,8 +46,8 @@ impl PoolPages {
     }
 }
 
-/// Bytes in huge pages that nobody has or was promised: of `node`, or of the machine without one. 0 if
-/// `/sys` does not say.
+/// Bytes in reserved huge pages that are neither in use nor promised: of `node`, or of the machine
+/// if `None`. 0 if `/sys` does not report it.
 #[must_use]
 pub fn free_huge_bytes(node: Option<usize>) -> usize {
     free_huge_bytes_below(Path::new("/sys"), node)
@@ -59,7 +59,7 @@ fn free_huge_bytes_below(sys: &Path, node: Option<usize>) -> usize {
         text.trim().parse().ok()
     };
     let machine = sys.join("kernel/mm/hugepages");
-    // Promised to mappings that have not touched them yet, on whatever node that will be.
+    // Promised to mappings that have not touched them yet, on any node.
     let promised = pages(&machine, "resv_hugepages").unwrap_or(0);
     let free = pages(&machine, "free_hugepages").unwrap_or(0).saturating_sub(promised);
     let of_node = node.and_then(|node| {
@@ -69,7 +69,7 @@ fn free_huge_bytes_below(sys: &Path, node: Option<usize>) -> usize {
     of_node.unwrap_or(free).min(free) * HUGE_PAGE_BYTES
 }
 
-/// Bytes of the mapping around `address` that lie in transparent huge pages now.
+/// Bytes of the mapping around `address` that are transparent huge pages now.
 pub(crate) fn transparent_bytes_at(address: usize) -> io::Result<usize> {
     Ok(transparent_bytes_in(&fs::read_to_string("/proc/self/smaps")?, address))
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mapping_of_an_address_is_found_among_others() {
+    fn mapping_of_an_address_is_found() {
         let smaps = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:   2048 kB\n\
                      AnonHugePages:         0 kB\nVmFlags: rd wr\n\
                      7f0000200000-7f0000800000 rw-p 00000000 00:00 0 [heap]\nSize: 6144 kB\n\
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "files are isolated")]
-    fn huge_pages_that_are_promised_are_not_free() {
+    fn reserved_but_untouched_huge_pages_are_not_free() {
         let folder = std::env::temp_dir().join(format!("namewire-pages-{}", std::process::id()));
         let write = |place: &str, text: &str| {
             let path = folder.join(place);

@@ -1,4 +1,4 @@
-//! A worker's packet memory.
+//! Packet buffer pool of a worker.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use thiserror::Error;
 
-use crate::away::Away;
-use crate::directory::{PoolShared, Registration};
 use crate::fill::{CREDIT, FillBlock};
 use crate::handle::{BLOCKS_MAX, PacketHandle};
-use crate::home::ReturnList;
+use crate::handle::{PoolShared, Registration};
 use crate::memory::{BLOCK_SIZE, BlockMemory};
 use crate::pages::{PagePreference, PoolPages};
+use crate::remote_references::RemoteReferences;
+use crate::return_list::ReturnList;
 
-/// Why a pool cannot be made.
+/// Why a pool cannot be created.
 #[derive(Debug, Error)]
 pub enum PoolError {
     /// The number of blocks is 0 or does not fit a handle.
@@ -27,14 +27,14 @@ pub enum PoolError {
     /// The address space could not be reserved.
     #[error("cannot reserve {bytes} bytes for packets: {source}")]
     Memory {
-        /// What was asked for.
+        /// The requested size.
         bytes: usize,
-        /// The answer of the kernel.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
-/// Figures of one pool, written by its worker and readable from any thread.
+/// Figures of one pool, written by its worker and read by any thread.
 #[derive(Debug, Default)]
 pub struct PoolCounters {
     blocks_in_use: AtomicU32,
@@ -45,56 +45,56 @@ pub struct PoolCounters {
 }
 
 impl PoolCounters {
-    /// Blocks that the pool can have in use.
+    /// Maximum number of blocks in use.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// What pages it was made of.
+    /// Page sizes of the pool.
     #[must_use]
     pub fn pages(&self) -> PoolPages {
         self.pages
     }
 
-    /// Blocks with at least one handle or a [`FillBlock`].
+    /// Number of blocks with a handle or a [`FillBlock`].
     #[must_use]
     pub fn blocks_in_use(&self) -> u32 {
         self.blocks_in_use.load(Ordering::Relaxed)
     }
 
-    /// The most blocks that were in use at one time: what the kernel has had to populate.
+    /// Highest number of blocks in use at one time, which is what the kernel has populated.
     #[must_use]
     pub fn blocks_in_use_max(&self) -> u32 {
         self.blocks_in_use_max.load(Ordering::Relaxed)
     }
 
-    /// Times that a block was asked for and none was free.
+    /// Number of failed block allocations.
     #[must_use]
     pub fn allocation_failures(&self) -> u64 {
         self.allocation_failures.load(Ordering::Relaxed)
     }
 }
 
-/// The blocks of one worker.
+/// The packet buffer pool of one worker.
 ///
-/// The pool belongs to one thread at a time. Its own handles are counted without atomics; a
-/// handle of another worker's pool can be read, retained and released here just the same, and
-/// the release travels home to be counted at the owner's next [`reclaim`](Self::reclaim).
+/// A pool belongs to one thread at a time. References to its own blocks are counted without
+/// atomics. A handle of another worker's pool can also be read, retained and released here; the
+/// release is counted at the owner's next [`reclaim`](Self::reclaim).
 ///
-/// Free blocks are used again last in, first out, so a pool that is little used touches little
-/// memory however many blocks it may have.
+/// Free blocks are reused last in, first out, so a pool with little use touches little memory,
+/// whatever its capacity.
 #[derive(Debug)]
 pub struct PacketPool {
     registration: Registration,
     /// References per block; 0 for a free one.
     references: Box<[Cell<u64>]>,
-    /// Blocks that were in use and are free, last freed on top.
+    /// Free blocks that have been used before, the last freed on top.
     free: RefCell<Vec<u32>>,
-    /// Blocks from here on were never used and hold no memory.
+    /// First block that was never used; it and those after it are not resident.
     untouched: Cell<u32>,
     /// References to blocks of other pools.
-    away: Away,
+    remote: RemoteReferences,
     counters: Arc<PoolCounters>,
 }
 
@@ -107,12 +107,12 @@ impl PacketPool {
         Self::with_pages(block_count, PagePreference::Ordinary, 0)
     }
 
-    /// As [`new`](Self::new), in pages of the given kind if there are any. Of huge pages that were set
-    /// aside it takes up to `huge_bytes_max` at once, from the NUMA node of the calling thread if that
-    /// has them; other memory comes from the node of the thread that touches it first.
+    /// As [`new`](Self::new), with the given page preference. Takes up to `huge_bytes_max` bytes of
+    /// reserved huge pages at once, from the NUMA node of the calling thread if it has any; other
+    /// memory comes from the node of the thread that touches it first.
     ///
     /// # Errors
-    /// See [`PoolError`]. That there are no such pages is none.
+    /// See [`PoolError`]. A lack of huge pages is not an error.
     pub fn with_pages(
         block_count: u32,
         preference: PagePreference,
@@ -131,27 +131,27 @@ impl PacketPool {
             pages: memory.pages(),
             ..PoolCounters::default()
         };
-        let shared = PoolShared { memory, home: ReturnList::new(block_count) };
+        let shared = PoolShared { memory, returned: ReturnList::new(block_count) };
         Ok(Self {
             registration: Registration::enter(shared).ok_or(PoolError::TooManyPools)?,
             references: (0..block_count).map(|_| Cell::new(0)).collect(),
             free: RefCell::new(Vec::with_capacity(block_count as usize)),
             untouched: Cell::new(0),
-            away: Away::default(),
+            remote: RemoteReferences::default(),
             counters: Arc::new(counters),
         })
     }
 
-    /// The pool's number in the process, as in [`PacketHandle::pool_id`].
+    /// The pool id, as in [`PacketHandle::pool_id`].
     #[must_use]
     pub fn id(&self) -> u8 {
         self.registration.pool_id
     }
 
-    /// Blocks that the pool can have in use.
+    /// Maximum number of blocks in use.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        // `new` made as many as its `u32` says.
+        // `new` allocated a `u32` number of blocks.
         u32::try_from(self.references.len()).unwrap_or(BLOCKS_MAX)
     }
 
@@ -161,7 +161,7 @@ impl PacketPool {
         &self.counters
     }
 
-    /// A free block to receive into; `None`, and a count, if all are in use.
+    /// Allocates a free block to receive into; returns `None`, and counts, if all are in use.
     pub fn allocate_block(&self) -> Option<FillBlock> {
         let Some(block_index) = self.take_free() else {
             let failures = &self.counters.allocation_failures;
@@ -174,8 +174,8 @@ impl PacketPool {
         Some(FillBlock::new(self.registration.pointer(), self.id(), block_index))
     }
 
-    /// Ends a block: it is free again as soon as its handles are released. What it holds beyond
-    /// the carved part is forgotten. Cheaper than dropping it.
+    /// Ends writing a block: it becomes free once its handles are released. Bytes beyond the carved
+    /// part are discarded. Cheaper than dropping the value.
     pub fn finish(&self, fill: FillBlock) {
         if fill.pool_id() == self.id() {
             let block_index = fill.block_index();
@@ -194,7 +194,7 @@ impl PacketPool {
         }
     }
 
-    /// A second handle on the same packet, to be released on its own.
+    /// A second handle to the same packet, to be released separately.
     #[inline]
     pub fn retain(&self, handle: &PacketHandle) -> PacketHandle {
         if handle.pool_id() == self.id() {
@@ -202,49 +202,49 @@ impl PacketPool {
             references.set(references.get() + 1);
             handle.duplicate()
         } else {
-            self.away.retain(handle)
+            self.remote.retain(handle)
         }
     }
 
-    /// Gives a handle back: counted at once if it is of this pool, otherwise sent home by the next
-    /// [`settle`](Self::settle) at the latest.
+    /// Releases a handle: counted at once if it belongs to this pool, otherwise returned to its
+    /// pool by the next [`settle`](Self::settle) at the latest.
     #[inline]
     pub fn release(&self, handle: PacketHandle) {
         if handle.pool_id() == self.id() {
             self.give_back(handle.block_index(), 1);
         } else {
-            self.away.release(handle);
+            self.remote.release(handle);
         }
     }
 
-    /// Sends home what was released of other pools. To be called before this thread waits for anything,
-    /// and now and then besides: up to then one block of another pool cannot be used again.
+    /// Returns all cached references to other pools. Call it before this thread waits, and from
+    /// time to time: until then one block of another pool cannot be reused.
     #[inline]
     pub fn settle(&self) {
-        self.away.settle();
+        self.remote.settle();
     }
 
-    /// Counts what other threads have released. Call it once per burst: it costs one load when
-    /// there is nothing.
+    /// Counts the references released by other threads. Call it once per burst: it costs one load
+    /// when there are none.
     #[inline]
     pub fn reclaim(&self) {
-        if !self.registration.shared().home.is_empty() {
-            self.drain_home();
+        if !self.registration.shared().returned.is_empty() {
+            self.drain_returned();
         }
     }
 
-    fn drain_home(&self) {
-        let home = &self.registration.shared().home;
-        home.drain(|block_index, released| {
+    fn drain_returned(&self) {
+        let returned = &self.registration.shared().returned;
+        returned.drain(|block_index, released| {
             let references = &self.references[block_index as usize];
-            references.set(references.get() + home.take_retained(block_index));
+            references.set(references.get() + returned.take_retained(block_index));
             self.give_back(block_index, released);
         });
     }
 
     fn take_free(&self) -> Option<u32> {
         self.pop_free().or_else(|| {
-            self.drain_home();
+            self.drain_returned();
             self.pop_free()
         })
     }
@@ -274,20 +274,20 @@ impl PacketPool {
         }
     }
 
-    /// What is left of a block when more references come back than were counted here: handles that
-    /// other threads have retained came back to this one. With all of theirs counted, there are
-    /// enough, since a handle cannot be copied.
+    /// Remaining references of a block when more are released than were counted here: handles
+    /// retained by other threads were released on this one. With theirs added there are enough,
+    /// because handles cannot be copied.
     #[cold]
     fn count_retained(&self, block_index: u32, references: u64) -> u64 {
-        let retained = self.registration.shared().home.take_retained(block_index);
+        let retained = self.registration.shared().returned.take_retained(block_index);
         let known = self.references[block_index as usize].get() + retained;
-        known.checked_sub(references).expect("references of a block")
+        known.checked_sub(references).expect("more references released than counted")
     }
 
-    /// Frees a block with no reference that is known here, unless another thread has retained a
-    /// handle and passed this thread the one that was just released.
+    /// Frees a block with no reference counted here, unless another thread retained the handle and
+    /// passed the released one to this thread.
     fn free_block(&self, block_index: u32) {
-        let retained = self.registration.shared().home.take_retained(block_index);
+        let retained = self.registration.shared().returned.take_retained(block_index);
         self.references[block_index as usize].set(retained);
         if retained != 0 {
             return;
@@ -311,11 +311,11 @@ impl PacketPool {
 }
 
 impl Drop for PacketPool {
-    /// Frees the memory if nothing refers to it. Otherwise it stays for the rest of the process,
-    /// so that the handles that are still about remain good.
+    /// Frees the memory if nothing refers to it. Otherwise it stays until the process ends, so that
+    /// outstanding handles remain valid.
     fn drop(&mut self) {
-        self.away.settle();
-        self.drain_home();
+        self.remote.settle();
+        self.drain_returned();
         if self.blocks_in_use() == 0 {
             // SAFETY: every reference of every block is back, so there are neither handles nor
             // `FillBlock`s, and `ReturnList::release` has ended everywhere.

@@ -1,17 +1,17 @@
-//! Cache hints. They change timing only, never results, so they are safe to call with any
-//! reference and any index.
+//! Prefetch hints. They change timing only, never results, so they are safe for any reference and
+//! any index.
 
-/// Asks the processor to bring the cache line at the start of `value` into all cache levels.
+/// Prefetches the cache line at the start of `value` into all cache levels.
 ///
-/// A hint: it returns at once and has no visible effect. On processors without a known
-/// instruction it does nothing.
+/// A hint: it returns at once and has no visible effect. On processors without a known instruction
+/// it does nothing.
 #[inline(always)]
 pub fn prefetch_read<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast::<u8>());
 }
 
-/// Asks the processor to bring the cache line `offset` bytes from the start of `value` here, and to take it away
-/// from other processors: it is going to be written.
+/// Prefetches the cache line `offset` bytes from the start of `value` for writing, which
+/// invalidates it in other processors' caches.
 #[inline(always)]
 pub(crate) fn prefetch_write_at<T>(value: &T, offset: usize) {
     let address = std::ptr::from_ref(value).cast::<u8>().wrapping_add(offset);
@@ -32,9 +32,9 @@ pub(crate) fn prefetch_write_at<T>(value: &T, offset: usize) {
     prefetch_address(address);
 }
 
-/// Asks the processor to bring the cache line of `slice[index]` into all cache levels.
+/// Prefetches the cache line of `slice[index]` into all cache levels.
 ///
-/// An index past the end is allowed and only wastes the hint.
+/// An index past the end is allowed; the hint is then wasted.
 #[inline(always)]
 pub fn prefetch_slice<T>(slice: &[T], index: usize) {
     prefetch_address(slice.as_ptr().wrapping_add(index).cast::<u8>());
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_accept_any_place() {
+    fn hints_accept_any_address() {
         let lines = [[1_u64; 8]; 4];
         prefetch_read(&lines);
         prefetch_read("text");

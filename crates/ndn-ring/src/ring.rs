@@ -1,12 +1,12 @@
-//! A bounded queue from one thread to another.
+//! A bounded single-producer, single-consumer ring.
 //!
-//! What is pushed lies in the ring at once, and is seen by the other side when it is
-//! [published](Producer::publish): once for a burst, so that the line with the position travels
-//! between the two processors once, not for each message. Both sides remember how far the other was
-//! when they looked last, and look again only when that is not far enough.
+//! A pushed message is in the ring at once, and becomes visible to the consumer when it is
+//! [published](Producer::publish): once per burst, so that the line with the position moves between
+//! the processors once per burst, not per message. Each side caches the other's position and reads
+//! it again only when the cached one is not sufficient.
 //!
-//! Messages are built in their slot and read there, since moving a message of two cache lines from
-//! place to place costs more than all the rest.
+//! Messages are constructed and read in their slot, because moving a message of two cache lines
+//! costs more than everything else.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -14,31 +14,31 @@ use std::mem::MaybeUninit;
 use crate::prefetch::prefetch_write_at;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
-/// Slots ahead of the one that is being written or read, that are fetched from the other processor's cache.
+/// Prefetch distance, in slots, ahead of the one being written or read.
 const AHEAD: usize = 8;
-/// Messages ahead of the one that is being read, of which what they refer to is fetched. Fewer where loom tries
-/// all orders, with few messages.
+/// Distance, in messages, at which the memory that a message refers to is prefetched. Smaller under
+/// loom, which tries all orders of few messages.
 const PEEK_AHEAD: usize = if cfg!(loom) { 1 } else { 4 };
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// A position that one side writes, on lines of its own.
+/// A position written by one side, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Position(AtomicUsize);
 
-/// What both sides see. Positions count messages since the beginning, and wrap around.
+/// State shared by both sides. Positions count messages from the beginning, and wrap around.
 #[derive(Debug)]
 struct Shared<T> {
-    /// Messages written and published. Written by the producer.
+    /// Number of messages published. Written by the producer.
     tail: Position,
-    /// Messages taken. Written by the consumer.
+    /// Number of messages taken. Written by the consumer.
     head: Position,
-    /// There is no consumer any more.
+    /// One side has been dropped.
     closed: AtomicBool,
     capacity: usize,
-    /// A power of two, so that a wrapped position finds its slot. Those from `head` to `tail` are
-    /// initialised and the consumer's; the others are the producer's.
+    /// Length is a power of two, so that wrapped positions map to slots. Slots from `head` to
+    /// `tail` are initialised and belong to the consumer; the others belong to the producer.
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
@@ -54,7 +54,8 @@ impl<T> Shared<T> {
         &self.slots[position & (self.slots.len() - 1)]
     }
 
-    /// Fetches a slot to be written: the consumer writes, too, when it takes a packet out of a message.
+    /// Prefetches a slot for writing: the consumer writes, too, when it takes a packet out of a
+    /// message.
     #[inline(always)]
     fn prefetch(&self, position: usize) {
         let slot = self.slot(position);
@@ -66,7 +67,7 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Both sides are gone, and the one that was the last has seen all that the other did.
+        // The side dropped last has synchronized with the other.
         let tail = self.tail.0.load(Ordering::Acquire);
         let mut head = self.head.0.load(Ordering::Acquire);
         while head != tail {
@@ -97,35 +98,35 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     (producer, Consumer { shared, head: 0, tail: Cell::new(0) })
 }
 
-/// The end of a ring that messages are put into.
+/// The producing end of a ring.
 #[derive(Debug)]
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
-    /// Messages written.
+    /// Number of messages written.
     tail: usize,
-    /// Of those, messages that the consumer may see.
+    /// Number of messages published.
     published: usize,
-    /// Messages that the consumer had taken when this side looked last.
+    /// The consumer's position when it was last read.
     head: Cell<usize>,
 }
 
 impl<T> Producer<T> {
-    /// Messages that the ring holds at most.
+    /// Capacity of the ring, in messages.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }
 
-    /// Messages that there is room for.
+    /// Number of free slots.
     #[must_use]
     pub fn room(&self) -> usize {
-        // Acquire: the consumer has read the slots before it gave them back.
+        // Acquire: the consumer has read the slots before it released them.
         self.head.set(self.shared.head.0.load(Ordering::Acquire));
         self.known_room()
     }
 
-    /// Messages that there is room for, as far as `enough`: possibly more, if the answer is larger.
-    /// Cheaper than [`room`](Self::room) as long as there is much.
+    /// Number of free slots, exact only up to `enough`: possibly more, if the result is larger.
+    /// Cheaper than [`room`](Self::room) while many slots are free.
     #[inline]
     #[must_use]
     pub fn room_up_to(&self, enough: usize) -> usize {
@@ -138,14 +139,14 @@ impl<T> Producer<T> {
         self.shared.capacity - self.tail.wrapping_sub(self.head.get())
     }
 
-    /// Puts the message that `make` makes into the ring. False if there is no room, and then `make`
-    /// is not called. The consumer sees it after the next [`publish`](Self::publish).
+    /// Writes the message returned by `make` to the ring. Returns false if the ring is full; `make`
+    /// is not called then. The consumer sees the message after the next [`publish`](Self::publish).
     #[inline(always)]
     pub fn push_with(&mut self, make: impl FnOnce() -> T) -> bool {
         if self.room_up_to(1) == 0 {
             return false;
         }
-        // The consumer has read it one round before, or is about to: then it has to fetch it once more.
+        // The consumer has read it one round before, or is about to, which costs it another fetch.
         self.shared.prefetch(self.tail.wrapping_add(AHEAD));
         // SAFETY: there is room, so the consumer has taken what was in this slot, or nothing ever was.
         // Only this side writes, and only here.
@@ -156,17 +157,17 @@ impl<T> Producer<T> {
         true
     }
 
-    /// Lets the consumer see what was pushed.
+    /// Makes all pushed messages visible to the consumer.
     #[inline]
     pub fn publish(&mut self) {
         if self.published != self.tail {
-            // Release: what is in the slots comes before.
+            // Release: the writes to the slots come before.
             self.shared.tail.0.store(self.tail, Ordering::Release);
             self.published = self.tail;
         }
     }
 
-    /// Whether nobody takes anything any more.
+    /// Whether the consumer has been dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
@@ -179,18 +180,18 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// The end of a ring that messages are taken from.
+/// The consuming end of a ring.
 #[derive(Debug)]
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
-    /// Messages taken.
+    /// Number of messages taken.
     head: usize,
-    /// Messages published when this side looked last.
+    /// The producer's position when it was last read.
     tail: Cell<usize>,
 }
 
 impl<T> Consumer<T> {
-    /// Messages that wait.
+    /// Number of messages in the ring.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -199,12 +200,12 @@ impl<T> Consumer<T> {
         self.tail.get().wrapping_sub(self.head)
     }
 
-    /// Takes up to `count` messages: each is shown to `take`, which may move out of it what it can
-    /// replace, and then dropped. Says how many there were. Their slots are free for the producer after
-    /// the last of them.
+    /// Takes up to `count` messages: calls `take` for each, which may move parts out of it, and
+    /// then drops it. Returns the number taken. The slots become free for the producer after the
+    /// last message.
     ///
-    /// Each was shown to `peek` before, some messages earlier: it may fetch what the message refers to from
-    /// the other processor's cache.
+    /// `peek` is called for each message some messages earlier: it may prefetch what the message
+    /// refers to.
     #[inline(always)]
     pub fn drain(
         &mut self,
@@ -218,7 +219,7 @@ impl<T> Consumer<T> {
         if count == 0 {
             return 0;
         }
-        let mut taken = Taken(self);
+        let mut taken = ReleaseSlots(self);
         for ahead in 0..count.min(AHEAD) {
             taken.0.shared.prefetch(first.wrapping_add(ahead));
         }
@@ -226,9 +227,9 @@ impl<T> Consumer<T> {
             taken.0.peek(first.wrapping_add(ahead), &peek);
         }
         for index in 0..count {
-            let Taken(consumer) = &mut taken;
+            let ReleaseSlots(consumer) = &mut taken;
             let position = consumer.head;
-            // Not what the producer may be writing.
+            // Not a slot that the producer may be writing.
             if index + AHEAD < count {
                 consumer.shared.prefetch(position.wrapping_add(AHEAD));
             }
@@ -237,7 +238,7 @@ impl<T> Consumer<T> {
             }
             consumer.shared.slot(position).with_mut(|slot| {
                 // SAFETY: the slot lies between the two positions, so it is initialised and this side's
-                // alone until `Taken` gives it back. If `take` panics, it still is.
+                // alone until `ReleaseSlots` gives it back. If `take` panics, it still is.
                 let message = unsafe { (*slot).assume_init_mut() };
                 take(message);
                 consumer.head = position.wrapping_add(1);
@@ -248,13 +249,13 @@ impl<T> Consumer<T> {
         taken.0.head.wrapping_sub(first)
     }
 
-    /// Takes the message that waits longest.
+    /// Takes the oldest message.
     pub fn pop(&mut self) -> Option<T> {
         if self.waiting() == 0 {
             return None;
         }
-        let taken = Taken(self);
-        let Taken(consumer) = &taken;
+        let taken = ReleaseSlots(self);
+        let ReleaseSlots(consumer) = &taken;
         // SAFETY: as in `drain`; the slot counts as taken from here on.
         let message = consumer
             .shared
@@ -264,7 +265,7 @@ impl<T> Consumer<T> {
         Some(message)
     }
 
-    /// Shows a message that waits.
+    /// Calls `peek` for a message in the ring.
     #[inline(always)]
     fn peek(&self, position: usize, peek: impl Fn(&T)) {
         self.shared.slot(position).with(|slot| {
@@ -281,16 +282,186 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// Gives back the slots of what was taken, at the end.
-struct Taken<'a, T>(&'a mut Consumer<T>);
+/// On drop, releases the slots of the messages taken.
+struct ReleaseSlots<'a, T>(&'a mut Consumer<T>);
 
-impl<T> Drop for Taken<'_, T> {
+impl<T> Drop for ReleaseSlots<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Release: what was read from the slots comes before.
+        // Release: the reads of the slots come before.
         self.0.shared.head.0.store(self.0.head, Ordering::Release);
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Push,
+        Publish,
+        Pop,
+        Drain(usize),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            6 => Just(Operation::Push),
+            2 => Just(Operation::Publish),
+            2 => Just(Operation::Pop),
+            1 => (0..2 * AHEAD).prop_map(Operation::Drain),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 })
+        })]
+        /// Messages own memory, so that Miri and the reference count detect a message dropped twice or
+        /// never.
+        #[test]
+        fn ring_behaves_like_a_bounded_queue(
+            capacity in 1..3 * AHEAD,
+            operations in proptest::collection::vec(operation(), 0..if cfg!(miri) { 80 } else { 400 }),
+        ) {
+            let owners = Arc::new(());
+            let (mut producer, mut consumer) = ring(capacity);
+            let (mut written, mut seen) = (VecDeque::new(), VecDeque::new());
+            let mut next = 0;
+            for operation in operations {
+                match operation {
+                    Operation::Push => {
+                        let fits = written.len() + seen.len() < capacity;
+                        let owner = Arc::clone(&owners);
+                        prop_assert_eq!(producer.push_with(|| (Box::new(next), owner)), fits);
+                        if fits {
+                            written.push_back(next);
+                        }
+                        next += 1;
+                    }
+                    Operation::Publish => {
+                        producer.publish();
+                        seen.append(&mut written);
+                    }
+                    Operation::Pop => {
+                        prop_assert_eq!(consumer.pop().map(|(number, _)| *number), seen.pop_front());
+                    }
+                    Operation::Drain(count) => {
+                        let (mut taken, peeked) = (Vec::new(), RefCell::new(Vec::new()));
+                        let drained = consumer.drain(
+                            count,
+                            |(number, _)| peeked.borrow_mut().push(**number),
+                            |(number, _)| {
+                                assert!(peeked.borrow().contains(&**number), "taken before it was shown");
+                                taken.push(**number);
+                            },
+                        );
+                        let expected: Vec<i32> = seen.drain(..count.min(seen.len())).collect();
+                        prop_assert_eq!(drained, expected.len());
+                        prop_assert_eq!(&taken, &expected);
+                        prop_assert_eq!(peeked.into_inner(), expected, "each is shown once");
+                    }
+                }
+                prop_assert_eq!(consumer.waiting(), seen.len());
+                let room = capacity - written.len() - seen.len();
+                prop_assert!(producer.room_up_to(1).min(1) == room.min(1));
+                prop_assert_eq!(producer.room(), room);
+                prop_assert_eq!(Arc::strong_count(&owners) - 1, written.len() + seen.len());
+            }
+            drop((producer, consumer));
+            prop_assert_eq!(Arc::strong_count(&owners), 1, "all were dropped, once");
+        }
+    }
+
+    #[test]
+    fn positions_wrap_around() {
+        let (mut producer, mut consumer) = ring(3);
+        // As after 2^64 messages.
+        let late = usize::MAX - 4;
+        producer.shared.tail.0.store(late, Ordering::Relaxed);
+        producer.shared.head.0.store(late, Ordering::Relaxed);
+        (producer.tail, producer.published) = (late, late);
+        producer.head.set(late);
+        consumer.head = late;
+        consumer.tail.set(late);
+        for number in 0..20 {
+            for part in 0..3 {
+                assert!(producer.push_with(|| 3 * number + part));
+            }
+            assert!(!producer.push_with(|| unreachable!("there is no room")));
+            producer.publish();
+            let mut taken = Vec::new();
+            assert_eq!(consumer.drain(4, |_| (), |message| taken.push(*message)), 3);
+            assert_eq!(taken, [3 * number, 3 * number + 1, 3 * number + 2]);
+        }
+    }
+
+    #[test]
+    fn panicking_consumer_loses_nothing_and_drops_nothing_twice() {
+        let owners = Arc::new(());
+        let (mut producer, mut consumer) = ring(4);
+        for number in 0..4 {
+            assert!(producer.push_with(|| (number, Arc::clone(&owners))));
+        }
+        producer.publish();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            consumer.drain(4, |_| (), |(number, _)| assert!(*number < 2, "the third"));
+        }));
+        assert!(result.is_err());
+        assert_eq!(Arc::strong_count(&owners), 3, "two are left");
+        assert_eq!(consumer.pop().unwrap().0, 2);
+        drop((producer, consumer));
+        assert_eq!(Arc::strong_count(&owners), 1);
+    }
+
+    #[test]
+    fn producer_sees_that_the_consumer_is_gone() {
+        let (producer, consumer) = ring::<u32>(4);
+        assert!(!producer.is_closed());
+        drop(consumer);
+        assert!(producer.is_closed());
+    }
+
+    #[test]
+    fn messages_cross_between_threads_in_order() {
+        const COUNT: u32 = if cfg!(miri) { 200 } else { 200_000 };
+        let (mut producer, mut consumer) = ring(7);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..COUNT {
+                    while !producer.push_with(|| Box::new(number)) {
+                        producer.publish();
+                        std::thread::yield_now();
+                    }
+                    if number % 3 == 0 {
+                        producer.publish();
+                    }
+                }
+            });
+            let mut next = 0;
+            while next < COUNT {
+                let taken = consumer.drain(
+                    5,
+                    |_| (),
+                    |number| {
+                        assert_eq!(**number, next);
+                        next += 1;
+                    },
+                );
+                if taken == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
+}

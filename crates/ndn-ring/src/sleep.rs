@@ -1,44 +1,45 @@
-//! When a thread that sleeps has to be woken.
+//! Decides whether a sleeping thread must be woken.
 //!
-//! A wake-up is a system call for the thread that wakes and a good part of a millisecond for the
-//! one that sleeps; both are spared while the other thread is awake anyway.
+//! A wake-up costs a system call for the waking thread and a good part of a millisecond for the
+//! sleeping one; both are saved while the other thread is awake.
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// Says whether the thread that takes messages sleeps, or is about to.
+/// Whether the consuming thread sleeps, or is about to.
 ///
-/// That thread calls [`prepare`](Self::prepare), looks once more whether there are messages, sleeps
-/// if there are none, and calls [`awake`](Self::awake). A thread that has left messages calls
-/// [`take_wake`](Self::take_wake), once for all of them, and wakes the other if that says so. Either
-/// the one sees the messages, or the other sees that it sleeps: a message is never slept over.
+/// The consuming thread calls [`prepare`](Self::prepare), polls for messages once more, sleeps if
+/// there are none, and calls [`awake`](Self::awake). A thread that has published messages calls
+/// [`take_wake`](Self::take_wake) once for all of them, and wakes the consumer if it returns true.
+/// Either the consumer sees the messages, or the producer sees that it sleeps: no wake-up is lost.
 ///
-/// All three exchange the value, so that they have one order and each sees what came before it.
-/// That is a locked instruction per burst for who sends, as a fence would be.
+/// All three exchange the value, so that they have a total order and each sees what came before it.
+/// That is an atomic instruction per burst for the producer, as a fence would be.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SleepFlag(AtomicBool);
 
 impl SleepFlag {
-    /// That of a thread that is awake.
+    /// The flag of a thread that is awake.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 
-    /// The thread is about to sleep. It has to look for messages after this and before it does.
+    /// The thread is about to sleep. It must poll for messages after this call and before it
+    /// sleeps.
     pub fn prepare(&self) {
-        // Either a sender's exchange comes after this one, and finds `true`; or before, and then
-        // this thread sees what was left before it.
+        // A sender's exchange that comes after this one finds `true`; if it comes before, this
+        // thread sees the messages published before it.
         self.0.swap(true, Ordering::AcqRel);
     }
 
-    /// The thread has woken up, or does not sleep after all.
+    /// The thread has woken up, or does not sleep.
     pub fn awake(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }
 
-    /// After messages were left: whether the caller has to wake the thread. Of several callers,
-    /// one has to.
+    /// To be called after publishing messages: whether the caller must wake the thread. Of several
+    /// callers, only one must.
     #[must_use]
     pub fn take_wake(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)

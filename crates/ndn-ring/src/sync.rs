@@ -1,4 +1,4 @@
-//! The atomics of this crate, and what goes with them: the standard ones, or loom's under `cfg(loom)`.
+//! The atomics and cells of this crate: the standard ones, or loom's under `cfg(loom)`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -12,7 +12,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// The standard one, with loom's way in.
+/// The standard cell with loom's interface.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -24,13 +24,13 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// What is inside, to be read only, and written by nobody meanwhile.
+    /// Access for reading, while no other thread writes.
     #[inline(always)]
     pub(crate) fn with<R>(&self, use_it: impl FnOnce(*const T) -> R) -> R {
         use_it(self.0.get())
     }
 
-    /// What is inside, to be read and written by nobody else meanwhile.
+    /// Access for reading and writing, while no other thread accesses it.
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
         use_it(self.0.get())

@@ -1,4 +1,4 @@
-//! The pool against a naive model: a map from handles to the bytes they must show.
+//! Model test of the pool against a map from handles to the bytes they must show.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
 
@@ -40,7 +40,7 @@ enum Operation {
     Release {
         handle: usize,
     },
-    /// As another thread would.
+    /// As on another thread.
     ReleaseHome {
         handle: usize,
     },
@@ -67,7 +67,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What a block must be: who refers to it, and what its open part holds.
+/// The expected references and the open part of a block.
 #[derive(Default)]
 struct Model {
     /// Each live handle with the bytes that it was carved from.
@@ -76,13 +76,13 @@ struct Model {
 }
 
 impl Model {
-    /// Blocks that something refers to.
+    /// Blocks with at least one reference.
     fn blocks_in_use(&self) -> usize {
         let mut blocks = HashMap::new();
         for (handle, _) in &self.handles {
             blocks.insert(handle.block_index(), ());
         }
-        // Each fill block is a block of its own; it may also have handles.
+        // Each fill block is a separate block; it may also have handles.
         let carved_blocks = blocks.len();
         let fills_without_handles = self
             .fills
@@ -177,7 +177,7 @@ fn apply(pool: &PacketPool, model: &mut Model, operation: Operation) {
         }
         Operation::ReleaseHome { handle } => {
             let Some(index) = pick(model.handles.len(), handle) else { return };
-            model.handles.swap_remove(index).0.release_home();
+            model.handles.swap_remove(index).0.release_remote();
         }
         Operation::Reclaim => {
             pool.reclaim();
@@ -219,62 +219,62 @@ fn carve_one(fill: &mut FillBlock, bytes: &[u8]) -> PacketHandle {
 }
 
 #[test]
-fn handles_of_another_pool_read_retain_and_go_home() {
-    let (home, away) = (PacketPool::new(1).unwrap(), PacketPool::new(1).unwrap());
-    assert_ne!(home.id(), away.id());
-    let mut fill = home.allocate_block().unwrap();
+fn handles_of_another_pool_can_be_read_retained_and_released() {
+    let (owner, remote) = (PacketPool::new(1).unwrap(), PacketPool::new(1).unwrap());
+    assert_ne!(owner.id(), remote.id());
+    let mut fill = owner.allocate_block().unwrap();
     let handle = carve_one(&mut fill, b"packet");
-    home.finish(fill);
+    owner.finish(fill);
 
-    let copy = away.retain(&handle);
-    assert_eq!(away.bytes(&copy), b"packet");
-    // The owner releases the copy before it has heard of the retain.
-    home.release(copy);
-    assert_eq!(home.counters().blocks_in_use(), 1);
-    assert_eq!(home.bytes(&handle), b"packet");
-    away.release(handle);
-    home.reclaim();
-    assert_eq!(home.counters().blocks_in_use(), 1, "not sent home yet");
-    away.settle();
-    assert_eq!(home.counters().blocks_in_use(), 1, "not heard of yet");
-    home.reclaim();
-    assert_eq!(home.counters().blocks_in_use(), 0);
+    let copy = remote.retain(&handle);
+    assert_eq!(remote.bytes(&copy), b"packet");
+    // The owner releases the copy before it has counted the retain.
+    owner.release(copy);
+    assert_eq!(owner.counters().blocks_in_use(), 1);
+    assert_eq!(owner.bytes(&handle), b"packet");
+    remote.release(handle);
+    owner.reclaim();
+    assert_eq!(owner.counters().blocks_in_use(), 1, "still cached");
+    remote.settle();
+    assert_eq!(owner.counters().blocks_in_use(), 1, "not reclaimed yet");
+    owner.reclaim();
+    assert_eq!(owner.counters().blocks_in_use(), 0);
 }
 
 #[test]
-fn references_to_another_pool_are_kept_for_one_block_at_a_time() {
-    let (home, away) = (PacketPool::new(2).unwrap(), PacketPool::new(1).unwrap());
+fn references_to_another_pool_are_cached_for_one_block() {
+    let (owner, remote) = (PacketPool::new(2).unwrap(), PacketPool::new(1).unwrap());
     let handles = [b"first", b"other"].map(|bytes| {
-        let mut fill = home.allocate_block().unwrap();
+        let mut fill = owner.allocate_block().unwrap();
         let handle = carve_one(&mut fill, bytes);
-        home.finish(fill);
+        owner.finish(fill);
         handle
     });
-    // More than are fetched at a time.
-    let copies: Vec<_> = (0..200).map(|_| away.retain(&handles[0])).collect();
-    copies.into_iter().for_each(|copy| away.release(copy));
+    // More than are acquired at a time.
+    let copies: Vec<_> = (0..200).map(|_| remote.retain(&handles[0])).collect();
+    copies.into_iter().for_each(|copy| remote.release(copy));
     let [first, other] = handles;
-    away.release(first);
-    let copy = away.retain(&other);
-    home.reclaim();
+    remote.release(first);
+    let copy = remote.retain(&other);
+    owner.reclaim();
     assert_eq!(
-        home.counters().blocks_in_use(),
+        owner.counters().blocks_in_use(),
         1,
-        "the first went home when the other's turn came"
+        "the references to the first block were returned"
     );
-    away.release(other);
-    assert_eq!(away.bytes(&copy), b"other");
-    home.release(copy);
-    drop(away);
-    home.reclaim();
-    assert_eq!(home.counters().blocks_in_use(), 0);
+    remote.release(other);
+    assert_eq!(remote.bytes(&copy), b"other");
+    owner.release(copy);
+    drop(remote);
+    owner.reclaim();
+    assert_eq!(owner.counters().blocks_in_use(), 0);
 }
 
 #[test]
-fn an_empty_pool_hears_what_came_home_before_it_fails() {
+fn full_pool_reclaims_before_allocation_fails() {
     let pool = PacketPool::new(1).unwrap();
     drop(pool.allocate_block().unwrap());
-    let fill = pool.allocate_block().expect("the block came home");
+    let fill = pool.allocate_block().expect("the block was returned");
     assert!(pool.allocate_block().is_none());
     assert_eq!(pool.counters().allocation_failures(), 1);
     pool.finish(fill);
@@ -305,12 +305,12 @@ fn every_byte_of_a_block_can_be_a_packet() {
 }
 
 #[test]
-fn a_handle_outlives_its_pool() {
+fn handle_remains_valid_after_its_pool_is_dropped() {
     let pool = PacketPool::new(1).unwrap();
     let handle = carve_one(&mut pool.allocate_block().unwrap(), b"late");
     drop(pool);
     assert_eq!(handle.bytes(), b"late");
-    handle.release_home();
+    handle.release_remote();
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn threads_release_while_the_owner_receives() {
             let bytes = handle.bytes();
             assert!(bytes.iter().all(|byte| *byte == bytes[0]));
             sum += u64::from(bytes[0]);
-            handle.release_home();
+            handle.release_remote();
         }
         sum
     });
@@ -353,7 +353,7 @@ fn threads_release_while_the_owner_receives() {
 }
 
 #[test]
-fn impossible_pools_are_refused() {
+fn invalid_pool_sizes_are_rejected() {
     assert!(matches!(PacketPool::new(0), Err(PoolError::BlockCount(0))));
     assert!(matches!(PacketPool::new(1 << 25), Err(PoolError::BlockCount(_))));
 }

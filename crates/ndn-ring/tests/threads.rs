@@ -1,4 +1,4 @@
-//! Handles that wander between threads, are retained and released everywhere, and go home.
+//! Handles that are passed between threads, and retained and released on any of them.
 #![cfg(not(any(loom, miri)))]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
 
@@ -16,7 +16,8 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-/// Receives packets into blocks, and hands all packets that it gets on or back, some of them twice.
+/// Receives packets into blocks, and passes on or releases all packets that it gets, some of them
+/// retained first.
 fn work(
     own: usize,
     incoming: &Receiver<PacketHandle>,
@@ -32,7 +33,7 @@ fn work(
         pool.reclaim();
         let mut handles: Vec<PacketHandle> = incoming.try_iter().take(4).collect();
         if round % 2 == 0 && round < ROUNDS / 2 {
-            // Without a block, this round only hands on.
+            // Without a block, this round only passes packets on.
             if let Some(mut fill) = block.take().or_else(|| pool.allocate_block()) {
                 fill.spare_mut()[..100].fill(own as u8);
                 fill.commit(100);
@@ -51,7 +52,7 @@ fn work(
                 let other = if random(&mut state).is_multiple_of(2) {
                     pool.retain(&handle)
                 } else {
-                    handle.retain_away()
+                    handle.retain_remote()
                 };
                 let _ = outgoing[random(&mut state) as usize % THREADS].send(other);
             }
@@ -67,7 +68,7 @@ fn work(
 }
 
 #[test]
-fn every_reference_comes_home() {
+fn every_reference_is_returned() {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     let threads: Vec<_> = receivers
         .into_iter()
@@ -89,7 +90,8 @@ fn every_reference_comes_home() {
     }
 }
 
-/// More handles come back to the owner than it gave out, before it hears that they were retained.
+/// More handles are released on the owner's thread than it carved, before it has counted the
+/// retains.
 #[test]
 fn retained_handles_come_back_before_their_block_is_finished() {
     let pool = PacketPool::new(1).unwrap();
@@ -97,7 +99,7 @@ fn retained_handles_come_back_before_their_block_is_finished() {
     fill.spare_mut()[..9].fill(7);
     fill.commit(9);
     let handle = fill.carve(9);
-    let others: Vec<_> = (0..5).map(|_| handle.retain_away()).collect();
+    let others: Vec<_> = (0..5).map(|_| handle.retain_remote()).collect();
     pool.release(handle);
     others.into_iter().for_each(|other| pool.release(other));
     pool.finish(fill);

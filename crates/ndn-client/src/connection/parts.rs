@@ -27,7 +27,7 @@ pub(super) fn cut_all<'a>(
             frames.push(Cow::Borrowed(frame));
             continue;
         }
-        if let Err(error) = ndn_packet::lp::cut(frame, mtu, sequence, |piece| {
+        if let Err(error) = ndn_packet::lp::fragment_frame(frame, mtu, sequence, |piece| {
             frames.push(Cow::Owned(piece.to_vec()))
         }) {
             tracing::debug!(%error, "a packet to be sent is malformed");

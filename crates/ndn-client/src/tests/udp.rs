@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 
 use crate::lp::Reassembler;
 use crate::{Endpoint, EndpointOptions, ForwarderAddress, InterestRequest, Request};
-use ndn_packet::lp::{append_packet, cut};
+use ndn_packet::lp::{append_packet, fragment_frame};
 
 const MTU: usize = 1400;
 
@@ -55,7 +55,8 @@ async fn large_packets_are_cut_and_put_together() {
     let content = vec![6; 8000];
     let data = sign_data(&DataBuilder::new(interest.name()).content(&content), &DigestSigner);
     let mut datagrams = Vec::new();
-    cut(&data.unwrap(), MTU, &mut 0, |datagram| datagrams.push(datagram.to_vec())).unwrap();
+    fragment_frame(&data.unwrap(), MTU, &mut 0, |datagram| datagrams.push(datagram.to_vec()))
+        .unwrap();
     // The network turns their order around.
     for datagram in datagrams.iter().rev() {
         forwarder.send(datagram).await.unwrap();

@@ -49,7 +49,7 @@ impl Parcel {
 
     /// A packet of the burst that is being forwarded, once more.
     pub(crate) fn copy_of(rx: &RxPacket<'_>) -> Self {
-        let handle = rx.descriptor.handle.as_ref().map(PacketHandle::retain_away);
+        let handle = rx.descriptor.handle.as_ref().map(PacketHandle::retain_remote);
         let mut hashes = [0; HASHES];
         hashes.iter_mut().zip(&rx.hashes()[1..]).for_each(|(place, &hash)| *place = hash);
         Self::new(Descriptor { handle, ..*rx.descriptor }, hashes, rx.token)

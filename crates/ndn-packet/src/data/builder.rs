@@ -1,4 +1,4 @@
-//! Writing Data.
+//! Data encoder.
 
 use crate::data::ContentType;
 use crate::error::EncodeError;
@@ -96,7 +96,7 @@ impl<'a> DataBuilder<'a> {
             + final_block_id
     }
 
-    /// Length of all that is signed.
+    /// Length of the signed portion.
     fn signed_len(&self, info: &SignatureInfo<'_>) -> usize {
         let meta_info = match self.meta_info_len() {
             0 => 0,
@@ -141,9 +141,9 @@ impl<'a> DataBuilder<'a> {
 
     /// Writes the packet and returns its length.
     ///
-    /// `sign` gets what the signature covers (in pieces; here always one) and a buffer of
-    /// `signature_len_max` bytes; it returns the length of the signature that it wrote there, or
-    /// `None` if it cannot sign.
+    /// `sign` receives the signed portion (in slices; here always one) and a buffer of
+    /// `signature_len_max` bytes; it returns the length of the signature written there, or `None`
+    /// if signing fails.
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`] if `out` is shorter than [`DataBuilder::encoded_len`] for

@@ -2,8 +2,6 @@
 
 mod builder;
 #[cfg(test)]
-mod order_tests;
-#[cfg(test)]
 mod tests;
 mod view;
 

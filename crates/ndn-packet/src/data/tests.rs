@@ -55,7 +55,7 @@ fn reads_packets_of_another_implementation() {
 }
 
 #[test]
-fn a_layout_and_the_same_bytes_are_the_packet_again() {
+fn layout_with_the_same_bytes_restores_the_packet() {
     let wire = data(&[
         &[7, 3, 8, 1, 65],
         &[20, 4, 25, 2, 1, 0],
@@ -72,13 +72,13 @@ fn a_layout_and_the_same_bytes_are_the_packet_again() {
     assert_eq!(again.freshness_ms(), Some(256));
     assert_eq!(again.signed_portion(), parsed.signed_portion());
     assert_eq!(again.signature_value(), [9]);
-    // Of other bytes nothing sensible comes out, but no panic.
+    // With other bytes the result is unspecified, without panic.
     assert_eq!(parsed.layout().data(&[]).content(), None);
     assert_eq!(parsed.layout().data(&moved[..5]).signature_value(), [0; 0]);
 }
 
 #[test]
-fn smallest() {
+fn smallest_packet_is_valid() {
     let wire = data(&[NAME, INFO, VALUE]);
     let data_ = parse(&wire);
     assert_eq!(data_.content_type(), ContentType::BLOB);
@@ -88,7 +88,7 @@ fn smallest() {
     assert_eq!(data_.signature_value(), [9, 9]);
     assert_eq!(data_.signed_portion(), [NAME, INFO].concat());
     assert_exact(&wire, |bytes| Data::parse(bytes).ok().map(|_| ()));
-    // An empty name is no error in Data; an empty content is not an absent one.
+    // An empty name is valid in Data; an empty content differs from an absent one.
     let wire = data(&[&[7, 0], &[21, 0], INFO, &[23, 0]]);
     assert_eq!(parse(&wire).name(), NameRef::ROOT);
     assert_eq!(parse(&wire).content(), Some(&[][..]));
@@ -98,7 +98,7 @@ fn smallest() {
 #[test]
 fn digest_at_the_end_of_the_name() {
     let digest = tlv(1, &[7; 32]);
-    // Looks the same from behind.
+    // Has the same last bytes.
     let inside = tlv(8, &digest);
     for (value, ends_in_digest) in [
         (vec![], false),
@@ -151,7 +151,7 @@ fn unrecognised_elements() {
     let data_ = parse(&wire);
     assert_eq!(data_.content(), Some(&[5][..]));
     assert_eq!(data_.signature_value(), [9, 9]);
-    // All in front of the signature value is covered.
+    // Everything before the signature value is covered.
     assert!(data_.signed_portion().starts_with(NAME) && data_.signed_portion().ends_with(b"later"));
     for ty in [1, 5, 24, 31, 33, 127, 1001] {
         assert_eq!(
@@ -236,7 +236,7 @@ fn signature_info_errors_point_into_the_packet() {
 
 /// Signatures shorter than reserved, at the lengths where headers change size.
 #[test]
-fn builder_closes_up_behind_short_signatures() {
+fn builder_shrinks_headers_for_short_signatures() {
     let name: Name = "/a".parse().unwrap();
     let info = SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA);
     for content_len in [0, 100, 150, 170, 180, 230, 65_400, 65_480] {
@@ -286,5 +286,79 @@ fn builder_final_block_id_of_any_type() {
         let builder = DataBuilder::new(&name).final_block_id(component);
         let wire = builder.to_vec(&info, 0, |_, _| Some(0)).unwrap();
         assert_eq!(parse(&wire).final_block_id(), Some(component));
+    }
+}
+
+/// The parser for the common element order against the general one.
+mod element_order {
+    use crate::data::Data;
+    use crate::testing::tlv;
+    use crate::tlv::Reader;
+    use crate::types;
+    use proptest::prelude::*;
+
+    /// Elements of MetaInfo, some of them invalid.
+    const META_INFO: [&[u8]; 10] = [
+        &[24, 1, 0],
+        &[24, 2, 1, 0],
+        &[24, 0],
+        &[25, 1, 9],
+        &[25, 3, 1, 2, 3],
+        &[26, 3, 8, 1, 9],
+        &[26, 0],
+        &[26, 6, 8, 1, 9, 8, 1, 9],
+        &[200, 0],
+        &[29, 0],
+    ];
+
+    /// Elements after MetaInfo, some of them invalid.
+    const ELEMENTS: [&[u8]; 9] = [
+        &[21, 2, 0, 0],
+        &[21, 0],
+        &[21, 253, 0, 1, 0],
+        &[22, 3, 27, 1, 0],
+        &[22, 0],
+        &[23, 1, 9],
+        &[23, 0],
+        &[252, 0],
+        &[241, 0],
+    ];
+
+    fn pieces(of: &[&[u8]], mut which: Vec<usize>, is_sorted: bool) -> Vec<u8> {
+        if is_sorted {
+            which.sort_unstable();
+        }
+        which.iter().flat_map(|&piece| of[piece].to_vec()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn common_order_parser_agrees_with_the_general_one(
+            meta_info in proptest::option::of(proptest::collection::vec(0..META_INFO.len(), 0..4)),
+            elements in proptest::collection::vec(0..ELEMENTS.len(), 2..6),
+            is_sorted in any::<(bool, bool)>(),
+            flipped in proptest::option::of(any::<(usize, u8)>()),
+        ) {
+            let mut value = tlv(types::NAME, &[8, 1, 97]);
+            if let Some(meta_info) = meta_info {
+                value.extend(tlv(types::META_INFO, &pieces(&META_INFO, meta_info, is_sorted.0)));
+            }
+            value.extend(pieces(&ELEMENTS, elements, is_sorted.1));
+            let mut wire = tlv(types::DATA, &value);
+            if let Some((place, bit)) = flipped {
+                let place = place % wire.len();
+                wire[place] ^= 1 << (bit % 8);
+            }
+            let fast = Data::parse(&wire);
+            let slow = Reader::new(&wire)
+                .read_only(types::DATA)
+                .and_then(|outer| Data::any_order_elements(&wire, outer.value_offset()));
+            prop_assert_eq!(fast.is_ok(), slow.is_ok(), "{:?} {:?}", fast, slow);
+            if let (Ok(fast), Ok(slow)) = (fast, slow) {
+                prop_assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
+            }
+        }
     }
 }

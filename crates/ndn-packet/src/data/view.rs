@@ -1,20 +1,20 @@
-//! The parsed Data.
+//! Data parser and view.
 
 use crate::error::{DecodeError, saturate};
 use crate::name::{Component, NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{Front, Reader, Tlv, front};
+use crate::tlv::{FastReader, Reader, Tlv, fast_reader};
 use crate::types;
 use core::fmt;
 use core::ops::Range;
 
-/// What the content of a Data packet is.
+/// ContentType: the meaning of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentType(pub u64);
 
 impl ContentType {
-    /// Payload; what an absent ContentType means.
+    /// Payload; the meaning of an absent ContentType.
     pub const BLOB: Self = Self(0);
     /// Delegations.
     pub const LINK: Self = Self(1);
@@ -45,7 +45,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// A Data packet, borrowed and checked. Offsets count from the packet's first byte.
+/// A Data packet: a borrowed, validated view. Offsets count from the packet's first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Data<'a> {
     wire: &'a [u8],
@@ -63,14 +63,14 @@ pub struct Data<'a> {
     name_ends_in_implicit_digest: bool,
 }
 
-/// Where everything lies in a Data that was parsed: with the same bytes it is the Data again, for who
-/// keeps a packet and does not want to parse it each time.
+/// Offsets of all elements of a parsed Data. With the same bytes it restores the Data, for callers
+/// that keep a packet and avoid parsing it again.
 #[derive(Clone, Copy, Debug)]
 pub struct DataLayout(Data<'static>);
 
 impl DataLayout {
-    /// The Data that was parsed. `wire` must hold the same bytes, wherever they are now; of others,
-    /// nothing sensible comes out.
+    /// Restores the parsed Data. `wire` must hold the same bytes, at any address; with other bytes
+    /// the result is unspecified.
     #[inline]
     #[must_use]
     pub const fn data<'a>(&self, wire: &'a [u8]) -> Data<'a> {
@@ -79,7 +79,7 @@ impl DataLayout {
     }
 }
 
-/// Places of the elements in a Data.
+/// Order of the elements in a Data.
 mod rank {
     pub(super) const NAME: u8 = 1;
     pub(super) const META_INFO: u8 = 2;
@@ -89,44 +89,44 @@ mod rank {
 }
 
 impl<'a> Data<'a> {
-    /// Reads a Data, with nothing behind it.
+    /// Parses a Data that fills `wire`.
     ///
-    /// SignatureInfo must be there but is not looked into; see [`Data::signature_info`].
+    /// SignatureInfo must be present but is not parsed; see [`Data::signature_info`].
     ///
     /// # Errors
-    /// When the bytes are anything but one valid Data.
+    /// When the bytes are not exactly one valid Data.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::parse_with(wire, |_| ())
     }
 
-    /// Reads a Data as [`Data::parse`] does, and lets `look` walk over the
-    /// components of the name while they are checked. What it sees may belong to a packet that
-    /// turns out not to be valid.
+    /// Parses a Data as [`Data::parse`] does, and lets `visit` iterate over the components of the
+    /// name while they are validated. What it sees may belong to a packet that turns out invalid.
     ///
     /// # Errors
     /// As [`Data::parse`].
     #[inline]
     pub fn parse_with(
         wire: &'a [u8],
-        look: impl FnOnce(&mut NameScanner<'a>),
+        visit: impl FnOnce(&mut NameScanner<'a>),
     ) -> Result<Self, DecodeError> {
         check_size(wire)?;
-        let name_offset = front::outer::<{ types::DATA }>(wire)?;
-        let (name_start, name_end) = front::name(wire, name_offset)?;
+        let name_offset = fast_reader::outer::<{ types::DATA }>(wire)?;
+        let (name_start, name_end) = fast_reader::name(wire, name_offset)?;
         let mut scanner = NameScanner::within(wire, name_start..name_end);
-        look(&mut scanner);
+        visit(&mut scanner);
         let scan = scanner.finish()?;
-        match Self::with_name(wire, name_offset, name_start..name_end, scan).usual_elements() {
+        match Self::with_name(wire, name_offset, name_start..name_end, scan).common_order_elements()
+        {
             Some(data) => Ok(data),
-            None => match Self::any_elements(wire, name_offset) {
+            None => match Self::any_order_elements(wire, name_offset) {
                 Ok(data) => Ok(data),
                 Err(error) => Err(error),
             },
         }
     }
 
-    /// As it is if nothing follows the name.
+    /// The view of a packet without elements after the name.
     #[inline(always)]
     fn with_name(wire: &'a [u8], name_offset: usize, name: Range<usize>, scan: NameScan) -> Self {
         Self {
@@ -144,12 +144,12 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The elements behind the name, if they are what they are in most packets.
+    /// Parses the elements after the name, if they are in the common order.
     #[inline(always)]
-    fn usual_elements(mut self) -> Option<Self> {
-        let mut front = Front::new(self.wire, self.name.range().end);
-        if let Some(meta_info) = front.take(types::META_INFO) {
-            let mut inside = front.inside(meta_info)?;
+    fn common_order_elements(mut self) -> Option<Self> {
+        let mut reader = FastReader::new(self.wire, self.name.range().end);
+        if let Some(meta_info) = reader.take(types::META_INFO) {
+            let mut inside = reader.inside(meta_info)?;
             if let Some(value) = inside.take(types::CONTENT_TYPE) {
                 self.content_type = inside.number(value)?;
             }
@@ -163,18 +163,21 @@ impl<'a> Data<'a> {
                 return None;
             }
         }
-        if let Some(content) = front.take(types::CONTENT) {
+        if let Some(content) = reader.take(types::CONTENT) {
             self.content = content;
         }
-        self.signature_info = front.take(types::SIGNATURE_INFO)?;
-        self.signed_portion.end = Span::new(0, front.offset()).end;
-        self.signature_value = front.take(types::SIGNATURE_VALUE)?;
-        front.is_empty().then_some(self)
+        self.signature_info = reader.take(types::SIGNATURE_INFO)?;
+        self.signed_portion.end = Span::new(0, reader.offset()).end;
+        self.signature_value = reader.take(types::SIGNATURE_VALUE)?;
+        reader.is_empty().then_some(self)
     }
 
-    /// All elements behind the name, or what is wrong with them.
+    /// Parses the elements after the name in any valid order, with errors.
     #[inline(never)]
-    pub(super) fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
+    pub(super) fn any_order_elements(
+        wire: &'a [u8],
+        name_offset: usize,
+    ) -> Result<Self, DecodeError> {
         let mut reader = Reader::at(wire, name_offset);
         let name = reader.read_expected(types::NAME)?;
         let scan = NameScanner::of_tlv(&name).finish()?;
@@ -194,7 +197,7 @@ impl<'a> Data<'a> {
         Ok(parsed)
     }
 
-    /// Takes one element behind the name.
+    /// Handles one element after the name.
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::META_INFO => rank::META_INFO,
@@ -233,7 +236,7 @@ impl<'a> Data<'a> {
     fn meta_info_element(&mut self, tlv: &Tlv<'a>, last: &mut u32) -> Result<(), DecodeError> {
         match tlv.ty() {
             types::CONTENT_TYPE | types::FRESHNESS_PERIOD | types::FINAL_BLOCK_ID => {
-                // Their numbers ascend.
+                // Their types ascend.
                 if tlv.ty() <= *last {
                     return Err(tlv.out_of_order());
                 }
@@ -245,13 +248,13 @@ impl<'a> Data<'a> {
                 }
                 Ok(())
             }
-            // Left to applications, whether the number is odd or even.
+            // Reserved for applications, whether the type is odd or even.
             types::APPLICATION_META_INFO_MIN..=types::APPLICATION_META_INFO_MAX => Ok(()),
             _ => tlv.skip_unrecognized(),
         }
     }
 
-    /// Where everything lies.
+    /// Offsets of all elements.
     #[inline]
     #[must_use]
     pub const fn layout(&self) -> DataLayout {
@@ -275,7 +278,7 @@ impl<'a> Data<'a> {
         )
     }
 
-    /// Where the name's value lies in the packet; with the component count it rebuilds the name
+    /// Range of the name's value in the packet; with the component count it restores the name
     /// through [`NameRef::from_validated`].
     #[inline]
     #[must_use]
@@ -319,7 +322,7 @@ impl<'a> Data<'a> {
         self.content.slice(self.wire)
     }
 
-    /// Where the value of Content lies in the packet.
+    /// Range of the value of Content in the packet.
     #[inline]
     #[must_use]
     pub const fn content_range(&self) -> Option<Range<usize>> {
@@ -329,7 +332,7 @@ impl<'a> Data<'a> {
     /// SignatureInfo.
     ///
     /// # Errors
-    /// When its inside breaks the rules.
+    /// When its content is invalid.
     pub fn signature_info(&self) -> Result<SignatureInfo<'a>, DecodeError> {
         SignatureInfo::from_reader(
             self.signature_info.reader(self.wire).unwrap_or(Reader::new(&[])),
@@ -343,29 +346,29 @@ impl<'a> Data<'a> {
         self.signature_value.slice(self.wire).unwrap_or_default()
     }
 
-    /// What the signature covers: from Name to SignatureInfo.
+    /// The signed portion: from Name to SignatureInfo.
     #[inline]
     #[must_use]
     pub fn signed_portion(&self) -> &'a [u8] {
         self.signed_portion.slice(self.wire).unwrap_or_default()
     }
 
-    /// The implicit digest: that of the whole packet.
+    /// The implicit digest: the SHA-256 of the whole packet.
     pub fn implicit_digest(&self, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> [u8; 32] {
         sha256(self.wire)
     }
 }
 
-/// The same, if nothing is wrong.
+/// The only component in FinalBlockId, if it is valid.
 #[inline(never)]
-fn one_component(inside: Front<'_>) -> Option<Span> {
+fn one_component(inside: FastReader<'_>) -> Option<Span> {
     let mut reader = inside.reader();
     let component = reader.read().ok()?;
     Component::from_tlv(&component).ok()?;
     reader.is_empty().then(|| Span::new(component.offset(), component.end()))
 }
 
-/// The one component in FinalBlockId.
+/// The component in FinalBlockId.
 fn final_block_id(tlv: &Tlv<'_>) -> Result<Span, DecodeError> {
     let mut reader = tlv.reader();
     if reader.is_empty() {

@@ -1,6 +1,5 @@
-//! Packets for people: any bytes as an indented tree, with what is wrong about them.
+//! Packet dissector: shows any bytes as an indented tree with errors.
 
-mod element;
 mod schema;
 
 use crate::data::{ContentType, Data};
@@ -12,17 +11,17 @@ use crate::signature::SignatureType;
 use crate::tlv::{Reader, Tlv};
 use crate::types;
 use core::fmt::{self, Write};
-pub use element::{Element, Meaning};
+use core::ops::Range;
 use schema::{Context, Kind, describe, order};
 
-/// Nesting beyond this is shown as bytes.
+/// Deeper elements are shown as bytes.
 const DEPTH_MAX: usize = 16;
 
-/// Bytes of an opaque value that are shown.
+/// Maximum number of bytes of an opaque value that are shown.
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// Bytes shown as a tree. `Display` gives one line per element: its offset, then, indented by
-/// depth, its name, its type and its value. Lines that begin with `!!` say what is wrong.
+/// Dissected bytes. `Display` prints one line per element: its offset, then, indented by depth, its
+/// name, type and value. Lines that begin with `!!` report errors.
 #[derive(Clone, Debug)]
 pub struct Dissection {
     text: String,
@@ -31,14 +30,14 @@ pub struct Dissection {
 }
 
 impl Dissection {
-    /// The first thing found wrong, be it a malformed element or a breach of the packet format.
-    /// Offsets count from the first byte dissected.
+    /// The first error: a malformed element or a violation of the packet format. Offsets count from
+    /// the first byte dissected.
     #[must_use]
     pub const fn error(&self) -> Option<DecodeError> {
         self.error
     }
 
-    /// The elements in the order of their bytes; those inside another follow it, one level deeper.
+    /// The elements in byte order; nested elements follow their parent, one level deeper.
     #[must_use]
     pub fn elements(&self) -> &[Element] {
         &self.elements
@@ -57,7 +56,7 @@ impl fmt::Display for Dissection {
     }
 }
 
-/// Shows `bytes`, which may hold one packet, several in a row, or anything else.
+/// Dissects `bytes`: one packet, several in a row, or anything else.
 #[must_use]
 pub fn dissect(bytes: &[u8]) -> Dissection {
     let mut tree = Tree {
@@ -72,17 +71,43 @@ pub fn dissect(bytes: &[u8]) -> Dissection {
     Dissection { text: tree.text, elements: tree.elements, error: tree.error }
 }
 
+/// One element of a dissection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// Nesting depth.
+    pub depth: usize,
+    /// TLV-TYPE.
+    pub ty: u32,
+    /// Name of the type in its context; `None` if it is unknown there.
+    pub name: Option<&'static str>,
+    /// Offset of its first byte.
+    pub offset: usize,
+    /// Range of its value, as far as present.
+    pub value: Range<usize>,
+    /// Interpretation of the value, if there is one.
+    pub meaning: Option<Meaning>,
+}
+
+/// Interpretation of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A number, and its display form with unit or name.
+    Number(u64, String),
+    /// A name, a component or a text.
+    Text(String),
+}
+
 struct Tree {
     text: String,
     elements: Vec<Element>,
     error: Option<DecodeError>,
     complaints: usize,
-    /// The element being shown lacks its end, and so do those that enclose its end; said once.
+    /// The current element is truncated, and so are those that enclose its end; reported once.
     cut_off: bool,
 }
 
 impl Tree {
-    /// Shows all elements that `reader` has left.
+    /// Dissects all elements left in `reader`.
     fn run(&mut self, mut reader: Reader<'_>, context: Context, depth: usize) -> fmt::Result {
         let order = order(context);
         let mut next = 0;
@@ -102,8 +127,8 @@ impl Tree {
         }
     }
 
-    /// Shows an element that comes behind one that it must precede. Its inside does not matter; if
-    /// that is an error, it is said by whoever checks the enclosing element.
+    /// Dissects an element that comes after one that it must precede. Its content is not checked;
+    /// the check of the enclosing element reports whether this is an error.
     fn late(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
         self.start_element(tlv, context, depth)?;
         let name = describe(context, tlv.ty()).map_or("element", |(name, _)| name);
@@ -111,7 +136,7 @@ impl Tree {
         self.bytes_line(tlv.value())
     }
 
-    /// Shows the element at which `reader` fails, as far as it can be read.
+    /// Dissects the element at which `reader` fails, as far as it can be read.
     fn broken(
         &mut self,
         mut reader: Reader<'_>,
@@ -170,12 +195,12 @@ impl Tree {
             Err(error) if complaints_before == self.complaints && !self.cut_off => {
                 self.complain(depth + 1, error)
             }
-            // Well, or said already, where it happened.
+            // Valid, or reported already where it occurred.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// A whole packet is shown as one; a piece of a packet is not.
+    /// Dissects a whole packet; shows a fragment of a packet as bytes.
     fn fragment(&mut self, tlv: &Tlv<'_>, depth: usize) -> fmt::Result {
         let whole = tlv.reader().read().is_ok_and(|inner| {
             matches!(inner.ty(), types::INTEREST | types::DATA) && inner.end() == tlv.end()
@@ -187,7 +212,7 @@ impl Tree {
         self.bytes_line(tlv.value())
     }
 
-    /// Text as text; elements as a tree, if it can be such; anything else as bytes.
+    /// Text as text; elements as a tree, if they parse; anything else as bytes.
     fn opaque(&mut self, tlv: &Tlv<'_>, depth: usize) -> fmt::Result {
         if let Some(text) = printable(tlv.value()) {
             self.set_meaning(Meaning::Text(text.to_owned()));
@@ -204,7 +229,7 @@ impl Tree {
 
     fn unknown(&mut self, tlv: &Tlv<'_>, context: Context, depth: usize) -> fmt::Result {
         match (context, tlv.ty()) {
-            // Only a guess, so no complaint if it is none.
+            // Only a guess, so failure is not reported.
             (Context::Application, types::NAME) if NameRef::from_tlv(tlv).is_ok() => {
                 self.text.write_str("Name (7)")?;
                 self.value(tlv, Kind::Name, depth)
@@ -251,7 +276,7 @@ impl Tree {
         self.start_line(tlv.offset(), depth)
     }
 
-    /// Says what the element begun last means.
+    /// Sets the meaning of the last element.
     fn set_meaning(&mut self, meaning: impl Into<Option<Meaning>>) {
         if let Some(element) = self.elements.last_mut() {
             element.meaning = meaning.into();
@@ -292,7 +317,7 @@ impl Tree {
     }
 }
 
-/// What follows an element's name, or `None` if its bytes are to be shown.
+/// The text after an element's name, or `None` if its bytes are to be shown.
 fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> {
     Ok(Some(match kind {
         Kind::Name => format!(": {}", NameRef::from_tlv(tlv)?),
@@ -316,7 +341,7 @@ fn value_text(tlv: &Tlv<'_>, kind: Kind) -> Result<Option<String>, DecodeError> 
     }))
 }
 
-/// The same for programs; `shown` is what people see.
+/// The meaning of a value for programs; `shown` is its display form.
 fn meaning(tlv: &Tlv<'_>, kind: Kind, shown: &str) -> Option<Meaning> {
     match kind {
         Kind::Number(_) | Kind::SignatureType | Kind::ContentType | Kind::NackReason => {
@@ -338,7 +363,7 @@ fn numbered(value: impl fmt::Display, number: u64) -> String {
     format!(": {number} ({value})")
 }
 
-/// The strict rules for a whole packet.
+/// The strict checks of a whole packet.
 fn check(tlv: &Tlv<'_>, context: Context) -> Result<(), DecodeError> {
     let moved = |error: DecodeError| error.moved_by(tlv.offset());
     match context {
@@ -367,14 +392,14 @@ fn check(tlv: &Tlv<'_>, context: Context) -> Result<(), DecodeError> {
     }
 }
 
-/// Text that a terminal can show.
+/// Text that can be printed on a terminal.
 fn printable(bytes: &[u8]) -> Option<&str> {
     let text = core::str::from_utf8(bytes).ok()?;
     let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t' | '\r');
     (!text.is_empty() && text.chars().all(shown)).then_some(text)
 }
 
-/// Whether the value is a run of well-formed elements, and not empty.
+/// Whether the value is a non-empty sequence of well-formed elements.
 fn looks_like_elements(tlv: &Tlv<'_>) -> bool {
     let mut reader = tlv.reader();
     while !reader.is_empty() {

@@ -1,11 +1,11 @@
-//! What the numbers mean inside each kind of element.
+//! TLV types by context, with the form of their values.
 
 use crate::types as t;
 
-/// The element whose inside is being shown.
+/// The enclosing element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Context {
-    /// Outside of any packet, or the payload of an LpPacket.
+    /// Outside any packet, or the payload of an LpPacket.
     Top,
     Interest,
     ForwardingHint,
@@ -21,7 +21,7 @@ pub(super) enum Context {
     Lp,
     Nack,
     CachePolicy,
-    /// Elements that some application defined.
+    /// Application-defined elements.
     Application,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Component,
     /// NonNegativeInteger with its unit.
     Number(&'static str),
-    /// Exactly so many bytes, read as one number and shown in hexadecimal.
+    /// A value of this many bytes, shown as one hexadecimal number.
     Fixed(usize),
     /// One byte.
     Byte,
@@ -44,12 +44,12 @@ pub(super) enum Kind {
     NackReason,
     /// Payload of an LpPacket.
     Fragment,
-    /// Whatever an application puts there.
+    /// Application-defined bytes.
     Opaque,
     Hex,
 }
 
-/// Name and form of an element of type `ty` inside `context`; `None` if it has no meaning there.
+/// Name and form of an element of type `ty` inside `context`; `None` if it is unknown there.
 pub(super) const fn describe(context: Context, ty: u32) -> Option<(&'static str, Kind)> {
     match context {
         Context::Top => top(ty),
@@ -71,8 +71,8 @@ pub(super) const fn describe(context: Context, ty: u32) -> Option<(&'static str,
     }
 }
 
-/// Elements in the order that the specification gives, where some of them are not critical: those
-/// are ignored if they come too late.
+/// Elements in the order of the specification, for contexts with non-critical elements, which are
+/// ignored if they come too late.
 pub(super) const fn order(context: Context) -> &'static [u32] {
     match context {
         Context::Interest => &[

@@ -1,4 +1,4 @@
-//! Writing Interests.
+//! Interest encoder.
 
 use crate::error::EncodeError;
 use crate::name::NameRef;
@@ -22,7 +22,7 @@ pub struct InterestBuilder<'a> {
     parameters: Option<&'a [u8]>,
 }
 
-/// The value of the Name to be written: `before`, the digest component, `after`.
+/// The value of the encoded Name: `before`, the digest component, `after`.
 struct NameLayout<'a> {
     before: &'a [u8],
     with_digest: bool,
@@ -41,7 +41,7 @@ impl NameLayout<'_> {
 }
 
 impl<'a> InterestBuilder<'a> {
-    /// An Interest for `name`, without any other element.
+    /// An Interest for `name` without optional elements.
     #[must_use]
     pub fn new(name: impl Into<NameRef<'a>>) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl<'a> InterestBuilder<'a> {
         self
     }
 
-    /// Sets ApplicationParameters. A ParametersSha256Digest is then written: into the component of
-    /// that type if the name has one, otherwise behind the last component.
+    /// Sets ApplicationParameters. A ParametersSha256Digest is then written: in place of such a
+    /// component if the name has one, otherwise after the last component.
     #[must_use]
     pub const fn parameters(mut self, parameters: &'a [u8]) -> Self {
         self.parameters = Some(parameters);
@@ -110,7 +110,8 @@ impl<'a> InterestBuilder<'a> {
         NameLayout { before: self.name.value(), with_digest: false, after: &[] }
     }
 
-    /// The digest goes where the name has a digest component, otherwise behind the last component.
+    /// The digest replaces the digest component of the name, if there is one; otherwise it is
+    /// appended.
     fn parameterized_name(&self) -> NameLayout<'a> {
         let index = self.name.parameters_digest().map_or(self.name.len(), |(index, _)| index);
         NameLayout {
@@ -120,7 +121,7 @@ impl<'a> InterestBuilder<'a> {
         }
     }
 
-    /// There is one digest.
+    /// A name with one digest.
     fn checked_name(&self) -> Result<NameLayout<'a>, EncodeError> {
         let layout = self.parameterized_name();
         match self.name.parameters_digest() {
@@ -131,7 +132,7 @@ impl<'a> InterestBuilder<'a> {
         }
     }
 
-    /// A signed Interest's name ends with the digest.
+    /// The name of a signed Interest ends with the digest.
     fn signed_name(&self) -> Result<NameLayout<'a>, EncodeError> {
         let layout = self.parameterized_name();
         if layout.after.is_empty() {
@@ -140,7 +141,7 @@ impl<'a> InterestBuilder<'a> {
         Err(EncodeError::InvalidField { ty: types::PARAMETERS_SHA256_DIGEST_COMPONENT })
     }
 
-    /// Length of the elements up to HopLimit, the name included.
+    /// Length of the elements up to HopLimit, including the name.
     fn front_len(&self, name: &NameLayout<'_>) -> usize {
         let hint = if self.forwarding_hint.is_empty() {
             0
@@ -206,7 +207,7 @@ impl<'a> InterestBuilder<'a> {
         tlv_len(types::INTEREST, value_len)
     }
 
-    /// Upper bound of what [`InterestBuilder::write_signed`] writes.
+    /// Upper bound of the length that [`InterestBuilder::write_signed`] writes.
     #[must_use]
     pub fn encoded_len_signed(&self, info: &SignatureInfo<'_>, signature_len_max: usize) -> usize {
         let front = self.front_len(&self.parameterized_name());
@@ -220,8 +221,8 @@ impl<'a> InterestBuilder<'a> {
     /// Writes an Interest without ApplicationParameters and returns its length.
     ///
     /// # Errors
-    /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for an empty name, or when
-    /// parameters were set, which need a digest.
+    /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for an empty name, or if
+    /// parameters are set, which require a digest.
     pub fn write(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         if self.name.is_empty() {
             return Err(EncodeError::InvalidField { ty: types::NAME });
@@ -258,14 +259,14 @@ impl<'a> InterestBuilder<'a> {
         self.write_front(&name, &mut writer)?;
         writer.tlv(types::APPLICATION_PARAMETERS, parameters)?;
         let end = writer.len();
-        place_digest(&mut out[..end], value_start, value_start + front_len, &name, sha256);
+        write_digest(&mut out[..end], value_start, value_start + front_len, &name, sha256);
         Ok(end)
     }
 
     /// Writes a signed Interest and returns its length. ApplicationParameters is written empty if not set.
     ///
-    /// `sign` gets what the signature covers, in pieces, and a buffer of `signature_len_max` bytes; it
-    /// returns the length of the signature that it wrote there, or `None` if it cannot sign.
+    /// `sign` receives the signed portion in slices, and a buffer of `signature_len_max` bytes; it
+    /// returns the length of the signature written there, or `None` if signing fails.
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`] if `out` is shorter than [`InterestBuilder::encoded_len_signed`];
@@ -303,7 +304,7 @@ impl<'a> InterestBuilder<'a> {
             signature_len_max,
             |packet, signature| sign(&[name.before, &packet[parameters_start..]], signature),
         )?;
-        place_digest(&mut out[..end], value_start, parameters_start, &name, sha256);
+        write_digest(&mut out[..end], value_start, parameters_start, &name, sha256);
         finish_packet(out, types::INTEREST, value_start, end)
     }
 
@@ -350,9 +351,9 @@ impl<'a> InterestBuilder<'a> {
     }
 }
 
-/// Computes the digest over `packet[parameters_start..]` and puts it into the name, which comes
-/// first in the value.
-fn place_digest(
+/// Computes the digest over `packet[parameters_start..]` and writes it into the name, the first
+/// element of the value.
+fn write_digest(
     packet: &mut [u8],
     value_start: usize,
     parameters_start: usize,

@@ -20,7 +20,7 @@ fn parse(wire: &[u8]) -> Interest<'_> {
     Interest::parse(wire).unwrap()
 }
 
-/// Every element behind the name, in order, with the type's criticality.
+/// Every element after the name, in order, with the criticality of its type.
 fn elements() -> Vec<(u32, Vec<u8>)> {
     let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
     let mut info_wire = vec![0; info.encoded_len(t::INTEREST_SIGNATURE_INFO)];
@@ -103,14 +103,14 @@ fn reads_signed_packets_of_another_implementation() {
     assert!(parse(&wire).parameters_digest_is_valid(sha256));
     assert_eq!(builder.to_vec_with_parameters(sha256).unwrap(), wire);
     assert_eq!(builder.encoded_len(), wire.len());
-    // A changed parameter does not go with the digest.
+    // A changed parameter does not match the digest.
     let mut changed = wire;
     *changed.last_mut().unwrap() ^= 1;
     assert!(!parse(&changed).parameters_digest_is_valid(sha256));
 }
 
 #[test]
-fn smallest() {
+fn smallest_packet_is_valid() {
     let wire = interest(&[NAME]);
     let interest = parse(&wire);
     assert!(!interest.can_be_prefix() && !interest.must_be_fresh() && !interest.has_lifetime());
@@ -144,11 +144,11 @@ fn offsets_are_those_of_the_packet() {
 }
 
 #[test]
-fn the_name_comes_first_once_and_not_empty() {
+fn name_is_first_unique_and_not_empty() {
     assert_eq!(error(&[]), DecodeError::Missing { ty: t::NAME, offset: 2 });
     assert_eq!(error(&[&[7, 0]]), DecodeError::EmptyName { offset: 2 });
     assert_eq!(error(&[NAME, NAME]), DecodeError::OutOfOrder { ty: t::NAME, offset: 7 });
-    // Nothing may precede it, not even what could be ignored elsewhere.
+    // Nothing may precede it, not even an element that is ignored elsewhere.
     let early = DecodeError::UnexpectedType { expected: t::NAME, found: 126, offset: 2 };
     assert_eq!(error(&[&[126, 0], NAME]), early);
     assert!(matches!(error(&[&tlv(t::NONCE, &[0; 4]), NAME]), DecodeError::UnexpectedType { .. }));
@@ -196,7 +196,7 @@ fn lengths_of_elements() {
     assert_eq!(parse(&wire).hop_limit(), Some(0));
 }
 
-/// Puts each element where it must not be: behind each of those that follow it, or twice.
+/// Puts each element where it is invalid: after each of those that follow it, or twice.
 #[test]
 fn order_of_elements() {
     let elements = elements();
@@ -220,7 +220,7 @@ fn order_of_elements() {
 
 #[test]
 fn unrecognised_elements() {
-    // Skipped wherever they stand behind the name.
+    // Skipped at any position after the name.
     let unknown = tlv(1000, b"later");
     let mut parts: Vec<&[u8]> = vec![NAME, &unknown];
     let elements = elements();
@@ -275,7 +275,7 @@ fn forwarding_hint_forms() {
 }
 
 #[test]
-fn parameters_and_digest_go_together() {
+fn parameters_and_digest_require_each_other() {
     let digest = tlv(2, &sha256(&tlv(t::APPLICATION_PARAMETERS, b"p")));
     let with = nested(t::NAME, &[&tlv(8, b"a"), &digest, &tlv(50, &[0])]);
     let parameters = tlv(t::APPLICATION_PARAMETERS, b"p");
@@ -283,7 +283,7 @@ fn parameters_and_digest_go_together() {
     assert_eq!(parse(&both).parameters_digest(), ParametersDigest::Paired);
     assert!(parse(&both).parameters_digest_is_valid(sha256));
     assert!(!parse(&both).parameters_digest_is_valid(|_| [0; 32]));
-    // What follows the parameters counts.
+    // The bytes after the parameters are part of the digest.
     let more = interest(&[&with, &parameters, &tlv(1000, &[])]);
     assert!(!parse(&more).parameters_digest_is_valid(sha256));
 
@@ -296,7 +296,7 @@ fn parameters_and_digest_go_together() {
 }
 
 #[test]
-fn signed_portion_needs_the_digest_at_the_end() {
+fn signed_portion_requires_the_digest_at_the_end() {
     let digest = tlv(2, &[9; 32]);
     let parts: Vec<Vec<u8>> = elements().into_iter().skip(6).map(|(_, part)| part).collect();
     let signed = |name: &[&[u8]]| {
@@ -312,17 +312,17 @@ fn signed_portion_needs_the_digest_at_the_end() {
     let unsigned = interest(&[&nested(t::NAME, &[&a, &digest]), &parts[0], &parts[1]]);
     assert!(!parse(&unsigned).is_signed());
     assert_eq!(parse(&unsigned).signed_portion(), None);
-    // Errors in the signature's information point into the packet.
+    // Error offsets in the signature info count from the packet.
     let bad_info = tlv(t::INTEREST_SIGNATURE_INFO, &[]);
     let wire = interest(&[NAME, &parts[0], &bad_info, &parts[2]]);
     let error = parse(&wire).signature_info().unwrap_err();
     assert_eq!(error, DecodeError::Missing { ty: t::SIGNATURE_TYPE, offset: 12 });
 }
 
-/// Every choice of elements, with an unknown one between all: the added Nonce stands where it
-/// belongs, and nothing else changes.
+/// Every subset of elements, with unknown ones between: the added Nonce is in its position, and
+/// nothing else changes.
 #[test]
-fn adds_a_nonce_in_its_place() {
+fn nonce_is_added_in_element_order() {
     let elements = elements();
     for choice in 0_u32..1 << elements.len() {
         if choice >> 3 & 1 == 1 {
@@ -359,7 +359,7 @@ fn adds_a_nonce_in_its_place() {
 }
 
 #[test]
-fn a_nonce_may_lengthen_the_header() {
+fn added_nonce_may_lengthen_the_header() {
     for len in 225..260 {
         let name = nested(t::NAME, &[&tlv(8, &vec![b'x'; len])]);
         let wire = interest(&[&name, &tlv(t::HOP_LIMIT, &[3])]);
@@ -367,7 +367,7 @@ fn a_nonce_may_lengthen_the_header() {
         let mut out = vec![0; before.encoded_len_with_nonce()];
         assert_eq!(before.write_with_nonce(7, &mut out), Ok(out.len()));
         assert_eq!((parse(&out).nonce(), parse(&out).hop_limit()), (Some(7), Some(3)));
-        // Another Nonce takes the place of the first.
+        // Another Nonce replaces the first.
         let mut again = vec![0; out.len()];
         assert_eq!(parse(&out).write_with_nonce(8, &mut again), Ok(out.len()));
         assert_eq!(parse(&again).nonce(), Some(8));
@@ -406,4 +406,211 @@ fn matches_data_by_name() {
     let mut other: Name = "/a/b".parse().unwrap();
     other.push_implicit_digest(&[0; 32]);
     assert!(!matches(&other.to_uri(), true, "/a/b"));
+}
+
+mod builder {
+    use super::super::*;
+    use crate::error::EncodeError;
+    use crate::name::{Name, NameRef};
+    use crate::signature::{KeyLocator, SignatureInfo, SignatureType};
+    use crate::testing::sha256;
+    use crate::tlv::append_tlv;
+    use crate::types as t;
+
+    fn parse(wire: &[u8]) -> Interest<'_> {
+        Interest::parse(wire).unwrap()
+    }
+
+    #[test]
+    fn builder_rejects_invalid_interests() {
+        let empty = Name::new();
+        let invalid = |ty| Err(EncodeError::InvalidField { ty });
+        assert_eq!(InterestBuilder::new(&empty).to_vec(), invalid(t::NAME));
+        let name: Name = "/a".parse().unwrap();
+        assert_eq!(
+            InterestBuilder::new(&name).parameters(b"p").to_vec(),
+            invalid(t::APPLICATION_PARAMETERS)
+        );
+        let mut middle = name.clone();
+        middle.push_parameters_digest(&[0; 32]).push_segment(0);
+        let info = SignatureInfo::new(SignatureType::NULL);
+        let builder = InterestBuilder::new(&middle).parameters(b"p");
+        let digest = t::PARAMETERS_SHA256_DIGEST_COMPONENT;
+        assert_eq!(builder.to_vec_signed(&info, 0, |_, _| Some(0), sha256), invalid(digest));
+        middle.push_parameters_digest(&[0; 32]);
+        let builder = InterestBuilder::new(&middle).parameters(b"p");
+        assert_eq!(builder.to_vec_with_parameters(sha256), invalid(digest));
+        let empty_nonce = SignatureInfo { nonce: Some(&[]), ..info };
+        let builder = InterestBuilder::new(&name);
+        assert_eq!(
+            builder.to_vec_signed(&empty_nonce, 0, |_, _| Some(0), sha256),
+            invalid(t::SIGNATURE_NONCE)
+        );
+        assert_eq!(
+            builder.to_vec_signed(&info, 9, |_, _| None, sha256),
+            Err(EncodeError::SigningFailed)
+        );
+        assert_eq!(
+            builder.to_vec_signed(&info, 9, |_, _| Some(10), sha256),
+            Err(EncodeError::SigningFailed)
+        );
+        for len in 0..builder.encoded_len_signed(&info, 9) {
+            let result = builder.write_signed(&mut vec![0; len], &info, 9, |_, _| Some(9), sha256);
+            assert_eq!(result, Err(EncodeError::BufferTooSmall), "{len}");
+        }
+        for len in 0..builder.encoded_len() {
+            assert_eq!(builder.write(&mut vec![0; len]), Err(EncodeError::BufferTooSmall), "{len}");
+        }
+    }
+
+    #[test]
+    fn builder_replaces_the_digest_component() {
+        let mut name: Name = "/a".parse().unwrap();
+        name.push_parameters_digest(&[0; 32]).push_segment(0);
+        let wire =
+            InterestBuilder::new(&name).parameters(b"p").to_vec_with_parameters(sha256).unwrap();
+        let interest = parse(&wire);
+        assert!(interest.parameters_digest_is_valid(sha256));
+        assert_eq!(interest.name().len(), 3);
+        assert_eq!(interest.name().last().unwrap().as_segment(), Some(0));
+        let root =
+            InterestBuilder::new(NameRef::ROOT).parameters(b"").to_vec_with_parameters(sha256);
+        assert!(parse(&root.unwrap()).parameters_digest_is_valid(sha256));
+    }
+
+    /// Signatures shorter than reserved, at the lengths where headers change size.
+    #[test]
+    fn builder_shrinks_headers_for_short_signatures() {
+        let name: Name = "/a".parse().unwrap();
+        let locator: Name = "/key".parse().unwrap();
+        let info = SignatureInfo {
+            key_locator: Some(KeyLocator::Name(locator.as_ref())),
+            nonce: Some(&[5; 8]),
+            time_ms: Some(1_700_000_000_000),
+            sequence_num: Some(3),
+            ..SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA)
+        };
+        for reserved in [72, 140, 300] {
+            for len in [0, 1, 70, 71, 72, 139, 140, 252, 253, 300]
+                .into_iter()
+                .filter(|len| *len <= reserved)
+            {
+                let builder = InterestBuilder::new(&name).nonce(1).parameters(&[1; 60]);
+                let mut covered = Vec::new();
+                let sign = |pieces: &[&[u8]], out: &mut [u8]| {
+                    covered = pieces.concat();
+                    assert_eq!(out.len(), reserved);
+                    out.fill(0xEE);
+                    out[..len].fill(0x55);
+                    Some(len)
+                };
+                let wire = builder.to_vec_signed(&info, reserved, sign, sha256).unwrap();
+                let interest = parse(&wire);
+                assert_eq!(interest.signature_value(), Some(&vec![0x55; len][..]));
+                assert_eq!(interest.signed_portion().unwrap().concat(), covered);
+                assert_eq!(interest.signature_info(), Ok(Some(info)));
+                assert!(interest.parameters_digest_is_valid(sha256));
+                let mut rebuilt = Vec::new();
+                append_tlv(&mut rebuilt, t::INTEREST, &wire[wire.len() - value_len(&wire)..]);
+                assert_eq!(rebuilt, wire, "shortest header");
+            }
+        }
+    }
+
+    fn value_len(wire: &[u8]) -> usize {
+        crate::tlv::Reader::new(wire).read().unwrap().value_len()
+    }
+}
+
+/// The parser for the common element order against the general one.
+mod element_order {
+    use crate::error::DecodeError;
+    use crate::interest::Interest;
+    use crate::name::Component;
+    use crate::testing::tlv;
+    use crate::tlv::Reader;
+    use crate::{ComponentType, types};
+    use proptest::prelude::*;
+
+    /// Components, some of them invalid.
+    fn component() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            4 => (0..17_usize).prop_map(|length| tlv(8, &vec![7; length])),
+            1 => Just(tlv(1, &[9; 32])),
+            1 => Just(tlv(2, &[9; 32])),
+            1 => prop_oneof![Just(tlv(1, &[0])), Just(tlv(2, &[])), Just(vec![0, 0])],
+            1 => prop_oneof![Just(tlv(253, &[7])), Just(vec![253, 0, 252, 1, 7]), Just(tlv(252, &[7]))],
+            1 => Just(vec![8, 253, 0, 3, 1, 2, 3]),
+        ]
+    }
+
+    /// Elements after the name, some of them invalid.
+    const ELEMENTS: [&[u8]; 16] = [
+        &[33, 0],
+        &[33, 1, 0],
+        &[18, 0],
+        &[30, 3, 7, 1, 8],
+        &[30, 5, 7, 3, 8, 1, 9],
+        &[10, 4, 1, 2, 3, 4],
+        &[10, 3, 1, 2, 3],
+        &[12, 1, 9],
+        &[12, 2, 1, 0],
+        &[12, 3, 1, 2, 3],
+        &[12, 8, 0, 0, 0, 0, 0, 0, 0, 9],
+        &[34, 1, 5],
+        &[34, 2, 5, 5],
+        &[36, 0],
+        &[252, 1, 0],
+        &[241, 1, 0],
+    ];
+
+    /// Parses without the fast path, and validates the name component by component.
+    fn parse_by_general_path(wire: &[u8]) -> Result<Interest<'_>, DecodeError> {
+        let outer = Reader::new(wire).read_only(types::INTEREST)?;
+        let interest = Interest::any_order_elements(wire, outer.value_offset())?;
+        let name = interest.name_value_range();
+        let mut components = Reader::at(&wire[..name.end], name.start);
+        let (mut count, mut parameters_digests, mut ends_in_digest) = (0, 0, false);
+        while let Some(element) = components.next_tlv()? {
+            let component = Component::from_tlv(&element)?;
+            count += 1;
+            ends_in_digest = component.ty() == ComponentType::IMPLICIT_SHA256_DIGEST;
+            parameters_digests +=
+                u32::from(component.ty() == ComponentType::PARAMETERS_SHA256_DIGEST);
+        }
+        assert_eq!(interest.name().len(), count);
+        assert_eq!(interest.name_ends_in_implicit_digest(), ends_in_digest);
+        if count == 0 || parameters_digests > 1 {
+            return Err(DecodeError::EmptyName { offset: 0 });
+        }
+        Ok(interest)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn common_order_parser_agrees_with_the_general_one(
+            components in proptest::collection::vec(component(), 0..5),
+            mut elements in proptest::collection::vec(0..ELEMENTS.len(), 0..6),
+            is_sorted in any::<bool>(),
+            flipped in proptest::option::of(any::<(usize, u8)>()),
+        ) {
+            if is_sorted {
+                elements.sort_unstable();
+            }
+            let mut value = tlv(types::NAME, &components.concat());
+            elements.iter().for_each(|&element| value.extend(ELEMENTS[element]));
+            let mut wire = tlv(types::INTEREST, &value);
+            if let Some((place, bit)) = flipped {
+                let place = place % wire.len();
+                wire[place] ^= 1 << (bit % 8);
+            }
+            let (fast, slow) = (Interest::parse(&wire), parse_by_general_path(&wire));
+            prop_assert_eq!(fast.is_ok(), slow.is_ok(), "{:?} {:?}", fast, slow);
+            if let (Ok(fast), Ok(slow)) = (fast, slow) {
+                prop_assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
+            }
+        }
+    }
 }

@@ -1,14 +1,29 @@
-//! The parsed Interest.
+//! Interest parser and view.
 
-use crate::error::{DecodeError, saturate};
+use crate::data::Data;
+use crate::error::{DecodeError, EncodeError, saturate};
 use crate::interest::ForwardingHint;
 use crate::name::{NameRef, NameScan, NameScanner};
+use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
-use crate::tlv::{Front, Reader, Tlv, front};
+use crate::tlv::{FastReader, Reader, Tlv, Writer, fast_reader, header_len};
 use crate::{DEFAULT_LIFETIME_MS, types};
 use core::ops::Range;
 
-/// Places of the elements in an Interest.
+/// How the ParametersSha256DigestComponent of an Interest name relates to its ApplicationParameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParametersDigest {
+    /// Neither digest nor parameters.
+    Absent,
+    /// Only one of the two: the Interest is invalid.
+    Unpaired,
+    /// Both; whether they match requires a hash.
+    Paired,
+}
+
+const NONCE_TLV_LEN: usize = 6;
+
+/// Order of the elements in an Interest.
 mod rank {
     pub(super) const NAME: u8 = 1;
     pub(super) const CAN_BE_PREFIX: u8 = 2;
@@ -22,7 +37,7 @@ mod rank {
     pub(super) const SIGNATURE_VALUE: u8 = 10;
 }
 
-/// An Interest packet, borrowed and checked. Offsets count from the packet's first byte.
+/// An Interest packet: a borrowed, validated view. Offsets count from the packet's first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest<'a> {
     wire: &'a [u8],
@@ -39,8 +54,8 @@ pub struct Interest<'a> {
     /// Offset of the value of Nonce; 0 if absent.
     nonce_offset: u32,
     nonce: u32,
-    /// Where a Nonce TLV belongs if there is none.
-    pub(super) nonce_place: u32,
+    /// Offset at which a missing Nonce TLV is inserted.
+    pub(super) nonce_insert_offset: u32,
     /// Offset of the value of HopLimit; 0 if absent.
     hop_limit_offset: u32,
     name_count: u16,
@@ -53,33 +68,33 @@ pub struct Interest<'a> {
 }
 
 impl<'a> Interest<'a> {
-    /// Reads an Interest, with nothing behind it.
+    /// Parses an Interest that fills `wire`.
     ///
-    /// InterestSignatureInfo is not looked into; see [`Interest::signature_info`].
+    /// InterestSignatureInfo is not parsed; see [`Interest::signature_info`].
     ///
     /// # Errors
-    /// When the bytes are anything but one valid Interest with a name that is not empty.
+    /// When the bytes are not exactly one valid Interest with a non-empty name.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
         Self::parse_with(wire, |_| ())
     }
 
-    /// Reads an Interest as [`Interest::parse`] does, and lets `look` walk over the
-    /// components of the name while they are checked. What it sees may belong to a packet that
-    /// turns out not to be valid.
+    /// Parses an Interest as [`Interest::parse`] does, and lets `visit` iterate over the components
+    /// of the name while they are validated. What it sees may belong to a packet that turns out
+    /// invalid.
     ///
     /// # Errors
     /// As [`Interest::parse`].
     #[inline]
     pub fn parse_with(
         wire: &'a [u8],
-        look: impl FnOnce(&mut NameScanner<'a>),
+        visit: impl FnOnce(&mut NameScanner<'a>),
     ) -> Result<Self, DecodeError> {
         check_size(wire)?;
-        let name_offset = front::outer::<{ types::INTEREST }>(wire)?;
-        let (name_start, name_end) = front::name(wire, name_offset)?;
+        let name_offset = fast_reader::outer::<{ types::INTEREST }>(wire)?;
+        let (name_start, name_end) = fast_reader::name(wire, name_offset)?;
         let mut scanner = NameScanner::within(wire, name_start..name_end);
-        look(&mut scanner);
+        visit(&mut scanner);
         let scan = scanner.finish()?;
         if scan.component_count == 0 {
             return Err(DecodeError::EmptyName { offset: saturate(name_offset) });
@@ -87,16 +102,16 @@ impl<'a> Interest<'a> {
         if scan.parameters_digest_count > 1 {
             return Err(DecodeError::RepeatedParametersDigest { offset: saturate(name_offset) });
         }
-        match Self::with_name(wire, name_start..name_end, scan).usual_elements() {
+        match Self::with_name(wire, name_start..name_end, scan).common_order_elements() {
             Some(interest) => Ok(interest),
-            None => match Self::any_elements(wire, name_offset) {
+            None => match Self::any_order_elements(wire, name_offset) {
                 Ok(interest) => Ok(interest),
                 Err(error) => Err(error),
             },
         }
     }
 
-    /// As it is if nothing follows the name.
+    /// The view of a packet without elements after the name.
     #[inline(always)]
     fn with_name(wire: &'a [u8], name: Range<usize>, scan: NameScan) -> Self {
         Self {
@@ -111,7 +126,7 @@ impl<'a> Interest<'a> {
             signature_value_tlv: 0,
             nonce_offset: 0,
             nonce: 0,
-            nonce_place: Span::new(name.end, 0).start,
+            nonce_insert_offset: Span::new(name.end, 0).start,
             hop_limit_offset: 0,
             name_count: scan.component_count,
             name_ends_in_implicit_digest: scan.ends_in_implicit_digest,
@@ -123,34 +138,37 @@ impl<'a> Interest<'a> {
         }
     }
 
-    /// The elements behind the name, if they are what they are in most packets.
+    /// Parses the elements after the name, if they are in the common order.
     #[inline(always)]
-    fn usual_elements(mut self) -> Option<Self> {
-        let mut front = Front::new(self.wire, self.name.range().end);
-        if front.take_array::<0>(types::CAN_BE_PREFIX).is_some() {
+    fn common_order_elements(mut self) -> Option<Self> {
+        let mut reader = FastReader::new(self.wire, self.name.range().end);
+        if reader.take_array::<0>(types::CAN_BE_PREFIX).is_some() {
             self.can_be_prefix = true;
         }
-        if front.take_array::<0>(types::MUST_BE_FRESH).is_some() {
+        if reader.take_array::<0>(types::MUST_BE_FRESH).is_some() {
             self.must_be_fresh = true;
         }
-        self.nonce_place = Span::new(front.offset(), 0).start;
-        let (nonce_offset, nonce) = front.take_array(types::NONCE)?;
+        self.nonce_insert_offset = Span::new(reader.offset(), 0).start;
+        let (nonce_offset, nonce) = reader.take_array(types::NONCE)?;
         self.nonce_offset = nonce_offset;
         self.nonce = u32::from_be_bytes(*nonce);
-        if let Some(value) = front.take(types::INTEREST_LIFETIME) {
-            self.lifetime_ms = front.number(value)?;
+        if let Some(value) = reader.take(types::INTEREST_LIFETIME) {
+            self.lifetime_ms = reader.number(value)?;
             self.has_lifetime = true;
         }
-        if let Some((offset, &[hop_limit])) = front.take_array(types::HOP_LIMIT) {
+        if let Some((offset, &[hop_limit])) = reader.take_array(types::HOP_LIMIT) {
             self.hop_limit_offset = offset;
             self.hop_limit = hop_limit;
         }
-        front.is_empty().then_some(self)
+        reader.is_empty().then_some(self)
     }
 
-    /// All elements behind the name, or what is wrong with them.
+    /// Parses the elements after the name in any valid order, with errors.
     #[inline(never)]
-    pub(super) fn any_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
+    pub(super) fn any_order_elements(
+        wire: &'a [u8],
+        name_offset: usize,
+    ) -> Result<Self, DecodeError> {
         let mut reader = Reader::at(wire, name_offset);
         let name = reader.read_expected(types::NAME)?;
         let scan = NameScanner::of_tlv(&name).finish()?;
@@ -163,7 +181,7 @@ impl<'a> Interest<'a> {
         Ok(parsed)
     }
 
-    /// Takes one element behind the name.
+    /// Handles one element after the name.
     fn element(&mut self, tlv: &Tlv<'a>, last: &mut u8) -> Result<(), DecodeError> {
         let rank = match tlv.ty() {
             types::CAN_BE_PREFIX => rank::CAN_BE_PREFIX,
@@ -183,7 +201,7 @@ impl<'a> Interest<'a> {
         }
         *last = rank;
         if rank <= rank::FORWARDING_HINT {
-            self.nonce_place = Span::new(tlv.end(), 0).start;
+            self.nonce_insert_offset = Span::new(tlv.end(), 0).start;
         }
         match rank {
             rank::CAN_BE_PREFIX => {
@@ -237,7 +255,7 @@ impl<'a> Interest<'a> {
         NameRef::from_validated(self.name.slice(self.wire).unwrap_or_default(), self.name_count)
     }
 
-    /// Where the name's value lies in the packet; with the component count it rebuilds the name
+    /// Range of the name's value in the packet; with the component count it restores the name
     /// through [`NameRef::from_validated`].
     #[inline]
     #[must_use]
@@ -266,7 +284,7 @@ impl<'a> Interest<'a> {
         self.must_be_fresh
     }
 
-    /// The names of ForwardingHint, in order; nothing if absent.
+    /// The names of ForwardingHint, in order; empty if absent.
     #[inline]
     #[must_use]
     pub fn forwarding_hint(&self) -> ForwardingHint<'a> {
@@ -280,14 +298,14 @@ impl<'a> Interest<'a> {
         self.forwarding_hint.is_some()
     }
 
-    /// Where the value of ForwardingHint lies in the packet, for [`ForwardingHint::from_validated`].
+    /// Range of the value of ForwardingHint in the packet, for [`ForwardingHint::from_validated`].
     #[inline]
     #[must_use]
     pub const fn forwarding_hint_range(&self) -> Option<Range<usize>> {
         if self.forwarding_hint.is_some() { Some(self.forwarding_hint.range()) } else { None }
     }
 
-    /// Nonce, its 4 bytes read as a big-endian number.
+    /// Nonce, as a big-endian number.
     #[inline]
     #[must_use]
     pub const fn nonce(&self) -> Option<u32> {
@@ -333,4 +351,148 @@ impl<'a> Interest<'a> {
 #[inline]
 fn value_span(tlv: &Tlv<'_>) -> Span {
     Span::new(tlv.value_offset(), tlv.end())
+}
+
+/// Parameters, signature, and match with Data.
+impl<'a> Interest<'a> {
+    /// The value of ApplicationParameters.
+    #[inline]
+    #[must_use]
+    pub fn parameters(&self) -> Option<&'a [u8]> {
+        self.parameters.slice(self.wire())
+    }
+
+    /// The input of ParametersSha256Digest: ApplicationParameters and all that follows it.
+    #[inline]
+    #[must_use]
+    pub fn parameters_portion(&self) -> Option<&'a [u8]> {
+        self.parameters_portion.slice(self.wire())
+    }
+
+    /// Whether the name has a parameters digest and the packet has parameters.
+    #[inline]
+    #[must_use]
+    pub const fn parameters_digest(&self) -> ParametersDigest {
+        match (self.has_parameters_digest, self.parameters.is_some()) {
+            (false, false) => ParametersDigest::Absent,
+            (true, true) => ParametersDigest::Paired,
+            _ => ParametersDigest::Unpaired,
+        }
+    }
+
+    /// Verifies the parameters digest in the name with the given SHA-256 function, which is called
+    /// only if the Interest has both digest and parameters.
+    #[inline]
+    pub fn parameters_digest_is_valid(&self, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> bool {
+        match self.parameters_digest() {
+            ParametersDigest::Absent => true,
+            ParametersDigest::Unpaired => false,
+            ParametersDigest::Paired => {
+                match (self.name().parameters_digest(), self.parameters_portion()) {
+                    (Some((_, digest)), Some(portion)) => *digest == sha256(portion),
+                    _ => false,
+                }
+            }
+        }
+    }
+
+    /// Whether InterestSignatureInfo and InterestSignatureValue are present.
+    #[inline]
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.signature_info.is_some() && self.signature_value.is_some()
+    }
+
+    /// InterestSignatureInfo.
+    ///
+    /// # Errors
+    /// When its content is invalid.
+    pub fn signature_info(&self) -> Result<Option<SignatureInfo<'a>>, DecodeError> {
+        match self.signature_info.reader(self.wire()) {
+            Some(reader) => SignatureInfo::from_reader(reader).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of InterestSignatureValue.
+    #[inline]
+    #[must_use]
+    pub fn signature_value(&self) -> Option<&'a [u8]> {
+        self.signature_value.slice(self.wire())
+    }
+
+    /// The signed portion, in order: the components before the parameters digest, and
+    /// ApplicationParameters up to InterestSignatureValue.
+    ///
+    /// `None` unless the Interest is signed, has parameters, and has the digest as the last
+    /// component of its name.
+    #[must_use]
+    pub fn signed_portion(&self) -> Option<[&'a [u8]; 2]> {
+        if !self.is_signed() || !self.parameters.is_some() {
+            return None;
+        }
+        let name = self.name();
+        name.last()?.parameters_digest()?;
+        let portion = self.parameters_portion.start as usize..self.signature_value_tlv as usize;
+        Some([name.parent().value(), self.wire().get(portion)?])
+    }
+
+    /// Whether `data` satisfies this Interest, without regard to freshness. `sha256` is called only
+    /// if the name ends in an implicit digest.
+    pub fn matches(&self, data: &Data<'_>, sha256: impl FnOnce(&[u8]) -> [u8; 32]) -> bool {
+        let (name, data_name) = (self.name(), data.name());
+        if name.len() > data_name.len() {
+            return match name.implicit_digest() {
+                Some(digest) => name.parent() == data_name && *digest == sha256(data.wire()),
+                None => false,
+            };
+        }
+        if self.can_be_prefix { data_name.starts_with(name) } else { data_name == name }
+    }
+}
+
+/// Rewriting with a Nonce.
+impl Interest<'_> {
+    /// Length of what [`Interest::write_with_nonce`] writes.
+    #[must_use]
+    pub fn encoded_len_with_nonce(&self) -> usize {
+        let value_len = self.value_len_with_nonce();
+        header_len(types::INTEREST, value_len) + value_len
+    }
+
+    fn value_len_with_nonce(&self) -> usize {
+        let value_len = self.wire().len() - self.value_start();
+        if self.nonce_offset().is_none() { value_len + NONCE_TLV_LEN } else { value_len }
+    }
+
+    /// Offset after the outermost type and length.
+    fn value_start(&self) -> usize {
+        match self.wire() {
+            [_, 254, ..] => 6,
+            [_, 253, ..] => 4,
+            _ => 2,
+        }
+    }
+
+    /// Writes this Interest with the given Nonce, at its position in the specified order: a missing
+    /// Nonce is added, an existing one replaced. Returns the length written.
+    ///
+    /// # Errors
+    /// [`EncodeError::BufferTooSmall`].
+    pub fn write_with_nonce(&self, nonce: u32, out: &mut [u8]) -> Result<usize, EncodeError> {
+        let mut writer = Writer::new(out);
+        writer.header(types::INTEREST, self.value_len_with_nonce())?;
+        let (place, resume) = match self.nonce_offset() {
+            // From the value of the Nonce TLV on: its type and length are copied.
+            Some(offset) => (offset, offset + 4),
+            None => (self.nonce_insert_offset as usize, self.nonce_insert_offset as usize),
+        };
+        writer.bytes(&self.wire()[self.value_start()..place])?;
+        if self.nonce_offset().is_none() {
+            writer.header(types::NONCE, 4)?;
+        }
+        writer.bytes(&nonce.to_be_bytes())?;
+        writer.bytes(&self.wire()[resume..])?;
+        Ok(writer.len())
+    }
 }

@@ -1,4 +1,4 @@
-//! Writing the header of an LpPacket in front of a payload.
+//! LpPacket header encoder.
 
 use crate::error::EncodeError;
 use crate::lp::{NackReason, PIT_TOKEN_LEN_MAX};
@@ -7,8 +7,8 @@ use crate::types;
 
 const ACK_TLV_LEN: usize = tlv_len(types::LP_ACK, 8);
 
-/// The header fields of an LpPacket. The payload itself is not copied: what is written ends with
-/// the type and length of Fragment, so that a payload sent right behind completes the packet.
+/// The header fields of an LpPacket. The payload is not copied: the encoded header ends with the
+/// type and length of Fragment, so that the payload sent right after it completes the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LpHeader<'a> {
     /// Sequence.
@@ -40,7 +40,7 @@ pub struct LpHeader<'a> {
 }
 
 impl LpHeader<'_> {
-    /// Whether there is no field, so that the payload may go bare.
+    /// Whether there are no fields, so that the payload may be sent bare.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields_len() == 0
@@ -83,8 +83,8 @@ impl LpHeader<'_> {
         len
     }
 
-    /// Number of bytes in front of a payload of `payload_len` bytes: outer type and length, fields,
-    /// type and length of Fragment.
+    /// Number of bytes before a payload of `payload_len` bytes: outer type and length, fields, type
+    /// and length of Fragment.
     #[must_use]
     pub fn encoded_len(&self, payload_len: usize) -> usize {
         let value_len = self.fields_len() + tlv_len(types::LP_FRAGMENT, payload_len);
@@ -97,7 +97,7 @@ impl LpHeader<'_> {
         tlv_len(types::LP_PACKET, self.fields_len())
     }
 
-    /// Writes what belongs in front of a payload of `payload_len` bytes and returns its length.
+    /// Writes the bytes before a payload of `payload_len` bytes and returns their length.
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for a token of more than

@@ -1,11 +1,11 @@
-//! NDNLPv2, the link protocol around network packets.
+//! NDNLPv2, the link protocol.
 
+mod fragmentation;
 mod header;
-mod pieces;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub use fragmentation::{Reassembler, append_packet, fragment_frame};
 pub use header::LpHeader;
-pub use pieces::{Reassembler, append_packet, cut};
 pub use view::{Acks, LpPacket, NackReason, PIT_TOKEN_LEN_MAX};

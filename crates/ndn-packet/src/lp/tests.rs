@@ -131,7 +131,7 @@ fn idle_packets() {
     let packet = parse(&out);
     assert_eq!((packet.fragment(), packet.fragment_offset()), (None, None));
     assert_eq!(packet.acks().collect::<Vec<_>>(), acks);
-    // A Fragment that is there but empty is no IDLE packet.
+    // A Fragment that is present but empty is not an IDLE packet.
     let wire = lp(&[&[80, 0]]);
     assert_eq!(parse(&wire).fragment(), Some(&[][..]));
 }
@@ -188,7 +188,7 @@ fn unknown_fields() {
             "{ty}"
         );
     }
-    // What is ignored ascends as well.
+    // Ignored fields must ascend as well.
     let mark = tlv(t::LP_CONGESTION_MARK, &[1]);
     assert!(LpPacket::parse(&lp(&[&tlv(804, &[]), &mark, &tlv(856, &[]), FRAGMENT])).is_ok());
     assert!(matches!(error(&[&mark, &tlv(804, &[])]), DecodeError::OutOfOrder { ty: 804, .. }));
@@ -263,7 +263,7 @@ fn cache_policies_and_announcements() {
 }
 
 #[test]
-fn header_goes_in_front_of_the_payload() {
+fn header_precedes_the_payload() {
     for payload_len in [0, 1, 200, 230, 240, 250, 252, 253, 1000, 65_520, 65_540] {
         let payload = vec![5; payload_len];
         for header in [

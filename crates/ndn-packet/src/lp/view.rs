@@ -1,4 +1,4 @@
-//! The parsed LpPacket.
+//! LpPacket parser and view.
 
 use crate::error::{DecodeError, saturate};
 use crate::span::{Span, check_size};
@@ -9,7 +9,7 @@ use core::fmt;
 /// The longest PIT token, in bytes.
 pub const PIT_TOKEN_LEN_MAX: usize = 32;
 
-/// Why an Interest was refused.
+/// Reason of a Nack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NackReason(pub u64);
 
@@ -36,7 +36,7 @@ impl fmt::Display for NackReason {
     }
 }
 
-/// An NDNLPv2 packet, or a bare Interest or Data seen as one without header fields.
+/// An NDNLPv2 packet, or a bare Interest or Data viewed as one without header fields.
 #[derive(Clone, Copy, Debug)]
 pub struct LpPacket<'a> {
     wire: &'a [u8],
@@ -59,18 +59,18 @@ pub struct LpPacket<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fragment {
-    /// No LpPacket around the packet.
+    /// A bare network packet.
     Bare,
     Absent,
     Present(Span),
 }
 
 impl<'a> LpPacket<'a> {
-    /// Reads an LpPacket, or takes a bare Interest or Data, with nothing behind it. The fragment is
-    /// not looked into.
+    /// Parses an LpPacket, or a bare Interest or Data, that fills `wire`. The fragment is not
+    /// parsed.
     ///
     /// # Errors
-    /// When the bytes are anything else, or a header field breaks the rules.
+    /// When the bytes are anything else, or a header field is invalid.
     #[inline]
     pub fn parse(wire: &'a [u8]) -> Result<Self, DecodeError> {
         check_size(wire)?;
@@ -124,7 +124,7 @@ impl<'a> LpPacket<'a> {
         if reader.is_empty() { Ok(()) } else { self.rest(reader, last) }
     }
 
-    /// Takes the fields that were not met in their usual places.
+    /// Handles the fields that are not in the common order.
     #[inline(never)]
     fn rest(&mut self, mut reader: Reader<'a>, mut last: u32) -> Result<(), DecodeError> {
         while !reader.is_empty() {
@@ -193,14 +193,14 @@ impl<'a> LpPacket<'a> {
         self.wire
     }
 
-    /// Whether there is no LpPacket around the network packet.
+    /// Whether the network packet is bare.
     #[inline]
     #[must_use]
     pub fn is_bare(&self) -> bool {
         self.fragment == Fragment::Bare
     }
 
-    /// The network packet, or a piece of it; `None` for an IDLE packet.
+    /// The network packet, or a fragment of it; `None` for an IDLE packet.
     #[inline]
     #[must_use]
     pub fn fragment(&self) -> Option<&'a [u8]> {
@@ -211,7 +211,7 @@ impl<'a> LpPacket<'a> {
         }
     }
 
-    /// Offset in the packet of [`LpPacket::fragment`], which reaches to the packet's end.
+    /// Offset in the packet of [`LpPacket::fragment`], which extends to the packet's end.
     #[inline]
     #[must_use]
     pub const fn fragment_offset(&self) -> Option<usize> {
@@ -257,7 +257,7 @@ impl<'a> LpPacket<'a> {
         self.pit_token.slice(self.wire)
     }
 
-    /// The reason, if the packet is a Nack; [`NackReason::NONE`] if it gives none.
+    /// The reason, if the packet is a Nack; [`NackReason::NONE`] if it has none.
     #[inline]
     #[must_use]
     pub const fn nack(&self) -> Option<NackReason> {
@@ -313,7 +313,7 @@ impl<'a> LpPacket<'a> {
         self.non_discovery
     }
 
-    /// The Data TLV in PrefixAnnouncement, not looked into.
+    /// The Data TLV in PrefixAnnouncement, not parsed.
     #[inline]
     #[must_use]
     pub fn prefix_announcement(&self) -> Option<&'a [u8]> {
@@ -321,7 +321,7 @@ impl<'a> LpPacket<'a> {
     }
 }
 
-/// Header fields that this view reads.
+/// The header fields in the order that this view reads them.
 const fn is_known(ty: u32) -> bool {
     matches!(
         ty,

@@ -1,11 +1,22 @@
-//! One name component.
+//! Name component and its URI form (packet specification, section "NDN URI Scheme").
 
 use crate::error::{DecodeError, UriError, saturate};
-use crate::name::uri;
 use crate::tlv::{Number, Tlv, decode_number, tlv_len};
 use crate::types;
 use core::cmp::Ordering;
-use core::fmt;
+use core::fmt::{self, Write};
+
+const IMPLICIT_DIGEST_PREFIX: &str = "sha256digest";
+const PARAMETERS_DIGEST_PREFIX: &str = "params-sha256";
+
+/// Types whose number has a prefix in the URI form.
+const NUMBER_TYPES: [ComponentType; 5] = [
+    ComponentType::SEGMENT,
+    ComponentType::BYTE_OFFSET,
+    ComponentType::VERSION,
+    ComponentType::TIMESTAMP,
+    ComponentType::SEQUENCE_NUM,
+];
 
 /// The type of a name component, 1 to 65535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +42,7 @@ impl ComponentType {
     /// SequenceNumNameComponent: a number, URI `seq=`.
     pub const SEQUENCE_NUM: Self = Self(58);
 
-    /// Any other type; `None` for 0.
+    /// Another type; `None` for 0.
     #[must_use]
     pub const fn new(ty: u16) -> Option<Self> {
         if ty == 0 { None } else { Some(Self(ty)) }
@@ -44,21 +55,21 @@ impl ComponentType {
         self.0
     }
 
-    /// The TLV-TYPE as other TLV functions take it.
+    /// The TLV-TYPE as `u32`.
     #[inline]
     #[must_use]
     pub const fn tlv_type(self) -> u32 {
         self.0 as u32
     }
 
-    /// Whether components of this type hold a SHA-256 digest.
+    /// Whether components of this type contain a SHA-256 digest.
     #[inline]
     #[must_use]
     pub const fn is_digest(self) -> bool {
         self.0 == 1 || self.0 == 2
     }
 
-    /// What stands before `=` in the URI form of a number of this type, e.g. `seg`.
+    /// The URI prefix of this type, e.g. `seg`.
     #[must_use]
     pub const fn number_prefix(self) -> Option<&'static str> {
         match self {
@@ -72,7 +83,7 @@ impl ComponentType {
     }
 }
 
-/// A name component: its type and its bytes.
+/// A name component: type and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Component<'a> {
     ty: ComponentType,
@@ -80,7 +91,7 @@ pub struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    /// A component of any type. Digest components must have 32 bytes to be accepted by others.
+    /// A component of any type. Other parsers reject digest components that do not have 32 bytes.
     #[inline]
     #[must_use]
     pub const fn new(ty: ComponentType, value: &'a [u8]) -> Self {
@@ -101,14 +112,14 @@ impl<'a> Component<'a> {
         Self { ty: ComponentType::KEYWORD, value }
     }
 
-    /// A component that holds a number encoded beforehand.
+    /// A component with an encoded number.
     #[inline]
     #[must_use]
     pub fn number(ty: ComponentType, number: &'a Number) -> Self {
         Self { ty, value: number.as_bytes() }
     }
 
-    /// Reads a component from its TLV.
+    /// Converts a component TLV.
     ///
     /// # Errors
     /// [`DecodeError::InvalidComponentType`], or [`DecodeError::InvalidLength`] for a digest that
@@ -151,7 +162,7 @@ impl<'a> Component<'a> {
         tlv_len(self.ty.tlv_type(), self.value.len())
     }
 
-    /// The number in the component, whatever its type.
+    /// The value as a number, whatever the component's type.
     #[inline]
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
@@ -222,12 +233,12 @@ impl<'a> Component<'a> {
         }
     }
 
-    /// Reads the URI form of one component into type and bytes; `value` receives the bytes.
+    /// Parses the URI form of one component into its type and value; `value` receives the bytes.
     ///
     /// # Errors
     /// See [`UriError`].
     pub fn parse_uri(text: &str, value: &mut Vec<u8>) -> Result<ComponentType, UriError> {
-        uri::parse_component(text, 0, value)
+        parse_component(text, 0, value)
     }
 }
 
@@ -247,8 +258,142 @@ impl PartialOrd for Component<'_> {
 /// URI form.
 impl fmt::Display for Component<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uri::write_component(*self, f)
+        write_component(*self, f)
     }
 }
 
 const _: () = assert!(types::GENERIC_COMPONENT == ComponentType::GENERIC.tlv_type());
+
+fn write_component(component: Component<'_>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let digest_prefix = match component.ty() {
+        ComponentType::IMPLICIT_SHA256_DIGEST => Some(IMPLICIT_DIGEST_PREFIX),
+        ComponentType::PARAMETERS_SHA256_DIGEST => Some(PARAMETERS_DIGEST_PREFIX),
+        _ => None,
+    };
+    if let Some(prefix) = digest_prefix {
+        write!(out, "{prefix}=")?;
+        return component.value().iter().try_for_each(|byte| write!(out, "{byte:02x}"));
+    }
+    if let (Some(prefix), Some(number)) = (component.ty().number_prefix(), component.as_number()) {
+        // A number that is not in its shortest form would be parsed as another component.
+        if Number::new(number).as_bytes() == component.value() {
+            return write!(out, "{prefix}={number}");
+        }
+    }
+    if component.ty() != ComponentType::GENERIC {
+        write!(out, "{}=", component.ty().value())?;
+    }
+    write_escaped(component.value(), out)
+}
+
+fn write_escaped(value: &[u8], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if value.iter().all(|&byte| byte == b'.') {
+        out.write_str("...")?;
+    }
+    for &byte in value {
+        if is_unreserved(byte) {
+            out.write_char(char::from(byte))?;
+        } else {
+            write!(out, "%{byte:02X}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The unreserved characters of RFC 3986.
+const fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Parses one component, which begins at `offset` of the text; `value` receives its bytes.
+pub(super) fn parse_component(
+    text: &str,
+    offset: usize,
+    value: &mut Vec<u8>,
+) -> Result<ComponentType, UriError> {
+    value.clear();
+    let Some((prefix, rest)) = text.split_once('=') else {
+        unescape(text, offset, offset, value)?;
+        return Ok(ComponentType::GENERIC);
+    };
+    let digest_type = match prefix {
+        IMPLICIT_DIGEST_PREFIX => Some(ComponentType::IMPLICIT_SHA256_DIGEST),
+        PARAMETERS_DIGEST_PREFIX => Some(ComponentType::PARAMETERS_SHA256_DIGEST),
+        _ => None,
+    };
+    if let Some(ty) = digest_type {
+        parse_digest(rest, offset, value)?;
+        return Ok(ty);
+    }
+    if let Some(ty) = NUMBER_TYPES.into_iter().find(|ty| ty.number_prefix() == Some(prefix)) {
+        let number = parse_decimal(rest).ok_or(UriError::InvalidNumber { offset })?;
+        value.extend_from_slice(Number::new(number).as_bytes());
+        return Ok(ty);
+    }
+    let ty = parse_decimal(prefix)
+        .and_then(|number| u16::try_from(number).ok())
+        .and_then(ComponentType::new)
+        .ok_or(UriError::InvalidType { offset })?;
+    unescape(rest, offset + prefix.len() + 1, offset, value)?;
+    if ty.is_digest() && value.len() != 32 {
+        return Err(UriError::InvalidDigest { offset });
+    }
+    Ok(ty)
+}
+
+/// Digits only (no sign, no leading zeros), below 2^64.
+fn parse_decimal(text: &str) -> Option<u64> {
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    if plain { text.parse().ok() } else { None }
+}
+
+fn parse_digest(text: &str, offset: usize, value: &mut Vec<u8>) -> Result<(), UriError> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return Err(UriError::InvalidDigest { offset });
+    }
+    for &[high, low] in pairs {
+        value.push(hex_byte(high, low).ok_or(UriError::InvalidDigest { offset })?);
+    }
+    Ok(())
+}
+
+fn hex_byte(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+/// Decodes `%` escapes and the three extra periods of a component that is all periods.
+///
+/// `offset` is the start of `text`, `component` that of its component.
+fn unescape(
+    text: &str,
+    offset: usize,
+    component: usize,
+    value: &mut Vec<u8>,
+) -> Result<(), UriError> {
+    let bytes = text.as_bytes();
+    let mut pos = 0;
+    while let Some(&byte) = bytes.get(pos) {
+        if byte != b'%' {
+            value.push(byte);
+            pos += 1;
+            continue;
+        }
+        let decoded = match bytes.get(pos + 1..pos + 3) {
+            Some(&[high, low]) => hex_byte(high, low),
+            Some(_) | None => None,
+        };
+        value.push(decoded.ok_or(UriError::InvalidEscape { offset: offset + pos })?);
+        pos += 3;
+    }
+    if value.iter().all(|&byte| byte == b'.') {
+        match value.len() {
+            0 => return Err(UriError::EmptyComponent { offset: component }),
+            1 | 2 => return Err(UriError::RelativeComponent { offset: component }),
+            len => value.truncate(len - 3),
+        }
+    }
+    Ok(())
+}

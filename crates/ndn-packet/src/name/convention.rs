@@ -1,28 +1,28 @@
-//! The two ways of writing versions and segment numbers as name components.
+//! Naming conventions for versions and segment numbers.
 
 use core::fmt;
 
 use crate::name::{Component, ComponentType, Name};
 use crate::tlv::{Number, decode_number};
 
-/// What a segment number begins with in the marked convention.
+/// Marker of a segment number in the marked convention.
 const SEGMENT_MARKER: u8 = 0x00;
-/// What a version begins with in the marked convention.
+/// Marker of a version in the marked convention.
 const VERSION_MARKER: u8 = 0xFD;
 
-/// How an object's version and segment numbers are written as name components.
+/// How versions and segment numbers are encoded as name components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// Components of their own types (NDN Naming Conventions, revisions 2 and 3): `v=7`, `seg=0`.
+    /// Typed components (NDN Naming Conventions, revisions 2 and 3): `v=7`, `seg=0`.
     #[default]
     Typed,
-    /// GenericNameComponents that begin with a marker, from before components had types (revision 1):
-    /// `%FD%07`, `%00%00`. Nothing tells them from other components with such bytes.
+    /// GenericNameComponents with a marker, from before components had types (revision 1):
+    /// `%FD%07`, `%00%00`. They cannot be distinguished from other components with the same bytes.
     Marked,
 }
 
 impl Convention {
-    /// The version that a component is by this convention.
+    /// The version in a component of this convention.
     #[must_use]
     pub fn version_of(self, component: &Component<'_>) -> Option<u64> {
         match self {
@@ -31,7 +31,7 @@ impl Convention {
         }
     }
 
-    /// The segment number that a component is by this convention.
+    /// The segment number in a component of this convention.
     #[must_use]
     pub fn segment_of(self, component: &Component<'_>) -> Option<u64> {
         match self {
@@ -40,7 +40,7 @@ impl Convention {
         }
     }
 
-    /// The convention by which a component is a segment number, if it is one.
+    /// The convention in which a component is a segment number, if any.
     #[must_use]
     pub fn of_segment(component: &Component<'_>) -> Option<Self> {
         [Self::Typed, Self::Marked].into_iter().find(|one| one.segment_of(component).is_some())
@@ -84,20 +84,20 @@ impl fmt::Display for Convention {
 }
 
 impl Component<'_> {
-    /// The version in this component by either convention.
+    /// The version in this component, in either convention.
     #[must_use]
     pub fn as_version_or_marked(&self) -> Option<u64> {
         self.as_version().or_else(|| Convention::Marked.version_of(self))
     }
 
-    /// The segment number in this component by either convention.
+    /// The segment number in this component, in either convention.
     #[must_use]
     pub fn as_segment_or_marked(&self) -> Option<u64> {
         self.as_segment().or_else(|| Convention::Marked.segment_of(self))
     }
 }
 
-/// The number behind a marker.
+/// The number after a marker.
 fn marked(component: &Component<'_>, marker: u8) -> Option<u64> {
     let (&first, digits) = component.value().split_first()?;
     let is_marked = component.ty() == ComponentType::GENERIC && first == marker;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_by_the_convention_they_were_written_in() {
+    fn numbers_round_trip_in_each_convention() {
         for number in [0, 5, 0xFF, 0x100, 0xFFFF, 0x1_0000, u64::from(u32::MAX), 1 << 32, u64::MAX]
         {
             for convention in [Convention::Typed, Convention::Marked] {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_numbers_are_written_as_the_convention_has_them() {
+    fn marked_numbers_have_the_specified_encoding() {
         let mut name = Name::from_uri("/a").unwrap();
         Convention::Marked.push_version(&mut name, 1000);
         Convention::Marked.push_segment(&mut name, 7);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_components_are_no_numbers() {
+    fn other_components_are_not_numbers() {
         for uri in ["/%00", "/%FD", "/%00%00%00%00", "/32=%00%01", "/32=%FD%01", "/text"] {
             let name = Name::from_uri(uri).unwrap();
             let component = name.as_ref().component(0).unwrap();

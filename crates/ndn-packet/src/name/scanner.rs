@@ -1,4 +1,4 @@
-//! Checking the components of a name, one by one.
+//! Validates the components of a name, one by one.
 
 use crate::error::{DecodeError, saturate};
 use crate::name::MAX_COMPONENTS;
@@ -6,41 +6,41 @@ use crate::name::component::{Component, ComponentType};
 use crate::tlv::{Reader, Tlv};
 use core::ops::Range;
 
-/// Bytes that a [`RawComponent::Short`] has at most, and that can be read from its start.
+/// Maximum length of a [`RawComponent::Short`], and the number of bytes readable from its start.
 pub const SHORT_COMPONENT_LEN_MAX: usize = 16;
 
-/// Walks over the components of a name that is being parsed and checks each.
+/// Iterates over the components of a name that is being parsed, and validates each.
 ///
-/// Whoever has to look at the components anyway, to hash them, does so in the same pass:
-/// [`Interest::parse_with`](crate::Interest::parse_with) hands out the scanner, and then checks
-/// itself what was not walked over.
+/// A caller that needs the components anyway, to hash them, uses the same pass:
+/// [`Interest::parse_with`](crate::Interest::parse_with) passes out the scanner, and then validates
+/// what was not visited.
 #[derive(Clone, Debug)]
 pub struct NameScanner<'a> {
     wire: &'a [u8],
-    /// Where the next component starts, at most `end`.
+    /// Start of the next component, at most `end`.
     pos: usize,
-    /// Where the name ends, at most at the end of `wire`.
+    /// End of the name, at most the end of `wire`.
     end: usize,
     count: usize,
     /// Number of ParametersSha256DigestComponents.
     parameters_digest_count: u16,
-    /// Offset behind the last ImplicitSha256DigestComponent, `usize::MAX` if there is none.
+    /// Offset after the last ImplicitSha256DigestComponent, `usize::MAX` if there is none.
     implicit_digest_end: usize,
-    /// Where the name starts.
+    /// Start of the name.
     start: usize,
 }
 
 /// The TLV of one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawComponent<'a> {
-    /// A small one that is not near the end of the packet.
+    /// A short one that is not near the end of the packet.
     Short {
-        /// The component, and what follows it in the packet.
+        /// The component, followed by further bytes of the packet.
         block: &'a [u8; SHORT_COMPONENT_LEN_MAX],
-        /// Length of the component in bytes, type and length included.
+        /// Length of the component in bytes, including type and length.
         len: usize,
     },
-    /// Any other.
+    /// Any other component.
     Long(&'a [u8]),
 }
 
@@ -56,7 +56,7 @@ impl<'a> RawComponent<'a> {
     }
 }
 
-/// What one pass over a name found.
+/// Result of one pass over a name.
 #[derive(Clone, Copy)]
 pub(crate) struct NameScan {
     pub(crate) component_count: u16,
@@ -67,14 +67,14 @@ pub(crate) struct NameScan {
 }
 
 impl<'a> NameScanner<'a> {
-    /// Of the value of a Name TLV.
+    /// Scans the value of a Name TLV.
     #[inline]
     #[must_use]
     pub fn new(value: &'a [u8]) -> Self {
         Self::within(value, 0..value.len())
     }
 
-    /// Of the name whose value lies at `range` in `packet`, which is cut to the packet.
+    /// Scans the name whose value lies at `range` in `packet`, truncated to the packet.
     #[inline]
     #[must_use]
     pub fn within(packet: &'a [u8], range: Range<usize>) -> Self {
@@ -91,27 +91,27 @@ impl<'a> NameScanner<'a> {
         }
     }
 
-    /// Of an element of type Name.
+    /// Scans an element of type Name.
     #[inline]
     pub(crate) fn of_tlv(tlv: &Tlv<'a>) -> Self {
         Self::within(tlv.front(), tlv.value_offset()..tlv.end())
     }
 
-    /// Components walked over.
+    /// Number of components visited.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The bytes of the name that were not walked over.
+    /// The bytes of the name not visited yet.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.wire.get(self.pos..self.end).unwrap_or_default()
     }
 
-    /// Walks over the next component; `None` at the end, and before one that is not valid.
+    /// Visits the next component; `None` at the end, and before an invalid one.
     #[inline(always)]
     pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
         if self.pos == self.end {
@@ -119,7 +119,7 @@ impl<'a> NameScanner<'a> {
         }
         let from_here: &'a [u8] = self.wire.get(self.pos..)?;
         if let Some(block) = from_here.first_chunk::<SHORT_COMPONENT_LEN_MAX>() {
-            // Short numbers, and not a digest; everything else takes the careful path.
+            // Short numbers, and not a digest; everything else takes the general path.
             let [ty, value_len, ..] = *block;
             let len = 2 + usize::from(value_len);
             let next = self.pos + len;
@@ -141,7 +141,7 @@ impl<'a> NameScanner<'a> {
         rest.get(..len).map(RawComponent::Long)
     }
 
-    /// Checks what was not walked over.
+    /// Validates the rest.
     #[inline]
     pub(crate) fn finish(mut self) -> Result<NameScan, DecodeError> {
         if self.pos != self.end {
@@ -160,7 +160,7 @@ impl<'a> NameScanner<'a> {
         })
     }
 
-    /// What is wrong with the next component.
+    /// The error in the next component.
     #[cold]
     fn error(&self) -> DecodeError {
         let front = self.wire.get(..self.end).unwrap_or_default();
@@ -175,7 +175,7 @@ impl<'a> NameScanner<'a> {
 /// Length and type of the component at the start of `rest`, if it is valid.
 #[inline(never)]
 fn long_component(rest: &[u8]) -> Option<(usize, ComponentType)> {
-    // Most are no longer than 252 bytes, and no digests.
+    // Most have at most 252 bytes and are not digests.
     if let [ty @ 3..253, len @ 0..253, value @ ..] = rest
         && usize::from(*len) <= value.len()
     {

@@ -26,7 +26,7 @@ fn reads_components_of_every_type() {
 }
 
 #[test]
-fn refuses_bad_components() {
+fn invalid_components_are_rejected() {
     let error = |value: &[u8]| NameRef::from_value(value).unwrap_err();
     assert_eq!(error(&[0, 0]), DecodeError::InvalidType { offset: 0 });
     assert_eq!(
@@ -49,7 +49,7 @@ fn refuses_bad_components() {
             );
         }
     }
-    // Where the component lies is counted from the start of what was parsed.
+    // The offset of the component counts from the start of the parsed bytes.
     let wire = nested(7, &[&[8, 1, b'a'], &[1, 1, 0]]);
     assert_eq!(
         NameRef::parse(&wire).unwrap_err(),
@@ -79,8 +79,8 @@ fn long_components_and_long_numbers() {
 }
 
 #[test]
-fn accepts_what_fits_a_packet_and_limits_the_rest() {
-    // The most components that a packet can carry.
+fn component_count_is_limited_to_what_fits_a_packet() {
+    // The maximum number of components in a packet.
     let value = [8, 0].repeat(crate::MAX_PACKET_SIZE / 2);
     assert_eq!(NameRef::from_value(&value).unwrap().len(), 4400);
     let value = [8, 0].repeat(MAX_COMPONENTS);
@@ -108,7 +108,7 @@ fn prefixes_and_suffixes() {
 }
 
 #[test]
-fn starts_with_goes_by_components() {
+fn starts_with_compares_components() {
     let long = name("/ab/c/v=1");
     for prefix in ["/", "/ab", "/ab/c", "/ab/c/v=1"] {
         assert!(long.starts_with(name(prefix).as_ref()), "{prefix}");
@@ -159,7 +159,7 @@ fn digests_in_names() {
     with_digest.push_generic("b");
     assert_eq!(with_digest.as_ref().implicit_digest(), None, "not last");
 
-    // A last component whose inside looks like a digest component.
+    // A last component whose value looks like a digest component.
     let mut inside = Name::new();
     inside.push_generic([&[1, 32][..], &digest].concat());
     assert_eq!(inside.as_ref().implicit_digest(), None);
@@ -210,7 +210,7 @@ fn builds_names() {
 }
 
 #[test]
-fn names_are_map_keys_that_bytes_find() {
+fn names_are_map_keys_found_by_bytes() {
     let key = name("/a/b");
     let map = HashMap::from([(key.clone(), 1)]);
     assert_eq!(map.get(key.as_ref().value()), Some(&1));
@@ -220,7 +220,7 @@ fn names_are_map_keys_that_bytes_find() {
 }
 
 #[test]
-fn a_wrong_count_gives_wrong_results_and_no_panic() {
+fn wrong_component_count_does_not_panic() {
     let name = name("/a/b/c");
     for (value, count) in
         [(name.value(), 900), (name.value(), 0), (&[8, 200, 1][..], 3), (&[0, 0][..], 1)]
@@ -245,7 +245,7 @@ fn a_wrong_count_gives_wrong_results_and_no_panic() {
 type TypedBytes<'a> = (u16, &'a [u8]);
 
 #[test]
-fn uri_both_ways() {
+fn uri_round_trip_of_examples() {
     let cases: &[(&str, &[TypedBytes<'_>])] = &[
         ("/", &[]),
         ("/hello/world", &[(8, b"hello"), (8, b"world")]),

@@ -4,10 +4,10 @@ use crate::error::DecodeError;
 use crate::tlv::{Field, Fields, Reader, Tlv, append_nested, append_tlv};
 use crate::types;
 
-/// AdditionalDescription of a certificate: pairs of texts.
+/// AdditionalDescription of a certificate: key-value pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdditionalDescription<'a> {
-    /// The checked value of the element: DescriptionEntry elements.
+    /// The validated value of the element: DescriptionEntry elements.
     value: &'a [u8],
 }
 
@@ -45,7 +45,7 @@ impl<'a> AdditionalDescription<'a> {
         }
     }
 
-    /// Writes pairs as the value of an AdditionalDescription, to be given to [`AdditionalDescription::new`].
+    /// Encodes pairs as the value of an AdditionalDescription, for [`AdditionalDescription::new`].
     #[must_use]
     pub fn encode(pairs: &[(&str, &str)]) -> Vec<u8> {
         let mut value = Vec::new();

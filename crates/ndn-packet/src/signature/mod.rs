@@ -48,7 +48,7 @@ impl fmt::Display for SignatureType {
     }
 }
 
-/// Where the verification key is found.
+/// KeyLocator: identifies the verification key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLocator<'a> {
     /// Name of the key, of a certificate, or a prefix of one.
@@ -58,7 +58,7 @@ pub enum KeyLocator<'a> {
 }
 
 impl<'a> KeyLocator<'a> {
-    /// `None` for a locator that is empty or holds only elements to be ignored.
+    /// `None` for a locator that is empty or contains only ignored elements.
     fn parse(tlv: &Tlv<'a>) -> Result<Option<Self>, DecodeError> {
         let mut reader = tlv.reader();
         let mut locator = None;
@@ -91,9 +91,9 @@ impl<'a> KeyLocator<'a> {
     }
 }
 
-/// SignatureInfo or InterestSignatureInfo: read from a packet, or filled in to be written.
+/// SignatureInfo or InterestSignatureInfo: parsed from a packet, or built to be written.
 ///
-/// Elements that are unknown and not critical are skipped in reading, and so not written again.
+/// Unknown non-critical elements are skipped by the parser, and so not written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureInfo<'a> {
     /// SignatureType.
@@ -119,12 +119,12 @@ impl<'a> SignatureInfo<'a> {
         Field::once(types::SIGNATURE_NONCE),
         Field::once(types::SIGNATURE_TIME),
         Field::once(types::SIGNATURE_SEQ_NUM),
-        // Meant to be non-critical, whatever its number says; libraries treat it so.
+        // Treated as non-critical, whatever its type number; libraries do the same.
         Field::once(types::VALIDITY_PERIOD).non_critical(),
         Field::once(types::ADDITIONAL_DESCRIPTION),
     ];
 
-    /// Only a type.
+    /// A SignatureInfo with only a type.
     #[must_use]
     pub const fn new(signature_type: SignatureType) -> Self {
         Self {
@@ -138,15 +138,15 @@ impl<'a> SignatureInfo<'a> {
         }
     }
 
-    /// Reads the elements nested in `tlv`, whatever its own type.
+    /// Parses the elements nested in `tlv`, of any type.
     ///
     /// # Errors
-    /// When SignatureType is absent, or an element breaks the rules.
+    /// When SignatureType is absent, or an element is invalid.
     pub fn from_tlv(tlv: &Tlv<'a>) -> Result<Self, DecodeError> {
         Self::from_reader(tlv.reader())
     }
 
-    /// Reads the value of a SignatureInfo or InterestSignatureInfo.
+    /// Parses the value of a SignatureInfo or InterestSignatureInfo.
     ///
     /// # Errors
     /// As [`SignatureInfo::from_tlv`]; offsets count from the start of `value`.
@@ -188,7 +188,7 @@ impl<'a> SignatureInfo<'a> {
     }
 
     /// ndn-cxx writes AdditionalDescription before ValidityPeriod, others after it; the certificate
-    /// format does not say which is right.
+    /// format does not specify the order.
     fn description_comes_first(reader: &Reader<'a>) -> bool {
         let mut reader = *reader;
         while let Ok(Some(tlv)) = reader.next_tlv() {

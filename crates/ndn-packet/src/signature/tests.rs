@@ -16,7 +16,7 @@ fn period(not_before: &[u8], not_after: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_field_both_ways() {
+fn every_field_round_trips() {
     let key: Name = "/example/KEY/%01%02/self/v=1".parse().unwrap();
     let pairs = [("Organization", "Example"), ("", "é")];
     let description = AdditionalDescription::encode(&pairs);
@@ -49,7 +49,7 @@ fn every_field_both_ways() {
 }
 
 #[test]
-fn the_type_is_required_and_first() {
+fn signature_type_is_required_and_first() {
     assert_eq!(parse(&[TYPE]), Ok(SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA)));
     assert_eq!(parse(&[]), Err(DecodeError::Missing { ty: types::SIGNATURE_TYPE, offset: 0 }));
     let locator = nested(types::KEY_LOCATOR, &[&[7, 0]]);
@@ -163,8 +163,8 @@ fn validity_periods() {
 }
 
 #[test]
-fn times_both_ways() {
-    // From year 0 to year 9999 in steps that meet every month, and the ends of years.
+fn times_round_trip() {
+    // From year 0 to year 9999, in steps that hit every month, and the ends of years.
     let (first, last) = (-62_167_219_200, 253_402_300_799);
     for unix_s in
         (first..=last).step_by(86_400 * 27 + 12_345).chain([first, last, 0, -1, 951_782_400])

@@ -5,7 +5,7 @@ use crate::tlv::{Field, Fields, Tlv, Writer, tlv_len};
 use crate::types;
 use core::fmt;
 
-/// Time span of a certificate, both ends included, as `YYYYMMDDThhmmss` in UTC.
+/// Validity of a certificate, both ends included, as `YYYYMMDDThhmmss` in UTC.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ValidityPeriod {
     /// First second.
@@ -33,7 +33,7 @@ impl ValidityPeriod {
         parse_time(&self.not_after)
     }
 
-    /// Whether `unix_s` lies in the period.
+    /// Whether `unix_s` is in the period.
     #[must_use]
     pub fn contains(&self, unix_s: i64) -> bool {
         matches!(
@@ -42,10 +42,10 @@ impl ValidityPeriod {
         )
     }
 
-    /// Reads a ValidityPeriod element.
+    /// Parses a ValidityPeriod element.
     ///
     /// # Errors
-    /// If one of the two times is absent, or is no time.
+    /// If one of the two times is absent or invalid.
     pub fn from_tlv(tlv: &Tlv<'_>) -> Result<Self, DecodeError> {
         const ORDER: [Field; 2] = [Field::once(types::NOT_BEFORE), Field::once(types::NOT_AFTER)];
         let (mut not_before, mut not_after) = (None, None);
@@ -108,7 +108,7 @@ pub(super) fn parse_time(text: &[u8; 15]) -> Option<i64> {
     valid.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Ends of the years that have four digits.
+/// Limits of the years with four digits.
 const TIME_MIN: i64 = -62_167_219_200;
 const TIME_MAX: i64 = 253_402_300_799;
 
@@ -136,8 +136,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap
-/// day comes last and the day of the year follows from the month alone.
+/// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day
+/// comes last and the day of the year depends on the month alone.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;
@@ -148,7 +148,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 /// Year, month and day of a day counted from 1970-01-01.
 fn date_of(days: i64) -> (i64, i64, i64) {
-    // A guess, a few years off at most within the years of four digits.
+    // An estimate, at most a few years off within the years of four digits.
     let mut year = 1970 + days / 366;
     while days_since_1970(year, 1, 1) > days {
         year -= 1;

@@ -25,7 +25,7 @@ impl Field {
         Self { ty, repeatable: true, critical: is_critical(ty) }
     }
 
-    /// The same, but skipped where it is repeated or comes too late, whatever its number.
+    /// A repeatable element that is skipped where it comes too late, whatever its type.
     #[must_use]
     pub const fn non_critical(mut self) -> Self {
         self.critical = false;
@@ -33,7 +33,7 @@ impl Field {
     }
 }
 
-/// Walks a sequence whose recognised elements come in a given order.
+/// Iterates over a sequence whose recognised elements come in a given order.
 ///
 /// Unrecognised elements are skipped if they are not critical. A recognised element that is
 /// repeated or comes too late is an error if its type is critical, and is skipped otherwise.
@@ -46,16 +46,16 @@ pub struct Fields<'a, 'o> {
 }
 
 impl<'a, 'o> Fields<'a, 'o> {
-    /// Walks what `reader` has left.
+    /// Iterates over the elements left in `reader`.
     #[must_use]
     pub const fn new(reader: Reader<'a>, order: &'o [Field]) -> Self {
         Self { reader, order, position: 0 }
     }
 
-    /// The next recognised element in its place, or `None` at the end.
+    /// The next recognised element in order, or `None` at the end.
     ///
     /// # Errors
-    /// On malformed TLVs and on breaches of the rules above.
+    /// On malformed TLVs and on violations of the rules above.
     pub fn next_field(&mut self) -> Result<Option<Tlv<'a>>, DecodeError> {
         while let Some(tlv) = self.reader.next_tlv()? {
             let Some(index) = self.order.iter().position(|field| field.ty == tlv.ty()) else {

@@ -1,7 +1,7 @@
 //! Type-length-value elements (packet specification, section "Type-Length-Value (TLV) Encoding").
 
+pub(crate) mod fast_reader;
 mod fields;
-pub(crate) mod front;
 mod number;
 mod reader;
 #[cfg(test)]
@@ -10,8 +10,8 @@ mod vec;
 mod writer;
 
 pub use crate::error::{DecodeError, EncodeError};
+pub(crate) use fast_reader::FastReader;
 pub use fields::{Field, Fields};
-pub(crate) use front::Front;
 pub use number::{Number, decode_number, number_len, read_var_number, var_number_len};
 pub use reader::{Reader, Tlv, frame_len};
 pub use vec::{append_header, append_name, append_nested, append_number, append_tlv};

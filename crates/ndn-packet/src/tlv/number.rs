@@ -26,11 +26,11 @@ pub const fn number_len(n: u64) -> usize {
     }
 }
 
-/// Reads the VAR-NUMBER at `offset`; gives it and the offset behind it.
+/// Reads the VAR-NUMBER at `offset`; returns it and the offset after it.
 ///
 /// # Errors
 /// [`DecodeError::Truncated`] when `buf` ends before the number does,
-/// [`DecodeError::NonShortestNumber`] when it could be written shorter.
+/// [`DecodeError::NonShortestNumber`] when it has a shorter form.
 #[inline]
 pub fn read_var_number(buf: &[u8], offset: usize) -> Result<(u64, usize), DecodeError> {
     match buf.get(offset) {
@@ -59,8 +59,8 @@ fn read_long_var_number(buf: &[u8], offset: usize, first: u8) -> Result<(u64, us
 
 /// The value of a NonNegativeInteger: 1, 2, 4 or 8 bytes, otherwise `None`.
 ///
-/// A value that would fit fewer bytes is accepted, as the specification demands the shortest form
-/// of VAR-NUMBERs only; [`Number`] always writes the shortest.
+/// A value that would fit fewer bytes is accepted, because the specification requires the shortest
+/// form only of VAR-NUMBERs; [`Number`] always encodes the shortest.
 #[inline]
 #[must_use]
 pub fn decode_number(value: &[u8]) -> Option<u64> {
@@ -73,7 +73,7 @@ pub fn decode_number(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// A NonNegativeInteger in its encoded form, shortest.
+/// A NonNegativeInteger in its shortest encoded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
     bytes: [u8; 8],

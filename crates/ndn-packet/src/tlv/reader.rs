@@ -1,13 +1,13 @@
-//! Reading TLVs.
+//! TLV reader.
 
 use crate::error::{DecodeError, saturate};
 use crate::tlv::number::{decode_number, read_var_number};
 
-/// A cursor over a run of TLVs. Offsets count from the start of the outermost slice, also in the
-/// readers of nested elements, so that errors and patch positions refer to the packet.
+/// A cursor over a sequence of TLVs. Offsets count from the start of the outermost slice, also in
+/// readers of nested elements, so that errors and offsets refer to the packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// Ends where the enclosing element ends.
+    /// Ends at the end of the enclosing element.
     buf: &'a [u8],
     pos: usize,
 }
@@ -18,12 +18,12 @@ pub struct Tlv<'a> {
     ty: u32,
     start: usize,
     value_start: usize,
-    /// Ends where the element ends.
+    /// Ends at the end of the element.
     buf: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over `buf`, which holds any number of TLVs.
+    /// A reader over `buf`, a sequence of TLVs.
     #[inline]
     #[must_use]
     pub const fn new(buf: &'a [u8]) -> Self {
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.buf.get(self.pos..).unwrap_or_default()
     }
 
-    /// Reads the next element, whatever its type.
+    /// Reads the next element, of any type.
     ///
     /// # Errors
     /// When no complete, well-formed TLV follows.
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         Ok(Tlv { ty, start, value_start, buf: &self.buf[..end] })
     }
 
-    /// Reads the next element, or gives `None` at the end.
+    /// Reads the next element; returns `None` at the end.
     ///
     /// # Errors
     /// As [`Reader::read`].
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(tlv)
     }
 
-    /// Reads the next element if it has type `ty`, otherwise leaves it.
+    /// Reads the next element if it has type `ty`.
     ///
     /// # Errors
     /// As [`Reader::read`].
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         Ok(tlv)
     }
 
-    /// Checks that all was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
     /// [`DecodeError::TrailingBytes`] otherwise.
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next element as far as it goes, when its length reaches beyond the input.
+    /// The available part of the next element, when its length exceeds the input.
     pub(crate) fn read_cut_off(&mut self) -> Option<Tlv<'a>> {
         let start = self.pos;
         let (ty, length_start) = read_var_number(self.buf, start).ok()?;
@@ -144,11 +144,10 @@ impl<'a> Reader<'a> {
         Some(Tlv { ty: u32::try_from(ty).ok()?, start, value_start, buf: self.buf })
     }
 
-    /// Reads the next element if it has the type `TY` (at most 252) and is well-formed, otherwise
-    /// leaves it to [`Reader::read`].
+    /// Reads the next element if it has the type `TY` (at most 252) and is well-formed.
     ///
-    /// A parser that asks for the usual elements in their usual order runs straight ahead, while a
-    /// loop over whatever comes jumps to a place that is hard to predict for each element.
+    /// A parser that tests for the common elements in their common order has predictable branches,
+    /// while a loop over arbitrary elements jumps to an unpredictable target for each.
     #[inline(always)]
     pub(crate) fn take<const TY: u32>(&mut self) -> Option<Tlv<'a>> {
         let (ty, value_start, end) = self.short_header()?;
@@ -160,7 +159,7 @@ impl<'a> Reader<'a> {
         Some(tlv)
     }
 
-    /// Type, offset of the value, offset behind the value (which may lie beyond the input), of an
+    /// Type, offset of the value, offset after the value (which may lie beyond the input), of an
     /// element with a type up to 252 and a length up to 65535.
     #[inline(always)]
     fn short_header(&self) -> Option<(u8, usize, usize)> {
@@ -179,7 +178,7 @@ impl<'a> Reader<'a> {
         (rest[1] == 253 && len >= 253).then(|| (ty, value_start, value_start + usize::from(len)))
     }
 
-    /// Type, offset of the value, offset behind the value.
+    /// Type, offset of the value, offset after the value.
     #[inline(always)]
     fn header(&self) -> Result<(u32, usize, usize), DecodeError> {
         match self.short_header() {
@@ -190,7 +189,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same for every element, with the reason if there is none.
+    /// As [`Self::header`] for every element, with the error if there is none.
     #[inline(never)]
     fn long_header(&self) -> Result<(u32, usize, usize), DecodeError> {
         let (ty, length_start) = read_var_number(self.buf, self.pos)?;
@@ -234,7 +233,7 @@ impl<'a> Tlv<'a> {
         self.buf.get(self.start..).unwrap_or_default()
     }
 
-    /// Everything up to the end of the element.
+    /// All bytes up to the end of the element.
     #[inline]
     pub(crate) const fn front(&self) -> &'a [u8] {
         self.buf
@@ -254,7 +253,7 @@ impl<'a> Tlv<'a> {
         self.value_start
     }
 
-    /// Offset behind the element.
+    /// Offset after the element.
     #[inline]
     #[must_use]
     pub const fn end(&self) -> usize {
@@ -310,7 +309,7 @@ impl<'a> Tlv<'a> {
         core::str::from_utf8(self.value()).map_err(|_| self.invalid_value())
     }
 
-    /// An error that says that this element's length is wrong.
+    /// The error for an invalid length of this element.
     #[must_use]
     pub fn invalid_length(&self) -> DecodeError {
         DecodeError::InvalidLength {
@@ -320,31 +319,31 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// An error that says that this element's value is wrong.
+    /// The error for an invalid value of this element.
     #[must_use]
     pub fn invalid_value(&self) -> DecodeError {
         DecodeError::InvalidValue { ty: self.ty, offset: saturate(self.start) }
     }
 
-    /// An error that says that this element is repeated or out of order.
+    /// The error for this element repeated or out of order.
     #[must_use]
     pub fn out_of_order(&self) -> DecodeError {
         DecodeError::OutOfOrder { ty: self.ty, offset: saturate(self.start) }
     }
 
-    /// An error that says that another type was required.
+    /// The error for this element where another type is required.
     #[must_use]
     pub fn unexpected(&self, expected: u32) -> DecodeError {
         DecodeError::UnexpectedType { expected, found: self.ty, offset: saturate(self.start) }
     }
 
-    /// An error that says that an element of type `ty` is missing inside this one.
+    /// The error for a missing element of type `ty` inside this one.
     #[must_use]
     pub fn missing(&self, ty: u32) -> DecodeError {
         DecodeError::Missing { ty, offset: saturate(self.end()) }
     }
 
-    /// What to do with an element that is not recognised: an error if its type is critical.
+    /// Rule for an unrecognised element: an error if its type is critical.
     ///
     /// # Errors
     /// [`DecodeError::UnrecognizedCritical`].
@@ -359,7 +358,7 @@ impl<'a> Tlv<'a> {
         Ok(())
     }
 
-    /// What to do with a recognised element out of its place: an error if its type is critical.
+    /// Rule for a recognised element out of order: an error if its type is critical.
     ///
     /// # Errors
     /// [`DecodeError::OutOfOrder`].
@@ -369,13 +368,13 @@ impl<'a> Tlv<'a> {
     }
 }
 
-/// Length in bytes of the TLV at the start of `buf`, for cutting a byte stream into packets.
+/// Length in bytes of the TLV at the start of `buf`, to split a byte stream into packets.
 ///
-/// `Ok(None)`: more bytes are needed to tell. The result may exceed `buf.len()` when only the
-/// beginning of the element has arrived.
+/// `Ok(None)`: more bytes are needed. The result may exceed `buf.len()` when only the beginning of
+/// the element has arrived.
 ///
 /// # Errors
-/// When the type or length number is malformed, so that the stream cannot be followed any more.
+/// When the type or length number is malformed, so that the stream cannot be parsed further.
 #[inline]
 pub fn frame_len(buf: &[u8]) -> Result<Option<usize>, DecodeError> {
     let Some((ty, length_start)) = complete(read_var_number(buf, 0))? else {
@@ -393,7 +392,7 @@ pub fn frame_len(buf: &[u8]) -> Result<Option<usize>, DecodeError> {
     }
 }
 
-/// Turns "the input ends too early" into `None`.
+/// Turns "truncated" into `None`.
 fn complete<T>(read: Result<T, DecodeError>) -> Result<Option<T>, DecodeError> {
     match read {
         Err(DecodeError::Truncated { .. }) => Ok(None),

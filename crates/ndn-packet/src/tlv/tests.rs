@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{hex, nested, tlv};
 
-/// Value and encoding at each end of each width.
+/// Value and encoding at the limits of each width.
 const VAR_NUMBERS: [(u64, &str); 8] = [
     (0, "00"),
     (252, "FC"),
@@ -14,7 +14,7 @@ const VAR_NUMBERS: [(u64, &str); 8] = [
 ];
 
 #[test]
-fn var_numbers_both_ways() {
+fn var_numbers_round_trip() {
     for (n, text) in VAR_NUMBERS {
         let bytes = hex(text);
         assert_eq!(read_var_number(&bytes, 0), Ok((n, bytes.len())));
@@ -38,7 +38,7 @@ fn var_numbers_both_ways() {
 }
 
 #[test]
-fn var_numbers_are_shortest() {
+fn longer_var_numbers_are_rejected() {
     for text in
         ["FD00FC", "FD0000", "FE0000FFFF", "FE00000001", "FF00000000FFFFFFFF", "FF0000000000000000"]
     {
@@ -58,7 +58,7 @@ fn var_numbers_are_shortest() {
 }
 
 #[test]
-fn numbers_both_ways() {
+fn numbers_round_trip() {
     let cases: [(u64, &str); 8] = [
         (0, "00"),
         (255, "FF"),
@@ -78,7 +78,7 @@ fn numbers_both_ways() {
         assert_eq!(out.len(), number_tlv_len(9, n));
         assert_eq!(Reader::new(&out).read().unwrap().number(), Ok(n));
     }
-    // Longer than needed is valid for values.
+    // Longer than necessary is valid for values.
     assert_eq!(decode_number(&hex("0000000000000001")), Some(1));
     for len in [0, 3, 5, 6, 7, 9, 16] {
         assert_eq!(decode_number(&vec![0; len]), None, "{len} bytes");
@@ -101,12 +101,12 @@ fn types_range_from_1_to_32_bits() {
 }
 
 #[test]
-fn lengths_reach_no_farther_than_their_parent() {
+fn lengths_are_limited_by_the_parent() {
     let overrun = |length| DecodeError::LengthOverrun { ty: 8, offset: 0, length };
     assert_eq!(Reader::new(&[8, 2, 1]).read().unwrap_err(), overrun(2));
     assert_eq!(Reader::new(&hex("08FD0100")).read().unwrap_err(), overrun(256));
     assert_eq!(Reader::new(&hex("08FFFFFFFFFFFFFFFFFF")).read().unwrap_err(), overrun(u32::MAX));
-    // The bytes are there, but belong to the next element.
+    // The bytes exist, but belong to the next element.
     let wire = [&nested(7, &[&[8, 3, 1]])[..], &[9, 1, 2]].concat();
     let outer = Reader::new(&wire).read().unwrap();
     assert_eq!(
@@ -120,7 +120,7 @@ fn lengths_reach_no_farther_than_their_parent() {
 }
 
 #[test]
-fn reads_values_by_form() {
+fn values_are_read_by_form() {
     let wire = [tlv(1, &[]), tlv(2, &[1]), tlv(3, b"text"), tlv(4, &[0xFF])].concat();
     let mut reader = Reader::new(&wire);
     let (empty, byte, text, high) = (
@@ -144,7 +144,7 @@ fn reads_values_by_form() {
 }
 
 #[test]
-fn reads_what_is_asked_for() {
+fn expected_types_are_read() {
     let wire = [tlv(1, &[]), tlv(2, &[])].concat();
     let mut reader = Reader::new(&wire);
     assert!(reader.read_if(2).unwrap().is_none());
@@ -164,7 +164,7 @@ fn reads_what_is_asked_for() {
 }
 
 #[test]
-fn critical_are_types_up_to_31_and_odd_ones() {
+fn types_up_to_31_and_odd_types_are_critical() {
     use crate::types::is_critical;
     for ty in [1, 2, 30, 31, 33, 255, 65_535, u32::MAX] {
         assert!(is_critical(ty), "{ty}");
@@ -186,7 +186,7 @@ fn walk(order: &[Field], parts: &[Vec<u8>]) -> Result<Vec<u32>, DecodeError> {
 }
 
 #[test]
-fn fields_keep_order_and_skip_what_may_be_skipped() {
+fn fields_enforce_order_and_skip_non_critical() {
     let order = [Field::once(1), Field::repeated(40), Field::once(33), Field::once(42)];
     let t = |ty| tlv(ty, &[]);
     assert_eq!(walk(&order, &[t(1), t(40), t(40), t(33), t(42)]), Ok(vec![1, 40, 40, 33, 42]));
@@ -210,21 +210,21 @@ fn fields_keep_order_and_skip_what_may_be_skipped() {
 }
 
 #[test]
-fn frame_len_cuts_a_stream() {
+fn frame_len_splits_a_stream() {
     let wire = [tlv(6, &[0; 300]), tlv(5, &[0; 3])].concat();
     assert_eq!(frame_len(&wire), Ok(Some(304)));
     assert_eq!(frame_len(&wire[304..]), Ok(Some(5)));
     for len in 0..4 {
         assert_eq!(frame_len(&wire[..len]), Ok(None), "{len} bytes");
     }
-    // Known before the value is there.
+    // Known before the value has arrived.
     assert_eq!(frame_len(&wire[..4]), Ok(Some(304)));
     assert_eq!(frame_len(&hex("06FFFFFFFFFFFFFFFFFF")), Err(DecodeError::TooLong));
     assert_eq!(frame_len(&hex("06FD0001")), Err(DecodeError::NonShortestNumber { offset: 1 }));
 }
 
 #[test]
-fn appending_and_writing_agree() {
+fn append_and_writer_agree() {
     let name: crate::Name = "/a/b".parse().unwrap();
     let mut appended = Vec::new();
     append_nested(&mut appended, 300, |out| {
@@ -246,7 +246,7 @@ fn appending_and_writing_agree() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_name_element_and_offset() {
     let text = |error: DecodeError| error.to_string();
     assert_eq!(
         text(DecodeError::InvalidLength { ty: 10, offset: 7, length: 3 }),

@@ -1,4 +1,4 @@
-//! Appending TLVs to a growing vector, for code off the packet path.
+//! Appends TLVs to a growing vector, for code outside the packet path.
 
 use crate::name::NameRef;
 use crate::tlv::number::{Number, var_number_len};
@@ -39,7 +39,7 @@ pub fn append_name(out: &mut Vec<u8>, name: NameRef<'_>) {
     append_tlv(out, types::NAME, name.value());
 }
 
-/// Appends an element whose value is what `fill` appends.
+/// Appends an element whose value `fill` appends.
 pub fn append_nested(out: &mut Vec<u8>, ty: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     fill(out);

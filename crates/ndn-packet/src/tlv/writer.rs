@@ -1,4 +1,4 @@
-//! Writing TLVs into a caller's buffer.
+//! Writes TLVs into a caller's buffer.
 
 use crate::error::EncodeError;
 use crate::name::NameRef;
@@ -13,7 +13,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes from the start of `out`.
+    /// A writer at the start of `out`.
     #[inline]
     #[must_use]
     pub const fn new(out: &'a mut [u8]) -> Self {
@@ -27,14 +27,14 @@ impl<'a> Writer<'a> {
         self.pos
     }
 
-    /// Whether nothing was written.
+    /// Whether nothing was written yet.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pos == 0
     }
 
-    /// Writes bytes as they are.
+    /// Writes raw bytes.
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`].

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
-use super::fragments::{self, Cutter, Joiner};
+use super::fragments::{self, Fragmenter, Joiner};
 use super::frames::{self, FrameOutput};
 use super::memif::{MemifOutput, MemifSocket};
 
@@ -59,7 +59,7 @@ enum Input {
 #[derive(Debug)]
 pub struct Output {
     queue: Queue,
-    cutter: Cutter,
+    fragmenter: Fragmenter,
 }
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Endpoint {
             input: Input::Stream { buffer: vec![0; READ_BUFFER], filled: 0 },
             output: Output {
                 queue: Queue::Stream { bytes, sent: 0, last: 0 },
-                cutter: Cutter::following(mtu),
+                fragmenter: Fragmenter::following(mtu),
             },
             pieces: Joiner::default(),
             calls: Calls::default(),
@@ -208,7 +208,7 @@ impl Endpoint {
     /// Cuts longer packets into frames of so many bytes, on UDP (by default none is cut).
     pub fn set_mtu(&mut self, mtu: usize) {
         if let Queue::Datagram(_) = self.output.queue {
-            self.output.cutter = Cutter::new(mtu);
+            self.output.fragmenter = Fragmenter::new(mtu);
         }
     }
 
@@ -329,15 +329,15 @@ impl Endpoint {
 
 impl Output {
     fn new(queue: Queue, mtu: usize) -> Self {
-        Self { queue, cutter: Cutter::new(mtu) }
+        Self { queue, fragmenter: Fragmenter::new(mtu) }
     }
 
     /// Queues one packet that `write` appends. What is too long for one frame goes in several.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        let Self { queue, cutter } = self;
-        if queue.push(write) > cutter.mtu() {
+        let Self { queue, fragmenter } = self;
+        if queue.push(write) > fragmenter.mtu() {
             let packet = queue.take_last();
-            cutter.cut(&packet, |frame| {
+            fragmenter.fragment(&packet, |frame| {
                 queue.push(|out| out.extend_from_slice(frame));
             });
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ndn_packet::LpPacket;
-use ndn_packet::lp::{Reassembler, cut};
+use ndn_packet::lp::{Reassembler, fragment_frame};
 use ndn_sys::clock;
 
 /// Sequence, the first field in the header of a piece.
@@ -13,13 +13,13 @@ const LP_SEQUENCE: u8 = 0x51;
 
 /// Cuts what is sent.
 #[derive(Debug)]
-pub(super) struct Cutter {
+pub(super) struct Fragmenter {
     /// Whoever has the transport may change it.
     mtu: Arc<AtomicUsize>,
     sequence: u64,
 }
 
-impl Cutter {
+impl Fragmenter {
     pub(super) fn new(mtu: usize) -> Self {
         Self::following(Arc::new(AtomicUsize::new(mtu)))
     }
@@ -37,9 +37,9 @@ impl Cutter {
 
     /// Hands over `packet` in frames that are short enough.
     #[cold]
-    pub(super) fn cut(&mut self, packet: &[u8], send: impl FnMut(&[u8])) {
-        let cut = cut(packet, self.mtu(), &mut self.sequence, send);
-        debug_assert!(cut.is_ok(), "what a generator writes is a packet");
+    pub(super) fn fragment(&mut self, packet: &[u8], send: impl FnMut(&[u8])) {
+        let result = fragment_frame(packet, self.mtu(), &mut self.sequence, send);
+        debug_assert!(result.is_ok(), "generators write valid packets");
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     fn pieces_are_told_from_packets() {
         let data = [&[6, 0xFD, 0x07, 0xD0][..], &[0; 2000]].concat();
         let mut frames = Vec::new();
-        Cutter::new(900).cut(&data, |frame| frames.push(frame.to_vec()));
+        Fragmenter::new(900).fragment(&data, |frame| frames.push(frame.to_vec()));
         assert_eq!(frames.len(), 3);
         let mut joiner = Joiner::default();
         let found: Vec<_> = frames

@@ -1,8 +1,8 @@
-//! Reading the elements that most packets consist of.
+//! Fast reader for the elements of common packets.
 //!
-//! A parser that asks for the usual elements in their usual order runs straight ahead, while a
-//! loop over whatever comes jumps to a place that is hard to predict for each element. What is not
-//! as usual is left to [`Reader`], which knows every rule and every error.
+//! A parser that tests for the common elements in their common order has predictable branches,
+//! while a loop over arbitrary elements jumps to an unpredictable target for each. Other packets
+//! are left to [`Reader`], which implements every rule and every error.
 
 use crate::error::{DecodeError, saturate};
 use crate::span::Span;
@@ -11,16 +11,16 @@ use crate::types;
 
 /// A cursor over elements with types up to 252 and lengths up to 65535.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Front<'a> {
-    /// Ends where the enclosing element ends.
+pub(crate) struct FastReader<'a> {
+    /// Ends at the end of the enclosing element.
     buf: &'a [u8],
     pos: usize,
     /// `buf` from `pos` on.
     rest: &'a [u8],
 }
 
-impl<'a> Front<'a> {
-    /// From `pos` in `buf` on.
+impl<'a> FastReader<'a> {
+    /// A cursor over `buf` from `pos` on.
     #[inline(always)]
     pub(crate) fn new(buf: &'a [u8], pos: usize) -> Self {
         Self { buf, pos, rest: buf.get(pos..).unwrap_or_default() }
@@ -32,7 +32,7 @@ impl<'a> Front<'a> {
         self.pos
     }
 
-    /// Whether all was read.
+    /// Whether all bytes were read.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -44,7 +44,7 @@ impl<'a> Front<'a> {
         Some(Self::new(self.buf.get(..span.end as usize)?, span.start as usize))
     }
 
-    /// A reader that knows every rule, at the same place.
+    /// A general reader at the same position.
     pub(crate) fn reader(&self) -> Reader<'a> {
         Reader::at(self.buf, self.pos)
     }
@@ -61,7 +61,7 @@ impl<'a> Front<'a> {
         })
     }
 
-    /// Takes the next element if it has the type `ty`, at most 252, and gives where its value lies.
+    /// Takes the next element if it has the type `ty`, at most 252; returns the range of its value.
     #[inline(always)]
     pub(crate) fn take(&mut self, ty: u32) -> Option<Span> {
         let (&[first, len], value) = self.rest.split_first_chunk()?;
@@ -86,7 +86,7 @@ impl<'a> Front<'a> {
     }
 
     /// Takes the next element if it has the type `ty`, at most 252, and a value of `N` bytes, at
-    /// most 252. Gives the offset of the value, and the value.
+    /// most 252. Returns the offset of the value, and the value.
     #[inline(always)]
     pub(crate) fn take_array<const N: usize>(&mut self, ty: u32) -> Option<(u32, &'a [u8; N])> {
         let (header, value) = self.rest.split_first_chunk()?;
@@ -102,32 +102,32 @@ impl<'a> Front<'a> {
     }
 }
 
-/// Where the value of the one element of type `TY` that fills `wire` starts.
+/// Start of the value of the one element of type `TY` that fills `wire`.
 #[inline(always)]
 pub(crate) fn outer<const TY: u32>(wire: &[u8]) -> Result<usize, DecodeError> {
-    let mut front = Front::new(wire, 0);
-    match front.take(TY) {
-        Some(value) if front.is_empty() => Ok(value.start as usize),
-        Some(_) | None => outer_slowly(wire, TY),
+    let mut reader = FastReader::new(wire, 0);
+    match reader.take(TY) {
+        Some(value) if reader.is_empty() => Ok(value.start as usize),
+        Some(_) | None => outer_general(wire, TY),
     }
 }
 
 #[inline(never)]
-fn outer_slowly(wire: &[u8], ty: u32) -> Result<usize, DecodeError> {
+fn outer_general(wire: &[u8], ty: u32) -> Result<usize, DecodeError> {
     Ok(Reader::new(wire).read_only(ty)?.value_offset())
 }
 
-/// Where the value of the Name that starts at `pos` starts and ends.
+/// Start and end of the value of the Name at `pos`.
 #[inline(always)]
 pub(crate) fn name(wire: &[u8], pos: usize) -> Result<(usize, usize), DecodeError> {
-    match Front::new(wire, pos).take(types::NAME) {
+    match FastReader::new(wire, pos).take(types::NAME) {
         Some(value) => Ok((value.start as usize, value.end as usize)),
-        None => name_slowly(wire, pos),
+        None => name_general(wire, pos),
     }
 }
 
 #[inline(never)]
-fn name_slowly(wire: &[u8], pos: usize) -> Result<(usize, usize), DecodeError> {
+fn name_general(wire: &[u8], pos: usize) -> Result<(usize, usize), DecodeError> {
     let name = Reader::at(wire, pos).read_expected(types::NAME)?;
     Ok((name.value_offset(), name.end()))
 }
