@@ -1,12 +1,12 @@
 //! Captures that go on: frames from the worker's tap to whoever reads them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ndn_face::FrameTap;
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::duration_ns;
 
@@ -42,7 +42,7 @@ impl Captures {
     pub(super) fn start(
         &self,
         filter: CaptureFilter,
-        faces: &HashMap<u64, KnownFace>,
+        faces: &BTreeMap<u64, KnownFace>,
     ) -> Result<CaptureStream, String> {
         if let Some(face_id) = filter.face_id
             && !faces.contains_key(&face_id)
@@ -62,10 +62,10 @@ impl Captures {
     }
 
     /// The tap for the worker; none when nothing is captured any more.
-    pub(super) fn tap(&self) -> Option<Box<dyn FrameTap>> {
-        let shared = Arc::clone(&self.shared);
+    pub(super) fn tap(&self, clock: &Clock) -> Option<Box<dyn FrameTap>> {
+        let (shared, clock) = (Arc::clone(&self.shared), clock.clone());
         (!self.lock().captures.is_empty())
-            .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared }) })
+            .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
     }
 
     /// Tells captures of a new face.
@@ -84,6 +84,7 @@ impl Captures {
 /// The worker's end.
 #[derive(Debug)]
 struct Tap {
+    clock: Clock,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -106,7 +107,7 @@ impl FrameTap for Tap {
             ndn_face::Direction::In => Direction::Received,
             ndn_face::Direction::Out => Direction::Sent,
         };
-        let unix_ns = duration_ns(clock::wall_clock());
+        let unix_ns = duration_ns(self.clock.unix_time());
         captures.retain(|capture| {
             if capture.filter.face_id.is_some_and(|wanted| wanted != face_id) {
                 return true;
@@ -138,14 +139,14 @@ mod tests {
     fn a_capture_sees_its_face_alone_and_ends_with_its_reader() {
         let captures = Captures::default();
         let face = FaceIndex::new(3, 0);
-        assert!(captures.tap().is_none());
+        assert!(captures.tap(&Clock::System).is_none());
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
-        let stream = captures.start(filter, &HashMap::new()).unwrap();
+        let stream = captures.start(filter, &BTreeMap::new()).unwrap();
         assert!(
-            captures.start(CaptureFilter { face_id: Some(9), ..filter }, &HashMap::new()).is_err()
+            captures.start(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
         );
         captures.face_added(face, 300);
-        let mut tap = captures.tap().unwrap();
+        let mut tap = captures.tap(&Clock::System).unwrap();
         let mut see = || {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);
         };
@@ -161,6 +162,6 @@ mod tests {
         assert_eq!((stream.dropped)(), 2);
         drop(stream);
         see();
-        assert!(captures.tap().is_none());
+        assert!(captures.tap(&Clock::System).is_none());
     }
 }

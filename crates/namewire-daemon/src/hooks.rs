@@ -135,6 +135,23 @@ pub struct Hooks {
     pub on_listening: Box<dyn FnMut(&str) + Send>,
 }
 
+impl Hooks {
+    /// For a program that has neither a configuration file nor a log whose levels change, and stops the forwarder by
+    /// its handle.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn none() -> io::Result<Self> {
+        let read = || Err("there is no configuration file".to_owned());
+        Ok(Self {
+            requests: Requests::new()?,
+            source: ConfigSource { read: Box::new(read), has_file: false },
+            log: Arc::new(NoLogControl),
+            on_listening: Box::new(|_| {}),
+        })
+    }
+}
+
 impl fmt::Debug for Hooks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

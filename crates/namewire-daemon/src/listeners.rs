@@ -90,8 +90,8 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens everything that the configuration asks for.
-    pub(super) fn open(config: &Config, worker_count: usize) -> anyhow::Result<Self> {
+    /// Opens the sockets that the configuration names. `spread` is the seed of which worker receives from a UDP peer.
+    pub(super) fn open(config: &Config, worker_count: usize, spread: u64) -> anyhow::Result<Self> {
         let Config { listeners: config, faces, bound_faces, .. } = config;
         let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
         let mut listeners = Self {
@@ -141,7 +141,8 @@ impl Listeners {
         }
         if config.udp.enabled {
             let shares = worker_count > 1 || !bound_faces.is_empty();
-            let open = |address| open_shared_udp(address, faces, worker_count.max(1), shares);
+            let open =
+                |address| open_shared_udp(address, faces, worker_count.max(1), shares, spread);
             for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
                 listeners.udp_addresses.push(sockets[0].local_address()?);
                 for (set, socket) in listeners.udp.iter_mut().zip(sockets) {
@@ -396,6 +397,7 @@ fn open_shared_udp(
     faces: &FaceDefaults,
     count: usize,
     shares: bool,
+    spread: u64,
 ) -> io::Result<Vec<UdpSocket>> {
     let options = udp_options(address, faces);
     if shares {
@@ -404,7 +406,7 @@ fn open_shared_udp(
     let options = UdpOptions { reuse_port: shares, ..options };
     let sockets: Vec<UdpSocket> =
         (0..count).map(|_| UdpSocket::new(&options)).collect::<io::Result<_>>()?;
-    if shares && let Err(error) = PeerSpread::new(rand::random(), count).attach(&sockets) {
+    if shares && let Err(error) = PeerSpread::new(spread, count).attach(&sockets) {
         tracing::debug!(%address, %error, "UDP peers are spread as the kernel does it by itself");
     }
     Ok(sockets)
@@ -436,7 +438,7 @@ mod tests {
             directory.path().join("nfd.sock")
         );
         let config = config::parse("test", &text).unwrap();
-        let mut listeners = Listeners::open(&config, 1).unwrap();
+        let mut listeners = Listeners::open(&config, 1, 0).unwrap();
         let is_own = |listeners: &Listeners, scheme, address: &str| {
             listeners.is_own(scheme, address.parse().unwrap())
         };

@@ -5,15 +5,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use ndn_dataplane::{ExchangeCounters, QueueDepth, WorkerCounters};
+use ndn_dataplane::{ExchangeCounters, MemoryFaceOptions, QueueDepth, WorkerCounters};
 use ndn_face::CallCounters;
 use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 use ndn_table::Timestamp;
 
+use crate::control::{LocalRequest, MemoryFaceAnswer};
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
@@ -63,6 +64,10 @@ pub(super) enum OperatorRequest {
     Dispatch(DispatchRequest),
     /// What links count.
     Links(LinksRequest),
+    /// A management Interest.
+    Local(LocalRequest),
+    /// A face in memory.
+    AddMemoryFace(MemoryFaceOptions, MemoryFaceAnswer),
     /// To measure service times, or not.
     Trace(bool),
     /// What the WebTransport listener does.
@@ -97,7 +102,7 @@ pub(super) struct WorkerFigures {
 }
 
 impl WorkerFigures {
-    fn read(&self) -> WorkerStatistics {
+    fn read(&self, now: Timestamp) -> WorkerStatistics {
         let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
         let crossings =
             |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
@@ -140,7 +145,7 @@ impl WorkerFigures {
             packet_bytes_huge: pool.pages().huge_bytes as u64,
             packet_bytes_transparent: pool.pages().transparent_bytes as u64,
             packet_bytes_ordinary: pool.pages().ordinary_bytes as u64,
-            waited_ns: rounds.waited_until(Timestamp::from_nanos(clock::now())),
+            waited_ns: rounds.waited_until(now),
             crossings_sent: crossings(|exchange| exchange.sent.value()),
             crossings_taken: crossings(|exchange| exchange.taken.value()),
             crossings_dropped: crossings(ExchangeCounters::dropped_total),
@@ -183,6 +188,7 @@ pub(super) struct Operator {
     requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
     trace: TraceSwitch,
+    clock: Clock,
 }
 
 /// The control thread's end.
@@ -197,12 +203,18 @@ impl Operator {
     pub(super) fn new(
         log: Arc<dyn LogControl>,
         workers: Vec<WorkerFigures>,
+        clock: Clock,
     ) -> io::Result<(Self, OperatorRequests)> {
         let (sender, receiver) = channel();
         let waker = Arc::new(Waker::new()?);
         let requests = OperatorRequests { requests: receiver, waker: Arc::clone(&waker) };
-        let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker));
-        Ok((Self { log, workers, requests: sender, waker, trace }, requests))
+        let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker), clock.clone());
+        Ok((Self { log, workers, requests: sender, waker, trace, clock }, requests))
+    }
+
+    /// The queue of requests to the control thread.
+    pub(super) fn requests(&self) -> Sender<OperatorRequest> {
+        self.requests.clone()
     }
 
     /// Asks the control thread.
@@ -225,7 +237,8 @@ impl Handler for Operator {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { workers: self.workers.iter().map(WorkerFigures::read).collect() }
+        let now = Timestamp::from_nanos(self.clock.now_ns());
+        Statistics { workers: self.workers.iter().map(|worker| worker.read(now)).collect() }
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {

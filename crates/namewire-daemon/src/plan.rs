@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use ndn_dataplane::Place;
 use ndn_management::ControlState;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 
 use super::{control, directory, dpdk, placement, webtransport};
@@ -28,7 +29,24 @@ impl Plan {
     /// # Errors
     /// All that cannot be, each with the setting or file at fault.
     pub fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
+        Self::checked(config, config.conflicts(), &Clock::System)
+    }
+
+    /// As [`Self::new`], for a forwarder that an embedding program reaches by faces in memory: it needs no listener.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn embedded(config: &Config, clock: &Clock) -> Result<Self, Vec<Conflict>> {
         let mut faults = config.conflicts();
+        faults.retain(|fault| fault.keys != ["listeners"]);
+        Self::checked(config, faults, clock)
+    }
+
+    fn checked(
+        config: &Config,
+        mut faults: Vec<Conflict>,
+        clock: &Clock,
+    ) -> Result<Self, Vec<Conflict>> {
         let dpdk = dpdk::check(config);
         let dpdk = dpdk.map_err(|error| Conflict::from_error(&["listeners.dpdk.ports"], &error));
         faults.extend(dpdk.err());
@@ -37,7 +55,7 @@ impl Plan {
             faults.extend(check_webtransport(&config.listeners.webtransport).err());
         }
         let places = placement::plan(&config.forwarder).map_err(|fault| vec![fault]);
-        match (places, control::management(config)) {
+        match (places, control::management(config, clock)) {
             (Ok(places), Ok((management, key_chain))) if faults.is_empty() => {
                 Ok(Self { management, key_chain, places })
             }

@@ -38,11 +38,10 @@ impl Control {
 
     /// What can fail comes first, and changes nothing that is in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
-        let now_unix_ms = super::control::now().unix_ms();
-        let access =
-            access::access_control(&config.management, now_unix_ms).map_err(|faults| {
-                faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
-            })?;
+        let now_unix_ms = self.now().unix_ms();
+        let access = access::access_control(&config.management, now_unix_ms).map_err(|faults| {
+            faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
+        })?;
         let strategies = self.plan_strategies(&config)?;
         // A certificate may have been renewed, at the same place: the listener is what it was.
         let certificate = self.read_certificate().map_err(|error| format!("{error:#}"))?;
@@ -65,7 +64,7 @@ impl Control {
         if self.config.memif_secrecy() != had {
             self.log_memif_secrecy();
         }
-        let now_ns = super::control::now().monotonic_ns;
+        let now_ns = self.now().monotonic_ns;
         self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
         self.bound.look_anew(now_ns, &self.config, &mut self.dataplane);
         self.ethernet.look_soon();

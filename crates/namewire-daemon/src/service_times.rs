@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ndn_dataplane::WorkerCounters;
 use ndn_forwarding::ServiceTimes;
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 
 use super::operator::OperatorRequest;
@@ -20,6 +20,7 @@ pub(super) struct TraceSwitch {
     users: Arc<Mutex<usize>>,
     requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
+    clock: Clock,
 }
 
 /// What one worker measures and counts.
@@ -38,8 +39,8 @@ struct Trace {
 }
 
 impl TraceSwitch {
-    pub(super) fn new(requests: Sender<OperatorRequest>, waker: Arc<Waker>) -> Self {
-        Self { users: Arc::default(), requests, waker }
+    pub(super) fn new(requests: Sender<OperatorRequest>, waker: Arc<Waker>, clock: Clock) -> Self {
+        Self { users: Arc::default(), requests, waker, clock }
     }
 
     /// One more who wants it.
@@ -54,7 +55,7 @@ impl TraceSwitch {
         });
         let workers = workers.collect();
         self.count(|users| users + 1);
-        Box::new(Trace { switch: self.clone(), begin_ns: clock::now(), workers })
+        Box::new(Trace { switch: self.clone(), begin_ns: self.clock.now_ns(), workers })
     }
 
     /// Tells the workers when the first one comes and when the last one goes.
@@ -85,7 +86,7 @@ impl ServiceTimesTrace for Trace {
             before.until_now(&worker.times, bursts, packets)
         };
         let workers: Vec<WorkerServiceTimes> = self.workers.iter().map(report).collect();
-        ServiceTimesReport { nanoseconds: clock::now() - self.begin_ns, workers }
+        ServiceTimesReport { nanoseconds: self.switch.clock.now_ns() - self.begin_ns, workers }
     }
 }
 
@@ -101,12 +102,14 @@ mod tests {
 
     use ndn_forwarding::{PacketKind, ServiceTimer};
 
+    use ndn_sys::clock;
+
     use super::*;
 
     #[test]
     fn workers_measure_from_the_first_user_to_the_last() {
         let (sender, requests) = channel();
-        let switch = TraceSwitch::new(sender, Arc::new(Waker::new().unwrap()));
+        let switch = TraceSwitch::new(sender, Arc::new(Waker::new().unwrap()), Clock::System);
         let worker = TracedWorker { times: Arc::default(), rounds: Arc::default() };
         let mut timer = ServiceTimer::new(Arc::clone(&worker.times), clock::now);
         let mut measure = || {

@@ -8,12 +8,12 @@ use ndn_dataplane::{
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::{BLOCK_SIZE, PagePreference};
-use ndn_sys::clock::{self, Clock};
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{NameHasher, PcctConfig, Timestamp};
 use ndn_types::duration_ms;
 
 use crate::config::{self, Config, FaceDefaults, Limits};
+use crate::environment::Environment;
 
 /// Bytes that one cached packet may take on average, where no limit in bytes is set.
 const CS_BYTES_PER_PACKET: usize = 8192;
@@ -33,15 +33,17 @@ const STRATEGY_TIMERS: usize = 65_536;
 /// What the data plane is made of.
 pub(super) fn dataplane_options(
     config: &Config,
-    hasher: NameHasher,
     places: &[Place],
     channels: Vec<Vec<(UdpSocket, bool)>>,
+    environment: &Environment,
 ) -> DataplaneOptions {
     let count = places.len();
+    let hasher = NameHasher::new(environment.seeds.name_hash_key);
+    let now = Timestamp::from_nanos(environment.clock.now_ns());
     let forwarding = places.iter().filter(|place| place.roles.forwards).count();
     let defaults = FaceSetOptions::default();
     DataplaneOptions {
-        shard: shard_config(config, hasher, forwarding),
+        shard: shard_config(config, hasher, forwarding, now),
         pool_blocks: saturate(share(config.pool.capacity.0, count) / BLOCK_SIZE as u64)
             .max(POOL_BLOCKS_MIN),
         pool_pages: match config.pool.pages {
@@ -50,7 +52,7 @@ pub(super) fn dataplane_options(
             config::Pages::Ordinary => PagePreference::Ordinary,
         },
         faces: FaceSetOptions {
-            first_sequence: rand::random(),
+            first_sequence: environment.seeds.first_sequence,
             reconnect_waits: ReconnectWaits {
                 first: config.faces.reconnect_min,
                 longest: config.faces.reconnect_max,
@@ -73,10 +75,10 @@ pub(super) fn dataplane_options(
         },
         spin: config.forwarder.spin,
         overload: overload_options(&config.overload),
-        nonce_seed: rand::random(),
+        nonce_seed: environment.seeds.nonce,
         interest_lifetime_max: config.limits.interest_lifetime,
         default_hop_limit: config.forwarder.default_hop_limit,
-        clock: Clock::System,
+        clock: environment.clock.clone(),
     }
 }
 
@@ -108,9 +110,8 @@ fn share(total: u64, count: usize) -> u64 {
 }
 
 /// A shard that is one of `count`.
-fn shard_config(config: &Config, hasher: NameHasher, count: usize) -> ShardConfig {
+fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestamp) -> ShardConfig {
     let tables = &config.tables;
-    let now = Timestamp::from_nanos(clock::now());
     let packets = cs_capacity_max(config).div_ceil(count);
     let bytes = match tables.cs.capacity_bytes {
         Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),

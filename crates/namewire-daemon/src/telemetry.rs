@@ -1,11 +1,10 @@
 //! Counters for datasets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use ndn_face::{FaceCounters, LinkDropReason};
 use ndn_forwarding::{Counters, DropReason};
 use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
-use ndn_sys::clock;
 
 use super::faces::KnownFace;
 use namewire_control::{LinkCounters, LinkDown};
@@ -24,16 +23,18 @@ impl Figures {
     /// With `faces`, for datasets.
     pub(super) fn telemetry<'a>(
         &'a self,
-        faces: &'a HashMap<u64, KnownFace>,
+        faces: &'a BTreeMap<u64, KnownFace>,
+        now_ns: u64,
     ) -> DataplaneTelemetry<'a> {
-        DataplaneTelemetry { faces, counters: &self.counters, channels: &self.channels }
+        DataplaneTelemetry { faces, now_ns, counters: &self.counters, channels: &self.channels }
     }
 }
 
 /// A view on what the data plane counts.
 #[derive(Debug)]
 pub(super) struct DataplaneTelemetry<'a> {
-    faces: &'a HashMap<u64, KnownFace>,
+    faces: &'a BTreeMap<u64, KnownFace>,
+    now_ns: u64,
     counters: &'a Counters,
     channels: &'a [String],
 }
@@ -43,7 +44,7 @@ impl Telemetry for DataplaneTelemetry<'_> {
         let Some(face) = self.faces.get(&face_id) else { return FaceActivity::default() };
         FaceActivity {
             counters: face_counters(&face.counters),
-            expiration_period_ms: face.idle_left_ms(clock::now()),
+            expiration_period_ms: face.idle_left_ms(self.now_ns),
         }
     }
 
@@ -91,8 +92,9 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
 
 /// What the links of the faces with the lowest numbers above `after` count.
 pub(super) fn links(
-    faces: &HashMap<u64, KnownFace>,
+    faces: &BTreeMap<u64, KnownFace>,
     after: Option<u64>,
+    now_ns: u64,
     driver: impl Fn(&KnownFace) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
     let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
@@ -102,12 +104,12 @@ pub(super) fn links(
     let counters = chosen.into_iter().map(|face_id| {
         let face = &faces[&face_id];
         let driver = driver(face).map(str::to_owned);
-        (face_id, LinkCounters { driver, ..link_counters(face) })
+        (face_id, LinkCounters { driver, ..link_counters(face, now_ns) })
     });
     counters.collect()
 }
 
-fn link_counters(face: &KnownFace) -> LinkCounters {
+fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
     let counters = &*face.counters;
     let drops = LinkDropReason::ALL.into_iter().filter_map(|reason| {
         let count = counters.dropped(reason).value();
@@ -118,7 +120,7 @@ fn link_counters(face: &KnownFace) -> LinkCounters {
     let drops = drops.chain((pending > 0).then_some((quota, pending)));
     let down = face.down.as_ref().map(|down| LinkDown {
         reason: down.reason.clone(),
-        for_ms: clock::now().saturating_sub(down.since_ns) / 1_000_000,
+        for_ms: now_ns.saturating_sub(down.since_ns) / 1_000_000,
     });
     LinkCounters {
         down,

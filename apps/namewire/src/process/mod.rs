@@ -74,7 +74,7 @@ pub(crate) fn run(
     check_anchors(&forwarder, &privileges)?;
     let requests = signals.watch()?;
     let on_listening = Box::new(announce);
-    forwarder.run(Hooks { requests, source, log: Arc::new(log), on_listening })
+    forwarder.start(Hooks { requests, source, log: Arc::new(log), on_listening })?.join()
 }
 
 /// Prints where the forwarder listens, and reports to the service manager that it is ready.

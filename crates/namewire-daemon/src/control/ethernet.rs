@@ -2,14 +2,15 @@
 
 use ndn_management::Now;
 
-use super::{Control, now, resize};
+use super::{Control, resize};
 use crate::ethernet::{Context, OwnPort};
 
 impl Control {
     /// Makes faces on devices that have drivers of their own.
     pub(super) fn add_own_ports(&mut self, own: Vec<OwnPort>) {
+        let now = self.now();
         let Self { ethernet, config, dataplane, .. } = self;
-        let mut context = Context { now_ns: now().monotonic_ns, config, dataplane };
+        let mut context = Context { now_ns: now.monotonic_ns, config, dataplane };
         own.into_iter().for_each(|port| ethernet.add_own(port, &mut context));
     }
 

@@ -12,11 +12,14 @@ use crate::addresses;
 use crate::faces::{self, Down, KnownFace};
 
 impl Control {
-    pub(super) fn handle_events(&mut self, now: Now) -> Result<(), WorkerGone> {
+    /// Returns whether there was any.
+    pub(super) fn handle_events(&mut self, now: Now) -> Result<bool, WorkerGone> {
+        let mut has_handled = false;
         while let Some(event) = self.dataplane.next_event()? {
             self.handle_event(now, event);
+            has_handled = true;
         }
-        Ok(())
+        Ok(has_handled)
     }
 
     pub(super) fn handle_event(&mut self, now: Now, event: Event) {
@@ -43,6 +46,8 @@ impl Control {
                 self.strangers.remove(&face_id);
                 self.memif.face_removed(face_id);
                 self.webtransport.forget(face_id);
+                let refused = std::io::Error::new(error.kind(), error.to_string());
+                self.end_memory_face(face_id, Err(refused));
                 let text = format!("Face creation failed: {}", addresses::words(&error));
                 self.not_connected(now, ticket, status::INTERNAL_ERROR, &text);
             }
@@ -175,6 +180,7 @@ impl Control {
         self.statics.face_added(&mut self.state, ticket, face_id);
         self.serve_others(now, ticket, face_id);
         self.follow_session(face_id);
+        self.end_memory_face(face_id, Ok(()));
         if face_id == FACE_ID_INTERNAL {
             if let Err(error) = self.state.register_management() {
                 error!(%error, "management cannot be reached");

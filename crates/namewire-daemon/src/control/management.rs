@@ -56,7 +56,8 @@ impl Control {
             }
             // Those of a round will do: it is short.
             let figures = figures.get_or_insert_with(|| self.figures());
-            let telemetry = figures.telemetry(&self.faces);
+            let telemetry = figures.telemetry(&self.faces, now.monotonic_ns);
+            self.local.note_interests();
             let handled = self.state.handle_interest(now, wire, face_id, &telemetry);
             self.note_handled(now, face_id, handled);
         }
@@ -76,7 +77,7 @@ impl Control {
     /// Logs what became of commands that had to wait.
     pub(super) fn report_outcomes(&mut self) {
         while let Some((face_id, handled)) = self.state.poll_outcome() {
-            self.note_handled(super::now(), face_id, handled);
+            self.note_handled(self.now(), face_id, handled);
         }
     }
 
@@ -98,18 +99,24 @@ impl Control {
     }
 
     /// Carries out what the state machine wants done, and sends it off.
-    pub(super) fn work(&mut self, now: Now) {
-        self.perform_all(now);
+    /// Returns whether it did anything.
+    pub(super) fn work(&mut self, now: Now) -> bool {
+        let has_performed = self.perform_all(now);
         self.publish_tables();
-        self.send_replies();
+        let has_sent = self.send_replies();
         self.dataplane.wake();
+        has_performed || has_sent
     }
 
     /// Carries out what the state machine wants done, but for what workers see of it.
-    pub(super) fn perform_all(&mut self, now: Now) {
+    /// Returns whether there was anything.
+    pub(super) fn perform_all(&mut self, now: Now) -> bool {
+        let mut has_performed = false;
         while let Some(action) = self.state.poll_action() {
             self.perform(now, action);
+            has_performed = true;
         }
+        has_performed
     }
 
     /// Hands changed tables to the workers. While what leads to faces that are gone is removed a part at a
@@ -127,17 +134,20 @@ impl Control {
 
     /// Sends replies as far as the internal face has room. Tables have been sent before: the
     /// worker uses them from the moment at which it sees the reply.
-    pub(super) fn send_replies(&mut self) {
-        if self.replies.is_empty() {
-            return;
+    /// Returns whether something was sent.
+    pub(super) fn send_replies(&mut self) -> bool {
+        if self.replies.is_empty() && !self.local.has_answers() {
+            return false;
         }
         // The worker carries out commands before it looks at the internal face again.
         self.dataplane.wake();
         // So does every other one of several workers before this is true.
         if !self.dataplane.is_settled() {
-            return;
+            return false;
         }
-        self.replies.send(&mut self.internal);
+        let has_answered = self.local.has_answers();
+        self.local.send();
+        self.replies.send(&mut self.internal) || has_answered
     }
 
     /// UDP peers that spoke first share a socket. To some of them Interests will be sent now: what they
@@ -166,6 +176,9 @@ impl Control {
                 }
             }
             Action::SendData { wire, may_cache } => {
+                if self.local.take_reply(&wire) {
+                    return;
+                }
                 let frame = reply_frame(&wire, may_cache);
                 match segment_name(&wire, may_cache) {
                     Some(name) => self.replies.push_segment(now, name, frame),

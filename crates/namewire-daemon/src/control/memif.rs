@@ -1,6 +1,6 @@
 //! Handshakes of clients that bring shared memory, and servers of such.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,11 +65,11 @@ struct Attempt {
 /// Clients that are connecting, servers that are connected to, and interfaces in use.
 #[derive(Debug)]
 pub(super) struct MemifClients {
-    pending: HashMap<u64, Pending>,
-    attempts: HashMap<u64, Attempt>,
+    pending: BTreeMap<u64, Pending>,
+    attempts: BTreeMap<u64, Attempt>,
     next: u64,
     /// Of each face, which interface it is.
-    taken: HashMap<u64, Address>,
+    taken: BTreeMap<u64, Address>,
     /// What all clients together share.
     memory: Arc<MemoryBudget>,
     /// How many have become no face, by the reason.
@@ -79,8 +79,8 @@ pub(super) struct MemifClients {
 impl MemifClients {
     pub(super) fn new(config: &Config) -> Self {
         let memory = MemoryBudget::new(config.listeners.memif.memory.0);
-        let (pending, attempts) = (HashMap::new(), HashMap::new());
-        let (taken, refused) = (HashMap::new(), BTreeMap::new());
+        let (pending, attempts) = (BTreeMap::new(), BTreeMap::new());
+        let (taken, refused) = (BTreeMap::new(), BTreeMap::new());
         Self { pending, attempts, next: 0, taken, memory, refused }
     }
 
@@ -97,7 +97,7 @@ impl MemifClients {
     /// Gives up clients that take too long.
     fn give_up_clients(&mut self, now: Now) {
         let is_late = |pending: &mut Pending| pending.deadline_ns <= now.monotonic_ns;
-        let late = self.pending.extract_if(|_, pending| is_late(pending));
+        let late = self.pending.extract_if(.., |_, pending| is_late(pending));
         let late: Vec<_> = late.map(|(_, pending)| pending.handshake).collect();
         for handshake in late {
             ndn_memif::turn_away(handshake.as_fd(), "The handshake takes too long");
@@ -379,7 +379,7 @@ impl Control {
     pub(super) fn handle_memif_timeouts(&mut self, now: Now) {
         self.memif.give_up_clients(now);
         let is_late = |attempt: &mut Attempt| attempt.deadline_ns <= now.monotonic_ns;
-        let late = self.memif.attempts.extract_if(|_, attempt| is_late(attempt));
+        let late = self.memif.attempts.extract_if(.., |_, attempt| is_late(attempt));
         for (_, attempt) in late.collect::<Vec<_>>() {
             ndn_memif::turn_away(attempt.handshake.as_fd(), "The handshake takes too long");
             let reason = "the server does not answer";

@@ -20,6 +20,7 @@ mod connections;
 mod ethernet;
 mod events;
 mod let_in;
+mod local_requests;
 mod management;
 mod memif;
 mod operator;
@@ -31,26 +32,30 @@ mod setup;
 mod websocket;
 mod webtransport;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context;
-use ndn_dataplane::{Command, CsSettings, Dataplane, Strangers};
+use ndn_dataplane::{Command, CsSettings, Dataplane, MemoryFaceOptions, Strangers};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
 use ndn_forwarding::strategy::StrategyError;
 use ndn_management::{ControlState, FACE_ID_INTERNAL, Now, Ticket};
 use ndn_packet::NameRef;
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use ndn_sys::netlink::LinkMonitor;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
+use ndn_types::duration_ns;
 use tracing::info;
 
 use connecting::ConnectingFaces;
+use local_requests::LocalRequests;
+pub(crate) use local_requests::{LocalAnswer, LocalRequest};
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
 use refusals::{FullHouse, Refusals};
@@ -73,7 +78,8 @@ use super::static_setup::StaticSetup;
 use super::tables::ForwardingTables;
 use super::webtransport::WebTransport;
 use crate::config::Config;
-use crate::hooks::Hooks;
+use crate::environment::now;
+use crate::hooks::{Hooks, Requests};
 
 const TOKEN_DATAPLANE: u64 = 0;
 const TOKEN_INTERNAL: u64 = 1;
@@ -92,14 +98,59 @@ const TOKEN_HANDSHAKES: u64 = 1 << 48;
 
 /// Frames between management and the data plane that may wait, each way.
 const INTERNAL_QUEUE: usize = 4096;
-/// How often to look whether captures still go on, which only cost the worker time otherwise.
-const CAPTURE_LOOK: Duration = Duration::from_secs(1);
+/// How often captures are polled: one that has ended only costs the worker time.
+const CAPTURE_POLL: Duration = Duration::from_secs(1);
 /// How soon queues that were full are tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
 const WORKER_GONE: &str = "the forwarding worker has ended by itself";
 /// How long a listener is left alone after there were no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors that are handled in one round at most.
+pub(super) const EVENTS_PER_ROUND: usize = 64;
+
+/// What the control thread has to do at a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Interests to management wait from the last round.
+    Interests,
+    /// A queue to the workers was full, or the workers do not use new tables yet.
+    FullQueue,
+    /// Routes and datasets expire, commands time out.
+    Management,
+    /// A request over no face times out.
+    LocalRequest,
+    /// An attempt to connect times out.
+    Connect,
+    /// A WebSocket handshake times out.
+    WebSocketHandshake,
+    /// A memif handshake times out or is tried again.
+    Memif,
+    /// A listener accepts again.
+    Accept,
+    /// A configured face or a lost session is tried again.
+    StaticFaces,
+    /// Network interfaces are polled for multicast faces.
+    Multicast,
+    /// Network interfaces are polled for faces that are bound to them.
+    BoundFaces,
+    /// Network interfaces are polled for Ethernet faces.
+    Ethernet,
+    /// Quotas of faces are checked.
+    Quotas,
+    /// Path MTUs of UDP faces are polled.
+    PathMtu,
+    /// The load of the workers is evened out.
+    Balance,
+    /// Captures are polled.
+    Captures,
+    /// A worker has something to do.
+    Worker,
+}
+
+/// Receives the FaceId of a face in memory, and its other end.
+pub(crate) type MemoryFaceAnswer = SyncSender<std::io::Result<(u64, InternalEnd)>>;
 
 /// A TCP connection in the making.
 #[derive(Debug)]
@@ -113,6 +164,9 @@ struct Attempt {
 /// What the control thread works with.
 #[derive(Debug)]
 pub(super) struct Parts {
+    pub(super) clock: Clock,
+    /// Network interfaces are followed.
+    pub(super) has_link_monitor: bool,
     pub(super) management: ControlState,
     pub(super) key_chain: Arc<Waker>,
     pub(super) dataplane: Dataplane,
@@ -127,18 +181,19 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) config: Config,
+    clock: Clock,
     poller: Poller,
     pub(super) dataplane: Dataplane,
     tables: ForwardingTables,
     pub(super) state: ControlState,
     internal: InternalEnd,
-    faces: HashMap<u64, KnownFace>,
+    faces: BTreeMap<u64, KnownFace>,
     listeners: Listeners,
     channels: Vec<String>,
-    attempts: HashMap<u64, Attempt>,
+    attempts: BTreeMap<u64, Attempt>,
     connecting: ConnectingFaces,
     next_attempt: u64,
-    handshakes: HashMap<u64, PendingHandshake>,
+    handshakes: BTreeMap<u64, PendingHandshake>,
     webtransport: WebTransport,
     names: HostNames,
     next_handshake: u64,
@@ -146,7 +201,7 @@ pub(super) struct Control {
     /// Listeners that nobody is accepted from until then.
     paused: Vec<(u64, usize)>,
     /// Requests to the data plane that management waits for.
-    tickets: HashMap<u64, Ticket>,
+    tickets: BTreeMap<u64, Ticket>,
     next_ticket: u64,
     statics: StaticSetup,
     pub(super) multicast: MulticastFaces,
@@ -176,13 +231,25 @@ pub(super) struct Control {
     balance: BalanceSchedule,
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
+    local: LocalRequests,
+    /// Faces in memory that are being made.
+    memory_faces: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
 }
 
 impl Control {
     /// Sets everything up; nothing is answered before [`run`](Self::run).
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let Parts { management, key_chain, mut dataplane, tables, listeners, operator, own } =
-            parts;
+        let Parts {
+            clock,
+            has_link_monitor,
+            management,
+            key_chain,
+            mut dataplane,
+            tables,
+            listeners,
+            operator,
+            own,
+        } = parts;
         let poller = Poller::new()?;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
@@ -193,7 +260,7 @@ impl Control {
         poller.add(webtransport.waker(), TOKEN_SESSIONS, Interest::Readable)?;
         let names = HostNames::new()?;
         poller.add(names.waker(), TOKEN_NAMES, Interest::Readable)?;
-        let link_monitor = LinkMonitor::new().ok();
+        let link_monitor = if has_link_monitor { LinkMonitor::new().ok() } else { None };
         if let Some(monitor) = &link_monitor {
             poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
         }
@@ -209,22 +276,23 @@ impl Control {
             state: management,
             channels: listeners.local_uris(),
             config: config.clone(),
+            clock,
             poller,
             dataplane,
             tables,
             internal: near,
-            faces: HashMap::new(),
+            faces: BTreeMap::new(),
             listeners,
-            attempts: HashMap::new(),
+            attempts: BTreeMap::new(),
             connecting: ConnectingFaces::default(),
             next_attempt: TOKEN_ATTEMPTS,
-            handshakes: HashMap::new(),
+            handshakes: BTreeMap::new(),
             webtransport,
             names,
             next_handshake: TOKEN_HANDSHAKES,
             memif: memif::MemifClients::new(config),
             paused: Vec::new(),
-            tickets: HashMap::new(),
+            tickets: BTreeMap::new(),
             next_ticket: 0,
             statics: StaticSetup::new(config),
             multicast: MulticastFaces::default(),
@@ -247,10 +315,12 @@ impl Control {
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),
+            local: LocalRequests::default(),
+            memory_faces: BTreeMap::new(),
         };
         control.choose_strategies()?;
         control.add_own_ports(own);
-        control.work(now());
+        control.work(control.now());
         Ok(control)
     }
 
@@ -259,41 +329,64 @@ impl Control {
         let Hooks { requests, source, log, mut on_listening } = hooks;
         let reload = Reload { source, log, started };
         self.poller.add(requests.waker(), TOKEN_STOP, Interest::Readable)?;
-        let mut events = Events::with_capacity(64);
+        let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
-            let timeout = self.timeout(now());
-            self.poller.wait(&mut events, timeout)?;
-            let now = now();
-            for event in events.iter() {
-                match event.token {
-                    TOKEN_STOP => {
-                        if requests.take_reload() {
-                            self.reload(&reload);
-                        }
-                    }
-                    TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
-                    TOKEN_INTERNAL => self.internal.reset(),
-                    TOKEN_OPERATOR => self.serve_operator(),
-                    TOKEN_LINKS => self.note_links(),
-                    // Whoever waits for a key looks again with every time-out.
-                    TOKEN_KEY_CHAIN => self.key_chain.reset(),
-                    TOKEN_SESSIONS => self.take_sessions(now),
-                    TOKEN_NAMES => self.take_addresses(now),
-                    token if token >= memif::TOKEN_MEMIF => self.go_on_memif(now, token),
-                    token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
-                    attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
-                    listener => self.accept(now, listener - TOKEN_LISTENERS),
-                }
+            let wait = self.next_deadline().map(|(at, _)| self.until(at));
+            self.round(wait, &mut ready, Some(&requests))?;
+            if requests.take_reload() {
+                self.reload(&reload);
             }
-            // Faces before what came in by them.
-            self.handle_events(now).context(WORKER_GONE)?;
-            self.handle_interests(now).context(WORKER_GONE)?;
-            self.handle_timeouts(now);
-            self.work(now);
             self.announce(&mut on_listening);
         }
         info!("stopping");
         Ok(())
+    }
+
+    /// Handles what is ready or due, without waiting. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// A worker has ended by a fault of its own.
+    pub(super) fn step(&mut self, ready: &mut Events) -> anyhow::Result<bool> {
+        self.round(Some(Duration::ZERO), ready, None)
+    }
+
+    /// Waits for so long at most, or for ever, and handles what is ready or due then.
+    fn round(
+        &mut self,
+        wait: Option<Duration>,
+        ready: &mut Events,
+        requests: Option<&Requests>,
+    ) -> anyhow::Result<bool> {
+        self.poller.wait(ready, wait)?;
+        let now = self.now();
+        let is_due = self.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= now.monotonic_ns);
+        for event in ready.iter() {
+            self.handle_ready(now, event.token, requests);
+        }
+        // Faces before what came in by them.
+        let has_events = self.handle_events(now).context(WORKER_GONE)? || !ready.is_empty();
+        self.handle_interests(now).context(WORKER_GONE)?;
+        self.handle_timeouts(now);
+        let has_worked = self.work(now);
+        Ok(is_due || has_events || has_worked)
+    }
+
+    fn handle_ready(&mut self, now: Now, token: u64, requests: Option<&Requests>) {
+        match token {
+            TOKEN_STOP => requests.into_iter().for_each(|requests| requests.waker().reset()),
+            TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
+            TOKEN_INTERNAL => self.internal.reset(),
+            TOKEN_OPERATOR => self.serve_operator(now),
+            TOKEN_LINKS => self.note_links(),
+            // Commands that wait for a key are tried again with every time-out.
+            TOKEN_KEY_CHAIN => self.key_chain.reset(),
+            TOKEN_SESSIONS => self.take_sessions(now),
+            TOKEN_NAMES => self.take_addresses(now),
+            token if token >= memif::TOKEN_MEMIF => self.go_on_memif(now, token),
+            token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
+            attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
+            listener => self.accept(now, listener - TOKEN_LISTENERS),
+        }
     }
 
     /// Says where the forwarder listens, once whoever reads it finds management there: it has its face, and all
@@ -316,37 +409,55 @@ impl Control {
         dataplane.stop().context(WORKER_GONE)
     }
 
-    fn timeout(&self, now: Now) -> Option<Duration> {
+    /// When [`step`](Self::step) has something to do even if nothing becomes ready before, and what.
+    pub(super) fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
+        let now_ns = self.clock.now_ns();
+        let in_a_while = |wait: Duration| now_ns.saturating_add(duration_ns(wait));
         if self.is_behind && !self.replies.is_full() {
-            return Some(Duration::ZERO);
+            return Some((Timestamp::from_nanos(now_ns), Reason::Interests));
         }
-        if !self.replies.is_empty() || self.dataplane.is_backed_up() {
-            return Some(RETRY);
+        let is_unsent = !self.replies.is_empty() || self.local.has_answers();
+        if is_unsent || self.dataplane.is_backed_up() {
+            return Some((Timestamp::from_nanos(in_a_while(RETRY)), Reason::FullQueue));
         }
-        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        let handshakes = self.handshakes.values().map(|pending| pending.deadline_ns);
-        let attempts = attempts.chain(handshakes).chain(self.memif.deadlines_ns());
-        let balance = self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos);
-        let multicast = self.multicast.next_deadline_ns(&self.config);
-        let statics = self.statics.next_deadline_ns();
-        let bound = self.bound.next_deadline_ns(&self.config);
-        let quotas = self.quotas.next_deadline_ns(&self.config.limits);
-        let ethernet = self.ethernet.next_deadline_ns(&self.config);
-        let state = self.state.next_deadline_ns();
-        let paths = self.paths.next_deadline_ns();
-        let others = [state, statics, balance, multicast, bound, quotas, ethernet, paths];
-        let pauses = self.paused.iter().map(|(until_ns, _)| *until_ns);
-        let next = attempts.chain(pauses).chain(others.into_iter().flatten()).min();
-        let wait = next.map(|at| Duration::from_nanos(at.saturating_sub(now.monotonic_ns)));
-        let look = self.is_tapped.then_some(CAPTURE_LOOK);
-        [wait, look].into_iter().flatten().min()
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns).min();
+        let handshakes = self.handshakes.values().map(|pending| pending.deadline_ns).min();
+        let deadlines = [
+            (self.state.next_deadline_ns(), Reason::Management),
+            (self.local.next_deadline_ns(), Reason::LocalRequest),
+            (attempts, Reason::Connect),
+            (handshakes, Reason::WebSocketHandshake),
+            (self.memif.deadlines_ns().min(), Reason::Memif),
+            (self.paused.iter().map(|(until_ns, _)| *until_ns).min(), Reason::Accept),
+            (self.statics.next_deadline_ns(), Reason::StaticFaces),
+            (self.multicast.next_deadline_ns(&self.config), Reason::Multicast),
+            (self.bound.next_deadline_ns(&self.config), Reason::BoundFaces),
+            (self.ethernet.next_deadline_ns(&self.config), Reason::Ethernet),
+            (self.quotas.next_deadline_ns(&self.config.limits), Reason::Quotas),
+            (self.paths.next_deadline_ns(), Reason::PathMtu),
+            (self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos), Reason::Balance),
+            (self.is_tapped.then(|| in_a_while(CAPTURE_POLL)), Reason::Captures),
+        ];
+        let deadlines = deadlines.into_iter().filter_map(|(at_ns, reason)| Some((at_ns?, reason)));
+        let first = deadlines.min_by_key(|(at_ns, _)| *at_ns);
+        first.map(|(at_ns, reason)| (Timestamp::from_nanos(at_ns), reason))
+    }
+
+    fn until(&self, deadline: Timestamp) -> Duration {
+        Duration::from_nanos(deadline.as_nanos().saturating_sub(self.clock.now_ns()))
+    }
+
+    /// Reads both clocks.
+    pub(super) fn now(&self) -> Now {
+        now(&self.clock)
     }
 
     fn handle_timeouts(&mut self, now: Now) {
         self.state.handle_timeout(now);
+        self.local.handle_timeout(now.monotonic_ns);
         if self.state.is_listing() {
             let figures = self.figures();
-            self.state.go_on_listing(now, &figures.telemetry(&self.faces));
+            self.state.go_on_listing(now, &figures.telemetry(&self.faces, now.monotonic_ns));
         }
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
         self.handle_memif_timeouts(now);
@@ -378,7 +489,7 @@ impl Control {
         self.balance.handle_timeout(at, &mut self.dataplane);
         self.look_at_quotas(now);
         self.tables.collect();
-        if self.is_tapped && self.captures.tap().is_none() {
+        if self.is_tapped && self.captures.tap(&self.clock).is_none() {
             self.is_tapped = false;
             self.dataplane.send(Command::SetTap(None));
         }
@@ -390,6 +501,31 @@ impl Control {
             monitor.reset();
         }
         self.ethernet.look_soon();
+    }
+
+    /// Makes a face whose frames go through queues in this process; answers once management knows it.
+    pub(crate) fn add_memory_face(
+        &mut self,
+        options: &MemoryFaceOptions,
+        answer: MemoryFaceAnswer,
+    ) {
+        let (near, far) = match InternalEnd::pair(options.queue_frames_max) {
+            Ok(ends) => ends,
+            // The requester may be gone, here and below.
+            Err(error) => return drop(answer.send(Err(error))),
+        };
+        let face_id = self.dataplane.allocate_face_id();
+        let face = options.new_face(None, face_id, near);
+        self.memory_faces.insert(face_id, (answer, far));
+        self.dataplane.send(Command::AddFace(Box::new(face)));
+        self.dataplane.wake();
+    }
+
+    /// A face exists, or could not be made.
+    fn end_memory_face(&mut self, face_id: u64, result: std::io::Result<()>) {
+        if let Some((answer, end)) = self.memory_faces.remove(&face_id) {
+            drop(answer.send(result.map(|()| (face_id, end))));
+        }
     }
 
     /// Makes sure that strategies can be used once they are chosen.
@@ -425,11 +561,6 @@ fn resize(
     face.options.link.mtu = Some(length);
     state.face_resized(face_id, length as u64);
     dataplane.send(Command::UpdateFace { face_id, options: Box::new(face.options) });
-}
-
-pub(super) fn now() -> Now {
-    let unix_us = u64::try_from(clock::wall_clock().as_micros()).unwrap_or(u64::MAX);
-    Now { monotonic_ns: clock::now(), unix_us }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the control socket asks for.
 
 use ndn_dataplane::Command;
-use ndn_sys::clock;
+use ndn_management::Now;
 use ndn_table::Timestamp;
 
 use super::Control;
@@ -10,15 +10,16 @@ use crate::{balance, telemetry};
 
 impl Control {
     /// Answers what waits.
-    pub(super) fn serve_operator(&mut self) {
+    pub(super) fn serve_operator(&mut self, now: Now) {
         self.operator.waker.reset();
         while let Ok(request) = self.operator.requests.try_recv() {
             let request = match request {
                 OperatorRequest::Capture(request) => request,
                 OperatorRequest::Links(request) => {
-                    let links = telemetry::links(&self.faces, request.after, |face| {
-                        face.interface().and_then(|name| self.ethernet.driver(name))
-                    });
+                    let links =
+                        telemetry::links(&self.faces, request.after, now.monotonic_ns, |face| {
+                            face.interface().and_then(|name| self.ethernet.driver(name))
+                        });
                     // Whoever asked may be gone by now.
                     let _ = request.answer.send(links);
                     continue;
@@ -34,7 +35,7 @@ impl Control {
                     continue;
                 }
                 OperatorRequest::LetIn(process, answer) => {
-                    self.let_in.note(clock::now(), process);
+                    self.let_in.note(now.monotonic_ns, process);
                     // Whoever asked may be gone by now.
                     let _ = answer.send(self.face_limit());
                     continue;
@@ -46,7 +47,15 @@ impl Control {
                 }
                 OperatorRequest::WaitingFaces(name, answer) => {
                     // Whoever asked may be gone by now.
-                    let _ = answer.send(self.statics.waiting(clock::now(), name.as_ref()));
+                    let _ = answer.send(self.statics.waiting(now.monotonic_ns, name.as_ref()));
+                    continue;
+                }
+                OperatorRequest::AddMemoryFace(options, answer) => {
+                    self.add_memory_face(&options, answer);
+                    continue;
+                }
+                OperatorRequest::Local(request) => {
+                    self.handle_local_request(now, request);
                     continue;
                 }
                 OperatorRequest::Trace(is_on) => {
@@ -54,15 +63,15 @@ impl Control {
                     continue;
                 }
                 OperatorRequest::Dispatch(request) => {
-                    let now = Timestamp::from_nanos(clock::now());
-                    let done = balance::serve(now, &mut self.dataplane, &request.action);
+                    let at = Timestamp::from_nanos(now.monotonic_ns);
+                    let done = balance::serve(at, &mut self.dataplane, &request.action);
                     // Whoever asked may be gone by now.
                     let _ = request.answer.send(done);
                     continue;
                 }
             };
             let result = self.captures.start(request.filter, &self.faces);
-            if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap()) {
+            if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap(&self.clock)) {
                 self.is_tapped = true;
                 self.dataplane.send(Command::SetTap(Some(tap)));
             }

@@ -1,6 +1,6 @@
 //! Faces that send more than their quotas allow: what is told of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -114,7 +114,12 @@ impl QuotaWatch {
     }
 
     /// Interests of a face were refused because too many of it were pending.
-    pub(super) fn refused(&self, faces: &mut HashMap<u64, KnownFace>, face: FaceIndex, count: u64) {
+    pub(super) fn refused(
+        &self,
+        faces: &mut BTreeMap<u64, KnownFace>,
+        face: FaceIndex,
+        count: u64,
+    ) {
         let known = self.places.get(&face).and_then(|face_id| faces.get_mut(face_id));
         if let Some(known) = known {
             known.excess.pending += count;
@@ -133,7 +138,7 @@ impl QuotaWatch {
     }
 
     /// Logs what faces have exceeded, if it is time to look.
-    pub(super) fn look(&mut self, now_ns: u64, faces: &mut HashMap<u64, KnownFace>) {
+    pub(super) fn look(&mut self, now_ns: u64, faces: &mut BTreeMap<u64, KnownFace>) {
         if now_ns < self.next_look_ns {
             return;
         }

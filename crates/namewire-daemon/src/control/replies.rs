@@ -81,7 +81,8 @@ impl Replies {
     }
 
     /// Sends as much as there may be in the ring.
-    pub(super) fn send(&mut self, end: &mut InternalEnd) {
+    pub(super) fn send(&mut self, end: &mut InternalEnd) -> bool {
+        let mut has_sent = false;
         for _ in end.unreceived()..self.sent.len() {
             self.sent_bytes -= self.sent.pop_front().unwrap_or(0);
         }
@@ -89,9 +90,10 @@ impl Replies {
             let len = frame.len();
             if let Err(frame) = end.send(frame) {
                 self.first.push_front(frame);
-                return;
+                return has_sent;
             }
             self.first_bytes -= len;
+            has_sent = true;
             self.sent.push_back(0);
         }
         while self.sent_bytes < RING_SEGMENTS_BYTES
@@ -100,13 +102,15 @@ impl Replies {
             let len = frame.len();
             if let Err(frame) = end.send(frame) {
                 self.segments.push_front(Segment { name, frame });
-                return;
+                return has_sent;
             }
             self.names.remove(&name);
             self.segment_bytes -= len;
+            has_sent = true;
             self.sent.push_back(len);
             self.sent_bytes += len;
         }
+        has_sent
     }
 }
 

@@ -16,11 +16,12 @@ use ndn_security::sign_data;
 use ndn_sys::poll::Waker;
 use ndn_types::FaceUri;
 
-use super::now;
 use crate::config::{Config, Conflict, Management, Propagate};
+use crate::environment::now;
 use crate::identities::KeyChainSigner;
 use crate::tables::Catalog;
 use crate::{access, settings};
+use ndn_sys::clock::Clock;
 
 /// Schemes of the faces that can be made: UDP faces send from the sockets that listen.
 fn face_schemes(config: &Config) -> Vec<String> {
@@ -40,10 +41,13 @@ fn face_schemes(config: &Config) -> Vec<String> {
 ///
 /// # Errors
 /// Those of them that cannot be used, by their settings and the names of their files.
-pub(crate) fn management(config: &Config) -> Result<(ControlState, Arc<Waker>), Vec<Conflict>> {
+pub(crate) fn management(
+    config: &Config,
+    clock: &Clock,
+) -> Result<(ControlState, Arc<Waker>), Vec<Conflict>> {
     let control = ControlConfig {
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
-        started_unix_ms: now().unix_ms(),
+        started_unix_ms: now(clock).unix_ms(),
         fib_entries_max: config.tables.fib_capacity,
         face_schemes: face_schemes(config),
         cs_capacity_max: settings::cs_capacity_max(config) as u64,
@@ -55,7 +59,7 @@ pub(crate) fn management(config: &Config) -> Result<(ControlState, Arc<Waker>), 
         ..ControlConfig::default()
     };
     let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);
-    let access = access::access_control(&config.management, now().unix_ms());
+    let access = access::access_control(&config.management, now(clock).unix_ms());
     let commands = KeyChainSigner::new(config.management.identity.clone());
     let commands = commands.map_err(|error| vec![identity(error.into())]);
     let signer = signer(config).map_err(|error| vec![identity(error)]);

@@ -8,6 +8,8 @@ use ndn_packet::Name;
 use super::*;
 use crate::Plan;
 use crate::destinations::Destinations;
+use crate::environment::{Environment, Seeds};
+use crate::forwarder::forwarding_tables;
 use crate::settings;
 use crate::static_setup::LostSession;
 
@@ -21,17 +23,27 @@ fn control(directory: &std::path::Path) -> Control {
     );
     let config = crate::config::parse("test", &text).unwrap();
     let Plan { management, key_chain, places, .. } = Plan::new(&config).unwrap();
-    let mut listeners = Listeners::open(&config, 1).unwrap();
-    let hasher = ndn_table::NameHasher::new([1; 16]);
-    let mut tables = ForwardingTables::new(hasher, settings::fib_entries_max(&config));
+    let mut listeners = Listeners::open(&config, 1, 0).unwrap();
+    let environment = Environment { clock: Clock::System, seeds: Seeds::from_number(1) };
+    let mut tables = forwarding_tables(&config, &environment);
     let (fib, strategies) = tables.initial();
     let udp = listeners.take_udp();
-    let options = settings::dataplane_options(&config, hasher, &places, udp);
+    let options = settings::dataplane_options(&config, &places, udp, &environment);
     let dataplane = Dataplane::start(options, fib, strategies).unwrap();
     let operator =
         OperatorRequests { requests: channel().1, waker: Arc::new(Waker::new().unwrap()) };
     let own = Vec::new();
-    let parts = Parts { management, key_chain, dataplane, tables, listeners, operator, own };
+    let parts = Parts {
+        clock: environment.clock,
+        has_link_monitor: true,
+        management,
+        key_chain,
+        dataplane,
+        tables,
+        listeners,
+        operator,
+        own,
+    };
     Control::new(&config, parts).unwrap()
 }
 
@@ -61,7 +73,7 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
     const BACK: u64 = 302;
     let directory = tempfile::tempdir().unwrap();
     let mut control = control(directory.path());
-    let now = now();
+    let now = control.now();
     let names = ["/a", "/b"].map(|uri| Name::from_uri(uri).unwrap());
     control.state.face_created(now, record(APP, ndn_management::Scope::Local));
     control.state.face_created(now, record(GONE, ndn_management::Scope::NonLocal));
@@ -96,8 +108,12 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
         .digest_signed_interest(Verb::RibUnregister, &parameters, 1, now.unix_ms())
         .unwrap();
     let figures = control.figures();
-    let handled =
-        control.state.handle_interest(now, &wire, APP, &figures.telemetry(&control.faces));
+    let handled = control.state.handle_interest(
+        now,
+        &wire,
+        APP,
+        &figures.telemetry(&control.faces, now.monotonic_ns),
+    );
     assert!(matches!(handled, ndn_management::Handled::Command { code: Some(200), .. }));
     control.handle_timeouts(now);
     control.work(now);

@@ -35,13 +35,13 @@ pub use strategies::{
     DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
 };
 
-use crate::authorize::Requester;
+use crate::authorize::{AnySigner, Requester};
 use crate::dataset::{DatasetItem, FaceEventNotification};
 use crate::dispatch::{self, Dispatch};
 use crate::notification::NotificationStream;
 use crate::publisher::{self, DatasetPublisher};
 use crate::response::{ControlResponse, status};
-use crate::types::FaceEventKind;
+use crate::types::{FaceEventKind, Scope};
 use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
 use datasets::Listings;
 use departures::Departures;
@@ -200,7 +200,38 @@ impl ControlState {
         };
         let requester = Requester { face_id, scope: face.properties.scope };
         let authorizer = &mut *self.collaborators.authorizer;
-        let handled = match dispatch::dispatch(now, &interest, requester, authorizer, &[]) {
+        let dispatched = dispatch::dispatch(now, &interest, requester, authorizer, &[]);
+        self.carry_out(now, &interest, requester, dispatched, telemetry)
+    }
+
+    /// Takes an Interest of an operator of this host that came over no face, such as over a control socket. It is
+    /// authorised by the way it came. A command that refers to the face it came over refers to none.
+    pub fn handle_operator_interest(
+        &mut self,
+        now: Now,
+        wire: &[u8],
+        telemetry: &dyn Telemetry,
+    ) -> Handled {
+        self.counters.interests += 1;
+        let Ok(interest) = Interest::parse(wire) else {
+            self.counters.malformed += 1;
+            return Handled::Malformed;
+        };
+        let requester = Requester { face_id: 0, scope: Scope::Local };
+        let mut authorizer = AnySigner::default();
+        let dispatched = dispatch::dispatch(now, &interest, requester, &mut authorizer, &[]);
+        self.carry_out(now, &interest, requester, dispatched, telemetry)
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Now,
+        interest: &Interest<'_>,
+        requester: Requester,
+        dispatched: Dispatch,
+        telemetry: &dyn Telemetry,
+    ) -> Handled {
+        let handled = match dispatched {
             Dispatch::Execute(command) => {
                 self.execute(Executing { now, name: interest.name() }, *command)
             }
@@ -209,7 +240,7 @@ impl ControlState {
             }
             Dispatch::NeedsCertificate { verb, signer, name } => {
                 let wanted = (verb, signer, name);
-                self.wait_for_certificate(now, &interest, requester, wanted, Progress::default())
+                self.wait_for_certificate(now, interest, requester, wanted, Progress::default())
             }
             Dispatch::Publish { dataset, prefix } => {
                 self.publish(now, &dataset, prefix.as_ref(), telemetry);
@@ -220,7 +251,7 @@ impl ControlState {
                 Handled::Data { answered: true }
             }
             Dispatch::Stored => Handled::Data { answered: self.send_stored(now, interest.name()) },
-            Dispatch::Events => Handled::Event { answered: self.send_event(now, &interest) },
+            Dispatch::Events => Handled::Event { answered: self.send_event(now, interest) },
             Dispatch::Ignore(reason) => Handled::Ignored(reason),
         };
         if matches!(

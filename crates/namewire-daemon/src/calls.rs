@@ -1,0 +1,211 @@
+//! Typed management calls: NFD's management protocol, without a face.
+
+use ndn_management::{
+    CommandBuilder, ControlParameters, ControlResponse, Dataset, DatasetItem, FaceQueryFilter,
+    FaceStatus, ForwarderStatus, Persistency, RibEntry, Verb, decode_dataset, route_origin, status,
+};
+use ndn_packet::{Data, InterestBuilder, Name};
+use ndn_types::FaceUri;
+
+/// Why a call has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The forwarder is stopping.
+    #[error("the forwarder is stopping")]
+    Stopping,
+    /// Management refused the command.
+    #[error("{text} (status {code})")]
+    Refused {
+        /// Status code, as in HTTP.
+        code: u32,
+        /// Why.
+        text: String,
+    },
+    /// Management gave no answer, and why.
+    #[error("{0}")]
+    NoAnswer(String),
+    /// The answer cannot be decoded.
+    #[error("the answer cannot be decoded: {0}")]
+    Malformed(String),
+}
+
+/// Management of a forwarder in this process. All calls carry one or more Interests of NFD's management protocol.
+pub trait Management {
+    /// Hands over one management Interest; returns the Data.
+    ///
+    /// # Errors
+    /// There is none.
+    fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError>;
+
+    /// The wall clock, for commands.
+    fn unix_ms(&self) -> u64;
+
+    /// Carries out a command; returns the parameters of the response.
+    ///
+    /// # Errors
+    /// The command is refused.
+    fn command(
+        &mut self,
+        verb: Verb,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CallError> {
+        let unix_ms = self.unix_ms();
+        // Nothing checks that it does not repeat: it is not sent over a face.
+        let interest = CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, 0, unix_ms)
+            .map_err(|error| CallError::Malformed(error.to_string()))?;
+        let wire = self.exchange(interest)?;
+        let response = response(&wire)?;
+        if response.code != status::OK {
+            return Err(CallError::Refused { code: response.code, text: response.text });
+        }
+        response.parameters().map_err(|error| CallError::Malformed(error.to_string()))
+    }
+
+    /// Fetches a dataset.
+    ///
+    /// # Errors
+    /// It is refused or malformed.
+    fn dataset<T: DatasetItem>(&mut self, dataset: &Dataset) -> Result<Vec<T>, CallError> {
+        let content = self.dataset_content(dataset)?;
+        decode_dataset(&content).map_err(|error| CallError::Malformed(error.to_string()))
+    }
+
+    /// The joined segments of a dataset.
+    ///
+    /// # Errors
+    /// It is refused or malformed.
+    fn dataset_content(&mut self, dataset: &Dataset) -> Result<Vec<u8>, CallError> {
+        let malformed = |text: &str| CallError::Malformed(text.to_owned());
+        let mut content = Vec::new();
+        let mut name = dataset.prefix();
+        let mut is_first = true;
+        loop {
+            let interest =
+                InterestBuilder::new(&name).can_be_prefix(is_first).must_be_fresh(is_first);
+            let interest = interest.nonce(0).to_vec();
+            let interest = interest.map_err(|error| malformed(&error.to_string()))?;
+            let wire = self.exchange(interest)?;
+            let data = Data::parse(&wire).map_err(|error| malformed(&error.to_string()))?;
+            if data.content_type() == ndn_packet::ContentType::NACK {
+                let response = response(&wire)?;
+                return Err(CallError::Refused { code: response.code, text: response.text });
+            }
+            content.extend_from_slice(data.content().unwrap_or_default());
+            let segment = data.name().last().and_then(|last| last.as_segment());
+            let segment = segment.ok_or_else(|| malformed("the Data is not a segment"))?;
+            let last = data.final_block_id().and_then(|last| last.as_segment());
+            if last.is_none_or(|last| segment >= last) {
+                return Ok(content);
+            }
+            name = data.name().to_name();
+            name.truncate(data.name().len() - 1);
+            name.push_segment(segment + 1);
+            is_first = false;
+        }
+    }
+
+    /// Makes a face; returns its FaceId. An existing face to the same end is returned instead.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn create_face(&mut self, uri: &FaceUri, persistency: Persistency) -> Result<u64, CallError> {
+        let parameters = ControlParameters {
+            uri: Some(uri.to_string()),
+            face_persistency: Some(persistency.number()),
+            ..ControlParameters::default()
+        };
+        match self.command(Verb::FaceCreate, &parameters) {
+            Ok(made) => made.face_id.ok_or_else(|| CallError::Malformed("no FaceId".to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Destroys a face.
+    ///
+    /// # Errors
+    /// Management gives no answer.
+    fn destroy_face(&mut self, face_id: u64) -> Result<(), CallError> {
+        let parameters =
+            ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+        self.command(Verb::FaceDestroy, &parameters).map(drop)
+    }
+
+    /// Adds a route of origin `static`, inherited by longer prefixes.
+    ///
+    /// # Errors
+    /// There is no such face, or no room in the RIB.
+    fn add_route(&mut self, prefix: &Name, face_id: u64, cost: u64) -> Result<(), CallError> {
+        // NFD's protocol accepts and ignores a route to a face that does not exist.
+        let filter = FaceQueryFilter { face_id: Some(face_id), ..FaceQueryFilter::default() };
+        if self.dataset::<FaceStatus>(&Dataset::FaceQuery(filter))?.is_empty() {
+            let text = format!("there is no face {face_id}");
+            return Err(CallError::Refused { code: status::NOT_FOUND, text });
+        }
+        let parameters =
+            ControlParameters { cost: Some(cost), ..route_parameters(prefix, face_id) };
+        self.command(Verb::RibRegister, &parameters).map(drop)
+    }
+
+    /// Removes a route of origin `static`.
+    ///
+    /// # Errors
+    /// Management gives no answer.
+    fn remove_route(&mut self, prefix: &Name, face_id: u64) -> Result<(), CallError> {
+        self.command(Verb::RibUnregister, &route_parameters(prefix, face_id)).map(drop)
+    }
+
+    /// Chooses the strategy for a prefix.
+    ///
+    /// # Errors
+    /// There is no such strategy.
+    fn set_strategy(&mut self, prefix: &Name, strategy: &Name) -> Result<(), CallError> {
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            strategy: Some(strategy.clone()),
+            ..ControlParameters::default()
+        };
+        self.command(Verb::StrategySet, &parameters).map(drop)
+    }
+
+    /// Version, uptime and counters.
+    ///
+    /// # Errors
+    /// Management gives no answer.
+    fn status(&mut self) -> Result<ForwarderStatus, CallError> {
+        let content = self.dataset_content(&Dataset::ForwarderStatus)?;
+        ForwarderStatus::decode(&content).map_err(|error| CallError::Malformed(error.to_string()))
+    }
+
+    /// All faces, with their counters.
+    ///
+    /// # Errors
+    /// Management gives no answer.
+    fn faces(&mut self) -> Result<Vec<FaceStatus>, CallError> {
+        self.dataset(&Dataset::FaceList)
+    }
+
+    /// All routes.
+    ///
+    /// # Errors
+    /// Management gives no answer.
+    fn routes(&mut self) -> Result<Vec<RibEntry>, CallError> {
+        self.dataset(&Dataset::RibList)
+    }
+}
+
+fn route_parameters(prefix: &Name, face_id: u64) -> ControlParameters {
+    ControlParameters {
+        name: Some(prefix.clone()),
+        face_id: Some(face_id),
+        origin: Some(route_origin::STATIC),
+        ..ControlParameters::default()
+    }
+}
+
+fn response(wire: &[u8]) -> Result<ControlResponse, CallError> {
+    let malformed = |text: String| CallError::Malformed(text);
+    let data = Data::parse(wire).map_err(|error| malformed(error.to_string()))?;
+    let content = data.content().unwrap_or_default();
+    ControlResponse::decode(content).map_err(|error| malformed(error.to_string()))
+}

@@ -1,0 +1,88 @@
+//! Where a forwarder takes time and randomness from.
+
+use ndn_management::Now;
+use ndn_sys::clock::Clock;
+
+/// The clock and the seeds of one forwarder. On a manual clock and with given seeds, a forwarder repeats exactly.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// Read by the control thread and the workers.
+    pub clock: Clock,
+    /// Everything random derives from these.
+    pub seeds: Seeds,
+}
+
+impl Environment {
+    /// The system's clocks, and random seeds.
+    #[must_use]
+    pub fn system() -> Self {
+        Self { clock: Clock::System, seeds: Seeds::random() }
+    }
+}
+
+/// Seeds of what is random in a forwarder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seeds {
+    /// Key of the hash function of names (SipHash).
+    pub name_hash_key: [u8; 16],
+    /// NDNLPv2 Sequence of the first fragment of each worker.
+    pub first_sequence: u64,
+    /// Nonces of Interests that come without one.
+    pub nonce: u64,
+    /// Which worker's socket receives from a UDP peer.
+    pub peer_spread: u64,
+}
+
+impl Seeds {
+    /// Seeds from the system's random numbers.
+    #[must_use]
+    pub fn random() -> Self {
+        Self {
+            name_hash_key: rand::random(),
+            first_sequence: rand::random(),
+            nonce: rand::random(),
+            peer_spread: rand::random(),
+        }
+    }
+
+    /// Seeds that derive from one number, for simulation.
+    #[must_use]
+    pub fn from_number(seed: u64) -> Self {
+        let mut state = seed;
+        let [first, second, first_sequence, nonce, peer_spread] =
+            [(); 5].map(|()| split_mix(&mut state));
+        let mut name_hash_key = [0; 16];
+        name_hash_key[..8].copy_from_slice(&first.to_le_bytes());
+        name_hash_key[8..].copy_from_slice(&second.to_le_bytes());
+        Self { name_hash_key, first_sequence, nonce, peer_spread }
+    }
+}
+
+/// The next number of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Reads both clocks.
+pub(crate) fn now(clock: &Clock) -> Now {
+    let unix_us = u64::try_from(clock.unix_time().as_micros()).unwrap_or(u64::MAX);
+    Now { monotonic_ns: clock.now_ns(), unix_us }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_derive_from_one_number() {
+        let seeds = Seeds::from_number(7);
+        assert_eq!(seeds, Seeds::from_number(7));
+        assert_ne!(seeds, Seeds::from_number(8));
+        assert_ne!(seeds.name_hash_key[..8], seeds.name_hash_key[8..]);
+        assert_ne!(seeds.nonce, seeds.first_sequence);
+    }
+}

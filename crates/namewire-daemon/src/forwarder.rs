@@ -1,0 +1,263 @@
+//! A forwarder with threads: from its open sockets to the handle of the running one.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use namewire_control::ControlListener;
+use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
+use ndn_face::InternalEnd;
+use ndn_sys::poll::Waker;
+
+use crate::calls::{CallError, Management};
+use crate::config::Config;
+use crate::control::{Control, LocalRequest, Parts};
+use crate::environment::Environment;
+use crate::hooks::{Hooks, LogControl, Requests};
+use crate::listeners::Listeners;
+use crate::operator::{Operator, OperatorRequest, WorkerFigures};
+use crate::plan::Plan;
+use crate::tables::ForwardingTables;
+use crate::{OwnFile, directory, dpdk, memory, missing, settings};
+
+/// A forwarder whose sockets are open and that has no threads yet: the embedding program may change its user now.
+#[derive(Debug)]
+pub struct OpenForwarder {
+    config: Config,
+    plan: Plan,
+    environment: Environment,
+    listeners: Listeners,
+    control_socket: Option<ControlListener>,
+}
+
+impl OpenForwarder {
+    /// Opens the sockets that the configuration names.
+    ///
+    /// # Errors
+    /// A socket cannot be opened; the error names the address or path and the setting.
+    pub fn open(config: &Config, plan: Plan) -> anyhow::Result<Self> {
+        let environment = Environment::system();
+        let places = &plan.places;
+        let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(
+            version,
+            workers = places.len(),
+            workers_with_faces = with_faces,
+            "starting"
+        );
+        missing::warn_of_interfaces(config);
+        memory::warn_of_capacity(&config.pool, places.len());
+        let spread = environment.seeds.peer_spread;
+        let mut listeners = Listeners::open(config, with_faces, spread)?;
+        let control_socket = open_control_socket(config, &mut listeners)?;
+        Ok(Self { config: config.clone(), plan, environment, listeners, control_socket })
+    }
+
+    /// The UDP sockets. Only sockets of one user share a port.
+    pub fn udp_sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.listeners.udp().map(std::os::fd::AsFd::as_fd)
+    }
+
+    /// Files and directories that were made for sockets, and are removed in the end.
+    #[must_use]
+    pub fn own_files(&self) -> &[OwnFile] {
+        &self.listeners.own_files
+    }
+
+    /// Reads the trust anchors that are read again at intervals, as another user may not be allowed to.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn check_anchors(&self) -> Result<(), String> {
+        self.plan.management.check_anchors()
+    }
+
+    /// Starts the workers and the control thread.
+    ///
+    /// # Errors
+    /// What keeps the forwarder from starting, with the address, path or setting.
+    pub fn start(self, hooks: Hooks) -> anyhow::Result<Forwarder> {
+        let Self { config, plan, environment, mut listeners, control_socket } = self;
+        let Plan { management, key_chain, places } = plan;
+        let mut tables = forwarding_tables(&config, &environment);
+        let (fib, strategies) = tables.initial();
+        let udp = listeners.take_udp();
+        let options = settings::dataplane_options(&config, &places, udp, &environment);
+        let dataplane = Dataplane::start(options, fib, strategies)?;
+        memory::tell(&places, &dataplane);
+        let nodes = places.iter().map(|place| place.node);
+        let (operator, requests) = operator(&hooks.log, dataplane.workers(), nodes, &environment)?;
+        let (sender, waker) = (operator.requests(), Arc::clone(&requests.waker));
+        let control_socket = match control_socket {
+            None => None,
+            Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
+        };
+        let own = dpdk::open(&config)?;
+        let parts = Parts {
+            clock: environment.clock,
+            has_link_monitor: true,
+            management,
+            key_chain,
+            dataplane,
+            tables,
+            listeners,
+            operator: requests,
+            own,
+        };
+        let mut control = Control::new(&config, parts)?;
+        let stop = hooks.requests.clone();
+        let run = move || {
+            let result = control.run(hooks, config);
+            drop(control_socket);
+            result.and(control.finish())
+        };
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(run)?;
+        Ok(Forwarder { requests: stop, calls: Calls { sender, waker }, thread: Some(thread) })
+    }
+}
+
+/// The FIB and the strategies that a forwarder starts with.
+pub(crate) fn forwarding_tables(config: &Config, environment: &Environment) -> ForwardingTables {
+    let hasher = ndn_table::NameHasher::new(environment.seeds.name_hash_key);
+    ForwardingTables::new(hasher, settings::fib_entries_max(config))
+}
+
+/// Both ends of the queue of requests to the control thread.
+pub(crate) fn operator(
+    log: &Arc<dyn LogControl>,
+    workers: &[WorkerView],
+    nodes: impl Iterator<Item = Option<usize>>,
+    environment: &Environment,
+) -> anyhow::Result<(Operator, crate::operator::OperatorRequests)> {
+    let figures = workers.iter().zip(nodes).map(|(worker, node)| WorkerFigures {
+        rounds: Arc::clone(worker.worker_counters()),
+        calls: Arc::clone(worker.call_counters()),
+        pool: Arc::clone(worker.pool_counters()),
+        shard: Arc::clone(worker.counters()),
+        service_times: Arc::clone(worker.service_times()),
+        exchange: worker.exchange_counters().cloned(),
+        node,
+    });
+    Ok(Operator::new(Arc::clone(log), figures.collect(), environment.clock.clone())?)
+}
+
+/// A running forwarder. Several may run in one process. Dropping the handle stops it.
+#[derive(Debug)]
+pub struct Forwarder {
+    requests: Requests,
+    calls: Calls,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+/// The way to the control thread.
+#[derive(Debug)]
+struct Calls {
+    sender: Sender<OperatorRequest>,
+    waker: Arc<Waker>,
+}
+
+impl Forwarder {
+    /// Opens the sockets that the configuration names, if any, and starts the forwarder.
+    ///
+    /// # Errors
+    /// All settings that cannot be used on this machine; what keeps the forwarder from starting.
+    pub fn start(config: &Config, hooks: Hooks) -> anyhow::Result<Self> {
+        let plan = Plan::embedded(config, &ndn_sys::clock::Clock::System);
+        let plan = plan.map_err(|faults| refused(&faults))?;
+        OpenForwarder::open(config, plan)?.start(hooks)
+    }
+
+    /// Makes a face whose frames go through queues in this process.
+    ///
+    /// # Errors
+    /// The forwarder is stopping, or no file descriptor is left.
+    pub fn add_memory_face(
+        &self,
+        options: MemoryFaceOptions,
+    ) -> Result<(u64, InternalEnd), CallError> {
+        let added = self.calls.ask(|answer| OperatorRequest::AddMemoryFace(options, answer))?;
+        added.map_err(|error| CallError::NoAnswer(error.to_string()))
+    }
+
+    /// Asks the forwarder to stop, and waits for its end.
+    ///
+    /// # Errors
+    /// A worker has ended by a fault of its own.
+    pub fn shut_down(self) -> anyhow::Result<()> {
+        self.requests.stop();
+        self.join()
+    }
+
+    /// Waits until the forwarder was asked to stop, by [`Requests::stop`], and has ended.
+    ///
+    /// # Errors
+    /// A worker has ended by a fault of its own.
+    pub fn join(mut self) -> anyhow::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(anyhow!("the control thread has ended by a fault of its own")),
+        }
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.requests.stop();
+            if let Err(error) = self.end() {
+                tracing::error!("a forwarder ended: {error:#}");
+            }
+        }
+    }
+}
+
+impl Management for &Forwarder {
+    fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        let answer = |answer| OperatorRequest::Local(LocalRequest { interest, answer });
+        self.calls.ask(answer)?.map_err(CallError::NoAnswer)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        crate::environment::now(&ndn_sys::clock::Clock::System).unix_ms()
+    }
+}
+
+impl Calls {
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(std::sync::mpsc::SyncSender<T>) -> OperatorRequest,
+    ) -> Result<T, CallError> {
+        let (answer, answered) = sync_channel(1);
+        self.sender.send(request(answer)).map_err(|_| CallError::Stopping)?;
+        self.waker.wake();
+        answered.recv().map_err(|_| CallError::Stopping)
+    }
+}
+
+/// All that is wrong with a configuration, in one error.
+pub(crate) fn refused(faults: &[crate::config::Conflict]) -> anyhow::Error {
+    anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+}
+
+fn open_control_socket(
+    config: &Config,
+    listeners: &mut Listeners,
+) -> anyhow::Result<Option<ControlListener>> {
+    let Some(path) = config.control_socket_path() else { return Ok(None) };
+    let shown = path.display();
+    let advice =
+        || format!("cannot open the control socket {shown}; choose another path with --control");
+    let made = directory::make_parent(&path, directory::Access::Umask).with_context(advice)?;
+    listeners.own_files.extend(made);
+    let socket = ControlListener::open(&path).with_context(advice)?;
+    listeners.own_files.push(OwnFile { path, identity: socket.file(), opened: None });
+    Ok(Some(socket))
+}

@@ -1,0 +1,174 @@
+//! A forwarder without threads: the embedding program steps it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker};
+use ndn_face::InternalEnd;
+use ndn_forwarding::Counters;
+use ndn_management::ControlState;
+use ndn_sys::poll::Events;
+use ndn_table::Timestamp;
+
+use crate::calls::{CallError, Management};
+use crate::config::Config;
+use crate::control::{Control, EVENTS_PER_ROUND, LocalAnswer, LocalRequest, Parts, Reason};
+use crate::environment::Environment;
+use crate::forwarder::{forwarding_tables, operator, refused};
+use crate::hooks::{LogControl, NoLogControl};
+use crate::listeners::Listeners;
+use crate::plan::Plan;
+use crate::settings;
+
+/// A whole forwarder, control plane and workers, that runs in [`step`](Self::step) only. It never waits, and opens no
+/// sockets but those that its configuration names. It has no control socket.
+///
+/// A simulation steps all its forwarders until none did anything, then advances their clock to the earliest
+/// [`next_deadline`](Self::next_deadline).
+#[derive(Debug)]
+pub struct SteppedForwarder {
+    control: Control,
+    workers: Vec<SteppedWorker>,
+    ready: Events,
+}
+
+/// Steps in which a call is answered, unless something is wrong.
+const CALL_STEPS_MAX: usize = 10_000;
+
+impl SteppedForwarder {
+    /// A forwarder on this clock with these seeds.
+    ///
+    /// # Errors
+    /// All settings that cannot be used; what keeps the forwarder from starting.
+    pub fn new(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+        let plan = Plan::embedded(config, &environment.clock);
+        let Plan { management, key_chain, places } = plan.map_err(|faults| refused(&faults))?;
+        let with_faces = places.iter().filter(|place| place.roles.has_faces()).count();
+        let mut listeners = Listeners::open(config, with_faces, environment.seeds.peer_spread)?;
+        let mut tables = forwarding_tables(config, environment);
+        let (fib, strategies) = tables.initial();
+        let udp = listeners.take_udp();
+        let options = settings::dataplane_options(config, &places, udp, environment);
+        let (dataplane, workers) = Dataplane::stepped(options, fib, strategies)?;
+        let log: Arc<dyn LogControl> = Arc::new(NoLogControl);
+        let nodes = places.iter().map(|place| place.node);
+        let (_, requests) = operator(&log, dataplane.workers(), nodes, environment)?;
+        let parts = Parts {
+            clock: environment.clock.clone(),
+            has_link_monitor: false,
+            management,
+            key_chain,
+            dataplane,
+            tables,
+            listeners,
+            operator: requests,
+            own: Vec::new(),
+        };
+        let ready = Events::with_capacity(EVENTS_PER_ROUND);
+        Ok(Self { control: Control::new(config, parts)?, workers, ready })
+    }
+
+    /// Handles what is ready or due at the time of the clock. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// A worker has ended by a fault of its own.
+    pub fn step(&mut self) -> anyhow::Result<bool> {
+        let mut is_active = self.control.step(&mut self.ready)?;
+        for worker in &mut self.workers {
+            is_active |= worker.step();
+        }
+        Ok(is_active)
+    }
+
+    /// When [`step`](Self::step) has something to do even if no frame arrives before, and what.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
+        let workers = self.workers.iter().filter_map(SteppedWorker::next_deadline);
+        let workers = workers.map(|at| (at, Reason::Worker));
+        workers.chain(self.control.next_deadline()).min_by_key(|(at, _)| *at)
+    }
+
+    /// Makes a face whose frames go through queues in this process. Steps the forwarder until management knows it.
+    ///
+    /// # Errors
+    /// No file descriptor is left, or the limit of faces is reached.
+    pub fn add_memory_face(
+        &mut self,
+        options: &MemoryFaceOptions,
+    ) -> Result<(u64, InternalEnd), CallError> {
+        let (answer, answered) = sync_channel(1);
+        self.control.add_memory_face(options, answer);
+        let added = self.step_until(|| answered.try_recv().ok())?;
+        added.map_err(|error| CallError::NoAnswer(error.to_string()))
+    }
+
+    /// The authoritative tables: RIB, FIB, strategy choices, faces.
+    #[must_use]
+    pub fn state(&self) -> &ControlState {
+        &self.control.state
+    }
+
+    /// What all workers count together.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.control.dataplane.counters()
+    }
+
+    /// Hands a management Interest over; [`PendingCall::poll`] has its Data after some steps.
+    pub fn begin_call(&mut self, interest: Vec<u8>) -> PendingCall {
+        let (answer, receiver) = sync_channel(1);
+        let now = self.control.now();
+        self.control.handle_local_request(now, LocalRequest { interest, answer });
+        PendingCall(receiver)
+    }
+
+    /// Steps, at the time of the clock, until there is a result.
+    fn step_until<T>(&mut self, result: impl Fn() -> Option<T>) -> Result<T, CallError> {
+        for _ in 0..CALL_STEPS_MAX {
+            let is_active = self.step();
+            let is_active = is_active.map_err(|error| CallError::NoAnswer(format!("{error:#}")))?;
+            if let Some(result) = result() {
+                return Ok(result);
+            }
+            if !is_active {
+                break;
+            }
+        }
+        Err(CallError::NoAnswer("there is no answer before time passes".to_owned()))
+    }
+
+    /// Ends the workers and closes all faces.
+    ///
+    /// # Errors
+    /// A worker has ended by a fault of its own.
+    pub fn shut_down(self) -> anyhow::Result<()> {
+        self.control.finish()
+    }
+}
+
+/// A call that was begun.
+#[derive(Debug)]
+pub struct PendingCall(Receiver<LocalAnswer>);
+
+impl PendingCall {
+    /// The Data, or why there is none; `None` before management has answered.
+    pub fn poll(&self) -> Option<Result<Vec<u8>, CallError>> {
+        match self.0.try_recv() {
+            Ok(answer) => Some(answer.map_err(CallError::NoAnswer)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(CallError::Stopping)),
+        }
+    }
+}
+
+impl Management for SteppedForwarder {
+    /// Steps this forwarder until management has answered, at the time of the clock.
+    fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        let call = self.begin_call(interest);
+        self.step_until(|| call.poll())?
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.control.now().unix_ms()
+    }
+}

@@ -1,0 +1,189 @@
+//! Forwarders inside this process: with threads, and stepped on virtual time.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use namewire_config::Config;
+use namewire_daemon::{
+    CallError, Environment, Forwarder, Hooks, Management, Seeds, SteppedForwarder,
+};
+use ndn_dataplane::MemoryFaceOptions;
+use ndn_face::InternalEnd;
+use ndn_management::{DataSigner, DigestSigner};
+use ndn_packet::DataBuilder;
+use ndn_packet::{Data, Interest, InterestBuilder, Name};
+use ndn_sys::clock::{Clock, ManualClock};
+use ndn_sys::poll::{self, Events, Poller};
+use ndn_types::{Persistency, Scope};
+
+/// Nothing listens, whatever the machine.
+const SETTINGS: &str = "control.enabled = false\n\
+    [forwarder]\nworkers = 1\n\
+    [pool]\ncapacity = \"8 MiB\"\npages = \"ordinary\"\n\
+    [tables]\npit_capacity = 1000\nfib_capacity = 1000\n\
+    [tables.cs]\ncapacity_packets = 100\n\
+    [listeners]\nunix.enabled = false\nudp.enabled = false\ntcp.enabled = false\n\
+    websocket.enabled = false\nmulticast.enabled = false\n";
+
+fn config() -> Config {
+    // That nobody could connect is refused by `parse` too.
+    let mut config =
+        namewire_config::parse("test", &SETTINGS.replace("unix.enabled = false", "")).unwrap();
+    config.listeners.unix.enabled = false;
+    config
+}
+
+fn memory(number: u64, scope: Scope) -> MemoryFaceOptions {
+    MemoryFaceOptions {
+        number,
+        scope,
+        persistency: Persistency::Permanent,
+        mtu: 8800,
+        queue_frames_max: 64,
+    }
+}
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+fn interest(uri: &str, nonce: u32) -> Vec<u8> {
+    InterestBuilder::new(&name(uri)).nonce(nonce).lifetime_ms(4000).to_vec().unwrap()
+}
+
+fn data(uri: &str) -> Vec<u8> {
+    DigestSigner.sign(&DataBuilder::new(&name(uri)).content(b"content")).unwrap()
+}
+
+/// The packet in a frame.
+fn packet(frame: &[u8]) -> Vec<u8> {
+    ndn_packet::LpPacket::parse(frame).unwrap().fragment().unwrap().to_vec()
+}
+
+/// The next frame, which a worker on another thread sends.
+fn wait_for(end: &mut InternalEnd) -> Vec<u8> {
+    let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
+    poller.add(&*end, 0, poll::Interest::Readable).unwrap();
+    loop {
+        end.reset();
+        if let Some(frame) = end.receive() {
+            return packet(&frame);
+        }
+        poller.wait(&mut events, Some(Duration::from_secs(20))).unwrap();
+        assert!(!events.is_empty(), "no frame arrives");
+    }
+}
+
+#[test]
+fn two_forwarders_with_threads_run_in_one_process() {
+    let forwarders = [1, 2].map(|_| Forwarder::start(&config(), Hooks::none().unwrap()).unwrap());
+    for mut forwarder in &forwarders {
+        let (_, mut consumer) = forwarder.add_memory_face(memory(1, Scope::Local)).unwrap();
+        let (face_id, mut producer) = forwarder.add_memory_face(memory(2, Scope::Local)).unwrap();
+        forwarder.add_route(&name("/a"), face_id, 3).unwrap();
+        consumer.send(interest("/a/b", 1)).unwrap();
+        let arrived = wait_for(&mut producer);
+        assert_eq!(Interest::parse(&arrived).unwrap().name(), name("/a/b").as_ref());
+        producer.send(data("/a/b")).unwrap();
+        let answer = wait_for(&mut consumer);
+        assert_eq!(Data::parse(&answer).unwrap().content(), Some(&b"content"[..]));
+
+        assert_eq!(forwarder.status().unwrap().counters.satisfied_interests, 1);
+        let routes = forwarder.routes().unwrap();
+        assert!(routes.iter().any(|entry| entry.name == name("/a")), "{routes:?}");
+        let error = forwarder.add_route(&name("/a"), 9999, 0).unwrap_err();
+        assert!(matches!(error, CallError::Refused { .. }), "{error}");
+        forwarder.destroy_face(face_id).unwrap();
+    }
+    for forwarder in forwarders {
+        forwarder.shut_down().unwrap();
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_named() {
+    let mut config = config();
+    config.forwarder.cpus = vec![4000];
+    let error = Forwarder::start(&config, Hooks::none().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("forwarder.cpus"), "{error}");
+}
+
+/// A forwarder on virtual time, with a consumer and a producer.
+struct Stepped {
+    forwarder: SteppedForwarder,
+    ends: [InternalEnd; 2],
+}
+
+impl Stepped {
+    fn new(clock: &ManualClock, seed: u64) -> Self {
+        let environment =
+            Environment { clock: clock.clone().into(), seeds: Seeds::from_number(seed) };
+        let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
+        let [consumer, producer] =
+            [1, 2].map(|number| forwarder.add_memory_face(&memory(number, Scope::Local)).unwrap());
+        forwarder.add_route(&name("/a"), producer.0, 0).unwrap();
+        let strategy = name("/localhost/nfd/strategy/multicast");
+        forwarder.set_strategy(&name("/a"), &strategy).unwrap();
+        Self { forwarder, ends: [consumer.1, producer.1] }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            if !self.forwarder.step().unwrap() {
+                return;
+            }
+        }
+        panic!("the forwarder never rests");
+    }
+}
+
+#[test]
+fn stepped_forwarder_repeats_exactly_on_virtual_time() {
+    let run = || {
+        let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
+        let mut node = Stepped::new(&clock, 7);
+        let mut log = Vec::new();
+        for number in 0..20 {
+            let uri = format!("/a/{number}");
+            node.ends[0].send(interest(&uri, number)).unwrap();
+            node.settle();
+            let arrived = node.ends[1].receive().unwrap();
+            log.push((clock.now_ns(), arrived));
+            clock.advance(Duration::from_millis(10));
+            // Every other Interest is answered.
+            if number % 2 == 0 {
+                node.ends[1].send(data(&uri)).unwrap();
+                node.settle();
+                log.push((clock.now_ns(), node.ends[0].receive().unwrap()));
+            }
+            if let Some((at, reason)) = node.forwarder.next_deadline() {
+                assert!(at.as_nanos() > clock.now_ns(), "{reason:?} is due and was not handled");
+                clock.advance_to(at.as_nanos());
+            }
+            node.settle();
+        }
+        clock.advance(Duration::from_secs(10));
+        node.settle();
+        let counters = node.forwarder.counters();
+        let counted = [
+            counters.in_interests.value(),
+            counters.satisfied_interests.value(),
+            counters.unsatisfied_interests.value(),
+        ];
+        let faces = node.forwarder.faces().unwrap().len();
+        node.forwarder.shut_down().unwrap();
+        (log, counted, faces)
+    };
+    let (log, counted, faces) = run();
+    assert_eq!((log.len(), counted[0]), (30, 20));
+    assert_eq!(counted[1..], [10, 10]);
+    assert!(faces >= 3, "{faces}");
+    assert_eq!(run(), (log, counted, faces));
+}
+
+#[test]
+fn clock_of_a_stepped_forwarder_may_be_that_of_the_system() {
+    let environment = Environment { clock: Clock::System, seeds: Seeds::random() };
+    let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
+    assert!(forwarder.status().unwrap().version.starts_with("namewire"));
+}
