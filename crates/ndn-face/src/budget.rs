@@ -1,6 +1,6 @@
-//! A limit on memory that many faces share.
+//! A memory limit that many faces share.
 
-/// Bytes in use, and how many may be.
+/// Bytes in use, and their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     used: usize,
@@ -36,7 +36,7 @@ impl Budget {
         fits
     }
 
-    /// Uses `bytes` more whether they fit or not.
+    /// Uses `bytes` more even beyond the limit.
     pub(crate) fn force(&mut self, bytes: usize) {
         self.used += bytes;
     }

@@ -1,4 +1,4 @@
-//! What a face counts: written by its worker alone, read by anyone.
+//! Counters of faces and sockets: written by one worker, read by any thread.
 
 use ndn_forwarding::Counter;
 
@@ -11,7 +11,7 @@ pub enum LinkDropReason {
     Malformed,
     /// A frame that is neither LpPacket nor Interest nor Data.
     UnknownType,
-    /// A datagram that was longer than anything the forwarder takes.
+    /// A datagram longer than the forwarder accepts.
     Truncated,
     /// A network packet of more than 8800 bytes.
     TooLong,
@@ -21,27 +21,25 @@ pub enum LinkDropReason {
     BadFragment,
     /// FragCount above 400.
     TooManyFragments,
-    /// A fragment that was there already.
+    /// A fragment that was received before.
     DuplicateFragment,
     /// A fragment whose FragCount differs from that of the others.
     FragmentMismatch,
     /// Fragments that together are longer than a packet may be: the whole message is dropped.
     ReassemblyTooLong,
-    /// A message in pieces that was given up for a newer one, or a fragment for which there was
-    /// no memory.
+    /// An incomplete message that a newer one evicted, or a fragment for which there was no memory.
     ReassemblyFull,
-    /// A message of which no fragment came for 500 ms.
+    /// An incomplete message that received no fragment for 500 ms.
     ReassemblyTimeout,
-    /// On a reliable link, a frame whose Sequence has come before.
+    /// On a reliable link, a frame whose Sequence was received before.
     DuplicateSequence,
-    /// An Interest beyond the rate that the face may send.
+    /// An Interest beyond the rate limit of the face.
     InterestRate,
-    /// An Interest to management beyond the rate that the face is held to, as too many of its commands
-    /// were refused.
+    /// An Interest to management beyond the rate limit of a face whose commands were refused too often.
     ManagementRate,
 
     // On departure.
-    /// The link cannot take the packet even in fragments.
+    /// The packet does not fit the link even in fragments.
     OverMtu,
     /// The output queue is at its limit.
     QueueFull,
@@ -49,7 +47,7 @@ pub enum LinkDropReason {
     Down,
     /// The kernel refused the packet.
     SendError,
-    /// On a reliable link, a packet of which a frame was lost as often as it may be sent.
+    /// On a reliable link, a packet with a frame that was lost in every retransmission.
     RetransmissionsExhausted,
 }
 
@@ -159,30 +157,29 @@ impl FaceCounters {
     }
 }
 
-/// How many system calls the sockets of a [`FaceSet`](crate::FaceSet) took, and how many frames
-/// those moved: batches are what makes a face fast, and this is how long they are. Internal faces
-/// make no system calls and are not counted.
+/// System calls of the sockets of a [`FaceSet`](crate::FaceSet), and the frames that they moved: their ratio is the
+/// batch size. Internal faces make no system calls and are not counted.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CallCounters {
-    /// System calls that received, those that found nothing included.
+    /// System calls that received, including those that found nothing.
     pub receive_calls: Counter,
     /// Frames that they brought.
     pub received_frames: Counter,
     /// Bytes of those frames.
     pub received_bytes: Counter,
-    /// System calls that sent, those for which the kernel had no room included.
+    /// System calls that sent, including those for which the kernel had no room.
     pub send_calls: Counter,
-    /// Frames that they took: those of a queue that is written in several goes, with the last.
+    /// Frames that they sent. Frames of a queue that takes several calls count with the last.
     pub sent_frames: Counter,
-    /// Bytes that they took.
+    /// Bytes that they sent.
     pub sent_bytes: Counter,
-    /// Messages that the kernel dropped because nobody read them in time, at UDP sockets that many
-    /// peers share. A message may be several datagrams that the kernel has joined.
+    /// Messages that the kernel dropped because the queue was full, at UDP sockets that many
+    /// peers share. A message may be several datagrams that the kernel has joined (GRO).
     pub shared_socket_drops: Counter,
-    /// The same at UDP sockets of one face: mostly answers of neighbours.
+    /// The same at UDP sockets of one face.
     pub own_socket_drops: Counter,
-    /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
+    /// Malformed frames that arrived at another worker than that of their face, or after the face was closed.
     pub bad_foreign_frames: Counter,
 }
 
@@ -213,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+    fn every_reason_has_its_own_counter_and_name() {
         let counters = FaceCounters::default();
         for (index, reason) in LinkDropReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, index);

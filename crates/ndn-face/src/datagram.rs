@@ -19,9 +19,9 @@ use crate::datagram_queue::{
     DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
 };
 use crate::face::{Face, FaceTable, TrafficDirection};
-use crate::link::Sender;
 use crate::output::Flushed;
 use crate::receive::{Arrival, Progress, RxSink, SocketDelay};
+use crate::source::Sender;
 use crate::source::{ChannelId, Source};
 use crate::transport::{Context, Outgoing, Shared, Transport};
 

@@ -16,7 +16,7 @@ use ndn_table::FaceIndex;
 use rustix::io::Errno;
 
 use crate::counters::{CallCounters, ChannelCounters, LinkDropReason};
-use crate::link::FrameSink;
+use crate::output::FrameSink;
 use crate::output::{Flushed, LARGE_PACKET};
 use crate::tap::TapPoint;
 
@@ -64,30 +64,30 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload: &'a [u8],
     /// Names the bytes of `payload`.
     pub(crate) handle: Option<&'a PacketHandle>,
-    /// Length of the first frame of the same packet: that of this one, unless it is a fragment.
+    /// Length of the first frame of the same packet: its own, unless it is a fragment.
     pub(crate) first_length: usize,
 }
 
-/// What a flush counts.
+/// Counters of a flush.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendCounters<'a> {
     pub(crate) channel: &'a ChannelCounters,
     pub(crate) calls: &'a CallCounters,
 }
 
-/// One frame that waits.
+/// One queued frame.
 #[derive(Debug)]
 struct Datagram {
     to: Destination,
     /// Frames of one length go together: by this, longest first. All fragments of a packet have
     /// the length of the first here, so that they stay together.
     first_length: usize,
-    /// How many frames have come before it since the queue was empty.
+    /// Frames that were pushed before it since the queue was empty.
     serial: u64,
-    /// Where its copied bytes lie in the queue's buffer.
+    /// Position of its copied bytes in the queue's buffer.
     start: usize,
     copied: usize,
-    /// The rest of it, if that is not copied.
+    /// The payload, if that is not copied.
     large: Option<PacketHandle>,
 }
 
@@ -97,28 +97,26 @@ impl Datagram {
     }
 }
 
-/// Frames that wait to be sent from one socket.
+/// Frames to be sent by one socket.
 #[derive(Debug)]
 pub(crate) struct DatagramQueue {
     bytes: Vec<u8>,
     datagrams: Vec<Datagram>,
     pending_bytes: usize,
-    /// Frames that have come since the queue was empty.
+    /// Frames that were pushed since the queue was empty.
     pushed: u64,
-    /// So many frames at the front are in the order in which they go out; new ones do not
-    /// overtake them.
+    /// Frames at the front whose order is final.
     ordered: usize,
-    /// The frames behind those differ in face or length.
+    /// The other frames differ in face or length.
     mixed: bool,
     blocked: bool,
-    /// Frames are brought into the order in which they cost least.
+    /// Frames are reordered for long runs.
     sorts: bool,
-    /// Longest datagram to send in a run: the kernel does not cut messages into datagrams that
-    /// the route does not take whole. 0 if it does not cut at all.
+    /// Longest datagram to send in a run: GSO fails for datagrams that exceed the path MTU. 0 without GSO.
     segment_length_max: usize,
 }
 
-/// What all sockets of a worker use to send.
+/// Buffers for `sendmmsg`, which the sockets of one kind share.
 #[derive(Debug)]
 pub(crate) struct DatagramWriter {
     batch: SendBatch,
@@ -150,7 +148,7 @@ impl DatagramQueue {
         }
     }
 
-    /// One whose frames go out one by one, in the order in which they come.
+    /// A queue that sends frames one by one, in order.
     pub(crate) fn in_order() -> Self {
         Self { sorts: false, ..Self::new(false) }
     }
@@ -197,7 +195,7 @@ impl DatagramQueue {
         Ok(())
     }
 
-    /// Sends as much as the kernel takes. `refused` hears of frames that it will never take.
+    /// Sends as much as the kernel accepts. Calls `refused` for frames that it rejects.
     pub(crate) fn flush(
         &mut self,
         socket: &impl AsFd,
@@ -247,7 +245,7 @@ impl DatagramQueue {
         Flushed::All
     }
 
-    /// As [`flush`](Self::flush), for frames that are copied to where the kernel reads them.
+    /// As [`flush`](Self::flush), for drivers that copy frames to their own memory.
     pub(crate) fn flush_frames(
         &mut self,
         port: &mut (impl FrameSender + ?Sized),
@@ -283,7 +281,7 @@ impl DatagramQueue {
         }
         let transmitted = transmit(port, counters);
         if transmitted.is_none() {
-            // The device is down. What has reached the kernel may go out when it is up again.
+            // The device is down. Frames that the kernel has may be sent when it is up again.
             self.datagrams[done..].iter().for_each(|datagram| refused(datagram.to.face));
         }
         self.release(self.datagrams.len(), pool);
@@ -308,9 +306,8 @@ impl DatagramQueue {
         }
     }
 
-    /// Makes neighbours of what can go as one message: UDP promises no order, and one call for
-    /// each frame costs more than everything else. Frames of one face and length stay in the order
-    /// in which they came.
+    /// Sorts frames so that those which can be sent as one message (GSO) are adjacent: UDP does not keep order, and
+    /// one call for each frame costs more than everything else. Frames of one face and length keep their order.
     fn order(&mut self) {
         if std::mem::take(&mut self.mixed) && self.sorts {
             self.datagrams[self.ordered..]
@@ -319,7 +316,7 @@ impl DatagramQueue {
         self.ordered = self.datagrams.len();
     }
 
-    /// Lays out the messages of the next system call, from frame `first` on.
+    /// Prepares the messages of the next system call, from frame `first` on.
     fn plan<'d>(
         &'d self,
         first: usize,
@@ -364,7 +361,7 @@ impl DatagramQueue {
         }
     }
 
-    /// Frames from `first` on that can go as one message: to one peer and of one length, but for
+    /// Frames from `first` on that can be sent as one message: to one peer and of one length, except
     /// the last, which may be shorter.
     pub(super) fn run_at(&self, first: usize) -> usize {
         let (face, length) = (self.datagrams[first].to.face, self.datagrams[first].length());
@@ -387,7 +384,7 @@ impl DatagramQueue {
         run
     }
 
-    /// After the kernel refused a run: whether the same frames may go one by one.
+    /// After the kernel rejected a run: whether the same frames may be sent one by one.
     pub(super) fn shorten_runs(&mut self, run: usize, first: usize, error: &io::Error) -> bool {
         if run == 1 {
             return false;
@@ -407,15 +404,14 @@ impl DatagramQueue {
         }
     }
 
-    /// Forgets the first `done` frames, and copies what the others hold of pool blocks.
+    /// Drops the first `done` frames, and copies the payloads of the others out of pool blocks.
     fn keep_rest(&mut self, done: usize, pool: &PacketPool) {
         self.release(done, pool);
         self.ordered = self.datagrams.len();
         self.blocked = true;
         let keeps_bytes = self.bytes.len() <= 2 * self.pending_bytes + KEPT_BYTES;
         if keeps_bytes && self.datagrams.iter().all(|one| one.large.is_none()) {
-            // Copying all that waits each time that the kernel takes a little would cost more than
-            // sending it.
+            // Copying the whole queue after each partial send would cost more than sending it.
             return;
         }
         let mut rest = Vec::with_capacity(self.pending_bytes);
@@ -442,7 +438,7 @@ impl DatagramQueue {
         }
     }
 
-    /// Makes an empty queue as new, but for memory that is worth keeping.
+    /// Resets an empty queue, except for memory that is worth keeping.
     fn reset(&mut self) {
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_BYTES {
@@ -454,7 +450,7 @@ impl DatagramQueue {
         self.blocked = false;
     }
 
-    /// Throws everything away that waits.
+    /// Drops all frames.
     pub(crate) fn discard(&mut self, pool: &PacketPool) {
         self.release(self.datagrams.len(), pool);
         self.reset();
@@ -507,7 +503,7 @@ impl FrameSink for DatagramSink<'_> {
     }
 }
 
-/// What frames are given to.
+/// A driver that takes whole frames.
 pub(crate) trait FrameSender {
     fn send(&mut self, to: &LinkAddress, payload: &[&[u8]]) -> Result<(), FrameRefusal>;
     fn transmit(&mut self) -> io::Result<FrameTransmitted>;
@@ -539,7 +535,7 @@ fn push_slice<'d>(builder: &mut SendBuilder<'_, 'd>, bytes: &'d [u8]) {
     }
 }
 
-/// Has the kernel send; whether it has taken everything, none if it does not send at all.
+/// Transmits; returns whether everything was taken, `None` after an error.
 fn transmit(port: &mut (impl FrameSender + ?Sized), counters: SendCounters<'_>) -> Option<bool> {
     let transmitted = port.transmit().ok()?;
     counters.channel.send_calls.add(transmitted.calls);

@@ -18,10 +18,10 @@ use crate::datagram_queue::{
 };
 use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, TrafficDirection};
-use crate::link::Sender;
 use crate::output::Flushed;
 use crate::padding::without_padding;
 use crate::receive::{Arrival, Progress, RxSink};
+use crate::source::Sender;
 use crate::source::{PortId, Source};
 use crate::transport::{Context, Outgoing, Shared, Transport, block_with_room};
 

@@ -1,4 +1,4 @@
-//! What happens to faces by itself, for the control thread to know.
+//! Events of faces, for the control thread.
 
 use std::fmt;
 use std::io;
@@ -11,27 +11,25 @@ use ndn_table::FaceIndex;
 pub enum CloseReason {
     /// The peer closed the connection.
     PeerClosed,
-    /// The peer of a memif face has said why it leaves.
+    /// The peer of a memif face has disconnected with this reason.
     Left(Farewell),
-    /// The server of a memif face does not want it, and has said why.
+    /// The server of a memif face has refused it with this reason.
     Refused(Farewell),
     /// The connection failed.
     Failed(io::ErrorKind),
-    /// The peer sent a frame that is longer than any packet, and there is no telling where the
-    /// next one starts.
+    /// The peer sent a frame longer than any packet, so that the start of the next one is unknown.
     FrameTooLong,
-    /// The peer sent what is no TLV, and there is no telling where the next one starts.
+    /// The peer sent a malformed TLV, so that the start of the next frame is unknown.
     MalformedFrame,
-    /// It had no connection, and is not to get it back any more: it is no longer permanent.
+    /// It had no connection, and is no longer permanent.
     NotPermanent,
-    /// The peer did what WebSocket does not allow, or wanted more than there is; the status code
-    /// that it was told.
+    /// The WebSocket was closed with this status code, for a violation of the protocol or a limit.
     WebSocket(u16),
-    /// The peer of a WebSocket did not say that it is still there.
+    /// The peer of a WebSocket did not answer a ping.
     Silent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
-    /// The peer of a memif face did what it may not.
+    /// The peer of a memif face violated the protocol.
     Misbehaved,
     /// The network device has no link at the moment.
     NoLink,
@@ -47,34 +45,34 @@ impl fmt::Display for CloseReason {
             Self::Refused(farewell) => write!(formatter, "the peer refuses: {farewell}"),
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
-            Self::MalformedFrame => formatter.write_str("the peer sent what is no TLV"),
-            Self::NotPermanent => formatter.write_str("down, and not permanent any more"),
+            Self::MalformedFrame => formatter.write_str("the peer sent a malformed TLV"),
+            Self::NotPermanent => formatter.write_str("down, and no longer permanent"),
             Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
             Self::Silent => formatter.write_str("the peer does not answer"),
             Self::Idle => formatter.write_str("idle for too long"),
-            Self::Misbehaved => formatter.write_str("the peer does not keep to the protocol"),
+            Self::Misbehaved => formatter.write_str("the peer violated the protocol"),
             Self::NoLink => formatter.write_str("the interface has no link"),
             Self::InterfaceGone => formatter.write_str("the interface is gone"),
         }
     }
 }
 
-/// What happened to a face.
+/// A change of a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaceChange {
-    /// The face is gone; its index means nothing any more.
+    /// The face is gone; its index is invalid.
     Closed(CloseReason),
-    /// A permanent face has lost its connection and tries to make it anew, or has tried in vain.
+    /// A permanent face has lost its connection, or failed to connect again.
     Down(CloseReason),
     /// A permanent face has its connection back.
     Up,
 }
 
-/// Something that happened to a face without being asked for.
+/// A change of a face that no command caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceEvent {
     /// The face.
     pub face: FaceIndex,
-    /// What happened.
+    /// The change.
     pub change: FaceChange,
 }

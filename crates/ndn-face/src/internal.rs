@@ -15,7 +15,7 @@ use ndn_table::FaceIndex;
 use crate::counters::LinkDropReason;
 use crate::event::CloseReason;
 use crate::face::{Face, FaceTable, Holds};
-use crate::link::FrameSink;
+use crate::output::FrameSink;
 use crate::receive::{Progress, RxSink};
 use crate::stream::FRAME_LENGTH_MAX;
 use crate::tap::TapPoint;

@@ -1,18 +1,21 @@
-//! Faces: how packets get in and out of the forwarder.
+//! Faces: how packets enter and leave the forwarder.
 //!
 //! A face is a [`LinkService`] (NDNLPv2, a state machine without I/O) on a transport (Unix, TCP,
-//! UDP, Ethernet, memif, internal).
+//! WebSocket, UDP, Ethernet, memif, memory).
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | [`LinkService`] | frames to packets and back: headers, fragments, congestion marks |
-//! | [`FaceSet`] | all faces of one worker: sockets to [`RxSink`], [`FaceSink`] to sockets |
-//! | [`FaceOptions`], [`LinkOptions`], [`Persistency`] | what the control thread says about a face |
-//! | [`FaceCounters`], [`LinkDropReason`] | what a face counts |
-//! | [`CallCounters`] | what all faces of a worker count together: system calls |
-//! | [`FaceEvent`] | what happens to faces by itself |
-//! | [`InternalEnd`] | the face between the forwarder and its own management |
-//! | [`FrameTap`] | watching frames go by |
+//! | `link` | [`LinkService`]: frames to packets and back, fragments, reliability, congestion marks |
+//! | `set` | [`FaceSet`]: all faces of one worker, the registry of transports |
+//! | `transport` | the trait of a kind of transport, and what all kinds share |
+//! | `stream`, `datagram`, `ethernet`, `memif`, `internal` | the kinds of transport |
+//! | `receive` | [`RxSink`]: where received packets go; [`Progress`]: how a read ends |
+//! | `face` | one face without its transport, and the table of faces |
+//! | `source` | poll tokens, and the identifiers of sockets and devices |
+//! | `options` | [`FaceOptions`], [`LinkOptions`] |
+//! | `counters` | [`FaceCounters`], [`CallCounters`], [`LinkDropReason`] |
+//! | `event` | [`FaceEvent`]: changes that no command caused |
+//! | `tap` | [`FrameTap`]: capture of frames |
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -42,16 +45,17 @@ pub use counters::{CallCounters, ChannelCounters, FaceCounters, LinkDropReason};
 pub use ethernet::{ETHER_TYPE, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
-pub use link::{FrameSink, LinkService, ReassemblyLimits, Received, Sender};
+pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
 pub use ndn_types::Persistency;
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions,
-    QUEUE_BYTES_MAX,
+    QUEUE_BYTES_MAX, ReassemblyLimits,
 };
+pub use output::FrameSink;
 pub use padding::without_padding;
 pub use receive::{Progress, ReadCounts, RxSink, SocketDelay};
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
 pub use set::{FaceSet, FaceSetOptions, FaceSink};
-pub use source::{ChannelId, PortId, WORKER_TOKEN_MIN};
+pub use source::{ChannelId, PortId, Sender, WORKER_TOKEN_MIN};
 pub use tap::{Direction, FrameTap};

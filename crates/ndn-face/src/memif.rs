@@ -19,7 +19,7 @@ use crate::budget::Budget;
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, Holds};
-use crate::link::FrameSink;
+use crate::output::FrameSink;
 use crate::padding::without_padding;
 use crate::receive::{Arrival, Progress, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
@@ -571,7 +571,7 @@ impl MemifState {
         matches!(self.rings, Rings::Up(_))
     }
 
-    /// Notes what the peer has done wrong, to tell it when the connection closes.
+    /// Notes a fault of the peer, which is sent to it when the connection closes.
     fn fail(&mut self, fault: Fault) -> CloseReason {
         self.fault = Some(fault);
         CloseReason::Misbehaved

@@ -1,4 +1,4 @@
-//! What the control thread says about a face when it makes or changes it.
+//! Settings of a face, which the control thread makes or changes.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -7,17 +7,34 @@ use std::time::Duration;
 use ndn_forwarding::FaceProperties;
 use ndn_types::Persistency;
 
-use crate::ReassemblyLimits;
-
 /// Default of [`LinkOptions::congestion_interval`].
 pub const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Default of [`LinkOptions::congestion_threshold`], bytes.
 pub const CONGESTION_THRESHOLD: usize = 65_536;
 /// Default of [`LinkOptions::queue_bytes_max`]. Two windows of 1,000 packets of the largest size
-/// fit; the worker's own limit over all faces is what bounds memory.
+/// fit; memory is bounded by the worker's limit over all faces.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Idle time after which an on-demand UDP face closes.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Limits on the incomplete messages of one face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReassemblyLimits {
+    /// Fragments of one message.
+    pub fragments_max: usize,
+    /// Incomplete messages at a time. A further one evicts the oldest, which after loss will never be
+    /// complete.
+    pub messages_max: usize,
+    /// How long after its latest fragment a message is dropped.
+    pub timeout: Duration,
+}
+
+impl Default for ReassemblyLimits {
+    /// NFD's values, and 32 messages.
+    fn default() -> Self {
+        Self { fragments_max: 400, messages_max: 32, timeout: Duration::from_millis(500) }
+    }
+}
 
 /// Settings of a [`LinkService`](crate::LinkService).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,25 +44,25 @@ pub struct LinkOptions {
     pub mtu: Option<usize>,
     /// Send IncomingFaceId.
     pub local_fields: bool,
-    /// Have frames acknowledged, and send them again until they are (NDNLPv2, "Link
-    /// Reliability"). The peer must do the same.
+    /// Retransmit frames until they are acknowledged (NDNLPv2, "Link Reliability"). The peer must do the
+    /// same.
     pub reliability: bool,
-    /// Mark packets while the output queue is long.
+    /// Mark packets while the output queue exceeds the threshold (NDNLPv2, "Congestion Marking").
     pub congestion_marking: bool,
-    /// How long the queue must have been long before the first mark; also the longest time
+    /// How long the queue must exceed the threshold before the first mark; also the longest time
     /// between two marks.
     pub congestion_interval: Duration,
-    /// Bytes in the output queue from which it is long.
+    /// Bytes in the output queue above which packets are marked.
     pub congestion_threshold: usize,
     /// Bytes in the output queue at which packets are dropped.
     pub queue_bytes_max: usize,
-    /// Interests taken per second; beyond them, and what comes in a quarter of a second in one
-    /// burst, they are dropped. `None` for as many as come.
+    /// Maximum rate of Interests per second, with a burst of a quarter of a second; more are dropped.
+    /// `None` for no limit.
     pub interests_per_second: Option<NonZeroU32>,
-    /// The same for Interests below `/localhost/nfd` and `/localhop/nfd`: what a face is held to whose
-    /// commands management keeps refusing.
+    /// The same for Interests below `/localhost/nfd` and `/localhop/nfd`, set on faces whose commands
+    /// management refuses repeatedly.
     pub management_per_second: Option<NonZeroU32>,
-    /// What is taken of packets in pieces.
+    /// Limits of reassembly.
     pub reassembly: ReassemblyLimits,
 }
 
@@ -75,16 +92,16 @@ impl LinkOptions {
     }
 }
 
-/// A face to be made, or how a face is to be from now on.
+/// All settings of a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceOptions {
-    /// What forwarding has to know.
+    /// Properties that forwarding uses.
     pub properties: FaceProperties,
     /// When the face goes away.
     pub persistency: Persistency,
-    /// What the link service has to know.
+    /// Settings of the link service.
     pub link: LinkOptions,
-    /// An on-demand face closes after it has received nothing for so long; `None` for never.
+    /// Time without received frames after which an on-demand face closes; `None` for never.
     pub idle_timeout: Option<Duration>,
     /// Where a permanent TCP face connects to when its connection fails.
     pub reconnect_to: Option<SocketAddr>,

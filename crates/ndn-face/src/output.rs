@@ -1,4 +1,4 @@
-//! The output queue of a stream face.
+//! The output queue of a stream face, and the interface of all output queues.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -9,29 +9,47 @@ use ndn_sys::stream;
 use crate::budget::Budget;
 use crate::counters::{CallCounters, LinkDropReason};
 
-/// Packets of this many bytes are written from the pool block where they lie; shorter ones are
-/// copied, so that one system call writes many of them as one run of bytes.
+/// Packets of at least this length are written from their pool block; shorter ones are copied, so that
+/// one system call writes many of them as one run of bytes.
 pub(crate) const LARGE_PACKET: usize = 2048;
 /// Slices per system call.
 const SLICES_MAX: usize = 64;
-/// A queue that is blocked may hold so many bytes even when all faces together are over budget, so
-/// that one face that takes all of it does not silence the others.
+/// Bytes that a blocked queue may hold even when all faces together exceed the budget, so that one
+/// face that uses all of it does not silence the others.
 pub(crate) const GUARANTEED_BYTES: usize = 16 * 1024;
-/// Written bytes are cut off the front of a blocked queue when there are this many.
+/// Written bytes at the front of a blocked queue after which it is compacted.
 const COMPACT_BYTES: usize = 64 * 1024;
+
+/// The output queue of a transport.
+pub trait FrameSink {
+    /// Bytes in the queue, for congestion marking: here, and in the kernel as far as known.
+    fn queued_bytes(&self) -> usize;
+
+    /// Adds the frame `header` + `payload`. If there is a `handle`, it names the bytes of
+    /// `payload`, and the queue may retain it instead of copying them.
+    ///
+    /// # Errors
+    /// Why the frame is dropped instead.
+    fn push_frame(
+        &mut self,
+        header: &[u8],
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+    ) -> Result<(), LinkDropReason>;
+}
 
 /// A packet that is not copied.
 #[derive(Debug)]
 struct Large {
-    /// It goes out after the byte before this position in `bytes`.
+    /// Position in `bytes` before which it is written.
     position: usize,
     handle: PacketHandle,
 }
 
-/// Frames that wait to be written, in order.
+/// Frames to be written, in order.
 ///
-/// Between two flushes, large packets may wait in their pool blocks. What a flush cannot write is
-/// copied, so that a slow peer holds its own bytes and no blocks.
+/// Between two flushes, large packets may stay in their pool blocks. What a flush cannot write is
+/// copied, so that a slow peer holds no blocks.
 #[derive(Debug, Default)]
 pub(crate) struct OutputQueue {
     bytes: Vec<u8>,
@@ -43,7 +61,7 @@ pub(crate) struct OutputQueue {
     frames: u64,
     /// The kernel did not take everything.
     blocked: bool,
-    /// Bytes that waited in the kernel then.
+    /// Bytes in the send buffer of the kernel then.
     kernel_bytes: usize,
     /// Bytes charged to the budget; 0 unless blocked.
     charged: usize,
@@ -52,20 +70,20 @@ pub(crate) struct OutputQueue {
 /// How a flush ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
-    /// Nothing waits any more.
+    /// The queue is empty.
     All,
     /// The kernel has no room.
     Blocked,
 }
 
 impl OutputQueue {
-    /// Bytes that wait here.
+    /// Bytes in this queue.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.bytes.len() - self.written + self.large_bytes
     }
 
-    /// Bytes that wait here, and in the kernel if it is known to be full.
+    /// Bytes in this queue, and in the kernel if its buffer is known to be full.
     #[inline]
     pub(crate) fn queued_bytes(&self) -> usize {
         self.pending_bytes() + self.kernel_bytes
@@ -195,7 +213,7 @@ impl OutputQueue {
         plan
     }
 
-    /// Forgets the first `skipped` bytes that wait, and copies the rest into one run.
+    /// Drops the first `skipped` bytes of the queue, and copies the rest into one run.
     fn keep_rest(&mut self, mut skipped: usize, pool: &PacketPool, scratch: &mut Vec<u8>) {
         if self.large.is_empty() {
             self.written += skipped;
@@ -226,7 +244,7 @@ impl OutputQueue {
         budget.force(self.charged);
     }
 
-    /// Makes an empty queue as new, but for its memory.
+    /// Resets an empty queue, except for its memory.
     fn reset(&mut self, budget: &mut Budget) {
         budget.give_back(self.charged);
         self.charged = 0;
@@ -237,7 +255,7 @@ impl OutputQueue {
         self.kernel_bytes = 0;
     }
 
-    /// Throws everything away that waits.
+    /// Drops all frames.
     pub(crate) fn discard(&mut self, pool: &PacketPool, budget: &mut Budget) {
         for large in self.large.drain(..) {
             pool.release(large.handle);
@@ -247,8 +265,8 @@ impl OutputQueue {
     }
 }
 
-/// One system call: so many slices and bytes, which are so many large packets and the copied bytes
-/// up to a position.
+/// One system call: the number of slices, bytes and large packets, and the position up to which copied bytes are
+/// written.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     slices: usize,
@@ -257,7 +275,7 @@ struct Plan {
     position: usize,
 }
 
-/// Queues that no face uses, and a limit on the memory that they hold.
+/// Queues that no face uses, with limited memory.
 #[derive(Debug, Default)]
 pub(crate) struct SpareQueues {
     #[expect(clippy::vec_box, reason = "faces take the box as it is")]
@@ -268,7 +286,7 @@ pub(crate) struct SpareQueues {
 impl SpareQueues {
     /// More faces than a worker sends to between two flushes.
     const QUEUES_MAX: usize = 1024;
-    /// Enough for a few queues that have been long.
+    /// Enough for a few queues that were long.
     const BYTES_MAX: usize = 8 << 20;
     /// More than is sent between two flushes: a queue with more room was blocked for some time.
     const QUEUE_BYTES_MAX: usize = 1 << 20;

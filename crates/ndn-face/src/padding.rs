@@ -1,10 +1,9 @@
-//! Short frames have padding behind them.
+//! Padding of short Ethernet frames.
 
 use ndn_packet::tlv;
 
-/// How long the packet is that the payload of an Ethernet frame starts with: a frame has at least 46
-/// bytes of payload, so there may be padding behind it, and only the outermost TLV tells. `None` if the
-/// packet does not fit the frame, or is no TLV.
+/// The length of the packet at the start of an Ethernet payload, by its outermost TLV: a frame has at least 46
+/// bytes of payload, so padding may follow. `None` if the packet exceeds the frame, or is no TLV.
 #[must_use]
 pub fn without_padding(payload: &[u8]) -> Option<usize> {
     let length = tlv::frame_len(payload).ok()??;
@@ -16,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_the_packet_is_cut_off() {
+    fn padding_is_removed() {
         let packet = [5, 3, 7, 1, 8];
         for padding in [0, 1, 41, 1000] {
             let mut payload = packet.to_vec();
@@ -30,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_frame_is_nothing() {
+    fn packet_longer_than_the_frame_is_rejected() {
         for payload in [
             &[][..],
             &[0; 46],

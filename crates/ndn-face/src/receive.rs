@@ -6,7 +6,7 @@ use ndn_forwarding::{LpFields, RxFace};
 use ndn_ring::FillBlock;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::link::Sender;
+use crate::source::Sender;
 use crate::source::{ChannelId, PortId};
 
 /// Where received packets go: a burst, and the parser that fills it.

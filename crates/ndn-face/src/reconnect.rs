@@ -1,4 +1,4 @@
-//! When a permanent face connects again.
+//! The reconnection schedule of permanent faces.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,23 +24,23 @@ impl Default for ReconnectWaits {
 /// How long an attempt may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What a face without a connection is doing.
+/// The phase of a face without a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing, until then.
+    /// Until the next attempt at this time.
     Waiting(Timestamp),
-    /// Connecting, until then at most.
+    /// Connecting, until this time at most.
     Connecting(Timestamp),
 }
 
-/// What to do when the time of [`Reconnect::deadline`] has come.
+/// What to do when [`Reconnect::deadline`] has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconnectAction<Remote> {
     /// Nothing yet.
     None,
     /// Start to connect.
     Connect(Remote),
-    /// Give the attempt up; it has failed.
+    /// The attempt has timed out.
     GiveUp,
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn pauses_double_up_to_the_maximum() {
         let remote: SocketAddr = "192.0.2.1:6363".parse().unwrap();
         let mut now = Timestamp::from_millis(5);
         let configured =

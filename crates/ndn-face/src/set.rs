@@ -19,11 +19,11 @@ use crate::ethernet::{PortOptions, PortSocket, Ports, StationState};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceEntry, FaceTable, Holds, TrafficDirection};
 use crate::internal::{InternalEnd, Internals};
-use crate::link::Sender;
 use crate::memif::{MemifEnd, MemifState, Memifs};
 use crate::options::FaceOptions;
 use crate::receive::{Progress, ReadCounts, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
+use crate::source::Sender;
 use crate::source::{ChannelId, PortId, Source, WORKER_TOKEN_MIN};
 use crate::stream::{StreamState, Streams};
 use crate::tap::FrameTap;
@@ -380,7 +380,7 @@ impl FaceSet {
     }
 }
 
-/// Streams.
+/// Streams and faces in memory.
 impl FaceSet {
     /// Makes a face of a connected, non-blocking stream.
     ///

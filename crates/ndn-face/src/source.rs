@@ -1,5 +1,7 @@
 //! What a poller event speaks of.
 
+use std::net::SocketAddr;
+
 use ndn_table::FaceIndex;
 
 /// Poll tokens from here on belong to the worker; those below belong to the [`FaceSet`](crate::FaceSet).
@@ -29,6 +31,15 @@ pub struct PortId(pub u32);
 impl PortId {
     /// Numbers are below this.
     pub const COUNT_MAX: u32 = 1 << 16;
+}
+
+/// One sender of a link that has several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// By its address and port.
+    Internet(SocketAddr),
+    /// By its hardware address.
+    Station([u8; 6]),
 }
 
 /// What a poll token stands for: whatever has descriptors of its own.

@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::Face;
-use crate::link::FrameSink;
+use crate::output::FrameSink;
 use crate::output::{Flushed, OutputQueue, SpareQueues};
 use crate::receive::{Arrival, Progress, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
@@ -442,7 +442,7 @@ fn accept_frame(
     head: &Head,
     payload: &[u8],
 ) -> FrameAction {
-    websocket.heard();
+    websocket.note_frame();
     match (head.opcode, websocket.is_in_message) {
         (Opcode::Close, _) => FrameAction::Close(CloseCode::Normal),
         (Opcode::Ping, _) => FrameAction::Pong,
@@ -458,7 +458,7 @@ fn accept_frame(
                 return FrameAction::Close(CloseCode::NoMemory);
             }
             websocket.message.extend_from_slice(payload);
-            websocket.part_has_come(cx.now, head.is_final);
+            websocket.note_part(cx.now, head.is_final);
             if head.is_final { FrameAction::LastPart } else { FrameAction::None }
         }
         (Opcode::Binary, true) | (Opcode::Continuation, false) => {

@@ -1,4 +1,4 @@
-//! Watching frames go by.
+//! Capture of frames.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum Direction {
     Out,
 }
 
-/// Sees every frame of a worker's faces, on the worker's thread: it must be quick and not block.
+/// Receives a copy of every frame of a worker's faces, on the worker's thread: it must be quick and not block.
 pub trait FrameTap: fmt::Debug + Send {
-    /// A frame goes by; it consists of `header` and, right behind, `payload`.
+    /// A frame was received or queued; it consists of `header`, followed by `payload`.
     fn frame(
         &mut self,
         now: Timestamp,

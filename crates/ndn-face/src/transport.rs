@@ -13,7 +13,8 @@ use crate::budget::Budget;
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceTable};
-use crate::link::{FrameSink, LinkService, Received};
+use crate::link::{LinkService, Received};
+use crate::output::FrameSink;
 use crate::receive::{Arrival, Progress, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
 use crate::tap::{Direction, FrameTap, TapPoint};
@@ -21,7 +22,7 @@ use crate::tap::{Direction, FrameTap, TapPoint};
 /// A kind of transport: the state that all its faces share, and what it does for one of them.
 ///
 /// The [`FaceSet`](crate::FaceSet) has one object of each kind. It finds the face, calls the object of its kind, and
-/// closes the face (or tells that it is down) if that returns a [`CloseReason`].
+/// closes the face (or reports it as down) if that returns a [`CloseReason`].
 ///
 /// UDP sockets and network devices are shared by many faces, so their objects have methods of their own for events,
 /// which get the table of faces.
@@ -325,7 +326,7 @@ impl Context<'_> {
         &mut self,
         face: &mut Face,
         frame: &[u8],
-        sender: Option<crate::link::Sender>,
+        sender: Option<crate::source::Sender>,
         sink: &mut impl RxSink,
     ) {
         face.note_arrival(self.now, None);

@@ -1,18 +1,18 @@
 //! The framing of WebSocket connections (RFC 6455), from the server's side.
 //!
 //! Sans-I/O: [`Head`] reads the header of a frame, [`unmask`] its payload, [`write_head`] writes the
-//! header of ours. Who makes the connection has shaken hands already. Packets travel as binary
-//! messages, one each, as in NFD.
+//! header of ours. The handshake is done elsewhere. Packets travel as binary messages, one each, as in
+//! NFD.
 
 use std::time::Duration;
 
 use ndn_table::Timestamp;
 
-/// How often the peer is asked whether it is there, as in NFD.
+/// Interval of pings, as in NFD.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// How long it may take to answer, as in NFD.
+/// Timeout of the answer to a ping, as in NFD.
 const PONG_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a message may take that comes in several frames: its beginning takes memory.
+/// Timeout of a message that comes in several frames, which holds memory.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest payload of a control frame.
 pub(crate) const CONTROL_LENGTH_MAX: usize = 125;
@@ -66,7 +66,7 @@ pub(crate) enum CloseCode {
     Protocol,
     /// A text message: packets are binary.
     Unsupported,
-    /// A message that does not come to its end.
+    /// A message that was not completed in time.
     Unfinished,
     TooLong,
     NoMemory,
@@ -97,7 +97,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the header at the front of `bytes`; `None` if it is not all there.
+    /// Reads the header at the front of `bytes`; `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8], payload_max: usize) -> Result<Option<Self>, CloseCode> {
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
         let opcode = Opcode::from_bits(first & 0x0f).ok_or(CloseCode::Protocol)?;
@@ -132,7 +132,7 @@ impl Head {
     }
 }
 
-/// Takes the mask off a payload, or puts it on.
+/// Applies the mask to a payload, or removes it.
 pub(crate) fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     let (words, rest) = payload.as_chunks_mut::<4>();
     for word in words {
@@ -141,7 +141,7 @@ pub(crate) fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     rest.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
-/// Writes the header of a final frame for `payload_length` bytes to the front of `out`; gives its
+/// Writes the header of a final frame for `payload_length` bytes to the front of `out`; returns its
 /// length.
 pub(crate) fn write_head(
     opcode: Opcode,
@@ -167,11 +167,11 @@ pub(crate) fn write_head(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// Ask the peer whether it is there.
+    /// A ping is to be sent.
     Ping,
-    /// It did not answer.
+    /// The peer did not answer a ping.
     Silence,
-    /// It has begun a message long ago.
+    /// A message was not completed in time.
     Unfinished,
 }
 
@@ -200,13 +200,13 @@ impl WebSocket {
         }
     }
 
-    /// Something has come: the peer is there.
-    pub(crate) fn heard(&mut self) {
+    /// A frame was received: the peer is alive.
+    pub(crate) fn note_frame(&mut self) {
         self.pong_due = None;
     }
 
-    /// A part of a message has come, which may be its last.
-    pub(crate) fn part_has_come(&mut self, now: Timestamp, is_last: bool) {
+    /// A part of a message was received, which may be its last.
+    pub(crate) fn note_part(&mut self, now: Timestamp, is_last: bool) {
         self.is_in_message = !is_last;
         let due = self.message_due.unwrap_or_else(|| now.plus(MESSAGE_TIMEOUT));
         self.message_due = (!is_last).then_some(due);
@@ -305,7 +305,7 @@ mod tests {
             (websocket.next_deadline(), websocket.poll(at(14_999))),
             (at(15_000), Due::Nothing)
         );
-        websocket.heard();
+        websocket.note_frame();
         assert_eq!(websocket.poll(at(15_000)), Due::Nothing);
         assert_eq!(websocket.poll(at(20_000)), Due::Ping);
         assert_eq!(websocket.poll(at(25_000)), Due::Silence);
@@ -315,12 +315,12 @@ mod tests {
     fn a_message_in_parts_has_to_end() {
         let at = Timestamp::from_millis;
         let mut websocket = WebSocket::new(at(0));
-        websocket.part_has_come(at(1000), false);
+        websocket.note_part(at(1000), false);
         for ping in [10_000, 20_000, 30_000] {
             assert_eq!(websocket.poll(at(ping)), Due::Ping);
             // More of it, which is not all of it.
-            websocket.heard();
-            websocket.part_has_come(at(ping), false);
+            websocket.note_frame();
+            websocket.note_part(at(ping), false);
         }
         assert_eq!(
             (websocket.next_deadline(), websocket.poll(at(30_999))),
@@ -328,9 +328,9 @@ mod tests {
         );
         assert_eq!(websocket.poll(at(31_000)), Due::Unfinished);
         // The next has as much time again.
-        websocket.part_has_come(at(31_000), true);
+        websocket.note_part(at(31_000), true);
         assert_eq!(websocket.poll(at(31_000)), Due::Nothing);
-        websocket.part_has_come(at(35_000), false);
+        websocket.note_part(at(35_000), false);
         assert_eq!(websocket.message_due, Some(at(65_000)));
     }
 }

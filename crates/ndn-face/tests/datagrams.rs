@@ -80,7 +80,7 @@ fn linked(mtu: usize) -> Linked {
 }
 
 #[test]
-fn a_read_says_whether_the_socket_is_empty() {
+fn read_reports_a_drained_socket() {
     let mut worker = Worker::new();
     let (id, address, _) = channel(&mut worker, false);
     let (peer, peer_address) = peer();
@@ -108,7 +108,7 @@ fn a_read_says_whether_the_socket_is_empty() {
 }
 
 #[test]
-fn what_the_kernel_drops_is_told_once() {
+fn kernel_drops_are_counted_once() {
     let mut worker = Worker::new();
     let options_of_socket = UdpOptions { receive_buffer: 1, ..UdpOptions::bound_to(localhost()) };
     let socket = UdpSocket::new(&options_of_socket).unwrap();
@@ -132,7 +132,7 @@ fn what_the_kernel_drops_is_told_once() {
 }
 
 #[test]
-fn strangers_get_a_face_or_are_dropped() {
+fn unknown_peers_get_a_face_or_are_dropped() {
     let mut worker = Worker::new();
     let (id, address, counters) = channel(&mut worker, true);
     let (known, known_address) = peer();
@@ -210,7 +210,7 @@ fn packets_of_many_sizes_arrive_whole_and_equal_ones_in_order() {
 }
 
 #[test]
-fn large_packets_go_from_where_they_lie() {
+fn large_packets_are_not_copied() {
     let Linked { mut near, mut far, face, .. } = linked(8800);
     let (_, _, stream) = near.add_stream();
     let large = tlv(6, 8000, 5);
@@ -257,7 +257,7 @@ fn packets_longer_than_the_mtu_are_fragmented() {
 }
 
 #[test]
-fn an_mtu_that_changes_holds_for_the_next_packet() {
+fn changed_mtu_applies_to_the_next_packet() {
     let Linked { mut near, mut far, face, sent, received, .. } = linked(1400);
     let mut before = 0;
     for (mtu, frames) in [(1400, 6), (4000, 3), (1280, 7), (8800, 1), (1400, 6)] {
@@ -307,7 +307,7 @@ fn faces_of_one_socket_do_not_mix() {
 }
 
 #[test]
-fn what_is_no_packet_is_counted_and_ends_with_its_datagram() {
+fn malformed_datagram_is_counted_and_skipped() {
     let mut worker = Worker::new();
     let (id, address, _) = channel(&mut worker, false);
     let (socket, at) = peer();
@@ -324,7 +324,7 @@ fn what_is_no_packet_is_counted_and_ends_with_its_datagram() {
 }
 
 #[test]
-fn an_idle_face_closes_and_a_busy_one_stays() {
+fn only_idle_faces_close() {
     let mut worker = Worker::new();
     let (id, address, _) = channel(&mut worker, false);
     let (busy_socket, busy_at) = peer();
@@ -353,7 +353,7 @@ fn an_idle_face_closes_and_a_busy_one_stays() {
 }
 
 #[test]
-fn a_connected_face_survives_a_peer_that_is_not_there() {
+fn connected_face_survives_an_unreachable_peer() {
     let mut worker = Worker::new();
     let (socket, remote) = peer();
     drop(socket);
@@ -384,7 +384,7 @@ fn a_connected_face_survives_a_peer_that_is_not_there() {
 }
 
 #[test]
-fn what_a_neighbour_sends_does_not_wait_behind_others() {
+fn separate_input_bypasses_the_shared_queue() {
     let mut worker = Worker::new();
     let (id, address, shared) = channel(&mut worker, false);
     let (neighbour, neighbour_at) = peer();

@@ -242,7 +242,7 @@ fn inner_exchange() {
 }
 
 #[test]
-fn jumbo_frames_go_whole() {
+fn jumbo_frames_are_not_fragmented() {
     in_namespace("inner_jumbo");
 }
 
@@ -261,7 +261,7 @@ fn inner_jumbo() {
 }
 
 #[test]
-fn what_is_no_packet_is_dropped() {
+fn malformed_frames_are_dropped() {
     in_namespace("inner_hostile");
 }
 
@@ -394,7 +394,7 @@ fn inner_device() {
 }
 
 #[test]
-fn another_purpose_of_a_port_leaves_its_stations_alone() {
+fn changed_port_purpose_keeps_stations() {
     let mut worker = Worker::new();
     let port = PortOptions {
         name: "eth7".into(),

@@ -35,7 +35,7 @@ fn accept(listener: &mut Listener) -> std::os::fd::OwnedFd {
 }
 
 #[test]
-fn a_permanent_face_gets_its_connection_back() {
+fn permanent_face_reconnects() {
     let waits =
         ReconnectWaits { first: Duration::from_millis(500), longest: Duration::from_secs(4) };
     let mut worker =
@@ -92,7 +92,7 @@ fn a_permanent_face_gets_its_connection_back() {
 }
 
 #[test]
-fn a_face_that_is_down_closes_when_it_is_no_longer_permanent() {
+fn down_face_closes_when_no_longer_permanent() {
     let mut worker = Worker::new();
     let mut listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let remote = listener.local_address().unwrap();
@@ -135,7 +135,7 @@ fn a_persistent_stream_closes_with_its_connection() {
 }
 
 #[test]
-fn a_peer_that_closes_while_packets_wait_for_it_is_noticed() {
+fn close_of_a_blocked_peer_is_detected() {
     let mut worker = Worker::new();
     let (face, counters, far) = worker.add_stream();
     while counters.queued_bytes.value() == 0 {
@@ -149,7 +149,7 @@ fn a_peer_that_closes_while_packets_wait_for_it_is_noticed() {
 }
 
 #[test]
-fn an_index_names_one_face_only() {
+fn stale_index_is_rejected() {
     let mut worker = Worker::new();
     let (face, _, _far) = worker.add_stream();
     let (near, _) = stream::unix_pair().unwrap();
@@ -168,7 +168,7 @@ fn an_index_names_one_face_only() {
 }
 
 #[test]
-fn a_face_removed_in_the_middle_of_its_packets_leaves_nothing() {
+fn removed_face_leaves_no_packets() {
     let mut worker = Worker::new();
     let (face, _, far) = worker.add_stream();
     let bytes: Vec<_> = (0..20).flat_map(|seed| tlv(5, 100, seed)).collect();
@@ -192,7 +192,7 @@ fn a_face_removed_in_the_middle_of_its_packets_leaves_nothing() {
 }
 
 #[test]
-fn without_blocks_nothing_is_read_and_nothing_is_lost() {
+fn without_free_blocks_reads_are_deferred() {
     let pool = PacketPool::new(1).unwrap();
     let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
     let (near, far) = stream::unix_pair().unwrap();
@@ -265,7 +265,7 @@ fn an_internal_face_carries_packets_both_ways() {
 }
 
 #[test]
-fn an_internal_face_is_read_within_its_limit_and_on_when_there_is_another() {
+fn internal_face_is_read_within_its_limit() {
     let mut worker = Worker::new();
     let (face, mut far) = internal(&mut worker, 64);
     for seed in 0..5 {
@@ -304,7 +304,7 @@ fn an_internal_face_is_read_within_its_limit_and_on_when_there_is_another() {
 }
 
 #[test]
-fn removing_an_internal_face_is_noticed_at_the_other_end() {
+fn other_end_detects_removal_of_an_internal_face() {
     let mut worker = Worker::new();
     let (face, mut far) = internal(&mut worker, 4);
     worker.send(face, &tlv(6, 10, 1));
@@ -337,7 +337,7 @@ impl FrameTap for Recorder {
 }
 
 #[test]
-fn a_tap_sees_every_frame() {
+fn tap_receives_every_frame() {
     let mut worker = Worker::new();
     let (face, _, far) = worker.add_stream();
     let seen = Seen::default();

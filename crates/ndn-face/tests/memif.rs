@@ -134,7 +134,7 @@ fn packets_of_all_lengths_travel_in_both_directions() {
 }
 
 #[test]
-fn what_a_ring_has_no_room_for_waits() {
+fn frames_are_queued_while_a_ring_is_full() {
     let options = ClientOptions { log2_ring_size: Some(3), ..ClientOptions::default() };
     let (mut near, client, mut far, _accepted, _server) = connected(options);
     let wires: Vec<_> = (0..100_u8).map(|seed| tlv(6, 1000 + usize::from(seed), seed)).collect();
@@ -155,7 +155,7 @@ fn what_a_ring_has_no_room_for_waits() {
 }
 
 #[test]
-fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
+fn rings_are_polled_until_the_worker_sleeps() {
     let (mut near, client, mut far, accepted, _server) = connected(ClientOptions::default());
     far.faces.enable_ring_polling();
     let mut send = |seed| {
@@ -195,7 +195,7 @@ fn rings_are_looked_at_without_interrupts_until_the_worker_sleeps() {
 }
 
 #[test]
-fn only_peers_that_look_by_themselves_are_shown_frames_early() {
+fn only_polling_peers_are_shown_frames_early() {
     let (mut near, watched, mut busy, busy_face, mut server) = connected(ClientOptions::default());
     let mut asleep = Worker::new();
     let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
@@ -234,7 +234,7 @@ fn only_peers_that_look_by_themselves_are_shown_frames_early() {
 
 /// However few find room, and however much the kernel has to tell.
 #[test]
-fn all_rings_get_their_turn() {
+fn polled_rings_are_served_in_turn() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
     far.faces.enable_ring_polling();
     let clients =
@@ -295,7 +295,7 @@ fn a_permanent_client_connects_again() {
 }
 
 #[test]
-fn attempts_that_fail_are_made_again_or_end() {
+fn failed_attempts_are_repeated_only_by_permanent_faces() {
     let (mut near, server) = (Worker::new(), Server::new());
     let options = ClientOptions::default;
     let permanent = add_client(&mut near, &server, options(), Persistency::Permanent);
@@ -317,7 +317,7 @@ fn attempts_that_fail_are_made_again_or_end() {
 }
 
 #[test]
-fn what_a_server_says_is_told_once() {
+fn refusal_of_a_server_is_reported_once() {
     let (mut near, mut server) = (Worker::new(), Server::new());
     let secret = Secret::new("right").unwrap();
     let check = |said: &Secret| if *said == secret { Ok(()) } else { Err(Refusal::SecretWrong) };
@@ -351,7 +351,7 @@ fn what_a_server_says_is_told_once() {
 }
 
 #[test]
-fn frames_that_are_no_packets_are_dropped_and_a_fault_closes() {
+fn malformed_frames_are_dropped_and_faults_close() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
     let client = add_client(&mut near, &server, ClientOptions::default(), Persistency::Persistent);
     let mut link = server.accept(&mut near);

@@ -81,7 +81,7 @@ impl Hostile {
 }
 
 #[test]
-fn the_peer_is_told_its_fault() {
+fn disconnect_names_the_fault_of_the_peer() {
     let mut interrupter = Interrupter::new().unwrap();
     let options = FaceOptions::datagram(properties(Scope::Local), Persistency::OnDemand, 8800);
     for is_found_on_receipt in [true, false] {

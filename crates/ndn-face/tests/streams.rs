@@ -16,7 +16,7 @@ use support::{Worker, local_stream, plain, read_available, tlv, write_all};
 const NOW: Duration = Duration::ZERO;
 
 #[test]
-fn packets_arrive_however_they_are_cut() {
+fn packets_split_anywhere_are_received() {
     let packets: Vec<_> = [2, 3, 100, 254, 257, 1000, 2047, 2048, 8800]
         .into_iter()
         .enumerate()
@@ -45,7 +45,7 @@ fn packets_arrive_however_they_are_cut() {
 }
 
 #[test]
-fn faces_share_the_read_buffer_and_keep_their_halves_apart() {
+fn partial_frames_of_faces_do_not_mix() {
     let mut worker = Worker::new();
     let ends: Vec<_> = (0..20_u8).map(|_| worker.add_stream()).collect();
     let packet = |seed: u8| tlv(6, 5000 + usize::from(seed), seed);
@@ -67,7 +67,7 @@ fn faces_share_the_read_buffer_and_keep_their_halves_apart() {
 }
 
 #[test]
-fn small_packets_leave_in_one_piece_and_large_ones_from_where_they_lie() {
+fn small_packets_are_joined_and_large_ones_not_copied() {
     let mut worker = Worker::new();
     let (input, _, input_far) = worker.add_stream();
     let (output, counters, far) = worker.add_stream();
@@ -193,7 +193,7 @@ fn a_peer_that_breaks_the_framing_is_closed_with_the_reason() {
 }
 
 #[test]
-fn frames_that_are_no_packets_are_counted_and_skipped() {
+fn malformed_frames_are_counted_and_skipped() {
     let mut worker = Worker::new();
     let (_, counters, far) = worker.add_stream();
     write_all(&mut worker, &far, &[0x80, 1, 9]);
@@ -212,7 +212,7 @@ fn frames_that_are_no_packets_are_counted_and_skipped() {
 }
 
 #[test]
-fn a_peer_that_stalls_in_a_packet_stops_nobody() {
+fn stalled_peer_does_not_block_others() {
     let mut worker = Worker::new();
     let (_, _, stalled) = worker.add_stream();
     let (good, _, far) = worker.add_stream();
@@ -228,7 +228,7 @@ fn a_peer_that_stalls_in_a_packet_stops_nobody() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_loses_packets_and_stops_nobody() {
+fn packets_to_a_blocked_peer_are_dropped() {
     let link = LinkOptions { queue_bytes_max: 100_000, ..LinkOptions::stream() };
     let options = FaceOptions { link, ..local_stream() };
     let mut worker = Worker::new();
@@ -262,7 +262,7 @@ fn a_peer_that_reads_nothing_loses_packets_and_stops_nobody() {
 }
 
 #[test]
-fn the_budget_of_all_faces_bounds_their_queues() {
+fn output_budget_bounds_all_queues() {
     let budget = 200_000;
     let set = FaceSetOptions { output_bytes_max: budget, ..FaceSetOptions::default() };
     let mut worker = Worker::with_options(&set);
@@ -291,7 +291,7 @@ fn the_budget_of_all_faces_bounds_their_queues() {
 }
 
 #[test]
-fn packets_are_marked_while_the_queue_is_long() {
+fn packets_are_marked_while_the_queue_is_above_threshold() {
     let mut worker = Worker::new();
     let (face, counters, far) = worker.add_stream();
     for _ in 0..1000 {

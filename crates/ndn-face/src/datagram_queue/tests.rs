@@ -37,7 +37,7 @@ fn queue_of(lengths: &[usize], pool: &PacketPool) -> DatagramQueue {
 }
 
 #[test]
-fn runs_are_of_equal_datagrams_but_for_the_last() {
+fn only_the_last_datagram_of_a_run_may_be_shorter() {
     let pool = PacketPool::new(1).unwrap();
     let run = |lengths: &[usize]| queue_of(lengths, &pool).run_at(0);
     assert_eq!(run(&[100]), 1);
@@ -53,7 +53,7 @@ fn runs_are_of_equal_datagrams_but_for_the_last() {
 }
 
 #[test]
-fn what_the_route_or_the_card_refuses_goes_one_by_one() {
+fn rejected_runs_are_sent_one_by_one() {
     let pool = PacketPool::new(1).unwrap();
     let mut queue = queue_of(&[2000, 2000, 1000, 1000], &pool);
     let refusal = |error: Errno| io::Error::from(error);
@@ -73,7 +73,7 @@ fn pair() -> (OwnedFd, OwnedFd) {
 }
 
 #[test]
-fn what_the_kernel_has_no_room_for_waits_without_its_blocks() {
+fn blocked_frames_hold_no_blocks() {
     let pool = PacketPool::new(1).unwrap();
     let (near, far) = pair();
     let mut queue = DatagramQueue::new(false);
@@ -140,7 +140,7 @@ fn sent(queue: &mut DatagramQueue, pool: &PacketPool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn equal_lengths_become_neighbours_in_the_order_in_which_they_came() {
+fn frames_are_sorted_by_length_and_keep_their_order() {
     let pool = PacketPool::new(1).unwrap();
     let mut queue = DatagramQueue::new(false);
     let lengths = [50, 70, 60];
@@ -198,7 +198,7 @@ fn fragments_of_a_packet_stay_together() {
 }
 
 #[test]
-fn what_waited_is_not_overtaken() {
+fn blocked_frames_are_not_overtaken() {
     let pool = PacketPool::new(1).unwrap();
     let (near, far) = pair();
     let mut queue = DatagramQueue::new(false);
@@ -229,7 +229,7 @@ fn what_waited_is_not_overtaken() {
 }
 
 #[test]
-fn a_socket_that_is_gone_refuses_everything_and_keeps_nothing() {
+fn closed_socket_rejects_all_frames_and_keeps_none() {
     let pool = PacketPool::new(1).unwrap();
     let (near, far) = pair();
     drop(far);

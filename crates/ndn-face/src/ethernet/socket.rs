@@ -1,4 +1,4 @@
-//! The drivers of network devices, behind one door.
+//! The drivers of network devices behind one interface.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use ndn_sys::packet::{Frame, FramePort, PacketSocket};
 use ndn_sys::xdp::XdpPort;
 
-/// What brings the frames of a network device.
+/// The driver of a network device.
 #[derive(Debug)]
 pub enum PortSocket {
     /// AF_PACKET: the kernel puts headers on and takes them off.
     Packet(PacketSocket),
-    /// AF_XDP: frames come before the kernel has looked at them.
+    /// AF_XDP: frames bypass the network stack.
     Xdp(Box<XdpPort>),
-    /// A driver that the kernel has no part in.
+    /// A driver outside the kernel (DPDK).
     Own(Box<dyn FramePort>),
 }
 
@@ -40,7 +40,7 @@ impl PortSocket {
         }
     }
 
-    /// What to wait for. The first is the one to send by.
+    /// The descriptors to poll. The first one sends.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (single, xdp) = match self {
             Self::Packet(socket) => (Some(socket.as_fd()), None),
@@ -50,7 +50,7 @@ impl PortSocket {
         single.into_iter().chain(xdp.into_iter().flatten())
     }
 
-    /// Looks for the next frame, for [`peek`](Self::peek).
+    /// Prepares the next frame for [`peek`](Self::peek).
     #[inline]
     pub(crate) fn prepare(&mut self) {
         match self {
@@ -74,7 +74,7 @@ impl PortSocket {
         }
     }
 
-    /// Is done with the next frame.
+    /// Releases the next frame.
     #[inline]
     pub(crate) fn release(&mut self) {
         match self {
@@ -84,7 +84,7 @@ impl PortSocket {
         }
     }
 
-    /// Frames that were lost since this was asked for the last time, because nobody took them in time.
+    /// Frames lost since the last call because the ring was full.
     pub(crate) fn take_lost(&mut self) -> u64 {
         match self {
             Self::Packet(socket) => {
@@ -95,7 +95,7 @@ impl PortSocket {
         }
     }
 
-    /// The same while there is no frame, if it is time to ask.
+    /// The same while there is no frame, at the intervals of the driver.
     pub(crate) fn take_lost_when_idle(&mut self) -> u64 {
         match self {
             Self::Packet(_) | Self::Xdp(_) => 0,
@@ -103,7 +103,7 @@ impl PortSocket {
         }
     }
 
-    /// Takes the error that makes it ready, such as that its device went down.
+    /// Takes the pending error, such as that the device went down.
     pub(crate) fn take_error(&self) -> io::Result<()> {
         match self {
             Self::Packet(socket) => socket.take_error(),

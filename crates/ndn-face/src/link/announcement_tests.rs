@@ -16,7 +16,7 @@ pub(super) fn announcement(length: u16) -> Vec<u8> {
 }
 
 #[test]
-fn an_announcement_lies_behind_its_packet_on_arrival() {
+fn announcement_follows_its_packet() {
     let announcement = announcement(300);
     for (mtu, length) in [(None, 1000), (Some(1400), 300), (Some(1400), 8800), (Some(576), 1000)] {
         let data = wire(length, 1);
@@ -38,7 +38,7 @@ fn an_announcement_lies_behind_its_packet_on_arrival() {
 }
 
 #[test]
-fn an_announcement_that_would_make_the_frame_too_long_stays_behind() {
+fn announcement_that_exceeds_the_mtu_is_omitted() {
     let announcement = announcement(300);
     for (mtu, length) in [(None, 8700), (Some(400), 100)] {
         let data = wire(length, 1);

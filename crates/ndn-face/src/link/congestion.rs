@@ -2,16 +2,16 @@
 
 use ndn_table::Timestamp;
 
-use crate::LinkOptions;
+use crate::options::LinkOptions;
 
-/// Watches one output queue.
+/// Decides which packets of one output queue are marked.
 ///
 /// The first packet that finds the queue above its threshold starts a waiting time of one
 /// interval. While the queue stays above it, the first packet after the waiting time is marked,
 /// and the next one `interval / sqrt(n + 1)` later, where n is the number of marks so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CongestionMarker {
-    /// When the next packet is to be marked. `None` while the queue is short.
+    /// When the next packet is to be marked. `None` while the queue is below the threshold.
     next_mark: Option<Timestamp>,
     marks: u32,
 }

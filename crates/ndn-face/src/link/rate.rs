@@ -1,4 +1,4 @@
-//! How many Interests a face may send.
+//! Rate limits on the Interests of a face.
 
 use std::num::NonZeroU32;
 
@@ -6,15 +6,15 @@ use ndn_packet::tlv::Reader;
 use ndn_packet::types;
 use ndn_table::Timestamp;
 
-/// What the values of names begin with that are for management.
+/// The first components of names of management, as TLV.
 const MANAGEMENT: [&[u8]; 2] = [b"\x08\x09localhost\x08\x03nfd", b"\x08\x08localhop\x08\x03nfd"];
 
-/// Part of a second that a face may be ahead of its rate: what comes in one burst, after a pause.
+/// Burst size, as the time by which a face may be ahead of its rate.
 const AHEAD_NS: u64 = 250_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Counts the Interests of one face against a rate: a bucket that holds what comes in a quarter of a
-/// second, written down as the time at which it will be full again.
+/// A token bucket for the Interests of one face. It holds a quarter of a second, and is stored as the time at which
+/// it will be full again.
 #[derive(Debug, Default)]
 pub(super) struct InterestRate {
     full_at: Timestamp,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interests_to_management_are_told_by_their_names() {
+    fn interests_to_management_are_recognised_by_name() {
         let interest = |uri: &str| {
             let name = Name::from_uri(uri).unwrap();
             InterestBuilder::new(&name).nonce(1).to_vec().unwrap()

@@ -1,8 +1,7 @@
-//! Putting fragmented packets together again (NDNLPv2, "Fragmentation and Reassembly").
+//! Reassembly of fragmented packets (NDNLPv2, "Fragmentation and Reassembly").
 //!
-//! Everything is limited, because a fragment comes from anybody: the number of fragments of a
-//! message, the bytes of a message, the messages in pieces at a time, how long a message may take,
-//! and the memory of all faces together.
+//! Peers are not trusted, so everything has a limit: fragments and bytes of a message, incomplete messages at a
+//! time, the duration of a message, and the memory of all faces together.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,32 +10,15 @@ use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::Timestamp;
 
-use crate::link::Sender;
-use crate::{Budget, FaceCounters, LinkDropReason};
+use crate::budget::Budget;
+use crate::counters::{FaceCounters, LinkDropReason};
+use crate::options::ReassemblyLimits;
+use crate::source::Sender;
 
-/// What one face takes of messages in pieces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReassemblyLimits {
-    /// Fragments of one message.
-    pub fragments_max: usize,
-    /// Messages at a time. For one more the oldest is given up: on a link that loses frames it
-    /// will never be whole.
-    pub messages_max: usize,
-    /// How long after its latest fragment a message is given up.
-    pub timeout: Duration,
-}
-
-impl Default for ReassemblyLimits {
-    /// NFD's values, and 32 messages.
-    fn default() -> Self {
-        Self { fragments_max: 400, messages_max: 32, timeout: Duration::from_millis(500) }
-    }
-}
-
-/// What the link service tells of one fragment.
+/// One fragment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragment<'a> {
-    /// Who sent it, on a link with several senders.
+    /// The sender, on a link with several.
     pub(crate) sender: Option<Sender>,
     /// The PrefixAnnouncement in its header; empty for none.
     pub(crate) announcement: &'a [u8],
@@ -47,7 +29,7 @@ pub(crate) struct Fragment<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Place of one fragment in the buffer of its message; the length of a missing one is `MISSING`.
+/// Position of one fragment in the buffer of its message; a missing one is `MISSING`.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     start: u16,
@@ -63,7 +45,7 @@ impl Piece {
     }
 }
 
-/// A message of which some fragments have come.
+/// A message of which some fragments have arrived.
 #[derive(Debug)]
 struct PartialMessage {
     sender: Option<Sender>,
@@ -74,7 +56,7 @@ struct PartialMessage {
     buffer: Vec<u8>,
     pieces: Vec<Piece>,
     missing: usize,
-    /// Fragments have come in the order of their indexes, so `buffer` is the packet.
+    /// Fragments have arrived in the order of their indexes, so `buffer` is the packet.
     in_order: bool,
     /// Bytes charged to the memory of all faces.
     charged: usize,
@@ -85,22 +67,22 @@ struct PartialMessage {
 /// How long an unused reassembler keeps its memory.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The messages in pieces of one face.
+/// The incomplete messages of one face.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembler {
     /// In the order of their first arrivals.
     partial: VecDeque<PartialMessage>,
     /// The last completed message, and room to put one in order.
     complete: Vec<u8>,
-    /// A message to use again, so that a steady flow allocates nothing.
+    /// A message to reuse, so that a steady flow allocates nothing.
     spare: Option<PartialMessage>,
-    /// When the last fragment came.
+    /// When the last fragment arrived.
     last_used: Timestamp,
 }
 
 impl Reassembler {
-    /// Takes one fragment, and returns the packet if it was the last one missing. `fields` are
-    /// those of the fragment; the packet has those of its first fragment, and a congestion mark
+    /// Processes one fragment, and returns the packet if it was the last one missing. `fields` are
+    /// those of the fragment; the packet gets those of its first fragment, and a congestion mark
     /// if any fragment had one.
     ///
     /// Payloads that are kept are charged to `memory` until the message ends.
@@ -135,7 +117,7 @@ impl Reassembler {
         Ok(Some((&self.complete, fields)))
     }
 
-    /// A packet that came whole, with what is to lie behind it.
+    /// Copies a packet that was not fragmented, followed by `behind`.
     pub(crate) fn join(&mut self, now: Timestamp, packet: &[u8], behind: &[u8]) -> &[u8] {
         self.last_used = now;
         self.complete.clear();
@@ -144,7 +126,7 @@ impl Reassembler {
         &self.complete
     }
 
-    /// Drops the messages whose time is over.
+    /// Drops the messages whose deadline has passed.
     pub(crate) fn expire(&mut self, now: Timestamp, memory: &mut Budget, counters: &FaceCounters) {
         let mut position = 0;
         while position < self.partial.len() {
@@ -164,8 +146,7 @@ impl Reassembler {
         }
     }
 
-    /// When the first message expires, or, if there is none, the reassembler is not worth its
-    /// memory any more.
+    /// When the first message expires, or, if there is none, when the reassembler can be freed.
     pub(crate) fn next_deadline(&self) -> Timestamp {
         let idle = || self.last_used.plus(IDLE_TIMEOUT);
         self.partial.iter().map(|message| message.deadline).min().unwrap_or_else(idle)
@@ -195,8 +176,8 @@ impl Reassembler {
         Ok(self.partial.len() - 1)
     }
 
-    /// Gives up messages older than that at `position` until `bytes` more fit into `memory`, and
-    /// returns its new position.
+    /// Evicts messages older than that at `position` until `bytes` more fit into `memory`; returns its
+    /// new position.
     fn make_room(
         &mut self,
         mut position: usize,

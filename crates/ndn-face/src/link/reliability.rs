@@ -1,15 +1,12 @@
 //! Link reliability (NDNLPv2, "Link Reliability").
 //!
-//! Every frame gets a TxSequence, and the peer acknowledges each. A frame counts as lost when its
-//! acknowledgement does not come in time, or when three later ones were acknowledged; it is then
-//! sent again under a new TxSequence. After three times its packet is given up. Acknowledgements
-//! travel in the headers of frames that go the other way anyway, or alone after 5 ms.
+//! Every frame gets a TxSequence, and the peer acknowledges each. A frame is lost when its
+//! acknowledgement does not arrive within the retransmission timeout, or when three later ones were
+//! acknowledged; it is then retransmitted under a new TxSequence. After three retransmissions its packet is
+//! dropped. Acknowledgements are piggybacked on frames in the other direction, or sent alone after 5 ms.
 //!
-//! A state machine without I/O and clock, as the link service is. What it keeps is limited: a
-//! frame for which there is no room goes out unprotected.
-
-mod rtt;
-mod window;
+//! A state machine without I/O and clock. Its memory is limited: a frame that exceeds the limit is sent without
+//! protection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,22 +16,20 @@ use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE};
 use ndn_ring::PacketHandle;
 use ndn_table::Timestamp;
 
-use crate::{FaceCounters, FrameSink, LinkDropReason};
+use crate::counters::{FaceCounters, LinkDropReason};
+use crate::output::FrameSink;
 
-use rtt::RttEstimator;
-use window::{Unacked, Window};
-
-/// A frame is sent again so often at most.
+/// Maximum number of retransmissions of a frame.
 const RETRANSMISSIONS_MAX: u8 = 3;
-/// A frame is lost after so many acknowledgements of later ones.
+/// Acknowledgements of later frames after which a frame is lost.
 const LATER_ACKS_MAX: u8 = 3;
-/// How long an acknowledgement waits for a frame to travel with.
+/// How long an acknowledgement is delayed to be piggybacked on a frame.
 const IDLE_ACK_WAIT: Duration = Duration::from_millis(5);
 /// Acknowledgements in one frame.
 const ACKS_PER_FRAME: usize = 64;
-/// Acknowledgements that wait. What does not fit is not sent; the peer will send its frame again.
+/// Acknowledgements that are queued. Further ones are not sent; the peer will retransmit.
 const ACKS_MAX: usize = 8192;
-/// Sequences that are remembered to notice frames that come twice.
+/// Sequences that are remembered to detect duplicates.
 const RECENT_MAX: usize = 65_536;
 /// Room for the longest header: 64 acknowledgements of 12 bytes, and all other fields.
 const HEADER_LENGTH_MAX: usize = 160 + ACKS_PER_FRAME * ACK_LENGTH;
@@ -46,13 +41,13 @@ const ACK_LENGTH: usize = 12;
 pub(crate) struct Reliability {
     window: Window,
     rtt: RttEstimator,
-    /// Frames to be sent again: lost, by later acknowledgements.
+    /// TxSequences of frames that later acknowledgements show to be lost.
     lost: VecDeque<u64>,
     /// TxSequences to acknowledge.
     acks: VecDeque<u64>,
-    /// When they go out alone.
+    /// When they are sent alone.
     idle_ack: Option<Timestamp>,
-    /// Sequences that came within the last retransmission timeouts, oldest first.
+    /// Sequences received within the last retransmission timeouts, oldest first.
     recent: VecDeque<(Timestamp, u64)>,
     recent_set: HashSet<u64>,
 }
@@ -71,7 +66,7 @@ impl Reliability {
         }
     }
 
-    /// Takes what the header of a frame says. False if the frame has come before.
+    /// Processes the header of a frame. False if the frame is a duplicate.
     pub(crate) fn receive(
         &mut self,
         now: Timestamp,
@@ -118,7 +113,7 @@ impl Reliability {
         [oldest, self.idle_ack].into_iter().flatten().min()
     }
 
-    /// Sends what is lost again, and acknowledgements that no frame came for.
+    /// Retransmits lost frames, and sends acknowledgements that could not be piggybacked.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Timestamp,
@@ -131,7 +126,7 @@ impl Reliability {
                 self.send_again(now, frame, frame_max, sink, counters);
             }
         }
-        // Frames that are sent again now are not due again.
+        // Frames that are retransmitted here are not due again.
         while self.window.oldest_sent().is_some_and(|sent| sent.plus(self.rtt.timeout()) <= now) {
             if let Some(frame) = self.window.take_oldest() {
                 self.send_again(now, frame, frame_max, sink, counters);
@@ -163,7 +158,7 @@ impl Reliability {
         };
         let payload = lp.fragment().unwrap_or_default();
         let header = LpHeader { tx_sequence: Some(self.window.next()), ..header_of(&lp) };
-        // The queue may be full; the frame then waits for its next time.
+        // The queue may be full; the frame is then due again after the timeout.
         if let Ok(length) = self.push(&header, payload, None, frame_max, sink) {
             count_frame(counters, length);
             counters.out_retransmissions.increment();
@@ -181,7 +176,7 @@ impl Reliability {
         sink: &mut impl FrameSink,
     ) -> Result<usize, LinkDropReason> {
         let bare = header.encoded_len(payload.len()) + payload.len();
-        // The lengths in front may take a few bytes more with more fields.
+        // The TLV lengths may take a few bytes more with more fields.
         let room = frame_max.min(MAX_PACKET_SIZE).saturating_sub(bare + 4) / ACK_LENGTH;
         let (acks, count) = self.first_acks(room);
         let header = LpHeader { acks: &acks[..count], ..*header };
@@ -203,7 +198,7 @@ impl Reliability {
             let (acks, count) = self.first_acks(room);
             let header = LpHeader { acks: &acks[..count], ..LpHeader::default() };
             let mut buffer = [0; HEADER_LENGTH_MAX];
-            // If the queue is full, the peer will send its frames again.
+            // If the queue is full, the peer will retransmit.
             if let Ok(length) = header.write_idle(&mut buffer)
                 && sink.push_frame(&buffer[..length], &[], None).is_ok()
             {
@@ -237,7 +232,7 @@ impl Reliability {
         }
         self.window.recycle(frame);
         let lost = &mut self.lost;
-        self.window.for_earlier(tx_sequence, |earlier, frame| {
+        self.window.for_each_before(tx_sequence, |earlier, frame| {
             frame.later_acks = frame.later_acks.saturating_add(1);
             if frame.later_acks == LATER_ACKS_MAX {
                 lost.push_back(earlier);
@@ -247,7 +242,7 @@ impl Reliability {
 
     /// Remembers `sequence`. False if it is remembered already.
     fn is_new(&mut self, now: Timestamp, sequence: u64) -> bool {
-        // Until the peer has sent it for the last time, if its timeout is like ours.
+        // Until the last retransmission of the peer, assuming a similar timeout.
         let kept = self.rtt.timeout() * (u32::from(RETRANSMISSIONS_MAX) + 1);
         while let Some(&(came, oldest)) = self.recent.front()
             && (came.plus(kept) < now || self.recent.len() >= RECENT_MAX)
@@ -263,7 +258,7 @@ impl Reliability {
     }
 }
 
-/// Writes the header into `buffer` and the frame into `sink`; gives the length of the header.
+/// Writes the header into `buffer` and the frame into `sink`; returns the length of the header.
 fn push_frame(
     header: &LpHeader<'_>,
     payload: &[u8],
@@ -276,7 +271,7 @@ fn push_frame(
     Ok(length)
 }
 
-/// The fields of a frame that was written here, but for those of its reliability.
+/// The fields of a frame that was written here, except those of reliability.
 fn header_of<'a>(lp: &LpPacket<'a>) -> LpHeader<'a> {
     LpHeader {
         sequence: lp.sequence(),
@@ -298,4 +293,193 @@ fn header_of<'a>(lp: &LpPacket<'a>) -> LpHeader<'a> {
 fn count_frame(counters: &FaceCounters, length: usize) {
     counters.out_frames.increment();
     counters.out_bytes.add(length as u64);
+}
+
+/// Bytes of the frames of one link: 30 ms of 1 Gbit/s.
+const WINDOW_BYTES_MAX: usize = 4 << 20;
+/// TxSequences from the oldest to the newest.
+const WINDOW_SPAN_MAX: usize = 16_384;
+/// Buffers kept for later frames.
+const SPARE_BUFFERS_MAX: usize = 64;
+
+/// A frame without acknowledgement.
+#[derive(Debug)]
+struct Unacked {
+    /// The frame without Ack fields.
+    bytes: Vec<u8>,
+    /// Sequence less FragIndex, which the fragments of one packet share.
+    message: u64,
+    /// When it was sent the last time.
+    sent: Timestamp,
+    retransmissions: u8,
+    /// Acknowledgements of later frames.
+    later_acks: u8,
+}
+
+/// The frames between the oldest that is not acknowledged and the newest.
+#[derive(Debug)]
+struct Window {
+    /// TxSequence of the first of `frames`.
+    first: u64,
+    /// The first one is always there, so that `sent` of it is the earliest.
+    frames: VecDeque<Option<Unacked>>,
+    bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Window {
+    fn new(first: u64) -> Self {
+        Self { first, frames: VecDeque::new(), bytes: 0, spare: Vec::new() }
+    }
+
+    /// Whether a frame of `length` bytes may be added.
+    fn has_room(&self, length: usize) -> bool {
+        self.frames.len() < WINDOW_SPAN_MAX && self.bytes + length <= WINDOW_BYTES_MAX
+    }
+
+    /// The next TxSequence.
+    fn next(&self) -> u64 {
+        self.first.wrapping_add(self.frames.len() as u64)
+    }
+
+    /// Keeps a copy of a frame that was sent as [`next`](Self::next).
+    fn add(&mut self, now: Timestamp, header: &LpHeader<'_>, payload: &[u8]) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.resize(header.encoded_len(payload.len()) + payload.len(), 0);
+        let written = header.write(payload, &mut bytes);
+        debug_assert!(written.is_ok_and(|length| length == bytes.len()), "it has been sent");
+        let index = header.frag_index.unwrap_or(0);
+        let message = header.sequence.unwrap_or(0).wrapping_sub(index);
+        self.put_back(
+            now,
+            Unacked { bytes, message, sent: now, retransmissions: 0, later_acks: 0 },
+        );
+    }
+
+    /// Keeps a frame that was retransmitted as [`next`](Self::next).
+    fn put_back(&mut self, now: Timestamp, mut frame: Unacked) {
+        frame.sent = now;
+        self.bytes += frame.bytes.len();
+        self.frames.push_back(Some(frame));
+    }
+
+    /// Removes the frame `tx_sequence`, if it is there.
+    fn take(&mut self, tx_sequence: u64) -> Option<Unacked> {
+        let place = self.position(tx_sequence)?;
+        let frame = self.frames.get_mut(place)?.take()?;
+        self.bytes -= frame.bytes.len();
+        self.advance();
+        Some(frame)
+    }
+
+    fn take_oldest(&mut self) -> Option<Unacked> {
+        self.take(self.first)
+    }
+
+    /// When the oldest frame was sent; no other was sent earlier.
+    fn oldest_sent(&self) -> Option<Timestamp> {
+        self.frames.front()?.as_ref().map(|frame| frame.sent)
+    }
+
+    /// Visits all frames that were sent before `tx_sequence`.
+    fn for_each_before(&mut self, tx_sequence: u64, mut visit: impl FnMut(u64, &mut Unacked)) {
+        // The frame itself is gone, and with it perhaps the beginning of the window.
+        let Some(count) = self.position(tx_sequence) else { return };
+        for (place, frame) in self.frames.iter_mut().take(count).enumerate() {
+            if let Some(frame) = frame {
+                visit(self.first.wrapping_add(place as u64), frame);
+            }
+        }
+    }
+
+    /// Removes all frames of a packet that is dropped.
+    fn remove_message(&mut self, message: u64) {
+        for place in &mut self.frames {
+            if place.as_ref().is_some_and(|frame| frame.message == message)
+                && let Some(frame) = place.take()
+            {
+                self.bytes -= frame.bytes.len();
+            }
+        }
+        self.advance();
+    }
+
+    /// Keeps the buffer of a frame for a later one.
+    fn recycle(&mut self, frame: Unacked) {
+        if self.spare.len() < SPARE_BUFFERS_MAX {
+            self.spare.push(frame.bytes);
+        }
+    }
+
+    /// The position of a TxSequence that is not before the window.
+    fn position(&self, tx_sequence: u64) -> Option<usize> {
+        let place = usize::try_from(tx_sequence.wrapping_sub(self.first)).ok()?;
+        (place <= self.frames.len()).then_some(place)
+    }
+
+    fn advance(&mut self) {
+        while let Some(None) = self.frames.front() {
+            self.frames.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+/// Retransmission timeout until the first measurement.
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// NFD's bounds.
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+const TIMEOUT_MAX: Duration = Duration::from_mins(1);
+
+/// Smoothed round-trip time and its variation, for the retransmission timeout (RFC 6298).
+#[derive(Debug, Clone, Copy, Default)]
+struct RttEstimator {
+    smoothed: Option<Duration>,
+    variation: Duration,
+}
+
+impl RttEstimator {
+    /// Adds the round-trip time of a frame that was not retransmitted (Karn's algorithm).
+    fn add(&mut self, sample: Duration) {
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(sample);
+            self.variation = sample / 2;
+            return;
+        };
+        self.variation = (self.variation * 3 + smoothed.abs_diff(sample)) / 4;
+        self.smoothed = Some((smoothed * 7 + sample) / 8);
+    }
+
+    /// How long to wait for an acknowledgement.
+    fn timeout(&self) -> Duration {
+        self.smoothed.map_or(INITIAL_TIMEOUT, |smoothed| {
+            (smoothed + self.variation * 4).clamp(TIMEOUT_MIN, TIMEOUT_MAX)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_follows_round_trip_time_within_bounds() {
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        rtt.add(Duration::from_millis(1));
+        assert_eq!(rtt.timeout(), TIMEOUT_MIN);
+        let mut rtt = RttEstimator::default();
+        rtt.add(Duration::from_millis(400));
+        // 400 + 4 * 200.
+        assert_eq!(rtt.timeout(), Duration::from_millis(1200));
+        rtt.add(Duration::from_millis(400));
+        // 400 + 4 * 150.
+        assert_eq!(rtt.timeout(), Duration::from_millis(1000));
+        rtt.add(Duration::from_millis(800));
+        // (400 * 7 + 800) / 8 + 4 * (150 * 3 + 400) / 4.
+        assert_eq!(rtt.timeout(), Duration::from_millis(450 + 850));
+        rtt.add(Duration::from_hours(1));
+        assert_eq!(rtt.timeout(), TIMEOUT_MAX);
+    }
 }

@@ -59,7 +59,7 @@ fn ack(tx_sequences: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn what_arrives_is_acknowledged_after_5_ms_and_then_forgotten() {
+fn idle_acknowledgement_is_sent_after_5_ms() {
     let (mut near, mut far) = (reliable(1400), reliable(1400));
     let data = wire(300, 1);
     let frames = send(&mut near, at(0), &data);
@@ -78,7 +78,7 @@ fn what_arrives_is_acknowledged_after_5_ms_and_then_forgotten() {
 }
 
 #[test]
-fn acknowledgements_travel_with_frames_of_the_other_direction() {
+fn acknowledgements_are_piggybacked() {
     let (mut near, mut far) = (reliable(1400), reliable(1400));
     let sent: Vec<_> = (0..100).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
     for frame in &sent {
@@ -96,7 +96,7 @@ fn acknowledgements_travel_with_frames_of_the_other_direction() {
 }
 
 #[test]
-fn a_frame_is_sent_again_three_times_and_then_its_packet_is_given_up() {
+fn packet_is_dropped_after_three_retransmissions() {
     let mut near = reliable(500);
     let frames = send(&mut near, at(0), &wire(1200, 1));
     assert_eq!(frames.len(), 3);
@@ -124,7 +124,7 @@ fn a_frame_is_sent_again_three_times_and_then_its_packet_is_given_up() {
 }
 
 #[test]
-fn giving_a_packet_up_forgets_its_other_fragments_and_no_others() {
+fn dropping_a_packet_removes_only_its_fragments() {
     let mut near = reliable(500);
     let mut lost = send(&mut near, at(0), &wire(1200, 1));
     for round in 1..=3 {
@@ -142,7 +142,7 @@ fn giving_a_packet_up_forgets_its_other_fragments_and_no_others() {
 }
 
 #[test]
-fn three_later_acknowledgements_mean_a_loss() {
+fn three_later_acknowledgements_trigger_retransmission() {
     let mut near = reliable(1400);
     let sent: Vec<_> = (0..5).flat_map(|seed| send(&mut near, at(0), &wire(50, seed))).collect();
     let later: Vec<_> = sent[1..].iter().map(|frame| tx_sequence(frame)).collect();
@@ -159,7 +159,7 @@ fn three_later_acknowledgements_mean_a_loss() {
 }
 
 #[test]
-fn a_frame_that_comes_again_is_acknowledged_and_dropped() {
+fn duplicate_frame_is_acknowledged_and_dropped() {
     let (mut near, mut far) = (reliable(1400), reliable(1400));
     let first = send(&mut near, at(0), &wire(50, 1));
     let again = resend(&mut near, at(1000));
@@ -193,7 +193,7 @@ fn fields_survive_a_retransmission() {
 }
 
 #[test]
-fn without_reliability_nothing_is_numbered_or_acknowledged() {
+fn unreliable_link_sends_no_sequences_and_acknowledgements() {
     let (mut near, mut plain) =
         (reliable(1400), LinkService::new(LinkOptions::datagram(1400), Arc::default(), 0));
     let frames = send(&mut near, at(0), &wire(50, 1));
@@ -207,7 +207,7 @@ fn without_reliability_nothing_is_numbered_or_acknowledged() {
 }
 
 #[test]
-fn what_a_silent_peer_costs_is_limited() {
+fn memory_for_a_silent_peer_is_limited() {
     let mut near = reliable(8800);
     for seed in 0..40_000_u32 {
         let frames = send(&mut near, at(0), &wire(if seed < 20_000 { 100 } else { 8000 }, 1));
@@ -237,7 +237,7 @@ fn what_a_silent_peer_costs_is_limited() {
 }
 
 #[test]
-fn a_queue_without_room_costs_one_attempt() {
+fn full_queue_costs_one_retransmission() {
     struct Full;
     impl FrameSink for Full {
         fn queued_bytes(&self) -> usize {
@@ -307,7 +307,7 @@ fn run(packets: &[Vec<u8>], mut loses: impl FnMut() -> bool) -> (Vec<Vec<u8>>, [
 proptest! {
     /// Whatever is lost: every packet arrives, or one of the ends knows that it was given up.
     #[test]
-    fn every_packet_arrives_or_is_given_up(
+    fn every_packet_arrives_or_is_dropped(
         lengths in prop::collection::vec(60_usize..1500, 1..40),
         seed in any::<u64>(),
         loss_percent in 0_u64..60,

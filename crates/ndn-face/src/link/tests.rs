@@ -102,7 +102,7 @@ pub(super) fn fragment(sequence: Option<u64>, index: u64, count: u64, payload: &
 }
 
 #[test]
-fn a_packet_without_fields_goes_bare() {
+fn packet_without_fields_has_no_header() {
     let data = wire(300, 1);
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent, std::slice::from_ref(&data));
@@ -145,7 +145,7 @@ fn fields_arrive_with_and_without_fragmentation() {
 }
 
 #[test]
-fn every_received_field_that_concerns_forwarding_is_passed_on() {
+fn received_fields_reach_forwarding() {
     let interest = [5, 2, 7, 0];
     let header = LpHeader {
         incoming_face_id: Some(5),
@@ -164,7 +164,7 @@ fn every_received_field_that_concerns_forwarding_is_passed_on() {
 }
 
 #[test]
-fn incoming_face_id_is_sent_only_where_it_was_asked_for() {
+fn incoming_face_id_is_sent_only_with_local_fields() {
     let mut sender = service(None);
     sender.set_options(LinkOptions { local_fields: false, ..*sender.options() });
     let data = wire(300, 1);
@@ -197,7 +197,7 @@ fn no_frame_exceeds_the_mtu_and_counters_agree() {
 }
 
 #[test]
-fn what_is_no_packet_is_counted_for_its_reason() {
+fn malformed_frames_are_counted_by_reason() {
     let (mut receiver, mut memory) = (service(None), memory());
     let mut idle = [0; 32];
     let length = LpHeader { acks: &[1, 2], ..LpHeader::default() }.write_idle(&mut idle).unwrap();
@@ -222,7 +222,7 @@ fn what_is_no_packet_is_counted_for_its_reason() {
 }
 
 #[test]
-fn absurd_fragments_are_dropped_each_for_its_reason() {
+fn invalid_fragments_are_counted_by_reason() {
     let (mut receiver, mut memory) = (service(None), memory());
     let payload = [6; 100];
     let cases = [
@@ -263,7 +263,7 @@ fn absurd_fragments_are_dropped_each_for_its_reason() {
 }
 
 #[test]
-fn a_partial_message_is_given_up_after_its_timeout() {
+fn incomplete_message_expires() {
     let data = wire(3000, 3);
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent.len(), 3);
@@ -290,7 +290,7 @@ fn a_partial_message_is_given_up_after_its_timeout() {
 }
 
 #[test]
-fn unfinished_messages_never_pile_up() {
+fn incomplete_messages_are_limited() {
     let (mut receiver, mut memory) = (service(None), memory());
     let mut used_max = 0;
     for message in 0..10_000 {
@@ -311,7 +311,7 @@ fn unfinished_messages_never_pile_up() {
 }
 
 #[test]
-fn the_limits_of_reassembly_can_be_set() {
+fn reassembly_limits_are_configurable() {
     let timeout = Duration::from_millis(70);
     let reassembly = ReassemblyLimits { fragments_max: 3, messages_max: 2, timeout };
     let options = LinkOptions { reassembly, ..LinkOptions::stream() };
@@ -329,7 +329,7 @@ fn the_limits_of_reassembly_can_be_set() {
 }
 
 #[test]
-fn all_faces_share_one_limit() {
+fn faces_share_the_reassembly_budget() {
     let mut memory = Budget::new(10_000);
     let mut faces: Vec<_> = (0..100).map(|_| service(None)).collect();
     for round in 0..20 {
@@ -349,7 +349,7 @@ fn all_faces_share_one_limit() {
 }
 
 #[test]
-fn a_packet_that_the_link_cannot_take_is_refused() {
+fn packet_over_the_mtu_is_dropped() {
     let data = wire(8800, 1);
     for mtu in [0, 8, 24] {
         let mut sender = service(Some(mtu));
@@ -366,7 +366,7 @@ fn a_packet_that_the_link_cannot_take_is_refused() {
 }
 
 #[test]
-fn a_long_queue_marks_packets() {
+fn queue_above_threshold_marks_packets() {
     let mut sender = service(None);
     let data = wire(200, 1);
     let mut marks = Vec::new();
@@ -418,7 +418,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_frames_do_no_harm(
+    fn arbitrary_frames_do_not_panic(
         frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8),
     ) {
         let (mut receiver, mut memory) = (service(None), memory());

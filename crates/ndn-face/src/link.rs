@@ -8,7 +8,6 @@ mod congestion;
 mod rate;
 mod reassembler;
 mod reliability;
-mod send;
 
 #[cfg(test)]
 mod announcement_tests;
@@ -19,70 +18,81 @@ mod reliability_tests;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_forwarding::{LpFields, PitToken};
-use ndn_packet::{LpPacket, MAX_PACKET_SIZE, types};
+use ndn_forwarding::{LpFields, PitToken, TxKind, TxPacket};
+use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE, types};
+use ndn_ring::PacketHandle;
 use ndn_table::Timestamp;
 
-use crate::{Budget, FaceCounters, LinkDropReason, LinkOptions};
+use crate::budget::Budget;
+use crate::counters::{FaceCounters, LinkDropReason};
+use crate::options::{LinkOptions, ReassemblyLimits};
+use crate::output::FrameSink;
+use crate::source::Sender;
 
 use congestion::CongestionMarker;
 use rate::{InterestRate, is_for_management};
 use reassembler::{Fragment, Reassembler};
+
 use reliability::Reliability;
 
-pub use reassembler::ReassemblyLimits;
-pub use send::FrameSink;
+/// Room for the longest header that is written here: 119 bytes with every field at its maximum.
+const HEADER_LENGTH_MAX: usize = 160;
+
+/// Bytes of a packet that travel with its announcement in the first fragment, at least.
+const FIRST_PIECE_MIN: usize = 64;
+
+/// Fragments of one packet at most: what NFD takes.
+const FRAGMENTS_MAX: usize = 400;
 
 /// CachePolicyType NoCache (NDNLPv2, "Cache Policy").
 const NO_CACHE: u64 = 1;
 
-/// On a reliable link a missing fragment comes again, up to three times a second after the other.
+/// On a reliable link a missing fragment is retransmitted up to three times, about a second apart.
 const RELIABLE_REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(4);
-/// And others go on arriving meanwhile.
+/// Messages that may be incomplete meanwhile.
 const RELIABLE_MESSAGES_MAX: usize = 512;
 
-/// What a frame turned out to hold.
+/// The content of a frame.
 #[derive(Debug)]
 pub enum Received<'a> {
     /// A network packet: the frame from `offset` to its end.
     Packet {
         /// Where it starts in the frame.
         offset: usize,
-        /// What the header said.
+        /// The fields of its header.
         fields: LpFields,
     },
     /// A network packet that does not lie in the frame as it is: the last missing fragment has
-    /// come, or there is a PrefixAnnouncement to go with it.
+    /// arrived, or the packet has a PrefixAnnouncement.
     Reassembled {
         /// The network packet, and behind it the PrefixAnnouncement
         /// ([`LpFields::announcement_length`]). Valid until the next frame.
         packet: &'a [u8],
-        /// What the header of its first fragment said.
+        /// The fields of the header of its first fragment.
         fields: LpFields,
     },
-    /// Nothing for forwarding: a fragment that was kept, or an IDLE packet.
+    /// Nothing for forwarding: a fragment of an incomplete message, or an IDLE packet.
     Nothing,
 }
 
 impl Received<'_> {
-    /// Whether `frame` brought an Interest, and no Nack.
+    /// Whether `frame` holds an Interest, and no Nack.
     #[inline]
     fn is_interest(&self, frame: &[u8]) -> bool {
         let first = self.packet(frame).and_then(|packet| packet.first());
         first.is_some_and(|first| u32::from(*first) == types::INTEREST)
     }
 
-    /// Whether `frame` brought an Interest to management.
+    /// Whether `frame` holds an Interest to management.
     #[cold]
     fn is_for_management(&self, frame: &[u8]) -> bool {
         self.packet(frame).is_some_and(is_for_management)
     }
 
-    /// The network packet that `frame` brought, unless it is the Interest of a Nack.
+    /// The network packet in `frame`, unless it is the Interest of a Nack.
     #[inline]
     fn packet<'f>(&'f self, frame: &'f [u8]) -> Option<&'f [u8]> {
         let (packet, fields) = match self {
@@ -92,15 +102,6 @@ impl Received<'_> {
         };
         packet.filter(|_| fields.nack.is_none())
     }
-}
-
-/// One of the senders on a link that has several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sender {
-    /// By its address and port.
-    Internet(SocketAddr),
-    /// By its hardware address.
-    Station([u8; 6]),
 }
 
 /// One face's link service.
@@ -113,9 +114,9 @@ pub struct LinkService {
     marker: CongestionMarker,
     rate: InterestRate,
     management_rate: InterestRate,
-    /// Made with the first fragment: most faces never see one.
+    /// Allocated with the first fragment, which most faces never receive.
     reassembler: Option<Box<Reassembler>>,
-    /// There while the link is reliable.
+    /// Present while the link is reliable.
     reliability: Option<Box<Reliability>>,
 }
 
@@ -151,7 +152,7 @@ impl LinkService {
         if !options.reliability {
             self.reliability = None;
         } else if self.reliability.is_none() {
-            // Of another range than the Sequences, so that nobody takes one for the other.
+            // Of another range than the Sequences, so that the two cannot be confused.
             let first = !self.next_sequence;
             self.reliability = Some(Box::new(Reliability::new(first)));
         }
@@ -172,9 +173,9 @@ impl LinkService {
         &self.counters
     }
 
-    /// Takes one frame: a whole TLV, or whatever a datagram held.
+    /// Processes one frame: a whole TLV, or the content of a datagram.
     ///
-    /// Fragments that wait for others are charged to `memory`.
+    /// Fragments of incomplete messages are charged to `memory`.
     ///
     /// # Errors
     /// Why the frame, or the message that it belongs to, was dropped; it is counted already.
@@ -188,8 +189,8 @@ impl LinkService {
         self.receive_from(now, None, frame, memory)
     }
 
-    /// [`receive`](Self::receive) on a link with several senders: packets in pieces of one are
-    /// told apart from those of another, which number their fragments as they like.
+    /// [`receive`](Self::receive) on a link with several senders: each sender numbers its fragments
+    /// independently, so reassembly is per sender.
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
@@ -218,7 +219,7 @@ impl LinkService {
         {
             result = Err(LinkDropReason::InterestRate);
         }
-        // None but a face that has annoyed management pays for more than this test.
+        // Only set on faces whose management commands were refused too often.
         if let Some(per_second) = options.management_per_second
             && result.as_ref().is_ok_and(|received| received.is_for_management(frame))
             && !management_rate.admit(now, per_second)
@@ -239,7 +240,7 @@ impl LinkService {
         [reassembly, reliability.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Drops the messages that have been in pieces for too long, and memory that is not needed.
+    /// Drops incomplete messages whose timeout has passed, and an idle reassembler.
     pub fn handle_timeout(&mut self, now: Timestamp, memory: &mut Budget) {
         let Some(reassembler) = &mut self.reassembler else { return };
         reassembler.expire(now, memory, &self.counters);
@@ -248,7 +249,7 @@ impl LinkService {
         }
     }
 
-    /// Gives the memory of messages in pieces back, at the end of the face.
+    /// Releases the memory of incomplete messages when the face ends.
     pub fn close(&mut self, memory: &mut Budget) {
         if let Some(mut reassembler) = self.reassembler.take() {
             reassembler.clear(memory);
@@ -256,7 +257,245 @@ impl LinkService {
     }
 }
 
-/// A frame, and what it is judged by.
+/// The send side.
+impl LinkService {
+    /// Sends one packet: as it is, behind a header, or in fragments.
+    ///
+    /// # Errors
+    /// Why the packet was dropped; it is counted already. Of a packet in fragments, some may have
+    /// been queued.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Timestamp,
+        packet: &TxPacket<'_>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        match self.send_uncounted(now, packet, sink) {
+            Ok(()) => {
+                match packet.kind {
+                    TxKind::Interest => &self.counters.out_interests,
+                    TxKind::Data => &self.counters.out_data,
+                    TxKind::Nack(_) => &self.counters.out_nacks,
+                }
+                .increment();
+                Ok(())
+            }
+            Err(reason) => {
+                self.counters.dropped(reason).increment();
+                Err(reason)
+            }
+        }
+    }
+
+    #[inline]
+    fn send_uncounted(
+        &mut self,
+        now: Timestamp,
+        packet: &TxPacket<'_>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        if packet.wire.len() > MAX_PACKET_SIZE {
+            return Err(LinkDropReason::TooLong);
+        }
+        let mark = self.mark_for(now, packet, sink.queued_bytes());
+        let incoming_face_id = packet.incoming_face_id.filter(|_| self.options.local_fields);
+        let nack = match packet.kind {
+            TxKind::Nack(reason) => Some(reason),
+            TxKind::Interest | TxKind::Data => None,
+        };
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        let announcement = self.announcement_that_fits(packet);
+        let has_fields = !packet.pit_token.is_empty()
+            || incoming_face_id.is_some()
+            || packet.non_discovery
+            || announcement.is_some()
+            || self.is_reliable();
+        if !has_fields && nack.is_none() && mark == 0 && packet.wire.len() <= frame_max {
+            sink.push_frame(&[], packet.wire, packet.handle)?;
+            self.count_frame(packet.wire.len());
+            return Ok(());
+        }
+        let header = LpHeader {
+            pit_token: packet.pit_token,
+            nack,
+            incoming_face_id,
+            congestion_mark: (mark != 0).then_some(mark),
+            non_discovery: packet.non_discovery,
+            prefix_announcement: announcement,
+            ..LpHeader::default()
+        };
+        if self.is_reliable() {
+            return self.send_reliably(now, &header, packet, frame_max, sink);
+        }
+        if header.encoded_len(packet.wire.len()) + packet.wire.len() <= frame_max {
+            return self.push(&header, packet.wire, packet.handle, sink);
+        }
+        self.send_fragments(now, &header, packet.wire, frame_max, sink)
+    }
+
+    /// The announcement of a packet, unless it would make the frame too long: the Data is more
+    /// important. A first fragment needs room for it and for some of the packet.
+    #[inline]
+    fn announcement_that_fits<'a>(&self, packet: &TxPacket<'a>) -> Option<&'a [u8]> {
+        let announcement = packet.prefix_announcement;
+        if announcement.is_empty() {
+            return None;
+        }
+        let needed = match self.options.mtu {
+            Some(_) => announcement.len() + HEADER_LENGTH_MAX + FIRST_PIECE_MIN,
+            None => announcement.len() + HEADER_LENGTH_MAX + packet.wire.len(),
+        };
+        (needed <= self.options.mtu.unwrap_or(MAX_PACKET_SIZE)).then_some(announcement)
+    }
+
+    /// The congestion mark of the packet, or one of this face.
+    #[inline]
+    fn mark_for(&mut self, now: Timestamp, packet: &TxPacket<'_>, queued_bytes: usize) -> u64 {
+        if !self.marker.marks(now, queued_bytes, &self.options) {
+            return packet.congestion_mark;
+        }
+        self.counters.out_marks.increment();
+        packet.congestion_mark.max(1)
+    }
+
+    /// Every frame has a Sequence, by which the peer detects duplicates.
+    #[cold]
+    fn send_reliably(
+        &mut self,
+        now: Timestamp,
+        header: &LpHeader<'_>,
+        packet: &TxPacket<'_>,
+        frame_max: usize,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let whole =
+            LpHeader { sequence: Some(self.next_sequence), tx_sequence: Some(0), ..*header };
+        if whole.encoded_len(packet.wire.len()) + packet.wire.len() > frame_max {
+            return self.send_fragments(now, header, packet.wire, frame_max, sink);
+        }
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        self.push_reliably(now, &whole, packet.wire, packet.handle, sink)
+    }
+
+    /// Retransmits lost frames, and sends acknowledgements that are due.
+    pub fn resend(&mut self, now: Timestamp, sink: &mut impl FrameSink) {
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        if let Some(reliability) = &mut self.reliability {
+            reliability.handle_timeout(now, frame_max, sink, &self.counters);
+        }
+    }
+
+    /// Cuts `payload` into frames of `frame_max` bytes. The fields of `header` go with the first.
+    fn send_fragments(
+        &mut self,
+        now: Timestamp,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        frame_max: usize,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        // Numbers at their maximum length, so that the computed room holds for all fragments.
+        let numbered = LpHeader {
+            sequence: Some(0),
+            frag_index: Some(FRAGMENTS_MAX as u64),
+            frag_count: Some(FRAGMENTS_MAX as u64),
+            tx_sequence: self.is_reliable().then_some(0),
+            ..LpHeader::default()
+        };
+        let room = |header: &LpHeader<'_>| {
+            let room = frame_max.saturating_sub(header.encoded_len(frame_max));
+            if room == 0 { Err(LinkDropReason::OverMtu) } else { Ok(room) }
+        };
+        let LpHeader { sequence, frag_index, frag_count, tx_sequence, .. } = numbered;
+        let first = LpHeader { sequence, frag_index, frag_count, tx_sequence, ..*header };
+        let first_room = room(&first)?;
+        let other_room = room(&numbered)?;
+        let first_length = first_room.min(payload.len());
+        let count = 1 + (payload.len() - first_length).div_ceil(other_room);
+        if count > FRAGMENTS_MAX {
+            return Err(LinkDropReason::OverMtu);
+        }
+        let (first, rest) = payload.split_at(first_length);
+        let pieces = std::iter::once(first).chain(rest.chunks(other_room));
+        for (index, piece) in pieces.enumerate() {
+            let fields = if index == 0 { *header } else { LpHeader::default() };
+            let fields = LpHeader {
+                sequence: Some(self.next_sequence),
+                frag_index: Some(index as u64),
+                frag_count: Some(count as u64),
+                ..fields
+            };
+            self.next_sequence = self.next_sequence.wrapping_add(1);
+            if self.is_reliable() {
+                self.push_reliably(now, &fields, piece, None, sink)?;
+            } else {
+                self.push(&fields, piece, None, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_reliably(
+        &mut self,
+        now: Timestamp,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let frame_max = self.options.mtu.unwrap_or(usize::MAX);
+        if let Some(reliability) = &mut self.reliability {
+            let length = reliability.send(now, header, payload, handle, frame_max, sink)?;
+            self.count_frame(length);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn push(
+        &self,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        handle: Option<&PacketHandle>,
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        if header.prefix_announcement.is_some() {
+            return self.push_announced(header, payload, sink);
+        }
+        let mut buffer = [0; HEADER_LENGTH_MAX];
+        // Fails only for a PIT token longer than a packet can carry.
+        let length =
+            header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
+        sink.push_frame(&buffer[..length], payload, handle)?;
+        self.count_frame(length + payload.len());
+        Ok(())
+    }
+
+    /// A header with an announcement does not fit the buffer on the stack; announcements are rare.
+    #[cold]
+    fn push_announced(
+        &self,
+        header: &LpHeader<'_>,
+        payload: &[u8],
+        sink: &mut impl FrameSink,
+    ) -> Result<(), LinkDropReason> {
+        let mut buffer = vec![0; header.encoded_len(payload.len())];
+        let length =
+            header.write_prefix(payload.len(), &mut buffer).map_err(|_| LinkDropReason::OverMtu)?;
+        sink.push_frame(&buffer[..length], payload, None)?;
+        self.count_frame(length + payload.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn count_frame(&self, length: usize) {
+        self.counters.out_frames.increment();
+        self.counters.out_bytes.add(length as u64);
+    }
+}
+
+/// A frame, with the limits and counters that apply to it.
 #[derive(Clone, Copy)]
 struct Arrival<'f> {
     now: Timestamp,
@@ -327,7 +566,7 @@ fn decode_lp<'a>(
     }
 }
 
-/// Checks that forwarding can look at a packet, and counts it.
+/// Checks type and length of a packet, and counts it.
 #[inline]
 fn accept(counters: &FaceCounters, packet: &[u8], fields: &LpFields) -> Result<(), LinkDropReason> {
     if packet.len() > MAX_PACKET_SIZE {
@@ -343,8 +582,8 @@ fn accept(counters: &FaceCounters, packet: &[u8], fields: &LpFields) -> Result<(
     Ok(())
 }
 
-/// The fields that concern forwarding. IncomingFaceId is read, checked, and not used here: no one
-/// here asked for it.
+/// The fields that concern forwarding. IncomingFaceId is checked and ignored: a forwarder does not request it
+/// (NDNLPv2, "Incoming Face Indication").
 #[inline]
 fn fields_of(lp: &LpPacket<'_>, announcement: &[u8]) -> Result<LpFields, LinkDropReason> {
     let is_data = announcement.first().is_none_or(|first| u32::from(*first) == types::DATA);
@@ -363,7 +602,7 @@ fn fields_of(lp: &LpPacket<'_>, announcement: &[u8]) -> Result<LpFields, LinkDro
     })
 }
 
-/// The place of `payload` in its message; `None` if it is the whole message.
+/// The position of `payload` in its message; `None` if it is the whole message.
 fn fragment_of<'a>(
     lp: &LpPacket<'_>,
     payload: &'a [u8],
