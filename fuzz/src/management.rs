@@ -141,7 +141,7 @@ fn interests(mut bytes: &[u8]) {
         now.monotonic_ns += 1_000_000;
         now.unix_us += 1000;
         state.handle_timeout(now);
-        state.go_on_listing(now, &Nothing);
+        state.continue_listings(now, &Nothing);
         check(&state, &destroyed);
     }
     while state.is_removing() {

@@ -79,8 +79,8 @@ impl Fib {
         entries.filter(|(_, next_hops)| !next_hops.is_empty())
     }
 
-    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
-    pub(crate) fn go_on_listing(
+    /// Encodes about `work` bytes of the listing; true if it is complete.
+    pub(crate) fn continue_listing(
         &mut self,
         work: usize,
         encode: impl Fn(&mut Vec<u8>, NameRef<'_>, &[NextHop]),
@@ -91,7 +91,7 @@ impl Fib {
             let named = entries.map(|(prefix, entry)| (prefix.value(), (prefix, entry)));
             named.filter(|(_, (_, entry))| !entry.next_hops.is_empty())
         };
-        listing.go_on(work, from, |out, _, (prefix, entry)| {
+        listing.continue_encoding(work, from, |out, _, (prefix, entry)| {
             encode(out, prefix.as_ref(), &entry.next_hops);
             false
         })

@@ -1,7 +1,7 @@
 //! A table as the blocks of its dataset, encoded a part at a time and kept from one version to the next.
 //!
 //! The blocks of some dozens of consecutive entries are a run. A change of an entry makes its run stale,
-//! and [`Listing::go_on`] encodes stale runs until there is none: in that moment the runs are what the
+//! and [`Listing::continue_encoding`] encodes stale runs until there is none: in that moment the runs are what the
 //! table is, and their bytes, shared from then on, are a version of one moment. A version after few
 //! changes costs few runs, and versions share what they have in common.
 
@@ -65,7 +65,7 @@ impl Listing {
     /// Encodes stale runs, about `work` bytes of them; true once there are none. `entries` are those of
     /// the table from a key on, in order; `encode` appends one, or leaves it out, and says whether it changes
     /// with time. What an iterator leaves out itself is work that is not counted.
-    pub(crate) fn go_on<K: AsRef<[u8]>, E, I: Iterator<Item = (K, E)>>(
+    pub(crate) fn continue_encoding<K: AsRef<[u8]>, E, I: Iterator<Item = (K, E)>>(
         &mut self,
         work: usize,
         entries: impl Fn(&[u8]) -> I,
@@ -144,7 +144,7 @@ mod tests {
             let from = (Bound::Included(start), Bound::Unbounded);
             table.range::<[u8], _>(from).map(|(key, value)| (&**key, value))
         };
-        listing.go_on(work, entries, |out, key, value| {
+        listing.continue_encoding(work, entries, |out, key, value| {
             if *value == UNWANTED {
                 return false;
             }

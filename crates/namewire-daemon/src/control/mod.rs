@@ -457,7 +457,7 @@ impl Control {
         self.local.handle_timeout(now.monotonic_ns);
         if self.state.is_listing() {
             let figures = self.figures();
-            self.state.go_on_listing(now, &figures.telemetry(&self.faces, now.monotonic_ns));
+            self.state.continue_listings(now, &figures.telemetry(&self.faces, now.monotonic_ns));
         }
         self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
         self.handle_memif_timeouts(now);

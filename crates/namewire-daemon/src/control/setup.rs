@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use ndn_dataplane::{NewFace, NewTransport};
 use ndn_face::{FaceOptions, InternalEnd, Persistency};
-use ndn_forwarding::{FaceProperties, Scope};
+use ndn_forwarding::{FaceProperties, Scope, StrategyTable};
 use ndn_keychain::{Access, KeyChain, Locations};
 use ndn_management::readvertise::ReadvertiseOptions;
 use ndn_management::{
@@ -49,6 +49,8 @@ pub(crate) fn management(
         version: format!("namewire {}", env!("CARGO_PKG_VERSION")),
         started_unix_ms: now(clock).unix_ms(),
         fib_entries_max: config.tables.fib_capacity,
+        // One instance is the default, and a change needs the new one before the old one is free.
+        strategy_instances_max: StrategyTable::INSTANCES_MAX - 2,
         face_schemes: face_schemes(config),
         cs_capacity_max: settings::cs_capacity_max(config) as u64,
         cs: ndn_management::CsConfiguration {

@@ -155,8 +155,8 @@ impl Rib {
         keys.take_while(move |(face, _)| *face == face_id).map(|(_, key)| key)
     }
 
-    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
-    pub(crate) fn go_on_listing(
+    /// Encodes about `work` bytes of the listing; true if it is complete.
+    pub(crate) fn continue_listing(
         &mut self,
         work: usize,
         encode: impl Fn(&mut Vec<u8>, NameRef<'_>, &[Route]),
@@ -166,7 +166,7 @@ impl Rib {
             let entries = entries.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
             entries.map(|(key, entry)| (&**key, entry.routes()))
         };
-        listing.go_on(work, from, |out, key, routes| {
+        listing.continue_encoding(work, from, |out, key, routes| {
             encode(out, name(key), routes);
             routes.iter().any(|route| route.expires_at_ns.is_some())
         })

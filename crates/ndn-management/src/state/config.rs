@@ -1,12 +1,14 @@
-//! What a [`ControlState`](super::ControlState) is made with.
+//! Configuration and collaborators of the control plane.
 
-use super::{CsConfiguration, STRATEGY_CHOICES_MAX};
+use super::action::CsConfiguration;
+use super::strategies::STRATEGY_CHOICES_MAX;
 use crate::authorize::{AnySigner, Authorizer};
+use crate::fib::Fib;
 use crate::publisher::PublisherLimits;
 use crate::readvertise::{CommandSigner, DigestCommandSigner};
+use crate::rib::Rib;
 use crate::sign::{DataSigner, DigestSigner};
 use crate::strategy_name::StrategyCatalog;
-use crate::{Fib, Rib};
 
 /// Settings of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,10 +25,12 @@ pub struct ControlConfig {
     pub fib_entries_max: usize,
     /// Limit on strategy choices.
     pub strategy_choices_max: usize,
+    /// Limit on different strategy instances, a strategy with its parameters, among the choices.
+    pub strategy_instances_max: usize,
     /// Content Store settings at start.
     pub cs: CsConfiguration,
-    /// The highest capacity of the Content Store that `cs/config` sets, packets; the answer to a
-    /// command that asks for more says what it became.
+    /// Maximum capacity of the Content Store that `cs/config` sets, packets. A higher one is reduced to it, as the answer
+    /// shows.
     pub cs_capacity_max: u64,
     /// Limits on published datasets.
     pub publisher: PublisherLimits,
@@ -41,6 +45,7 @@ impl Default for ControlConfig {
             rib_routes_max: Rib::ROUTES_MAX_DEFAULT,
             fib_entries_max: Fib::ENTRIES_MAX_DEFAULT,
             strategy_choices_max: STRATEGY_CHOICES_MAX,
+            strategy_instances_max: usize::MAX,
             cs: CsConfiguration::default(),
             cs_capacity_max: u64::MAX,
             publisher: PublisherLimits::default(),
@@ -48,15 +53,15 @@ impl Default for ControlConfig {
     }
 }
 
-/// Who decides, knows and signs for a [`ControlState`](super::ControlState).
+/// The collaborators of the control plane.
 pub struct Collaborators {
-    /// Who may do what.
+    /// Authorizes commands and prefix announcements.
     pub authorizer: Box<dyn Authorizer + Send>,
-    /// Which strategies there are.
+    /// The strategies that can be chosen.
     pub strategies: Box<dyn StrategyCatalog + Send>,
-    /// Signs the answers.
+    /// Signs answers.
     pub signer: Box<dyn DataSigner + Send>,
-    /// Signs the commands that the forwarder issues itself.
+    /// Signs the commands that the forwarder itself issues.
     pub commands: Box<dyn CommandSigner + Send>,
 }
 

@@ -1,38 +1,54 @@
-//! What the datasets hold at the moment.
+//! Status datasets and the stream of face events.
 //!
-//! The FIB, the RIB and the faces may be many: what has changed in them since their last version is encoded
-//! a slice at a time, and other requests are served between slices ([`Listings`]). What faces count has
-//! always changed.
+//! The FIB, the RIB and the faces can be large: what has changed in them since their last version is encoded in slices,
+//! between which management serves other requests. The counters of faces have always changed.
 
-use ndn_packet::{Name, NameRef};
+use ndn_packet::{Interest, Name, NameRef};
 
-use super::faces::FaceQuery;
-use super::{ControlState, Telemetry};
+use super::action::{CsConfiguration, FaceRecord, Telemetry};
+use super::config::ControlConfig;
+use super::faces::{FaceQuery, FaceTable};
+use super::outbox::Outbox;
+use super::routes::RoutingTables;
+use super::strategies::StrategyChoices;
+use crate::command::TopPrefix;
 use crate::dataset::{
-    ChannelStatus, CsInfo, DatasetItem, FaceQueryFilter, ForwarderStatus, NextHopRecord,
-    RouteRecord, StrategyChoice, append_entry,
+    ChannelStatus, CsInfo, DatasetItem, FaceEventNotification, FaceQueryFilter, ForwarderStatus,
+    NextHopRecord, RouteRecord, StrategyChoice, append_entry,
 };
 use crate::dispatch::Dataset;
 use crate::listing::Listing;
-use crate::publisher::Content;
-use crate::types::cs_flag;
-use crate::{NextHop, Now, Route};
+use crate::notification::NotificationStream;
+use crate::publisher::{Content, DatasetPublisher, PublisherLimits};
+use crate::rib::{NextHop, Route};
+use crate::time::Now;
+use crate::types::{FaceEventKind, cs_flag};
 
-/// What is encoded at a time, bytes: one or two milliseconds.
+/// Bytes encoded per slice: one or two milliseconds of work.
 const SLICE: usize = 256 << 10;
-/// Where tables change faster than slices follow, a version is ended in one go after so many slices
-/// more than one pass over the table takes.
-const SLICES_MORE_MAX: usize = 256;
+/// Slices in excess of one pass over the table after which a version is completed in one step, where tables change faster
+/// than slices follow.
+const EXTRA_SLICES_MAX: usize = 256;
 
-/// What an entry of the FIB or the RIB takes, bytes; with long names more, but not many times as much.
+/// Typical length of an entry of the FIB or the RIB, bytes.
 const ENTRY_LENGTH: usize = 64;
-/// The same for a face.
+/// Typical length of a face's entry, bytes.
 const FACE_LENGTH: usize = 256;
 
-/// Queries of faces that are answered a slice at a time; more are not answered until one of them is.
+/// Maximum number of face queries that are being answered in slices; further ones get no answer.
 const QUERIES_MAX: usize = 64;
 
-/// Large tables, as their datasets.
+/// The tables that datasets show.
+pub(super) struct Tables<'a> {
+    pub(super) config: &'a ControlConfig,
+    pub(super) routes: &'a mut RoutingTables,
+    pub(super) faces: &'a mut FaceTable,
+    pub(super) strategies: &'a StrategyChoices,
+    pub(super) cs: CsConfiguration,
+    pub(super) telemetry: &'a dyn Telemetry,
+}
+
+/// The tables that are encoded in slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listed {
     Fib,
@@ -40,24 +56,23 @@ enum Listed {
     Faces,
 }
 
-/// A version that is being made.
+/// A version that is being encoded.
 #[derive(Debug)]
 struct Unfinished {
-    /// What it was asked for as.
+    /// The prefix of the request.
     prefix: Name,
-    /// Slices until it is ended in one go.
+    /// Slices until it is completed in one step.
     slices_left: usize,
 }
 
-/// Versions of large tables: one of each is made at a time, for all who ask meanwhile. It is what the
-/// table is in the moment in which it is complete, so whoever has seen a command succeed before asking
-/// finds it there.
+/// Versions of large tables: one of each is encoded at a time, for all requests meanwhile. It shows the table at the moment
+/// of its completion, so that the effect of a command whose success was seen before the request is in it.
 #[derive(Debug, Default)]
-pub(super) struct Listings {
+struct Listings {
     fib: Option<Unfinished>,
     rib: Option<Unfinished>,
     faces: Option<Unfinished>,
-    /// When one of them was last asked for; forgotten when that is long ago.
+    /// The time of the last request; the encoded tables are dropped a while after it.
     used_ns: u64,
 }
 
@@ -71,212 +86,302 @@ impl Listings {
     }
 }
 
-impl ControlState {
-    /// Publishes a new version of a dataset, unless the last one still holds, and sends its first
-    /// segment; that of a large table later, see [`ControlState::go_on_listing`].
+/// Answers requests for datasets and for face events.
+#[derive(Debug)]
+pub(super) struct DatasetService {
+    publisher: DatasetPublisher,
+    idle_ns: u64,
+    listings: Listings,
+    events: NotificationStream,
+    /// Versions published.
+    published: u64,
+}
+
+impl DatasetService {
+    pub(super) fn new(limits: PublisherLimits) -> Self {
+        let mut events = TopPrefix::Localhost.to_name();
+        events.push_generic("faces").push_generic("events");
+        Self {
+            publisher: DatasetPublisher::new(limits),
+            idle_ns: limits.idle_ns,
+            listings: Listings::default(),
+            events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
+            published: 0,
+        }
+    }
+
+    /// The number of versions published.
+    pub(super) const fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Posts an event of a face.
+    pub(super) fn notify(
+        &mut self,
+        now: Now,
+        kind: FaceEventKind,
+        face: &FaceRecord,
+        outbox: &mut Outbox,
+    ) {
+        let notification = FaceEventNotification { kind, properties: face.properties.clone() };
+        outbox.send_data(&self.events.post(now, notification.to_vec()).data(), false);
+    }
+
+    /// Sends the event that an Interest requests; false if it is not there.
+    pub(super) fn send_event(
+        &mut self,
+        now: Now,
+        interest: &Interest<'_>,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let Some(notification) = self.events.find(now, interest) else { return false };
+        outbox.send_data(&notification.data(), false);
+        true
+    }
+
+    /// Publishes a new version of a dataset, unless the last one is still valid, and sends its first segment. The segment of
+    /// a large table is sent later, see [`DatasetService::continue_listings`].
     pub(super) fn publish(
         &mut self,
         now: Now,
-        dataset: &Dataset,
-        prefix: NameRef<'_>,
-        telemetry: &dyn Telemetry,
+        (dataset, prefix): (&Dataset, NameRef<'_>),
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
     ) {
-        let generation = self.generation_of(dataset);
+        let generation = generation_of(dataset, tables);
         if let Some(segment) =
             generation.and_then(|current| self.publisher.reuse(now, prefix, current))
         {
-            let wire = self.collaborators.signer.sign(&segment.data());
-            return self.send(wire, false);
+            return outbox.send_data(&segment.data(), false);
         }
         let content = match dataset {
-            Dataset::FibList => return self.begin_listing(now, Listed::Fib, prefix, telemetry),
-            Dataset::RibList => return self.begin_listing(now, Listed::Rib, prefix, telemetry),
-            Dataset::FaceList => return self.begin_listing(now, Listed::Faces, prefix, telemetry),
-            Dataset::FaceQuery(filter) => return self.begin_query(now, prefix, filter, telemetry),
-            Dataset::ForwarderStatus => self.forwarder_status(now, telemetry).to_vec(),
+            Dataset::FibList => {
+                return self.begin_listing(now, (Listed::Fib, prefix), tables, outbox);
+            }
+            Dataset::RibList => {
+                return self.begin_listing(now, (Listed::Rib, prefix), tables, outbox);
+            }
+            Dataset::FaceList => {
+                return self.begin_listing(now, (Listed::Faces, prefix), tables, outbox);
+            }
+            Dataset::FaceQuery(filter) => {
+                return self.begin_query(now, (filter, prefix), tables, outbox);
+            }
+            Dataset::ForwarderStatus => tables.forwarder_status(now).to_vec(),
             Dataset::ChannelList => encode_all(
-                telemetry.channels().into_iter().map(|local_uri| ChannelStatus { local_uri }),
+                tables
+                    .telemetry
+                    .channels()
+                    .into_iter()
+                    .map(|local_uri| ChannelStatus { local_uri }),
             ),
-            Dataset::CsInfo => self.cs_info(telemetry).to_vec(),
+            Dataset::CsInfo => tables.cs_info().to_vec(),
             Dataset::StrategyChoiceList => {
-                encode_all(self.strategy_choices.iter().map(|(name, strategy)| StrategyChoice {
+                encode_all(tables.strategies.iter().map(|(name, strategy)| StrategyChoice {
                     name: name.clone(),
                     strategy: strategy.clone(),
                 }))
             }
         };
-        self.publish_content(now, prefix, content.into(), generation);
+        self.publish_content(now, prefix, (content.into(), generation), outbox);
+    }
+
+    /// Sends a segment of a version that is still kept; false if it is not.
+    pub(super) fn send_stored(&mut self, now: Now, name: NameRef<'_>, outbox: &mut Outbox) -> bool {
+        let Some(segment) = self.publisher.find(now, name) else { return false };
+        outbox.send_data(&segment.data(), false);
+        true
+    }
+
+    /// Encodes one slice of each version that is being encoded.
+    pub(super) fn continue_listings(
+        &mut self,
+        now: Now,
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
+    ) {
+        for listed in [Listed::Fib, Listed::Rib, Listed::Faces] {
+            self.slice(now, listed, tables, outbox);
+        }
+        // One query at a time, in the order of the requests.
+        if !tables.faces.queries.is_empty() {
+            self.slice_query(now, 0, tables, outbox);
+        }
+    }
+
+    /// Whether a version of a large table is being encoded.
+    pub(super) fn is_listing(&self, faces: &FaceTable) -> bool {
+        let Listings { fib, rib, faces: all_faces, .. } = &self.listings;
+        fib.is_some() || rib.is_some() || all_faces.is_some() || !faces.queries.is_empty()
+    }
+
+    /// Drops versions and encoded tables that were not requested for a while.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Now,
+        routes: &mut RoutingTables,
+        faces: &mut FaceTable,
+    ) {
+        self.publisher.drop_idle(now);
+        let is_due = self
+            .listings_deadline_ns(routes, faces)
+            .is_some_and(|deadline_ns| deadline_ns <= now.monotonic_ns);
+        if is_due && !self.is_listing(faces) {
+            routes.fib.listing.forget();
+            routes.rib.listing.forget();
+            faces.listing.forget();
+        }
+    }
+
+    /// The next deadline on the monotonic clock; 0 while a version is being encoded.
+    pub(super) fn next_deadline_ns(
+        &self,
+        routes: &RoutingTables,
+        faces: &FaceTable,
+    ) -> Option<u64> {
+        let deadlines =
+            [self.publisher.next_deadline_ns(), self.listings_deadline_ns(routes, faces)];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn listings_deadline_ns(&self, routes: &RoutingTables, faces: &FaceTable) -> Option<u64> {
+        if self.is_listing(faces) {
+            return Some(0);
+        }
+        let kept = [&routes.fib.listing, &routes.rib.listing, &faces.listing];
+        let is_kept = kept.into_iter().any(Listing::is_kept);
+        is_kept.then(|| self.listings.used_ns.saturating_add(self.idle_ns))
     }
 
     fn publish_content(
         &mut self,
         now: Now,
         prefix: NameRef<'_>,
-        content: Content,
-        generation: Option<u64>,
+        (content, generation): (Content, Option<u64>),
+        outbox: &mut Outbox,
     ) {
-        self.counters.datasets += 1;
+        self.published += 1;
         let segment = self.publisher.publish(now, prefix, content, generation);
-        let wire = self.collaborators.signer.sign(&segment.data());
-        self.send(wire, false);
+        outbox.send_data(&segment.data(), false);
     }
 
-    /// Begins with a version, unless one is being made: that will do for this request, too.
+    /// Begins a version, unless one is being encoded, which answers this request too.
     fn begin_listing(
         &mut self,
         now: Now,
-        listed: Listed,
-        prefix: NameRef<'_>,
-        telemetry: &dyn Telemetry,
+        (listed, prefix): (Listed, NameRef<'_>),
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
     ) {
         self.listings.used_ns = now.monotonic_ns;
         if self.listings.of(listed).is_some() {
             return;
         }
+        let Tables { routes, faces, .. } = tables;
         let slices_left = match listed {
             Listed::Fib => {
-                self.fib.listing.begin();
-                slices_max(self.fib.len(), ENTRY_LENGTH)
+                routes.fib.listing.begin();
+                slices_max(routes.fib.len(), ENTRY_LENGTH)
             }
             Listed::Rib => {
-                self.rib.listing.begin();
-                slices_max(self.rib.route_count(), ENTRY_LENGTH)
+                routes.rib.listing.begin();
+                slices_max(routes.rib.route_count(), ENTRY_LENGTH)
             }
             Listed::Faces => {
-                self.faces.listing.begin();
-                slices_max(self.faces.len(), FACE_LENGTH)
+                faces.listing.begin();
+                slices_max(faces.len(), FACE_LENGTH)
             }
         };
         *self.listings.of(listed) = Some(Unfinished { prefix: prefix.to_name(), slices_left });
-        self.slice(now, listed, telemetry);
+        self.slice(now, listed, tables, outbox);
     }
 
-    /// Begins with the answer to a query, unless it is being made; where the query says which faces it can
-    /// be about, that is all of it.
+    /// Begins the answer to a query, unless it is being encoded. It is completed at once if the query names few faces.
     fn begin_query(
         &mut self,
         now: Now,
-        prefix: NameRef<'_>,
-        filter: &FaceQueryFilter,
-        telemetry: &dyn Telemetry,
+        (filter, prefix): (&FaceQueryFilter, NameRef<'_>),
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
     ) {
-        if let Some(content) = self.faces.answer_at_once(filter, telemetry) {
-            return self.publish_content(now, prefix, content.into(), None);
+        if let Some(content) = tables.faces.answer_at_once(filter, tables.telemetry) {
+            return self.publish_content(now, prefix, (content.into(), None), outbox);
         }
-        let slices_left = slices_max(self.faces.len(), FACE_LENGTH);
-        let queries = &mut self.faces.queries;
+        let slices_left = slices_max(tables.faces.len(), FACE_LENGTH);
+        let queries = &mut tables.faces.queries;
         if queries.len() >= QUERIES_MAX || queries.iter().any(|query| query.prefix == prefix) {
             return;
         }
         let number = queries.len();
         queries.push(FaceQuery::new(prefix.to_name(), filter.clone(), slices_left));
-        self.slice_query(now, number, telemetry);
+        self.slice_query(now, number, tables, outbox);
     }
 
-    /// Encodes one slice of the answer to a query; true if that was the last.
-    fn slice_query(&mut self, now: Now, number: usize, telemetry: &dyn Telemetry) -> bool {
-        let query = &mut self.faces.queries[number];
+    /// Encodes one slice of the answer to a query, and publishes it after the last one.
+    fn slice_query(
+        &mut self,
+        now: Now,
+        number: usize,
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let Tables { faces, telemetry, .. } = tables;
+        let query = &mut faces.queries[number];
         let work = if query.slices_left == 0 { usize::MAX } else { SLICE };
         query.slices_left = query.slices_left.saturating_sub(1);
-        let is_complete = self.faces.go_on_query(number, work, telemetry);
-        if is_complete {
-            let query = self.faces.queries.remove(number);
+        if faces.continue_query(number, work, *telemetry) {
+            let query = faces.queries.remove(number);
             let content = query.listing.runs().collect();
-            self.publish_content(now, query.prefix.as_ref(), content, None);
-        }
-        is_complete
-    }
-
-    /// Encodes one slice of each version that is being made; to be called while
-    /// [`is_listing`](Self::is_listing), between other work.
-    pub fn go_on_listing(&mut self, now: Now, telemetry: &dyn Telemetry) {
-        for listed in [Listed::Fib, Listed::Rib, Listed::Faces] {
-            self.slice(now, listed, telemetry);
-        }
-        // One of them at a time, the one that was asked for first.
-        if !self.faces.queries.is_empty() {
-            self.slice_query(now, 0, telemetry);
+            self.publish_content(now, query.prefix.as_ref(), (content, None), outbox);
         }
     }
 
-    /// Whether a version of a large table is being made.
-    #[must_use]
-    pub fn is_listing(&self) -> bool {
-        let Listings { fib, rib, faces, .. } = &self.listings;
-        fib.is_some() || rib.is_some() || faces.is_some() || !self.faces.queries.is_empty()
-    }
-
-    /// Forgets what nobody has asked for of late.
-    pub(super) fn forget_listings(&mut self, now: Now) {
-        if self.listings_deadline_ns().is_some_and(|deadline| deadline <= now.monotonic_ns)
-            && !self.is_listing()
-        {
-            self.fib.listing.forget();
-            self.rib.listing.forget();
-            self.faces.listing.forget();
-        }
-    }
-
-    /// When there is something to do: at once while a version is being made.
-    pub(super) fn listings_deadline_ns(&self) -> Option<u64> {
-        if self.is_listing() {
-            return Some(0);
-        }
-        let kept = [&self.fib.listing, &self.rib.listing, &self.faces.listing];
-        let is_kept = kept.into_iter().any(Listing::is_kept);
-        is_kept.then(|| self.listings.used_ns.saturating_add(self.config.publisher.idle_ns))
-    }
-
-    fn slice(&mut self, now: Now, listed: Listed, telemetry: &dyn Telemetry) {
-        if listed != Listed::Faces && self.is_removing() {
+    fn slice(&mut self, now: Now, listed: Listed, tables: &mut Tables<'_>, outbox: &mut Outbox) {
+        let Tables { routes, faces, telemetry, .. } = tables;
+        if listed != Listed::Faces && routes.is_removing() {
             return;
         }
         let Some(unfinished) = self.listings.of(listed) else { return };
         let work = if unfinished.slices_left == 0 { usize::MAX } else { SLICE };
         unfinished.slices_left = unfinished.slices_left.saturating_sub(1);
+        let RoutingTables { rib, fib, .. } = &mut **routes;
         let is_complete = match listed {
-            Listed::Fib => self.fib.go_on_listing(work, append_fib_entry),
-            Listed::Rib => self.rib.go_on_listing(work, |out, prefix, routes| {
+            Listed::Fib => fib.continue_listing(work, append_fib_entry),
+            Listed::Rib => rib.continue_listing(work, |out, prefix, routes| {
                 append_entry(out, prefix, routes.iter().map(|route| route_record(now, route)));
             }),
-            Listed::Faces => self.faces.go_on_listing(work, telemetry),
+            Listed::Faces => faces.continue_listing(work, *telemetry),
         };
         if !is_complete {
             return;
         }
         let Some(Unfinished { prefix, .. }) = self.listings.of(listed).take() else { return };
-        let (content, generation) = match listed {
-            Listed::Fib => (self.fib.listing.runs().collect(), Some(self.fib.generation())),
-            Listed::Rib => (self.rib.listing.runs().collect(), Some(self.rib.generation())),
-            Listed::Faces => (self.faces.listing.runs().collect(), None),
+        let content = match listed {
+            Listed::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
+            Listed::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
+            Listed::Faces => (faces.listing.runs().collect(), None),
         };
-        self.publish_content(now, prefix.as_ref(), content, generation);
+        self.publish_content(now, prefix.as_ref(), content, outbox);
     }
+}
 
-    /// Sends a segment of a version that is still kept.
-    pub(super) fn send_stored(&mut self, now: Now, name: NameRef<'_>) -> bool {
-        let Some(segment) = self.publisher.find(now, name) else { return false };
-        let wire = self.collaborators.signer.sign(&segment.data());
-        self.send(wire, false);
-        true
+/// A number that changes with the dataset; `None` if it contains counters.
+fn generation_of(dataset: &Dataset, tables: &Tables<'_>) -> Option<u64> {
+    match dataset {
+        Dataset::FibList => Some(tables.routes.fib.generation()),
+        Dataset::RibList => Some(tables.routes.rib.generation()),
+        Dataset::StrategyChoiceList => Some(tables.strategies.generation()),
+        Dataset::ForwarderStatus
+        | Dataset::FaceList
+        | Dataset::FaceQuery(_)
+        | Dataset::ChannelList
+        | Dataset::CsInfo => None,
     }
+}
 
-    /// A number that changes with the dataset; `None` where counters change all the time.
-    fn generation_of(&self, dataset: &Dataset) -> Option<u64> {
-        match dataset {
-            Dataset::FibList => Some(self.fib.generation()),
-            Dataset::RibList => Some(self.rib.generation()),
-            Dataset::StrategyChoiceList => Some(self.strategy_generation),
-            Dataset::ForwarderStatus
-            | Dataset::FaceList
-            | Dataset::FaceQuery(_)
-            | Dataset::ChannelList
-            | Dataset::CsInfo => None,
-        }
-    }
-
-    fn cs_info(&self, telemetry: &dyn Telemetry) -> CsInfo {
-        let tables = telemetry.tables();
+impl Tables<'_> {
+    fn cs_info(&self) -> CsInfo {
+        let tables = self.telemetry.tables();
         let admit = if self.cs.admit { cs_flag::ADMIT } else { 0 };
         let serve = if self.cs.serve { cs_flag::SERVE } else { 0 };
         CsInfo {
@@ -288,10 +393,10 @@ impl ControlState {
         }
     }
 
-    fn forwarder_status(&self, now: Now, telemetry: &dyn Telemetry) -> ForwarderStatus {
-        let tables = telemetry.tables();
-        let fib_entries = self.fib.len() as u64;
-        let strategy_choices = self.strategy_choices.len() as u64;
+    fn forwarder_status(&self, now: Now) -> ForwarderStatus {
+        let tables = self.telemetry.tables();
+        let fib_entries = self.routes.fib.len() as u64;
+        let strategy_choices = self.strategies.len() as u64;
         ForwarderStatus {
             version: self.config.version.clone(),
             start_timestamp_ms: self.config.started_unix_ms,
@@ -304,14 +409,14 @@ impl ControlState {
             pit_entries: tables.pit_entries,
             measurements_entries: tables.measurements_entries,
             cs_entries: tables.cs_entries,
-            counters: telemetry.forwarder(),
+            counters: self.telemetry.forwarder(),
         }
     }
 }
 
-/// Slices after which a version of so many entries is ended in one go.
+/// Slices after which a version of `entry_count` entries is completed in one step.
 const fn slices_max(entry_count: usize, entry_length: usize) -> usize {
-    entry_count * entry_length / SLICE + SLICES_MORE_MAX
+    entry_count * entry_length / SLICE + EXTRA_SLICES_MAX
 }
 
 fn append_fib_entry(out: &mut Vec<u8>, prefix: NameRef<'_>, next_hops: &[NextHop]) {

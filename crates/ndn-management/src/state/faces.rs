@@ -1,26 +1,22 @@
-//! Faces as management knows them, and the `faces/*` commands.
+//! The records of faces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 
-use super::action::{
-    Action, CreatedFace, FaceCapabilities, FaceCreationError, FaceRecord, FaceSpecification, Ticket,
-};
-use super::pending::{Pending, Work};
-use super::{Executing, Outcome};
+use super::action::{FaceCapabilities, FaceRecord, FaceSpecification, Telemetry};
 use crate::dataset::{DatasetItem, FaceProperties, FaceQueryFilter, FaceStatus};
 use crate::listing::Listing;
+use crate::parameters::ControlParameters;
 use crate::request::FaceOptions;
 use crate::response::{ControlResponse, status};
 use crate::types::{
-    FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX, LinkType, MTU_MIN,
-    Persistency, Scope, face_flag,
+    FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, LinkType, MTU_MIN, Persistency, Scope,
+    face_flag,
 };
-use crate::{ControlParameters, ControlState, Now, Telemetry};
 
 impl FaceRecord {
-    /// One of the faces inside the forwarder, e.g. `internal://`, as NFD shows them.
+    /// A face inside the forwarder, such as `internal://`, as NFD shows it.
     fn reserved(face_id: u64, uri: &str) -> Self {
         let is_internal = face_id == FACE_ID_INTERNAL;
         Self {
@@ -49,7 +45,7 @@ impl FaceRecord {
     }
 
     /// The body of the response to `faces/update`.
-    fn update_response(&self) -> ControlParameters {
+    pub(super) fn update_response(&self) -> ControlParameters {
         ControlParameters {
             face_id: Some(self.properties.face_id),
             face_persistency: Some(self.properties.persistency.number()),
@@ -87,8 +83,8 @@ impl FaceRecord {
         }
     }
 
-    /// What of a wanted change is not possible on this face: the body of the 409 response.
-    fn conflicts(
+    /// The parts of a change that this face does not support: the body of the 409 response.
+    pub(super) fn conflicts(
         &self,
         persistency: Option<u64>,
         options: &FaceOptions,
@@ -106,7 +102,7 @@ impl FaceRecord {
         (conflicts != ControlParameters::default()).then_some(conflicts)
     }
 
-    fn apply(&mut self, persistency: Option<Persistency>, options: &FaceOptions) {
+    pub(super) fn apply(&mut self, persistency: Option<Persistency>, options: &FaceOptions) {
         let properties = &mut self.properties;
         properties.persistency = persistency.unwrap_or(properties.persistency);
         for (bit, wanted) in [
@@ -130,34 +126,34 @@ impl FaceRecord {
     }
 }
 
-/// Faces that a query names, and that are looked at in one go.
+/// Maximum number of faces of one remote URI that a query is answered for in one step.
 const NAMED_FACES_MAX: usize = 64;
 
-/// Every face, by number and by remote URI.
+/// The faces, by FaceId and by remote URI.
 #[derive(Debug)]
 pub(super) struct FaceTable {
     faces: BTreeMap<u64, FaceRecord>,
-    /// Several faces may have the same.
+    /// Several faces may have the same remote URI.
     by_remote_uri: BTreeSet<(String, u64)>,
-    /// By FaceId, as eight bytes that sort like the number.
+    /// Keys are FaceIds as eight bytes, big-endian.
     pub(super) listing: Listing,
-    /// Answers to queries in the making.
+    /// Queries that are being answered.
     pub(super) queries: Vec<FaceQuery>,
 }
 
-/// Some of the faces, as they are asked for.
+/// A query that is being answered in slices.
 #[derive(Debug)]
 pub(super) struct FaceQuery {
-    /// What it was asked for as.
+    /// The prefix of the request.
     pub(super) prefix: Name,
     filter: FaceQueryFilter,
     pub(super) listing: Listing,
-    /// Slices until it is ended in one go.
+    /// Slices until it is completed in one step.
     pub(super) slices_left: usize,
 }
 
 impl FaceQuery {
-    /// Nothing of it is made yet.
+    /// A query of which nothing is encoded.
     pub(super) fn new(prefix: Name, filter: FaceQueryFilter, slices_left: usize) -> Self {
         let mut listing = Listing::default();
         listing.begin();
@@ -166,7 +162,7 @@ impl FaceQuery {
 }
 
 impl FaceTable {
-    /// Only the faces inside the forwarder.
+    /// The faces inside the forwarder.
     pub(super) fn new() -> Self {
         let faces = [
             (FACE_ID_INTERNAL, "internal://"),
@@ -185,8 +181,8 @@ impl FaceTable {
         self.faces.get(&face_id)
     }
 
-    /// A face that is about to be changed.
-    fn change(&mut self, face_id: u64) -> Option<&mut FaceRecord> {
+    /// A face to be changed.
+    pub(super) fn change(&mut self, face_id: u64) -> Option<&mut FaceRecord> {
         self.changed(face_id);
         self.faces.get_mut(&face_id)
     }
@@ -202,14 +198,14 @@ impl FaceTable {
         self.faces.len()
     }
 
-    /// Goes on with the listing, about `work` bytes; true if it is what the table is.
-    pub(super) fn go_on_listing(&mut self, work: usize, telemetry: &dyn Telemetry) -> bool {
+    /// Encodes about `work` bytes of the listing; true if it is complete.
+    pub(super) fn continue_listing(&mut self, work: usize, telemetry: &dyn Telemetry) -> bool {
         let Self { faces, listing, .. } = self;
-        go_on_listing(faces, listing, work, telemetry, |_| true)
+        continue_listing(faces, listing, work, telemetry, |_| true)
     }
 
-    /// Goes on with an answer to a query; true if it is what the table is.
-    pub(super) fn go_on_query(
+    /// Encodes about `work` bytes of the answer to a query; true if it is complete.
+    pub(super) fn continue_query(
         &mut self,
         number: usize,
         work: usize,
@@ -217,10 +213,10 @@ impl FaceTable {
     ) -> bool {
         let Self { faces, queries, .. } = self;
         let FaceQuery { filter, listing, .. } = &mut queries[number];
-        go_on_listing(faces, listing, work, telemetry, |face| filter.matches(&face.properties))
+        continue_listing(faces, listing, work, telemetry, |face| filter.matches(&face.properties))
     }
 
-    /// The answer to a query that has a FaceId, or a remote URI that few faces have.
+    /// The answer to a query that has a FaceId, or the remote URI of few faces.
     pub(super) fn answer_at_once(
         &self,
         filter: &FaceQueryFilter,
@@ -248,8 +244,8 @@ impl FaceTable {
         self.by_remote_uri.range(range).filter_map(|(_, face_id)| self.faces.get(face_id))
     }
 
-    /// The face between two ends, the near one of which may be any: the last one then.
-    fn find(&self, remote_uri: &str, local_uri: Option<&str>) -> Option<&FaceRecord> {
+    /// The face with these URIs; without a local URI, the newest face with this remote URI.
+    pub(super) fn find(&self, remote_uri: &str, local_uri: Option<&str>) -> Option<&FaceRecord> {
         let mut faces = self.with_remote_uri(remote_uri);
         let Some(local_uri) = local_uri else { return faces.next_back() };
         faces.find(|face| face.properties.local_uri == local_uri)
@@ -280,8 +276,8 @@ impl FaceTable {
     }
 }
 
-/// Encodes faces that are wanted, about `work` bytes of them.
-fn go_on_listing(
+/// Encodes about `work` bytes of the faces that are wanted.
+fn continue_listing(
     faces: &BTreeMap<u64, FaceRecord>,
     listing: &mut Listing,
     work: usize,
@@ -292,121 +288,17 @@ fn go_on_listing(
         let start = start.try_into().map_or(0, u64::from_be_bytes);
         faces.range(start..).map(|(face_id, face)| (face_id.to_be_bytes(), face))
     };
-    listing.go_on(work, from, |out, _, face| {
+    listing.continue_encoding(work, from, |out, _, face| {
         if !is_wanted(face) {
             return false;
         }
         face.status(telemetry).encode(out);
-        // Its counters are different the next time.
+        // Its counters change with time.
         true
     })
 }
 
-impl ControlState {
-    pub(super) fn create_face(
-        &mut self,
-        executing: Executing<'_>,
-        specification: FaceSpecification,
-    ) -> Outcome {
-        if let Err(reason) = check_protocol(&specification, &self.config.face_schemes) {
-            return Outcome::reply(status::NOT_ACCEPTABLE, reason);
-        }
-        let remote_uri = specification.remote.to_string();
-        let local_uri = specification.local.as_ref().map(ToString::to_string);
-        if let Some(existing) = self.faces.find(&remote_uri, local_uri.as_deref()) {
-            return Outcome::Reply(existing.already_exists());
-        }
-        // The same station may be behind several interfaces.
-        let remote_uri = local_uri.map_or(remote_uri.clone(), |local| remote_uri + " " + &local);
-        match self.pending.join_face(&remote_uri, executing.name) {
-            Some(true) => return Outcome::Deferred,
-            Some(false) => return Outcome::busy(),
-            None => {}
-        }
-        let work = Work::CreateFace { remote_uri };
-        let Some(ticket) = self.pending.add(Pending::new(executing, work)) else {
-            return Outcome::busy();
-        };
-        let specification = Box::new(specification);
-        self.actions.push_back(Action::CreateFace { ticket, specification });
-        Outcome::Deferred
-    }
-
-    /// Tells how [`Action::CreateFace`] ended. [`ControlState::face_created`] may have been called
-    /// for the face before, and need not be.
-    pub fn face_creation_done(
-        &mut self,
-        now: Now,
-        ticket: Ticket,
-        result: Result<CreatedFace, FaceCreationError>,
-    ) {
-        let requesters =
-            self.pending.take(ticket).map(|pending| pending.requesters).unwrap_or_default();
-        let (record, mut is_new) = match result {
-            Ok(CreatedFace::New(record)) => (record, true),
-            Ok(CreatedFace::Existing(record)) => (record, false),
-            Err(error) => {
-                let response = ControlResponse::new(error.code, error.reason);
-                requesters.iter().for_each(|name| self.respond(name.as_ref(), &response));
-                return;
-            }
-        };
-        let created = ControlResponse::new(status::OK, "OK").with_body(&record.create_response());
-        let exists = record.already_exists();
-        self.face_created(now, record);
-        for name in &requesters {
-            self.respond(name.as_ref(), if is_new { &created } else { &exists });
-            is_new = false;
-        }
-    }
-
-    pub(super) fn update_face(
-        &mut self,
-        face_id: u64,
-        persistency: Option<u64>,
-        options: FaceOptions,
-    ) -> Outcome {
-        let Some(face) = self.faces.change(face_id) else {
-            return Outcome::reply(status::NOT_FOUND, "Specified face does not exist");
-        };
-        if let Some(conflicts) = face.conflicts(persistency, &options) {
-            let response = ControlResponse::new(status::CONFLICT, "Invalid properties specified");
-            return Outcome::Reply(response.with_body(&conflicts));
-        }
-        let persistency = persistency.and_then(Persistency::from_number);
-        face.apply(persistency, &options);
-        let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
-        // That of management is told of as it is wanted, and stays as it has to be: without the incoming face
-        // of each Interest nobody could be answered, and nobody acknowledges behind it.
-        if face_id > FACE_ID_RESERVED_MAX {
-            self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
-        }
-        Outcome::Reply(response)
-    }
-
-    /// Keeps a face that a peer brought about as if it had been made on purpose: from now on it has
-    /// `persistency`. A face that is not on demand stays as it is.
-    pub fn adopt_face(&mut self, face_id: u64, persistency: Persistency) {
-        let Some(face) = self.faces.change(face_id) else { return };
-        if face.properties.persistency == Persistency::OnDemand {
-            face.properties.persistency = persistency;
-            let (persistency, options) = (Some(persistency), FaceOptions::default());
-            self.actions.push_back(Action::UpdateFace { face_id, persistency, options });
-        }
-    }
-
-    pub(super) fn destroy_face(&mut self, face_id: u64, success: ControlResponse) -> Outcome {
-        if face_id <= FACE_ID_RESERVED_MAX {
-            // NFD would close its own internal face here and be deaf from then on.
-            return Outcome::reply(status::CONFLICT, "Reserved faces cannot be destroyed");
-        }
-        // One that is gone may be on its way back.
-        self.actions.push_back(Action::DestroyFace { face_id });
-        Outcome::Reply(success)
-    }
-}
-
-/// The same for faces of stations on a network interface.
+/// The reason why an Ethernet face of this specification is refused.
 fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
     let is_device = wanted.local.as_ref().is_some_and(|local| local.scheme() == "dev");
     let is_group = wanted.remote.ethernet_address().is_none_or(|mac| mac[0] & 1 != 0);
@@ -425,8 +317,8 @@ fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
     }
 }
 
-/// What every kind of face refuses, in NFD's order and words.
-fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), String> {
+/// The reason why a face of this specification is refused, in NFD's order and words.
+pub(super) fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), String> {
     let scheme = wanted.remote.scheme();
     if !schemes.iter().any(|known| known == scheme) {
         return Err("Unsupported protocol".to_owned());

@@ -1,64 +1,61 @@
-//! Routes that self-learning makes: announcements that came with Data, their end, and which
-//! announcement goes with a Data that is sent on (NFD: `slAnnounce`, `slRenew`, `slFindAnn` of its RIB
-//! manager).
+//! Prefix announcements of self-learning: those that wait for certificates, and those that are forwarded with Data (NFD:
+//! `slAnnounce`, `slRenew`, `slFindAnn` of its RIB manager).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use ndn_packet::{Data, Name, NameRef};
-use ndn_security::Certificate;
-use ndn_security::trust::Validation;
+use ndn_packet::{Name, NameRef};
 
-use super::waiting::{FETCHES_MAX, PATIENCE_MS, Progress};
-use super::{ControlState, RouteError};
+use super::certificates::Progress;
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
-use crate::rib::Route;
+use crate::rib::{Rib, Route};
+use crate::sign::DataSigner;
+use crate::time::Now;
 use crate::types::route_origin;
-use crate::{Now, Rib};
 
-/// How long a learnt route is kept at most; the next announcement renews it.
+/// Maximum lifetime of a learnt route; the next announcement renews it.
 const LIFETIME_MS: u64 = 10 * 60 * 1000;
-/// Bounds of the period that an announcement made here is good for.
+/// Bounds of the validity of an announcement that is made here.
 const MADE_MS_MIN: u64 = 15 * 1000;
 const MADE_MS_MAX: u64 = 60 * 60 * 1000;
-/// Announcements that wait for a certificate.
+/// Maximum number of announcements that wait for a certificate, and of those from one face.
 const WAITING_MAX: usize = 64;
-/// Announcements that are kept to be sent on, and their bytes: of all faces, and of one. Of the routes
-/// beyond, announcements are made here.
+const WAITING_PER_FACE_MAX: usize = 16;
+/// Maximum number and bytes of announcements that are kept to be forwarded, of all faces and of one. New announcements are
+/// made for further routes.
 const KEPT_MAX: Usage = Usage { count: 65_536, bytes: 32 << 20 };
 const KEPT_PER_FACE_MAX: Usage = Usage { count: 8192, bytes: 4 << 20 };
 
-/// What became of an announcement.
+/// The result of an announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Learning {
-    /// There is a route for it.
+    /// Its prefix has a route.
     Learnt(Name),
     /// It waits for the certificate of its signer.
     Waiting,
-    /// There is no route, and why.
+    /// It has no route, for this reason.
     Refused(String),
 }
 
 /// An announcement that waits for a certificate.
 #[derive(Debug)]
-struct Waiting {
-    wire: Vec<u8>,
-    face_id: u64,
-    progress: Progress,
-    deadline_ns: u64,
+pub(super) struct WaitingAnnouncement {
+    pub(super) wire: Vec<u8>,
+    pub(super) face_id: u64,
+    pub(super) progress: Progress,
+    pub(super) deadline_ns: u64,
 }
 
-/// An announcement to be sent on.
+/// An announcement that is kept to be forwarded.
 #[derive(Debug)]
 struct Kept {
     wire: Box<[u8]>,
-    holds_until_ns: u64,
+    valid_until_ns: u64,
 }
 
-/// How often those are looked for, at most, whose routes have ended: it takes a look at each.
+/// Minimum time between two searches for announcements whose routes have ended.
 const SWEEP_NS: u64 = 10_000_000_000;
 
-/// How many announcements, and how long they are together.
+/// A number of announcements and their bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Usage {
     count: usize,
@@ -81,12 +78,12 @@ impl Usage {
     }
 }
 
-/// Announcements to be sent on, by prefix and face, within bounds.
+/// The kept announcements, by prefix and face.
 #[derive(Debug, Default)]
 struct KeptTable {
     entries: BTreeMap<(Name, u64), Kept>,
     total: Usage,
-    /// Of each face that has any.
+    /// By face.
     faces: BTreeMap<u64, Usage>,
     next_sweep_ns: u64,
 }
@@ -96,7 +93,7 @@ impl KeptTable {
         self.entries.get(&(prefix.clone(), face_id))
     }
 
-    /// Keeps an announcement in place of the one that there is, if there is room.
+    /// Keeps an announcement in place of its predecessor, if there is room.
     fn insert(&mut self, now_ns: u64, rib: &Rib, prefix: &Name, face_id: u64, kept: Kept) {
         let length = kept.wire.len();
         self.remove(prefix, face_id);
@@ -141,83 +138,65 @@ impl KeptTable {
     }
 }
 
-/// What is kept for learnt routes, beside the routes.
+/// The route of an announcement that is valid until `valid_until_ns`.
+pub(super) fn learnt_route(now: Now, face_id: u64, valid_until_ns: u64) -> Route {
+    let latest_ns = now.monotonic_ns.saturating_add(LIFETIME_MS * 1_000_000);
+    Route {
+        face_id,
+        origin: route_origin::PREFIX_ANNOUNCEMENT,
+        cost: ANNOUNCEMENT_COST,
+        flags: 0,
+        expires_at_ns: Some(valid_until_ns.min(latest_ns)),
+    }
+}
+
+/// The announcements behind learnt routes.
 #[derive(Debug, Default)]
-pub(super) struct LearntRoutes {
+pub(super) struct Announcements {
     kept: KeptTable,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingAnnouncement>,
 }
 
-impl LearntRoutes {
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.waiting.iter().map(|entry| entry.deadline_ns).min()
-    }
-
-    /// Whether an announcement waits for a certificate of this name.
-    pub(super) fn awaits(&self, name: NameRef<'_>) -> bool {
-        self.waiting.iter().any(|entry| entry.awaits(name))
-    }
-}
-
-impl Waiting {
-    fn awaits(&self, name: NameRef<'_>) -> bool {
-        self.progress.asked.last().is_some_and(|asked| name.starts_with(asked.as_ref()))
-    }
-}
-
-impl ControlState {
-    /// Takes the announcement that came with the Data `name` on `face_id`, and makes its route if it
-    /// is to be trusted. It has to announce a prefix of that name.
-    pub fn learn_announcement(
+impl Announcements {
+    /// Keeps the announcement of a learnt route, to be forwarded with Data.
+    pub(super) fn keep(
         &mut self,
         now: Now,
-        face_id: u64,
+        rib: &Rib,
+        (prefix, face_id): (&Name, u64),
+        (wire, valid_until_ns): (&[u8], u64),
+    ) {
+        let kept = Kept { wire: wire.into(), valid_until_ns };
+        self.kept.insert(now.monotonic_ns, rib, prefix, face_id, kept);
+    }
+
+    /// Drops the announcement of a route that has ended.
+    pub(super) fn remove(&mut self, prefix: &Name, face_id: u64) {
+        self.kept.remove(prefix, face_id);
+    }
+
+    /// The announcement to forward with a Data of this name: that of the longest prefix with routes, as it was received
+    /// with one of them, or else a new one.
+    pub(super) fn find(
+        &self,
+        now: Now,
+        rib: &Rib,
         name: NameRef<'_>,
-        wire: &[u8],
-    ) -> Learning {
-        let announced = Data::parse(wire).ok().and_then(|data| {
-            let announcement = PrefixAnnouncement::from_data(&data).ok()?;
-            Some(announcement.prefix)
-        });
-        // What is none at all is told below.
-        if let Some(prefix) = announced
-            && !name.starts_with(prefix.as_ref())
-        {
-            let reason =
-                format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
-            return Learning::Refused(reason);
-        }
-        self.judge_announcement(now, face_id, wire, Progress::default())
-    }
-
-    /// Ends the longest learnt route for `name` to a face; returns its prefix if there was one.
-    pub fn forget_learnt(&mut self, face_id: u64, name: NameRef<'_>) -> Option<Name> {
-        let origin = route_origin::PREFIX_ANNOUNCEMENT;
+        signer: &mut dyn DataSigner,
+    ) -> Option<Vec<u8>> {
         let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
-        let prefix = prefixes.find(|prefix| self.rib.find(*prefix, face_id, origin).is_some())?;
-        self.remove_route(prefix, face_id, origin);
-        let prefix = prefix.to_name();
-        self.learnt.kept.remove(&prefix, face_id);
-        Some(prefix)
-    }
-
-    /// The announcement to send with a Data of this name: that of the longest prefix that has
-    /// routes, which came with one of them, or is made here.
-    pub fn find_announcement(&mut self, now: Now, name: NameRef<'_>) -> Option<Vec<u8>> {
-        let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
-        let prefix = prefixes.find(|prefix| !self.rib.routes(*prefix).is_empty())?;
-        let (routes, prefix) = (self.rib.routes(prefix), prefix.to_name());
-        let mut kept = None;
+        let prefix = prefixes.find(|prefix| !rib.routes(*prefix).is_empty())?;
+        let (routes, prefix) = (rib.routes(prefix), prefix.to_name());
+        let mut latest = None;
         for route in routes.iter().filter(|r| r.origin == route_origin::PREFIX_ANNOUNCEMENT) {
-            let found = self.learnt.kept.find(&prefix, route.face_id);
-            if let Some(Kept { wire, holds_until_ns }) = found
-                && *holds_until_ns > now.monotonic_ns
-                && kept.is_none_or(|(_, expires)| expires < route.expires_at_ns)
+            if let Some(Kept { wire, valid_until_ns }) = self.kept.find(&prefix, route.face_id)
+                && *valid_until_ns > now.monotonic_ns
+                && latest.is_none_or(|(_, expires)| expires < route.expires_at_ns)
             {
-                kept = Some((wire, route.expires_at_ns));
+                latest = Some((wire, route.expires_at_ns));
             }
         }
-        if let Some((wire, _)) = kept {
+        if let Some((wire, _)) = latest {
             return Some(wire.to_vec());
         }
         let left_ms = |expires_at_ns: Option<u64>| {
@@ -225,100 +204,41 @@ impl ControlState {
         };
         let longest_ms = routes.iter().map(|route| left_ms(route.expires_at_ns)).max()?;
         let period_ms = longest_ms.clamp(MADE_MS_MIN, MADE_MS_MAX);
-        let signer = &mut *self.collaborators.signer;
         PrefixAnnouncement::sign(&prefix, now.unix_us, period_ms, signer)
     }
 
-    fn judge_announcement(
-        &mut self,
-        now: Now,
-        face_id: u64,
-        wire: &[u8],
-        progress: Progress,
-    ) -> Learning {
-        let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
-        let data = match Data::parse(wire) {
-            Ok(data) => data,
-            Err(error) => return refused(&error),
-        };
-        let announcement = match PrefixAnnouncement::from_data(&data) {
-            Ok(announcement) => announcement,
-            Err(error) => return refused(&error),
-        };
-        let authorizer = &mut *self.collaborators.authorizer;
-        match authorizer.authorize_announcement(now, &data, &progress.fetched) {
-            Validation::Accepted => {}
-            Validation::Refused(error) => return refused(&error),
-            Validation::NeedsCertificate(name) => {
-                return self.await_certificate(now, face_id, wire, name, progress);
-            }
-        }
-        let Some(holds_until_ns) = announcement.expires_at_ns(now) else {
-            return refused(&"it is not valid at this time");
-        };
-        let latest_ns = now.monotonic_ns.saturating_add(LIFETIME_MS * 1_000_000);
-        let route = Route {
-            face_id,
-            origin: route_origin::PREFIX_ANNOUNCEMENT,
-            cost: ANNOUNCEMENT_COST,
-            flags: 0,
-            expires_at_ns: Some(holds_until_ns.min(latest_ns)),
-        };
-        match self.add_route(announcement.prefix.as_ref(), route) {
-            Ok(()) => {
-                let prefix = announcement.prefix;
-                let kept = Kept { wire: wire.into(), holds_until_ns };
-                let now_ns = now.monotonic_ns;
-                self.learnt.kept.insert(now_ns, &self.rib, &prefix, face_id, kept);
-                Learning::Learnt(prefix)
-            }
-            Err(error @ (RouteError::NoFace(_) | RouteError::PrefixTooLong)) => refused(&error),
-            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => refused(&error),
-        }
+    /// Whether one more announcement from this face may wait.
+    pub(super) fn has_room(&self, face_id: u64) -> bool {
+        let of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id).count();
+        self.waiting.len() < WAITING_MAX && of_face < WAITING_PER_FACE_MAX
     }
 
-    fn await_certificate(
-        &mut self,
-        now: Now,
-        face_id: u64,
-        wire: &[u8],
-        name: Name,
-        mut progress: Progress,
-    ) -> Learning {
-        let is_futile = progress.asked.contains(&name) || progress.asked.len() == FETCHES_MAX;
-        if is_futile || self.learnt.waiting.len() >= WAITING_MAX {
-            return Learning::Refused(format!("certificate {name} cannot be had"));
-        }
-        if !self.learnt.waiting.iter().any(|entry| entry.progress.asked.last() == Some(&name)) {
-            self.ask_for_certificate(&name, face_id);
-        }
-        progress.asked.push(name);
-        let deadline_ns = now.monotonic_ns.saturating_add(PATIENCE_MS * 1_000_000);
-        self.learnt.waiting.push(Waiting { wire: wire.to_vec(), face_id, progress, deadline_ns });
-        Learning::Waiting
+    pub(super) fn push(&mut self, announcement: WaitingAnnouncement) {
+        self.waiting.push(announcement);
     }
 
-    /// A certificate, or what came in its place, is there.
-    pub(super) fn judge_announcements(
-        &mut self,
-        now: Now,
-        name: NameRef<'_>,
-        certificate: Option<&Arc<Certificate>>,
-    ) {
-        let all = std::mem::take(&mut self.learnt.waiting);
-        let (due, waiting) = all.into_iter().partition(|entry: &Waiting| entry.awaits(name));
-        self.learnt.waiting = waiting;
-        for Waiting { wire, face_id, mut progress, .. } in due {
-            if let Some(certificate) = certificate {
-                progress.fetched.push(Arc::clone(certificate));
-                self.judge_announcement(now, face_id, &wire, progress);
-            }
-        }
+    /// Takes the announcements that wait for this Data.
+    pub(super) fn take_awaiting(&mut self, data_name: NameRef<'_>) -> Vec<WaitingAnnouncement> {
+        self.waiting.extract_if(.., |entry| entry.progress.awaits(data_name)).collect()
     }
 
-    /// Forgets the announcements whose certificates did not come in time.
-    pub(super) fn give_up_announcements(&mut self, now: Now) {
-        self.learnt.waiting.retain(|entry| entry.deadline_ns > now.monotonic_ns);
+    /// Whether an announcement from this face waits for this certificate.
+    pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
+        let mut of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id);
+        of_face.any(|entry| entry.progress.awaited() == Some(name))
+    }
+
+    pub(super) fn face_destroyed(&mut self, face_id: u64) {
+        self.waiting.retain(|entry| entry.face_id != face_id);
+    }
+
+    /// Drops the announcements whose certificates did not arrive in time.
+    pub(super) fn handle_timeout(&mut self, now_ns: u64) {
+        self.waiting.retain(|entry| entry.deadline_ns > now_ns);
+    }
+
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        self.waiting.iter().map(|entry| entry.deadline_ns).min()
     }
 }
 
@@ -337,15 +257,14 @@ mod tests {
     }
 
     fn kept(length: usize) -> Kept {
-        Kept { wire: vec![0; length].into(), holds_until_ns: 0 }
+        Kept { wire: vec![0; length].into(), valid_until_ns: 0 }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// What is counted is what there is, whatever happens.
         #[test]
-        fn the_account_is_right(
+        fn usage_counts_the_kept_announcements(
             steps in proptest::collection::vec((0..6_u64, 0..4_u64, 0..9000_usize, 0..3_u8), 0..60),
         ) {
             let (mut table, mut rib) = (KeptTable::default(), Rib::new(1000));
@@ -388,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_face_fills_its_own_share_and_all_faces_theirs() {
+    fn kept_announcements_are_limited_per_face_and_in_total() {
         let (mut table, mut rib) = (KeptTable::default(), Rib::new(100_000));
         let length = 8000;
         let per_face = KEPT_PER_FACE_MAX.bytes / length;
@@ -404,11 +323,11 @@ mod tests {
             assert!(table.total.bytes <= KEPT_MAX.bytes && table.total.count <= KEPT_MAX.count);
         }
         assert_eq!(table.faces[&300].count, per_face);
-        assert!(table.total.bytes + length > KEPT_MAX.bytes, "the room is used");
-        // What has ended makes room.
+        assert!(table.total.bytes + length > KEPT_MAX.bytes, "the limit is reached");
+        // Ended routes make room.
         rib.remove_face(300, usize::MAX);
         table.insert(SWEEP_NS - 1, &rib, &name("/p"), 400, kept(length));
-        assert!(table.find(&name("/p"), 400).is_none(), "it is not looked for all the time");
+        assert!(table.find(&name("/p"), 400).is_none(), "the search is rate-limited");
         table.insert(SWEEP_NS, &rib, &name("/p"), 400, kept(length));
         assert!(table.find(&name("/p"), 400).is_some() && !table.faces.contains_key(&300));
     }

@@ -1,57 +1,84 @@
 //! The control plane as a state machine: Interests, events and completions in, actions out.
 //!
-//! [`ControlState`] owns what management is the authority for (RIB, FIB, strategy choices, face
-//! records, Content Store settings, published datasets, the event stream). It touches neither
-//! sockets nor clocks: what has to happen in the data plane comes out of
-//! [`ControlState::poll_action`], and what happened there is told to it.
+//! [`ControlState`] executes commands on the objects below it, each with its own state:
+//!
+//! | object | state |
+//! |---|---|
+//! | `routes` | RIB, FIB, removals in progress, FIB updates for the data plane |
+//! | `faces` | face records |
+//! | `strategies` | strategy choices |
+//! | `datasets` | published datasets, the stream of face events |
+//! | `pending` | commands that wait for the data plane |
+//! | `waiting`, `fetches` | commands that wait for certificates, and how these are fetched |
+//! | `announcements` | prefix announcements of learnt routes |
+//! | `readvertising` | commands to a routing daemon and to the gateway |
+//! | `outbox` | actions for the owner |
+//!
+//! It uses neither sockets nor clocks: actions for the data plane come out of [`ControlState::poll_action`], and their
+//! results are passed back.
 
 mod action;
-mod commands;
+mod certificates;
 mod config;
 mod datasets;
-mod departures;
 mod faces;
 mod learning;
+mod outbox;
 mod pending;
 mod readvertise;
 mod report;
+mod routes;
 mod strategies;
-mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use ndn_packet::{ContentType, DataBuilder, Interest, Name, NameRef};
-use ndn_security::trust::AnchorChange;
+use ndn_packet::{Data, Interest, Name, NameRef};
+use ndn_security::Certificate;
+use ndn_security::trust::{AnchorChange, Validation};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
     FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
 };
-pub use commands::RouteError;
 pub use config::{Collaborators, ControlConfig};
 pub use learning::Learning;
 pub use report::{ControlCounters, Handled};
+pub use routes::RouteError;
 pub use strategies::{
     DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
 };
 
-use crate::authorize::{AnySigner, Requester};
-use crate::dataset::{DatasetItem, FaceEventNotification};
+use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
+use crate::authorize::{AnySigner, Authorizer, Requester};
+use crate::command::{TopPrefix, Verb};
 use crate::dispatch::{self, Dispatch};
-use crate::notification::NotificationStream;
-use crate::publisher::{self, DatasetPublisher};
+use crate::fib::Fib;
+use crate::parameters::ControlParameters;
+use crate::readvertise::{CommandSigner, ReadvertiseOptions};
+use crate::request::{AcceptedCommand, FaceOptions, Request, success_text};
 use crate::response::{ControlResponse, status};
-use crate::types::{FaceEventKind, Scope};
-use crate::{Fib, FibUpdate, Now, Rib, TopPrefix, Verb};
-use datasets::Listings;
-use departures::Departures;
+use crate::rib::{NextHop, Rib, Route};
+use crate::strategy_name::StrategyError;
+use crate::time::Now;
+use crate::types::{
+    CS_ERASE_LIMIT, FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceEventKind, PREFIX_DEPTH_MAX,
+    Persistency, Scope, cs_flag, route_flag, route_origin,
+};
+use certificates::{
+    Admission, CertificateFetches, FETCH_MS_MAX, Principal, Progress, WaitingCommand,
+    WaitingCommands, command_deadline_ns,
+};
+use datasets::{DatasetService, Tables};
 use faces::FaceTable;
-use learning::LearntRoutes;
-use pending::PendingTable;
+use learning::{Announcements, WaitingAnnouncement};
+use outbox::Outbox;
+use pending::{Pending, PendingTable, Work};
 use readvertise::Readvertising;
-use waiting::{Progress, WaitingTable};
+use routes::RoutingTables;
+use strategies::StrategyChoices;
 
-/// The command that is being carried out.
+/// The command that is being executed.
 #[derive(Debug, Clone, Copy)]
 struct Executing<'a> {
     now: Now,
@@ -59,11 +86,11 @@ struct Executing<'a> {
     name: NameRef<'a>,
 }
 
-/// How far a command got.
+/// The result of a command.
 #[derive(Debug)]
 enum Outcome {
     Reply(ControlResponse),
-    /// The answer comes when the data plane is done.
+    /// The answer follows when the data plane has finished.
     Deferred,
 }
 
@@ -77,64 +104,77 @@ impl Outcome {
     }
 }
 
-/// The control plane. See the module documentation.
+/// A command that is not accepted yet: its requester, and the certificates so far.
 #[derive(Debug)]
+struct Unverified {
+    requester: Requester,
+    progress: Progress,
+    /// The time until which its certificates have to arrive.
+    deadline_ns: u64,
+}
+
+/// The route of management's own prefixes.
+const MANAGEMENT_ROUTE: Route = Route {
+    face_id: FACE_ID_INTERNAL,
+    origin: route_origin::APP,
+    cost: 0,
+    flags: route_flag::CHILD_INHERIT,
+    expires_at_ns: None,
+};
+
+/// The control plane. See the module documentation.
 pub struct ControlState {
     config: ControlConfig,
-    collaborators: Collaborators,
-    rib: Rib,
-    fib: Fib,
+    authorizer: Box<dyn Authorizer + Send>,
+    /// Signs the commands that the forwarder itself issues.
+    command_signer: Box<dyn CommandSigner + Send>,
+    routes: RoutingTables,
     faces: FaceTable,
-    strategy_choices: BTreeMap<Name, Name>,
-    strategy_generation: u64,
+    strategies: StrategyChoices,
     cs: CsConfiguration,
-    publisher: DatasetPublisher,
-    listings: Listings,
-    events: NotificationStream,
+    datasets: DatasetService,
     pending: PendingTable,
-    waiting: WaitingTable,
-    departures: Departures,
-    /// Somebody waits for one of the FIB updates, or for one that was passed on before.
-    is_awaited: bool,
-    /// FIB updates were passed on for which nobody waited.
-    is_unpublished: bool,
+    waiting: WaitingCommands,
+    fetches: CertificateFetches,
+    announcements: Announcements,
     readvertising: Readvertising,
-    learnt: LearntRoutes,
+    outbox: Outbox,
     outcomes: VecDeque<(u64, Handled)>,
     anchor_changes: VecDeque<AnchorChange>,
-    fib_updates: BTreeMap<Name, FibUpdate>,
-    actions: VecDeque<Action>,
     counters: ControlCounters,
+}
+
+impl std::fmt::Debug for ControlState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("ControlState");
+        shown.field("config", &self.config).field("counters", &self.counters);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl ControlState {
     /// An empty control plane: no faces but those inside the forwarder, no strategy choices.
     #[must_use]
     pub fn new(config: ControlConfig, collaborators: Collaborators) -> Self {
-        let mut events = TopPrefix::Localhost.to_name();
-        events.push_generic("faces").push_generic("events");
+        let Collaborators { authorizer, strategies, signer, commands } = collaborators;
+        let (choices_max, instances_max) =
+            (config.strategy_choices_max, config.strategy_instances_max);
         Self {
-            collaborators,
-            rib: Rib::new(config.rib_routes_max),
-            fib: Fib::new(config.fib_entries_max),
+            authorizer,
+            command_signer: commands,
+            routes: RoutingTables::new(config.rib_routes_max, config.fib_entries_max),
             faces: FaceTable::new(),
-            strategy_choices: BTreeMap::new(),
-            strategy_generation: 0,
+            strategies: StrategyChoices::new(strategies, choices_max, instances_max),
             cs: config.cs,
-            publisher: DatasetPublisher::new(config.publisher),
-            listings: Listings::default(),
-            events: NotificationStream::new(events, NotificationStream::RECENT_MAX_DEFAULT),
+            datasets: DatasetService::new(config.publisher),
             pending: PendingTable::default(),
-            waiting: WaitingTable::default(),
-            departures: Departures::default(),
-            is_awaited: false,
-            is_unpublished: false,
+            waiting: WaitingCommands::default(),
+            fetches: CertificateFetches::default(),
+            announcements: Announcements::default(),
             readvertising: Readvertising::default(),
-            learnt: LearntRoutes::default(),
+            outbox: Outbox::new(signer),
             outcomes: VecDeque::new(),
             anchor_changes: VecDeque::new(),
-            fib_updates: BTreeMap::new(),
-            actions: VecDeque::new(),
             counters: ControlCounters::default(),
             config,
         }
@@ -143,13 +183,13 @@ impl ControlState {
     /// The routes.
     #[must_use]
     pub const fn rib(&self) -> &Rib {
-        &self.rib
+        &self.routes.rib
     }
 
     /// The next hops.
     #[must_use]
     pub const fn fib(&self) -> &Fib {
-        &self.fib
+        &self.routes.fib
     }
 
     /// The record of a face.
@@ -165,7 +205,7 @@ impl ControlState {
 
     /// Prefixes and strategy names, in canonical order.
     pub fn strategy_choices(&self) -> impl Iterator<Item = (&Name, &Name)> {
-        self.strategy_choices.iter()
+        self.strategies.iter()
     }
 
     /// The Content Store's settings.
@@ -174,13 +214,14 @@ impl ControlState {
         self.cs
     }
 
-    /// What management did.
+    /// Counters of management.
     #[must_use]
-    pub const fn counters(&self) -> &ControlCounters {
-        &self.counters
+    pub const fn counters(&self) -> ControlCounters {
+        let (datasets, unsigned) = (self.datasets.published(), self.outbox.unsigned());
+        ControlCounters { datasets, unsigned, ..self.counters }
     }
 
-    /// Takes an Interest that the forwarder delivered to management. `face_id` is the face on which
+    /// Handles an Interest that the forwarder delivered to management. `face_id` is the face on which
     /// it arrived; [`ControlState::face_created`] must have been called for it before.
     pub fn handle_interest(
         &mut self,
@@ -199,13 +240,13 @@ impl ControlState {
             return Handled::UnknownFace;
         };
         let requester = Requester { face_id, scope: face.properties.scope };
-        let authorizer = &mut *self.collaborators.authorizer;
+        let authorizer = &mut *self.authorizer;
         let dispatched = dispatch::dispatch(now, &interest, requester, authorizer, &[]);
-        self.carry_out(now, &interest, requester, dispatched, telemetry)
+        self.carry_out(now, &interest, requester, (dispatched, telemetry))
     }
 
-    /// Takes an Interest of an operator of this host that came over no face, such as over a control socket. It is
-    /// authorised by the way it came. A command that refers to the face it came over refers to none.
+    /// Handles an Interest of an operator of this host that arrived on no face, such as over a control socket, which
+    /// authorizes it. A command that refers to the face it arrived on refers to none.
     pub fn handle_operator_interest(
         &mut self,
         now: Now,
@@ -220,7 +261,7 @@ impl ControlState {
         let requester = Requester { face_id: 0, scope: Scope::Local };
         let mut authorizer = AnySigner::default();
         let dispatched = dispatch::dispatch(now, &interest, requester, &mut authorizer, &[]);
-        self.carry_out(now, &interest, requester, dispatched, telemetry)
+        self.carry_out(now, &interest, requester, (dispatched, telemetry))
     }
 
     fn carry_out(
@@ -228,30 +269,37 @@ impl ControlState {
         now: Now,
         interest: &Interest<'_>,
         requester: Requester,
-        dispatched: Dispatch,
-        telemetry: &dyn Telemetry,
+        (dispatched, telemetry): (Dispatch, &dyn Telemetry),
     ) -> Handled {
+        let name = interest.name();
         let handled = match dispatched {
-            Dispatch::Execute(command) => {
-                self.execute(Executing { now, name: interest.name() }, *command)
-            }
+            Dispatch::Execute(command) => self.execute(Executing { now, name }, *command),
             Dispatch::Refuse { verb, response, signer, reason } => {
-                self.refuse(interest.name(), verb, &response, signer, reason)
+                self.refuse(name, verb, &response, signer, reason)
             }
             Dispatch::NeedsCertificate { verb, signer, name } => {
-                let wanted = (verb, signer, name);
-                self.wait_for_certificate(now, interest, requester, wanted, Progress::default())
+                let deadline_ns = command_deadline_ns(now.monotonic_ns, interest);
+                let unverified =
+                    Unverified { requester, progress: Progress::default(), deadline_ns };
+                self.wait_for_certificate(now, interest, unverified, (verb, signer, name))
             }
             Dispatch::Publish { dataset, prefix } => {
-                self.publish(now, &dataset, prefix.as_ref(), telemetry);
+                let (datasets, mut tables, outbox) = self.dataset_service(telemetry);
+                datasets.publish(now, (&dataset, prefix.as_ref()), &mut tables, outbox);
                 Handled::Data { answered: true }
             }
             Dispatch::NackDataset(response) => {
-                self.nack(interest.name(), &response);
+                self.outbox.nack(name, &response);
                 Handled::Data { answered: true }
             }
-            Dispatch::Stored => Handled::Data { answered: self.send_stored(now, interest.name()) },
-            Dispatch::Events => Handled::Event { answered: self.send_event(now, interest) },
+            Dispatch::Stored => {
+                let answered = self.datasets.send_stored(now, name, &mut self.outbox);
+                Handled::Data { answered }
+            }
+            Dispatch::Events => {
+                let answered = self.datasets.send_event(now, interest, &mut self.outbox);
+                Handled::Event { answered }
+            }
             Dispatch::Ignore(reason) => Handled::Ignored(reason),
         };
         if matches!(
@@ -265,97 +313,203 @@ impl ControlState {
         handled
     }
 
-    /// Takes a face that came into being, or the first word of one that did. A face that is known
-    /// already is left as it is.
+    /// Handles a Data that arrived on management's own face: the answer to a command of the forwarder, or a certificate.
+    /// The results of the commands that waited for it come out of [`ControlState::poll_outcome`].
+    pub fn handle_data(&mut self, now: Now, wire: &[u8]) {
+        let Ok(data) = Data::parse(wire) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if self.readvertising.handle_data(now, &data) {
+            return;
+        }
+        let commands = self.waiting.take_awaiting(data.name());
+        let announcements = self.announcements.take_awaiting(data.name());
+        self.fetches.data_arrived(data.name());
+        if commands.is_empty() && announcements.is_empty() {
+            return;
+        }
+        let certificate = Certificate::parse(wire.to_vec()).map(Arc::new);
+        for WaitingAnnouncement { wire, face_id, mut progress, .. } in announcements {
+            if let Ok(certificate) = &certificate {
+                progress.fetched.push(Arc::clone(certificate));
+                self.judge_announcement(now, face_id, &wire, progress);
+            }
+        }
+        for command in commands {
+            let WaitingCommand { wire, requester, verb, signer, mut progress, deadline_ns, .. } =
+                command;
+            let Ok(interest) = Interest::parse(&wire) else { continue };
+            let handled = match &certificate {
+                Ok(certificate) => {
+                    progress.fetched.push(Arc::clone(certificate));
+                    let unverified = Unverified { requester, progress, deadline_ns };
+                    self.verify_again(now, &interest, unverified)
+                }
+                Err(error) => self.refuse_untrusted(&interest, verb, signer, error.to_string()),
+            };
+            self.outcomes.push_back((requester.face_id, handled));
+        }
+    }
+
+    /// Adds a face. A face that is known stays as it is.
     pub fn face_created(&mut self, now: Now, record: FaceRecord) {
         if self.faces.get(record.properties.face_id).is_some() {
             return;
         }
-        self.notify(now, FaceEventKind::Created, &record);
+        self.datasets.notify(now, FaceEventKind::Created, &record, &mut self.outbox);
         self.faces.insert(record);
     }
 
-    /// Forgets a face that is gone, with its routes and next hops: many of them a part at a time, see
+    /// Removes a destroyed face with its routes and next hops. Many of them are removed in slices, see
     /// [`ControlState::is_removing`].
     pub fn face_destroyed(&mut self, now: Now, face_id: u64) {
         let Some(record) = self.faces.remove(face_id) else { return };
-        self.face_departed(face_id);
-        self.notify(now, FaceEventKind::Destroyed, &record);
+        self.routes.face_destroyed(face_id);
+        self.waiting.face_destroyed(face_id);
+        self.announcements.face_destroyed(face_id);
+        self.fetches.face_destroyed(face_id);
+        self.datasets.notify(now, FaceEventKind::Destroyed, &record, &mut self.outbox);
     }
 
-    /// Passes on that a face lost or regained its link.
+    /// Reports that a face lost or regained its link.
     pub fn face_changed_state(&mut self, now: Now, face_id: u64, is_up: bool) {
-        let Some(record) = self.faces.get(face_id).cloned() else { return };
+        let Some(record) = self.faces.get(face_id) else { return };
         let kind = if is_up { FaceEventKind::Up } else { FaceEventKind::Down };
-        self.notify(now, kind, &record);
+        self.datasets.notify(now, kind, record, &mut self.outbox);
     }
 
-    /// Takes the longest frame that a face has from now on, because its path has changed.
+    /// Sets the MTU of a face whose path has changed.
     pub fn face_resized(&mut self, face_id: u64, mtu: u64) {
         self.faces.resize(face_id, mtu);
     }
 
-    /// When [`ControlState::handle_timeout`] wants to be called next, on the monotonic clock.
+    /// The time of the next call of [`ControlState::handle_timeout`], on the monotonic clock.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let deadlines = [
-            self.rib.next_deadline_ns(),
+            self.routes.next_deadline_ns(),
             self.pending.next_deadline_ns(),
-            self.publisher.next_deadline_ns(),
-            self.listings_deadline_ns(),
-            self.is_removing().then_some(0),
+            self.datasets.next_deadline_ns(&self.routes, &self.faces),
             self.waiting.next_deadline_ns(),
-            self.learnt.next_deadline_ns(),
-            self.readvertise_deadline_ns(),
-            self.collaborators.authorizer.next_refresh_ns(),
+            self.announcements.next_deadline_ns(),
+            self.fetches.next_deadline_ns(),
+            self.readvertising.next_deadline_ns(&self.routes.rib),
+            self.authorizer.next_refresh_ns(),
         ];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Lets routes expire (many of them a part at a time, see [`ControlState::is_removing`]), and forgets what
-    /// nobody waits for. Large datasets are made by
-    /// [`ControlState::go_on_listing`].
+    /// Handles deadlines: expired routes (many of them in slices, see [`ControlState::is_removing`]), waiting commands,
+    /// certificates to request again, commands to issue. [`ControlState::continue_listings`] completes large datasets.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.routes_expired(now.monotonic_ns);
-        self.go_on_removing();
-        self.pending.handle_timeout(now.monotonic_ns);
-        self.publisher.drop_idle(now);
-        self.forget_listings(now);
-        self.give_up_waiting(now);
-        self.give_up_announcements(now);
-        self.readvertise(now);
-        let changes = self.collaborators.authorizer.refresh(now);
-        self.anchor_changes.extend(changes);
+        let now_ns = now.monotonic_ns;
+        self.routes.expire_routes(now_ns);
+        self.routes.continue_removing();
+        self.pending.handle_timeout(now_ns);
+        self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
+        self.refuse_expired_commands(now_ns);
+        self.announcements.handle_timeout(now_ns);
+        self.fetches.handle_timeout(now_ns, &mut self.outbox);
+        let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
+        self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
+        self.anchor_changes.extend(self.authorizer.refresh(now));
     }
 
-    /// The next thing to do. FIB updates come first, in one batch per call.
+    /// The next action. FIB updates come first, in one batch per call.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
-        if !self.fib_updates.is_empty() || is_awaited && self.is_unpublished {
-            let updates = std::mem::take(&mut self.fib_updates).into_values().collect();
-            self.is_unpublished = !is_awaited;
-            return Some(Action::UpdateFib { updates, is_awaited });
-        }
-        self.actions.pop_front()
+        self.routes.poll_updates().or_else(|| self.outbox.pop())
     }
 
-    /// What became of a command that had to wait for a certificate: the face that it came from,
-    /// and the outcome.
+    /// The result of a command that waited for a certificate, and the face that it came from.
     pub fn poll_outcome(&mut self) -> Option<(u64, Handled)> {
         self.outcomes.pop_front()
     }
 
-    /// Whether the trust anchors that are read again can be, by who this process is now.
+    /// Whether this process can read the trust anchors that are refreshed from files.
     ///
     /// # Errors
-    /// What cannot be read, and why.
+    /// The anchors that cannot be read, and the reason.
     pub fn check_anchors(&self) -> Result<(), String> {
-        self.collaborators.authorizer.check_anchors()
+        self.authorizer.check_anchors()
     }
 
-    /// What has changed about trust anchors that were read again.
+    /// The next change of refreshed trust anchors.
     pub fn poll_anchor_change(&mut self) -> Option<AnchorChange> {
         self.anchor_changes.pop_front()
+    }
+
+    /// Whether routes or next hops of destroyed faces, or expired routes, remain to be removed:
+    /// [`handle_timeout`](Self::handle_timeout) removes a slice of them with every call.
+    #[must_use]
+    pub fn is_removing(&self) -> bool {
+        self.routes.is_removing()
+    }
+
+    /// Encodes one slice of each dataset of a large table that is being encoded; to be called while
+    /// [`is_listing`](Self::is_listing), between other work.
+    pub fn continue_listings(&mut self, now: Now, telemetry: &dyn Telemetry) {
+        let (datasets, mut tables, outbox) = self.dataset_service(telemetry);
+        datasets.continue_listings(now, &mut tables, outbox);
+    }
+
+    /// Whether a dataset of a large table is being encoded.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        self.datasets.is_listing(&self.faces)
+    }
+
+    fn dataset_service<'a>(
+        &'a mut self,
+        telemetry: &'a dyn Telemetry,
+    ) -> (&'a mut DatasetService, Tables<'a>, &'a mut Outbox) {
+        let tables = Tables {
+            config: &self.config,
+            routes: &mut self.routes,
+            faces: &mut self.faces,
+            strategies: &self.strategies,
+            cs: self.cs,
+            telemetry,
+        };
+        (&mut self.datasets, tables, &mut self.outbox)
+    }
+}
+
+/// Authorization: commands that wait for certificates, prefix announcements.
+impl ControlState {
+    /// Routes `/localhost/nfd`, and `/localhop/nfd` if it is enabled, to management's own face, as
+    /// NFD does at start.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the tables are full.
+    pub fn register_management(&mut self) -> Result<(), RouteError> {
+        self.register_top_prefixes(self.authorizer.is_localhop_enabled())
+    }
+
+    fn register_top_prefixes(&mut self, is_localhop_enabled: bool) -> Result<(), RouteError> {
+        self.add_route(TopPrefix::Localhost.to_name().as_ref(), MANAGEMENT_ROUTE)?;
+        if is_localhop_enabled {
+            self.add_route(TopPrefix::Localhop.to_name().as_ref(), MANAGEMENT_ROUTE)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the authorizer. The route of `/localhop/nfd` is added or removed accordingly.
+    ///
+    /// # Errors
+    /// [`RouteError`] if there is no room for management's routes; the previous authorizer stays.
+    pub fn set_authorizer(
+        &mut self,
+        authorizer: Box<dyn Authorizer + Send>,
+    ) -> Result<(), RouteError> {
+        let is_localhop_enabled = authorizer.is_localhop_enabled();
+        self.register_top_prefixes(is_localhop_enabled)?;
+        if !is_localhop_enabled {
+            let localhop = TopPrefix::Localhop.to_name();
+            self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
+        }
+        self.authorizer = authorizer;
+        Ok(())
     }
 
     fn refuse(
@@ -367,76 +521,647 @@ impl ControlState {
         reason: String,
     ) -> Handled {
         self.counters.refused += 1;
-        self.respond(name, response);
+        self.outbox.respond(name, response);
         Handled::Refused { verb, signer, code: response.code, reason }
     }
 
-    /// Carries the changes of the RIB into the FIB.
-    fn rib_changed(&mut self) {
-        self.is_awaited |= self.carry_into_fib();
+    fn refuse_untrusted(
+        &mut self,
+        interest: &Interest<'_>,
+        verb: Verb,
+        signer: String,
+        reason: String,
+    ) -> Handled {
+        let text = format!("authorization rejected: {reason}");
+        let response = ControlResponse::new(status::FORBIDDEN, text);
+        self.refuse(interest.name(), verb, &response, signer, reason)
     }
 
-    /// As [`ControlState::rib_changed`], but nobody waits for it; true if anything has changed.
-    fn carry_into_fib(&mut self) -> bool {
-        let mut is_changed = false;
-        for update in self.rib.take_updates() {
-            if let Some(update) = self.fib.apply(update) {
-                self.fib_deferred(update);
-                is_changed = true;
+    /// Lets a command wait for a certificate, which is fetched from the requester's face and from the network.
+    fn wait_for_certificate(
+        &mut self,
+        now: Now,
+        interest: &Interest<'_>,
+        unverified: Unverified,
+        (verb, signer, name): (Verb, String, Name),
+    ) -> Handled {
+        let Unverified { requester, mut progress, deadline_ns } = unverified;
+        let face_id = requester.face_id;
+        let principal = self.faces.get(face_id).map_or(Principal::Face(face_id), Principal::of);
+        let is_futile = !progress.may_require(&name)
+            || self.fetches.has_failed(now.monotonic_ns, &name, face_id);
+        let admission =
+            if is_futile { Admission::Refused } else { self.waiting.admit(face_id, principal) };
+        match admission {
+            Admission::Admitted => {}
+            Admission::Displaces(displaced) => self.displace(*displaced),
+            Admission::Refused => {
+                let reason = unavailable(&name);
+                return self.refuse_untrusted(interest, verb, signer, reason);
             }
         }
-        is_changed
+        let fetch = (face_id, deadline_ns);
+        self.fetches.begin(now.monotonic_ns, &name, fetch, &mut self.outbox);
+        progress.required.push(name);
+        let wire = interest.wire().to_vec();
+        let handled = Handled::Command { verb, signer: signer.clone(), code: None };
+        self.waiting.push(WaitingCommand {
+            wire,
+            requester,
+            principal,
+            verb,
+            signer,
+            progress,
+            deadline_ns,
+        });
+        handled
     }
 
-    fn fib_changed(&mut self, update: FibUpdate) {
-        self.is_awaited = true;
-        self.fib_deferred(update);
-    }
-
-    /// As [`ControlState::fib_changed`], but nobody waits for it.
-    fn fib_deferred(&mut self, update: FibUpdate) {
-        let prefix = match &update {
-            FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
-        };
-        self.fib_updates.insert(prefix, update);
-    }
-
-    fn respond(&mut self, name: NameRef<'_>, response: &ControlResponse) {
-        let content = response.to_vec();
-        let data = DataBuilder::new(name).freshness_ms(publisher::FRESHNESS_MS).content(&content);
-        let wire = self.collaborators.signer.sign(&data);
-        self.send(wire, true);
-    }
-
-    fn nack(&mut self, name: NameRef<'_>, response: &ControlResponse) {
-        let content = response.to_vec();
-        let data = DataBuilder::new(name)
-            .content_type(ContentType::NACK)
-            .freshness_ms(publisher::FRESHNESS_MS)
-            .content(&content);
-        let wire = self.collaborators.signer.sign(&data);
-        self.send(wire, true);
-    }
-
-    fn notify(&mut self, now: Now, kind: FaceEventKind, record: &FaceRecord) {
-        let notification = FaceEventNotification { kind, properties: record.properties.clone() };
-        let data = self.events.post(now, notification.to_vec()).data();
-        let wire = self.collaborators.signer.sign(&data);
-        self.send(wire, false);
-    }
-
-    fn send_event(&mut self, now: Now, interest: &Interest<'_>) -> bool {
-        let Some(notification) = self.events.find(now, interest) else { return false };
-        let wire = self.collaborators.signer.sign(&notification.data());
-        self.send(wire, false);
-        true
-    }
-
-    fn send(&mut self, wire: Option<Vec<u8>>, may_cache: bool) {
-        match wire {
-            Some(wire) => self.actions.push_back(Action::SendData { wire, may_cache }),
-            None => self.counters.unsigned += 1,
+    fn verify_again(
+        &mut self,
+        now: Now,
+        interest: &Interest<'_>,
+        unverified: Unverified,
+    ) -> Handled {
+        let (requester, fetched) = (unverified.requester, &unverified.progress.fetched);
+        match dispatch::dispatch(now, interest, requester, &mut *self.authorizer, fetched) {
+            Dispatch::Execute(command) => {
+                self.execute(Executing { now, name: interest.name() }, *command)
+            }
+            Dispatch::Refuse { verb, response, signer, reason } => {
+                self.refuse(interest.name(), verb, &response, signer, reason)
+            }
+            Dispatch::NeedsCertificate { verb, signer, name } => {
+                self.wait_for_certificate(now, interest, unverified, (verb, signer, name))
+            }
+            Dispatch::Ignore(reason) => Handled::Ignored(reason),
+            // A command is dispatched as a command every time.
+            Dispatch::Publish { .. }
+            | Dispatch::NackDataset(_)
+            | Dispatch::Stored
+            | Dispatch::Events => Handled::Malformed,
         }
+    }
+
+    /// Refuses the commands whose certificates did not arrive in time.
+    fn refuse_expired_commands(&mut self, now_ns: u64) {
+        for command in self.waiting.take_expired(now_ns) {
+            self.refuse_waiting(command);
+        }
+    }
+
+    /// Refuses a command that makes room for another one.
+    fn displace(&mut self, command: WaitingCommand) {
+        let face_id = command.requester.face_id;
+        if let Some(name) = command.progress.awaited()
+            && !self.waiting.has(name, face_id)
+            && !self.announcements.has(name, face_id)
+        {
+            self.fetches.cancel(name, face_id);
+        }
+        self.refuse_waiting(command);
+    }
+
+    /// Refuses a command that no longer waits.
+    fn refuse_waiting(&mut self, command: WaitingCommand) {
+        let WaitingCommand { wire, requester, verb, signer, progress, deadline_ns: _, .. } =
+            command;
+        let (Ok(interest), Some(name)) = (Interest::parse(&wire), progress.awaited()) else {
+            return;
+        };
+        let handled = self.refuse_untrusted(&interest, verb, signer, unavailable(name));
+        self.outcomes.push_back((requester.face_id, handled));
+    }
+
+    /// Handles the announcement that arrived with the Data `name` on `face_id`, and adds its route if it is
+    /// trusted. It has to announce a prefix of that name.
+    pub fn learn_announcement(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        name: NameRef<'_>,
+        wire: &[u8],
+    ) -> Learning {
+        let announced = Data::parse(wire).ok().and_then(|data| {
+            let announcement = PrefixAnnouncement::from_data(&data).ok()?;
+            Some(announcement.prefix)
+        });
+        // A malformed announcement is refused below.
+        if let Some(prefix) = announced
+            && !name.starts_with(prefix.as_ref())
+        {
+            let reason =
+                format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
+            return Learning::Refused(reason);
+        }
+        self.judge_announcement(now, face_id, wire, Progress::default())
+    }
+
+    /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed.
+    pub fn forget_learnt(&mut self, face_id: u64, name: NameRef<'_>) -> Option<Name> {
+        let origin = route_origin::PREFIX_ANNOUNCEMENT;
+        let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
+        let rib = &self.routes.rib;
+        let prefix = prefixes.find(|prefix| rib.find(*prefix, face_id, origin).is_some())?;
+        self.remove_route(prefix, face_id, origin);
+        let prefix = prefix.to_name();
+        self.announcements.remove(&prefix, face_id);
+        Some(prefix)
+    }
+
+    /// The announcement to forward with a Data of this name: that of the longest prefix with routes, as it was received
+    /// with one of them, or else a new one.
+    pub fn find_announcement(&mut self, now: Now, name: NameRef<'_>) -> Option<Vec<u8>> {
+        self.announcements.find(now, &self.routes.rib, name, &mut *self.outbox.signer)
+    }
+
+    fn judge_announcement(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        wire: &[u8],
+        progress: Progress,
+    ) -> Learning {
+        let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
+        let data = match Data::parse(wire) {
+            Ok(data) => data,
+            Err(error) => return refused(&error),
+        };
+        let announcement = match PrefixAnnouncement::from_data(&data) {
+            Ok(announcement) => announcement,
+            Err(error) => return refused(&error),
+        };
+        match self.authorizer.authorize_announcement(now, &data, &progress.fetched) {
+            Validation::Accepted => {}
+            Validation::Refused(error) => return refused(&error),
+            Validation::NeedsCertificate(name) => {
+                return self.announcement_waits(now, face_id, wire, (name, progress));
+            }
+        }
+        let Some(valid_until_ns) = announcement.expires_at_ns(now) else {
+            return refused(&"it is not valid at this time");
+        };
+        let route = learning::learnt_route(now, face_id, valid_until_ns);
+        let prefix = announcement.prefix;
+        match self.add_route(prefix.as_ref(), route) {
+            Ok(()) => {
+                let (rib, kept) = (&self.routes.rib, (wire, valid_until_ns));
+                self.announcements.keep(now, rib, (&prefix, face_id), kept);
+                Learning::Learnt(prefix)
+            }
+            Err(error) => refused(&error),
+        }
+    }
+
+    /// Lets an announcement wait for a certificate.
+    fn announcement_waits(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        wire: &[u8],
+        (name, mut progress): (Name, Progress),
+    ) -> Learning {
+        if !progress.may_require(&name)
+            || self.fetches.has_failed(now.monotonic_ns, &name, face_id)
+            || !self.announcements.has_room(face_id)
+        {
+            return Learning::Refused(unavailable(&name));
+        }
+        let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
+        self.fetches.begin(now.monotonic_ns, &name, (face_id, deadline_ns), &mut self.outbox);
+        progress.required.push(name);
+        let wire = wire.to_vec();
+        self.announcements.push(WaitingAnnouncement { wire, face_id, progress, deadline_ns });
+        Learning::Waiting
+    }
+}
+
+fn unavailable(certificate: &Name) -> String {
+    format!("certificate {certificate} cannot be had")
+}
+
+/// Commands, and the same operations for the forwarder's own configuration.
+impl ControlState {
+    fn execute(&mut self, executing: Executing<'_>, command: AcceptedCommand) -> Handled {
+        let success = command.success();
+        let AcceptedCommand { verb, request, parameters, signer } = command;
+        // A slice of a removal, which no command waits for, may have made the requested change.
+        if request.is_about_next_hops() {
+            self.routes.await_updates();
+        }
+        let outcome = match request {
+            // NFD removes its own next hop, and gives no answer from then on.
+            request if request.is_about_management() => {
+                Outcome::reply(status::CONFLICT, "Management's own route cannot be changed")
+            }
+            Request::FaceCreate { remote, local, persistency, options } => {
+                let specification = FaceSpecification { remote, local, persistency, options };
+                self.create_face(executing, specification)
+            }
+            Request::FaceUpdate { face_id, persistency, options } => {
+                self.update_face(face_id, persistency, options)
+            }
+            Request::FaceDestroy { face_id } => self.destroy_face(face_id, success),
+            Request::FibAddNextHop { prefix, face_id, cost } => {
+                self.fib_add_next_hop(&prefix, NextHop { face_id, cost }, success)
+            }
+            Request::FibRemoveNextHop { prefix, face_id } => {
+                self.routes.remove_next_hop(&prefix, face_id);
+                self.outbox.push(Action::ForgetRoute { prefix, face_id, origin: None });
+                Outcome::Reply(success)
+            }
+            Request::CsConfig { capacity, admit, serve } => self.cs_config(capacity, admit, serve),
+            Request::CsErase { prefix, count } => self.cs_erase(executing, prefix, count),
+            Request::StrategySet { prefix, strategy } => {
+                self.strategy_set(&prefix, strategy.as_ref(), parameters, success_text(verb))
+            }
+            Request::StrategyUnset { prefix } => {
+                self.unset_strategy(&prefix);
+                Outcome::Reply(success)
+            }
+            Request::RibRegister { prefix, face_id, origin, cost, flags, expiration_period_ms } => {
+                let expires_at_ns = expiration_period_ms
+                    .and_then(|period_ms| period_ms.checked_mul(1_000_000))
+                    .and_then(|period_ns| executing.now.monotonic_ns.checked_add(period_ns));
+                let route = Route { face_id, origin, cost, flags, expires_at_ns };
+                self.rib_register(executing.now, prefix.as_ref(), route, success)
+            }
+            Request::RibUnregister { prefix, face_id, origin } => {
+                self.take_route_back(prefix.as_ref(), face_id, origin);
+                Outcome::Reply(success)
+            }
+            Request::RibAnnounce { face_id, announcement } => {
+                self.rib_announce(executing.now, face_id, &announcement, success)
+            }
+        };
+        self.counters.commands += 1;
+        match outcome {
+            Outcome::Deferred => Handled::Command { verb, signer, code: None },
+            Outcome::Reply(response) => {
+                self.outbox.respond(executing.name, &response);
+                Handled::Command { verb, signer, code: Some(response.code) }
+            }
+        }
+    }
+
+    /// Adds or changes a route.
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_route(&mut self, prefix: NameRef<'_>, route: Route) -> Result<(), RouteError> {
+        if prefix.len() > PREFIX_DEPTH_MAX {
+            return Err(RouteError::PrefixTooLong);
+        }
+        if self.faces.get(route.face_id).is_none() {
+            return Err(RouteError::NoFace(route.face_id));
+        }
+        self.routes.add_route(prefix, route)
+    }
+
+    /// Removes a route; returns whether it existed.
+    pub fn remove_route(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> bool {
+        self.routes.remove_route(prefix, face_id, origin)
+    }
+
+    /// Removes a route by command. It may be one of a face that is being re-established, whose routes are added later.
+    fn take_route_back(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) {
+        self.remove_route(prefix, face_id, origin);
+        let (prefix, origin) = (prefix.to_name(), Some(origin));
+        self.outbox.push(Action::ForgetRoute { prefix, face_id, origin });
+    }
+
+    fn rib_register(
+        &mut self,
+        now: Now,
+        prefix: NameRef<'_>,
+        route: Route,
+        success: ControlResponse,
+    ) -> Outcome {
+        // A period of zero ends an existing route and makes no new one.
+        if route.expires_at_ns.is_some_and(|at| at <= now.monotonic_ns)
+            && prefix.len() <= PREFIX_DEPTH_MAX
+        {
+            self.take_route_back(prefix, route.face_id, route.origin);
+            return Outcome::Reply(success);
+        }
+        match self.add_route(prefix, route) {
+            // As in NFD, the answer does not depend on the existence of the face.
+            Ok(()) | Err(RouteError::NoFace(_)) => Outcome::Reply(success),
+            Err(RouteError::PrefixTooLong) => Outcome::reply(
+                status::NAME_TOO_LONG,
+                format!("Route prefix cannot exceed {PREFIX_DEPTH_MAX} components"),
+            ),
+            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
+                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
+            }
+        }
+    }
+
+    fn rib_announce(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        announcement: &PrefixAnnouncement,
+        success: ControlResponse,
+    ) -> Outcome {
+        let Some(expires_at_ns) = announcement.expires_at_ns(now) else {
+            let text = "Prefix announcement is not valid at this time";
+            return Outcome::reply(status::NOT_ACCEPTABLE, text);
+        };
+        let route = Route {
+            face_id,
+            origin: route_origin::PREFIX_ANNOUNCEMENT,
+            cost: ANNOUNCEMENT_COST,
+            flags: 0,
+            expires_at_ns: Some(expires_at_ns),
+        };
+        self.rib_register(now, announcement.prefix.as_ref(), route, success)
+    }
+
+    fn fib_add_next_hop(
+        &mut self,
+        prefix: &Name,
+        next_hop: NextHop,
+        success: ControlResponse,
+    ) -> Outcome {
+        match self.add_next_hop(prefix, next_hop) {
+            Ok(()) => Outcome::Reply(success),
+            Err(RouteError::PrefixTooLong) => {
+                let text = format!("FIB entry prefix cannot exceed {PREFIX_DEPTH_MAX} components");
+                Outcome::reply(status::NAME_TOO_LONG, text)
+            }
+            Err(RouteError::NoFace(_)) => Outcome::reply(status::GONE, "Face not found"),
+            Err(error @ (RouteError::RibFull(_) | RouteError::FibFull(_))) => {
+                Outcome::reply(status::INTERNAL_ERROR, error.to_string())
+            }
+        }
+    }
+
+    /// Adds a next hop to the FIB alone, or changes its cost.
+    ///
+    /// # Errors
+    /// [`RouteError`]; nothing is changed then.
+    pub fn add_next_hop(&mut self, prefix: &Name, next_hop: NextHop) -> Result<(), RouteError> {
+        if prefix.len() > PREFIX_DEPTH_MAX {
+            return Err(RouteError::PrefixTooLong);
+        }
+        if self.faces.get(next_hop.face_id).is_none() {
+            return Err(RouteError::NoFace(next_hop.face_id));
+        }
+        self.routes.add_next_hop(prefix, next_hop)
+    }
+
+    /// Changes settings of the Content Store; `None` leaves a setting as it is. Returns the resulting settings.
+    pub fn configure_cs(
+        &mut self,
+        capacity: Option<u64>,
+        admit: Option<bool>,
+        serve: Option<bool>,
+    ) -> CsConfiguration {
+        let wanted = CsConfiguration {
+            capacity: capacity.unwrap_or(self.cs.capacity).min(self.config.cs_capacity_max),
+            admit: admit.unwrap_or(self.cs.admit),
+            serve: serve.unwrap_or(self.cs.serve),
+        };
+        if wanted != self.cs {
+            self.cs = wanted;
+            self.outbox.push(Action::ConfigureCs(wanted));
+        }
+        wanted
+    }
+
+    fn cs_config(
+        &mut self,
+        capacity: Option<u64>,
+        admit: Option<bool>,
+        serve: Option<bool>,
+    ) -> Outcome {
+        let wanted = self.configure_cs(capacity, admit, serve);
+        let mut body =
+            ControlParameters { capacity: Some(wanted.capacity), ..ControlParameters::default() };
+        body.set_flag(cs_flag::ADMIT, wanted.admit);
+        body.set_flag(cs_flag::SERVE, wanted.serve);
+        body.mask = None;
+        Outcome::Reply(ControlResponse::new(status::OK, "OK").with_body(&body))
+    }
+
+    fn cs_erase(&mut self, executing: Executing<'_>, prefix: Name, count: Option<u64>) -> Outcome {
+        let limit = count.unwrap_or(u64::MAX).min(CS_ERASE_LIMIT);
+        let work = Work::EraseCs { prefix: prefix.clone(), count };
+        let Some(ticket) = self.pending.add(Pending::new(executing.now, executing.name, work))
+        else {
+            return Outcome::busy();
+        };
+        self.outbox.push(Action::EraseCs { ticket, prefix, limit });
+        Outcome::Deferred
+    }
+
+    /// Reports the end of [`Action::EraseCs`]: the number of erased packets, and whether more remain under the prefix.
+    pub fn cs_erase_done(&mut self, ticket: Ticket, erased: u64, more_remain: bool) {
+        let Some(Pending { requesters, work: Work::EraseCs { prefix, count }, .. }) =
+            self.pending.take(ticket)
+        else {
+            return;
+        };
+        let was_limited =
+            erased >= CS_ERASE_LIMIT && count.is_none_or(|count| count > CS_ERASE_LIMIT);
+        let body = ControlParameters {
+            name: Some(prefix),
+            count: Some(erased),
+            capacity: (was_limited && more_remain).then_some(CS_ERASE_LIMIT),
+            ..ControlParameters::default()
+        };
+        let response = ControlResponse::new(status::OK, "OK").with_body(&body);
+        for name in &requesters {
+            self.outbox.respond(name.as_ref(), &response);
+        }
+    }
+
+    fn create_face(
+        &mut self,
+        executing: Executing<'_>,
+        specification: FaceSpecification,
+    ) -> Outcome {
+        if let Err(reason) = faces::check_protocol(&specification, &self.config.face_schemes) {
+            return Outcome::reply(status::NOT_ACCEPTABLE, reason);
+        }
+        let remote_uri = specification.remote.to_string();
+        let local_uri = specification.local.as_ref().map(ToString::to_string);
+        if let Some(existing) = self.faces.find(&remote_uri, local_uri.as_deref()) {
+            return Outcome::Reply(existing.already_exists());
+        }
+        // A station may be reachable through several interfaces.
+        let remote_uri = local_uri.map_or(remote_uri.clone(), |local| remote_uri + " " + &local);
+        match self.pending.join_face(&remote_uri, executing.name) {
+            Some(true) => return Outcome::Deferred,
+            Some(false) => return Outcome::busy(),
+            None => {}
+        }
+        let work = Work::CreateFace { remote_uri };
+        let Some(ticket) = self.pending.add(Pending::new(executing.now, executing.name, work))
+        else {
+            return Outcome::busy();
+        };
+        let specification = Box::new(specification);
+        self.outbox.push(Action::CreateFace { ticket, specification });
+        Outcome::Deferred
+    }
+
+    /// Reports the end of [`Action::CreateFace`]. [`ControlState::face_created`] may have been called for the face before,
+    /// but need not be.
+    pub fn face_creation_done(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        result: Result<CreatedFace, FaceCreationError>,
+    ) {
+        let requesters =
+            self.pending.take(ticket).map(|pending| pending.requesters).unwrap_or_default();
+        let (record, mut is_new) = match result {
+            Ok(CreatedFace::New(record)) => (record, true),
+            Ok(CreatedFace::Existing(record)) => (record, false),
+            Err(error) => {
+                let response = ControlResponse::new(error.code, error.reason);
+                requesters.iter().for_each(|name| self.outbox.respond(name.as_ref(), &response));
+                return;
+            }
+        };
+        let created = ControlResponse::new(status::OK, "OK").with_body(&record.create_response());
+        let exists = record.already_exists();
+        self.face_created(now, record);
+        for name in &requesters {
+            self.outbox.respond(name.as_ref(), if is_new { &created } else { &exists });
+            is_new = false;
+        }
+    }
+
+    fn update_face(
+        &mut self,
+        face_id: u64,
+        persistency: Option<u64>,
+        options: FaceOptions,
+    ) -> Outcome {
+        let Some(face) = self.faces.change(face_id) else {
+            return Outcome::reply(status::NOT_FOUND, "Specified face does not exist");
+        };
+        if let Some(conflicts) = face.conflicts(persistency, &options) {
+            let response = ControlResponse::new(status::CONFLICT, "Invalid properties specified");
+            return Outcome::Reply(response.with_body(&conflicts));
+        }
+        let persistency = persistency.and_then(Persistency::from_number);
+        face.apply(persistency, &options);
+        let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
+        // A change of management's own face is confirmed and has no effect: management needs the incoming face of each
+        // Interest, and its end does not acknowledge frames.
+        if face_id > FACE_ID_RESERVED_MAX {
+            self.outbox.push(Action::UpdateFace { face_id, persistency, options });
+        }
+        Outcome::Reply(response)
+    }
+
+    /// Gives an on-demand face another persistency. Another face stays as it is.
+    pub fn adopt_face(&mut self, face_id: u64, persistency: Persistency) {
+        let Some(face) = self.faces.change(face_id) else { return };
+        if face.properties.persistency == Persistency::OnDemand {
+            face.properties.persistency = persistency;
+            let (persistency, options) = (Some(persistency), FaceOptions::default());
+            self.outbox.push(Action::UpdateFace { face_id, persistency, options });
+        }
+    }
+
+    fn destroy_face(&mut self, face_id: u64, success: ControlResponse) -> Outcome {
+        if face_id <= FACE_ID_RESERVED_MAX {
+            // NFD closes its own internal face here, and gives no answer from then on.
+            return Outcome::reply(status::CONFLICT, "Reserved faces cannot be destroyed");
+        }
+        // A destroyed face may be about to be re-established.
+        self.outbox.push(Action::DestroyFace { face_id });
+        Outcome::Reply(success)
+    }
+
+    /// Makes the [`DEFAULT_STRATEGIES`] choices.
+    ///
+    /// # Errors
+    /// [`StrategyChoiceError`] if the catalog does not have one of them.
+    pub fn set_default_strategies(&mut self) -> Result<(), StrategyChoiceError> {
+        self.strategies.set_defaults(&mut self.outbox)
+    }
+
+    /// Chooses a strategy for a prefix; returns the name of the instance.
+    ///
+    /// # Errors
+    /// [`StrategyChoiceError`]; nothing is changed then.
+    pub fn set_strategy(
+        &mut self,
+        prefix: &Name,
+        strategy: NameRef<'_>,
+    ) -> Result<Name, StrategyChoiceError> {
+        self.strategies.set(prefix, strategy, &mut self.outbox)
+    }
+
+    /// Removes the choice for a prefix other than `/`; returns whether it existed.
+    pub fn unset_strategy(&mut self, prefix: &Name) -> bool {
+        self.strategies.unset(prefix, &mut self.outbox)
+    }
+
+    /// Checks whether all these choices are possible together, after those for the `withdrawn` prefixes are removed; a
+    /// prefix of [`DEFAULT_STRATEGIES`] that is withdrawn gets its default again. Choices for other prefixes stay. Changes
+    /// nothing: [`ControlState::change_strategies`] does.
+    ///
+    /// # Errors
+    /// The prefix whose choice is not possible, and the reason.
+    pub fn plan_strategies<'a>(
+        &self,
+        withdrawn: impl IntoIterator<Item = &'a Name>,
+        chosen: impl IntoIterator<Item = (&'a Name, NameRef<'a>)>,
+    ) -> Result<StrategyChanges, (Name, StrategyChoiceError)> {
+        self.strategies.plan(withdrawn, chosen)
+    }
+
+    /// Makes planned changes; no choice may be made between the plan and this call.
+    pub fn change_strategies(&mut self, changes: StrategyChanges) {
+        self.strategies.change(changes, &mut self.outbox);
+    }
+
+    fn strategy_set(
+        &mut self,
+        prefix: &Name,
+        strategy: NameRef<'_>,
+        mut parameters: ControlParameters,
+        success_text: &str,
+    ) -> Outcome {
+        match self.set_strategy(prefix, strategy) {
+            Ok(instance) => {
+                parameters.strategy = Some(instance);
+                let response = ControlResponse::new(status::OK, success_text);
+                Outcome::Reply(response.with_body(&parameters))
+            }
+            Err(error) => {
+                let code = match error {
+                    StrategyChoiceError::Strategy(StrategyError::NotRegistered) => {
+                        status::NOT_FOUND
+                    }
+                    StrategyChoiceError::Strategy(StrategyError::BadParameters(_)) => {
+                        status::CONFLICT
+                    }
+                    StrategyChoiceError::PrefixTooLong => status::NAME_TOO_LONG,
+                    StrategyChoiceError::Full => status::INTERNAL_ERROR,
+                };
+                Outcome::reply(code, error.to_string())
+            }
+        }
+    }
+
+    /// Starts or stops the readvertisement of prefixes with routes of origin `client` to a routing daemon under
+    /// `/localhost/nlsr`, while that prefix has a route.
+    pub fn set_readvertise_nlsr(&mut self, is_enabled: bool) {
+        self.readvertising.set_nlsr(is_enabled, &mut self.routes.rib);
+    }
+
+    /// Starts, changes or stops the registration of this host's prefixes with the router that `/localhop/nfd` leads to,
+    /// while that prefix has a route. Prefixes without an identity are checked again.
+    pub fn set_propagate(&mut self, options: Option<ReadvertiseOptions>) {
+        self.readvertising.set_propagate(options, &mut self.routes.rib);
     }
 }
 

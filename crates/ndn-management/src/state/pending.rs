@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
 
-use super::Executing;
 use super::action::Ticket;
+use crate::time::Now;
 
-/// Commands that may wait at a time; more are refused.
+/// Maximum number of waiting commands.
 const PENDING_MAX: usize = 1024;
-/// Commands that may wait for one face; more are refused.
+/// Maximum number of commands that wait for one face.
 const REQUESTERS_MAX: usize = 64;
-/// A command that waits longer is forgotten: its Interest is long gone.
-const PATIENCE_NS: u64 = 60_000_000_000;
+/// A command that waits longer is dropped: its Interest has expired.
+const LIFETIME_NS: u64 = 60_000_000_000;
 
-/// What is being done.
+/// The operation of the data plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Work {
     CreateFace {
@@ -22,11 +22,12 @@ pub(super) enum Work {
     },
     EraseCs {
         prefix: Name,
-        /// Packets that the command wants to be rid of; `None`: all.
+        /// Number of packets to erase; `None`: all.
         count: Option<u64>,
     },
 }
 
+/// A command that waits for the data plane.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// Names of the Interests to be answered.
@@ -36,15 +37,16 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(executing: Executing<'_>, work: Work) -> Self {
+    pub(super) fn new(now: Now, name: NameRef<'_>, work: Work) -> Self {
         Self {
-            requesters: vec![executing.name.to_name()],
+            requesters: vec![name.to_name()],
             work,
-            deadline_ns: executing.now.monotonic_ns.saturating_add(PATIENCE_NS),
+            deadline_ns: now.monotonic_ns.saturating_add(LIFETIME_NS),
         }
     }
 }
 
+/// The commands that wait for the data plane, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct PendingTable {
     entries: BTreeMap<Ticket, Pending>,
@@ -52,7 +54,7 @@ pub(super) struct PendingTable {
 }
 
 impl PendingTable {
-    /// `None`: too many commands wait.
+    /// `None` if too many commands wait.
     pub(super) fn add(&mut self, pending: Pending) -> Option<Ticket> {
         if self.entries.len() >= PENDING_MAX {
             return None;
@@ -63,8 +65,8 @@ impl PendingTable {
         Some(ticket)
     }
 
-    /// Lets a second command for the same face wait with the first. `None`: there is no first.
-    /// `Some(false)`: too many wait already. A retransmitted command waits once.
+    /// Lets a further command for the same face wait with the first one. `None` if there is no first one; `Some(false)` if
+    /// too many commands wait for it. A retransmitted command waits once.
     pub(super) fn join_face(&mut self, wanted_uri: &str, name: NameRef<'_>) -> Option<bool> {
         let pending = self.entries.values_mut().find(|pending| match &pending.work {
             Work::CreateFace { remote_uri } => remote_uri == wanted_uri,
@@ -85,7 +87,7 @@ impl PendingTable {
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        // Tickets are given out in order of time and the patience is the same for all.
+        // Tickets ascend with time, and all commands wait equally long.
         self.entries.values().next().map(|pending| pending.deadline_ns)
     }
 

@@ -1,21 +1,23 @@
-//! The RIB told to a routing daemon, and to the router that `/localhop/nfd` leads to.
+//! Readvertisement of the RIB to a routing daemon, and to the router that `/localhop/nfd` leads to (the gateway).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{Component, Data, Name, NameRef};
 
-use super::{Action, ControlState};
+use super::action::Action;
+use super::outbox::Outbox;
 use crate::command::TopPrefix;
-use crate::readvertise::{CommandSigner, ReadvertiseOptions};
+use crate::readvertise::{CommandSigner, Readvertise, ReadvertiseOptions};
+use crate::rib::Rib;
+use crate::time::Now;
 use crate::types::route_origin;
-use crate::{Now, Readvertise, Rib};
 
-/// The last component of an identity that is left out of the prefix that it stands for.
+/// The last component of an identity that is not part of the prefix that the identity stands for.
 const IGNORED: Component<'static> = Component::generic(b"nrd");
-/// What stays on this host.
+/// Names below it stay on this host.
 const LOCALHOST: Component<'static> = Component::generic(b"localhost");
 
-/// Who is told of routes.
+/// The recipients of routes.
 #[derive(Debug, Default)]
 pub(super) struct Readvertising {
     daemon: Option<Readvertise>,
@@ -28,11 +30,11 @@ pub(super) struct Readvertising {
 #[derive(Debug)]
 struct Gateway {
     readvertise: Readvertise,
-    /// The identities' prefixes that prefixes with routes are registered by.
+    /// The registered prefix of each prefix with routes.
     registered: BTreeMap<Name, Name>,
-    /// How many prefixes with routes each of those stands for.
+    /// The number of prefixes with routes of each registered prefix.
     users: BTreeMap<Name, usize>,
-    /// Prefixes that have changed while it was not known which identities there are.
+    /// Prefixes that changed while the identities were unknown.
     unresolved: BTreeSet<Name>,
 }
 
@@ -43,7 +45,7 @@ impl Gateway {
         Self { readvertise, registered, users, unresolved: BTreeSet::new() }
     }
 
-    /// Looks again at what waits for the identities, if they are known by now.
+    /// Registers the prefixes that wait for the identities, once these are known.
     fn resolve(&mut self, now: Now, rib: &Rib, signer: &mut dyn CommandSigner) {
         if self.unresolved.is_empty() || signer.identities(now).is_none() {
             return;
@@ -53,7 +55,7 @@ impl Gateway {
         }
     }
 
-    /// Routes of `prefix` have changed.
+    /// The routes of `prefix` have changed.
     fn prefix_changed(
         &mut self,
         now: Now,
@@ -110,75 +112,77 @@ fn shortest_identity(name: NameRef<'_>, identities: Vec<Name>) -> Option<(Name, 
     fitting.min_by_key(|(_, prefix)| prefix.len())
 }
 
-impl ControlState {
-    /// Tells the daemon under `/localhost/nlsr`, once there is one, of the prefixes that have routes
-    /// of origin `client`; or no longer.
-    pub fn set_readvertise_nlsr(&mut self, is_wanted: bool) {
-        let daemon = &mut self.readvertising.daemon;
-        if is_wanted && daemon.is_none() {
-            *daemon = Some(Readvertise::new(ReadvertiseOptions::nlsr()));
-            self.rib.watch();
-        } else if !is_wanted {
-            *daemon = None;
+impl Readvertising {
+    /// Starts or stops the readvertisement to the daemon.
+    pub(super) fn set_nlsr(&mut self, is_enabled: bool, rib: &mut Rib) {
+        if is_enabled && self.daemon.is_none() {
+            self.daemon = Some(Readvertise::new(ReadvertiseOptions::nlsr()));
+            rib.watch();
+        } else if !is_enabled {
+            self.daemon = None;
         }
     }
 
-    /// Registers the prefixes of this host with the router that `/localhop/nfd` leads to, once there
-    /// is one; or no longer. Prefixes for which there was no identity are looked at again.
-    pub fn set_propagate(&mut self, options: Option<ReadvertiseOptions>) {
-        let gateway = &mut self.readvertising.gateway;
+    /// Starts, changes or stops the registration with the gateway.
+    pub(super) fn set_propagate(&mut self, options: Option<ReadvertiseOptions>, rib: &mut Rib) {
         let Some(options) = options else {
-            *gateway = None;
+            self.gateway = None;
             return;
         };
-        if gateway.as_ref().is_none_or(|gateway| *gateway.readvertise.options() != options) {
-            *gateway = Some(Gateway::new(options));
+        let current = self.gateway.as_ref().map(|gateway| gateway.readvertise.options());
+        if current != Some(&options) {
+            self.gateway = Some(Gateway::new(options));
         }
-        self.rib.watch();
+        rib.watch();
     }
 
-    pub(super) fn readvertise_deadline_ns(&self) -> Option<u64> {
-        let Readvertising { daemon, gateway } = &self.readvertising;
-        let gateway = gateway.as_ref().map(|gateway| &gateway.readvertise);
-        let all = || daemon.iter().chain(gateway);
-        // What has changed is looked at as soon as somebody says what time it is.
-        if self.rib.has_changed() && all().next().is_some() {
+    /// The next deadline on the monotonic clock; 0 if the RIB has changed.
+    pub(super) fn next_deadline_ns(&self, rib: &Rib) -> Option<u64> {
+        let gateway = self.gateway.as_ref().map(|gateway| &gateway.readvertise);
+        let all = || self.daemon.iter().chain(gateway);
+        if rib.has_changed() && all().next().is_some() {
             return Some(0);
         }
         all().filter_map(Readvertise::next_deadline_ns).min()
     }
 
-    pub(super) fn readvertise(&mut self, now: Now) {
-        let Readvertising { daemon, gateway } = &mut self.readvertising;
+    /// Passes the changes of the RIB on, and sends the commands that are due.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Now,
+        rib: &mut Rib,
+        signer: &mut dyn CommandSigner,
+        outbox: &mut Outbox,
+    ) {
+        let Self { daemon, gateway } = self;
         if daemon.is_none() && gateway.is_none() {
             return;
         }
-        let signer = &mut *self.collaborators.commands;
         if let Some(gateway) = gateway {
-            gateway.resolve(now, &self.rib, signer);
+            gateway.resolve(now, rib, signer);
         }
-        for prefix in self.rib.take_changed() {
+        for prefix in rib.take_changed() {
             if let Some(daemon) = daemon {
-                daemon_prefix_changed(daemon, now, &prefix, &self.rib);
+                daemon_prefix_changed(daemon, now, &prefix, rib);
             }
             if let Some(gateway) = gateway {
-                gateway.prefix_changed(now, &prefix, &self.rib, signer);
+                gateway.prefix_changed(now, &prefix, rib, signer);
             }
         }
         let gateway = gateway.as_mut().map(|gateway| &mut gateway.readvertise);
         for readvertise in daemon.iter_mut().chain(gateway) {
             while let Some(wire) = readvertise.poll(now, signer) {
-                self.actions.push_back(Action::SendInterest { wire, next_hop: None });
+                outbox.push(Action::SendInterest { wire, next_hop: None });
             }
         }
     }
 
-    /// Takes the answer to a command of the forwarder's own; false if it is to something else.
-    pub(super) fn is_answer_to_readvertise(&mut self, now: Now, data: &Data<'_>) -> bool {
+    /// Takes the answer to a command; false if the Data is something else.
+    pub(super) fn handle_data(&mut self, now: Now, data: &Data<'_>) -> bool {
         let content = data.content().unwrap_or_default();
-        let Readvertising { daemon, gateway } = &mut self.readvertising;
-        let gateway = gateway.as_mut().map(|gateway| &mut gateway.readvertise);
-        daemon.iter_mut().chain(gateway).any(|one| one.handle_data(now, data.name(), content))
+        let gateway = self.gateway.as_mut().map(|gateway| &mut gateway.readvertise);
+        let mut all = self.daemon.iter_mut().chain(gateway);
+        all.any(|one| one.handle_data(now, data.name(), content))
     }
 }
 

@@ -1,19 +1,18 @@
-//! Strategy choices: one by command, or all that a configuration has, together.
+//! Strategy choices: single ones by command, and those of a configuration together.
 
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
 
-use super::{Action, ControlState, Outcome};
-use crate::ControlParameters;
-use crate::response::{ControlResponse, status};
-use crate::strategy_name::StrategyError;
+use super::action::Action;
+use super::outbox::Outbox;
+use crate::strategy_name::{StrategyCatalog, StrategyError};
 use crate::types::PREFIX_DEPTH_MAX;
 
-/// Strategy choices at most, unless [`ControlConfig`](super::ControlConfig) says otherwise.
+/// Default of `strategy_choices_max` in the configuration of the control plane.
 pub const STRATEGY_CHOICES_MAX: usize = 65_536;
 
-/// Why a strategy choice was not taken.
+/// The reason why a strategy choice is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyChoiceError {
     /// The strategy cannot be used.
@@ -22,7 +21,7 @@ pub enum StrategyChoiceError {
     /// The prefix has more than [`PREFIX_DEPTH_MAX`] components.
     #[error("Prefix has too many components (limit is {PREFIX_DEPTH_MAX})")]
     PrefixTooLong,
-    /// No room for another choice.
+    /// There are too many choices, or too many different instances.
     #[error("There are too many strategy choices")]
     Full,
 }
@@ -35,8 +34,7 @@ pub const DEFAULT_STRATEGIES: [(&str, &str); 4] = [
     ("/ndn/broadcast", "/localhost/nfd/strategy/multicast"),
 ];
 
-/// Choices that can be made, and others that are to be taken back: what
-/// [`ControlState::plan_strategies`] has found good.
+/// Choices to be made and to be removed, checked by `ControlState::plan_strategies`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StrategyChanges {
     unset: Vec<Name>,
@@ -44,59 +42,89 @@ pub struct StrategyChanges {
 }
 
 impl StrategyChanges {
-    /// The instances that are to be used.
+    /// The instances of the choices to be made.
     pub fn strategies(&self) -> impl Iterator<Item = NameRef<'_>> {
         self.set.values().map(Name::as_ref)
     }
 }
 
-impl ControlState {
+/// The strategy of each prefix that has one of its own.
+pub(super) struct StrategyChoices {
+    catalog: Box<dyn StrategyCatalog + Send>,
+    choices: BTreeMap<Name, Name>,
+    /// The number of prefixes with each instance.
+    uses: BTreeMap<Name, usize>,
+    choices_max: usize,
+    instances_max: usize,
+    generation: u64,
+}
+
+impl StrategyChoices {
+    pub(super) fn new(
+        catalog: Box<dyn StrategyCatalog + Send>,
+        choices_max: usize,
+        instances_max: usize,
+    ) -> Self {
+        let (choices, uses) = (BTreeMap::new(), BTreeMap::new());
+        Self { catalog, choices, uses, choices_max, instances_max, generation: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.choices.len()
+    }
+
+    /// Prefixes and strategy names, in canonical order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.choices.iter()
+    }
+
+    /// A number that changes with every change.
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Makes the [`DEFAULT_STRATEGIES`] choices.
-    ///
-    /// # Errors
-    /// [`StrategyChoiceError`] if the catalog does not have one of them.
-    pub fn set_default_strategies(&mut self) -> Result<(), StrategyChoiceError> {
+    pub(super) fn set_defaults(&mut self, outbox: &mut Outbox) -> Result<(), StrategyChoiceError> {
         for (prefix, strategy) in DEFAULT_STRATEGIES {
-            self.set_strategy(&parse(prefix), parse(strategy).as_ref())?;
+            self.set(&parse(prefix), parse(strategy).as_ref(), outbox)?;
         }
         Ok(())
     }
 
     /// Chooses a strategy for a prefix; returns the name of the instance.
-    ///
-    /// # Errors
-    /// [`StrategyChoiceError`]; nothing is changed then.
-    pub fn set_strategy(
+    pub(super) fn set(
         &mut self,
         prefix: &Name,
         strategy: NameRef<'_>,
+        outbox: &mut Outbox,
     ) -> Result<Name, StrategyChoiceError> {
-        let instance = self.resolve_choice(prefix, strategy)?;
-        let is_new = !self.strategy_choices.contains_key(prefix.value());
-        if is_new && self.strategy_choices.len() >= self.config.strategy_choices_max {
+        let instance = self.resolve(prefix, strategy)?;
+        let is_new = !self.choices.contains_key(prefix.value());
+        let is_new_instance = !self.uses.contains_key(instance.value());
+        if is_new && self.choices.len() >= self.choices_max
+            || is_new_instance && self.uses.len() >= self.instances_max
+        {
             return Err(StrategyChoiceError::Full);
         }
-        self.choose(prefix.clone(), instance.clone());
+        self.choose(prefix.clone(), instance.clone(), outbox);
         Ok(instance)
     }
 
-    /// Takes back the choice for a prefix other than `/`; tells whether there was one.
-    pub fn unset_strategy(&mut self, prefix: &Name) -> bool {
-        if prefix.is_empty() || self.strategy_choices.remove(prefix.value()).is_none() {
+    /// Removes the choice for a prefix other than `/`; returns whether it existed.
+    pub(super) fn unset(&mut self, prefix: &Name, outbox: &mut Outbox) -> bool {
+        if prefix.is_empty() {
             return false;
         }
-        self.strategy_generation += 1;
-        self.actions.push_back(Action::UnsetStrategy { prefix: prefix.clone() });
+        let Some(instance) = self.choices.remove(prefix.value()) else { return false };
+        self.release(&instance);
+        self.generation += 1;
+        outbox.push(Action::UnsetStrategy { prefix: prefix.clone() });
         true
     }
 
-    /// Whether all of these choices can be made, once those for the `withdrawn` prefixes are taken
-    /// back; a prefix of [`DEFAULT_STRATEGIES`] that is withdrawn gets its own again. Choices for
-    /// other prefixes stay. Changes nothing: [`ControlState::change_strategies`] does.
-    ///
-    /// # Errors
-    /// The prefix that has no good choice, or that there is no room for, and why.
-    pub fn plan_strategies<'a>(
+    /// Checks whether all these choices are possible together, after those for the `withdrawn` prefixes are removed. A
+    /// withdrawn prefix of [`DEFAULT_STRATEGIES`] gets its default again.
+    pub(super) fn plan<'a>(
         &self,
         withdrawn: impl IntoIterator<Item = &'a Name>,
         chosen: impl IntoIterator<Item = (&'a Name, NameRef<'a>)>,
@@ -108,85 +136,72 @@ impl ControlState {
                 changes.unset.push(prefix.clone());
                 continue;
             };
-            let instance = self.resolve_choice(prefix, parse(strategy).as_ref());
+            let instance = self.resolve(prefix, parse(strategy).as_ref());
             let instance = instance.map_err(|error| (prefix.clone(), error))?;
             changes.set.insert(prefix.clone(), instance);
         }
         for (prefix, strategy) in chosen {
-            let instance = self.resolve_choice(prefix, strategy);
+            let instance = self.resolve(prefix, strategy);
             let instance = instance.map_err(|error| (prefix.clone(), error))?;
             changes.set.insert(prefix.clone(), instance);
         }
-        let is_there = |prefix: &&Name| self.strategy_choices.contains_key(prefix.value());
-        let gone = changes.unset.iter().filter(is_there).count();
-        let mut count = self.strategy_choices.len().saturating_sub(gone);
-        for prefix in changes.set.keys().filter(|prefix| !is_there(prefix)) {
+        let exists = |prefix: &&Name| self.choices.contains_key(prefix.value());
+        let removed = changes.unset.iter().filter(exists).count();
+        let mut count = self.choices.len().saturating_sub(removed);
+        for prefix in changes.set.keys().filter(|prefix| !exists(prefix)) {
             count += 1;
-            if count > self.config.strategy_choices_max {
+            if count > self.choices_max {
                 return Err((prefix.clone(), StrategyChoiceError::Full));
             }
         }
         Ok(changes)
     }
 
-    /// Makes the changes that were found good; nothing may have been chosen in between.
-    pub fn change_strategies(&mut self, changes: StrategyChanges) {
+    /// Makes planned changes; no choice may be made between the plan and this call.
+    pub(super) fn change(&mut self, changes: StrategyChanges, outbox: &mut Outbox) {
         for prefix in &changes.unset {
-            self.unset_strategy(prefix);
+            self.unset(prefix, outbox);
         }
         for (prefix, instance) in changes.set {
-            self.choose(prefix, instance);
+            self.choose(prefix, instance, outbox);
         }
     }
 
-    fn resolve_choice(
-        &self,
-        prefix: &Name,
-        strategy: NameRef<'_>,
-    ) -> Result<Name, StrategyChoiceError> {
+    fn resolve(&self, prefix: &Name, strategy: NameRef<'_>) -> Result<Name, StrategyChoiceError> {
         if prefix.len() > PREFIX_DEPTH_MAX {
             return Err(StrategyChoiceError::PrefixTooLong);
         }
-        Ok(self.collaborators.strategies.resolve(strategy)?)
+        Ok(self.catalog.resolve(strategy)?)
     }
 
-    fn choose(&mut self, prefix: Name, instance: Name) {
-        if self.strategy_choices.get(prefix.value()) == Some(&instance) {
+    fn choose(&mut self, prefix: Name, instance: Name, outbox: &mut Outbox) {
+        if self.choices.get(prefix.value()) == Some(&instance) {
             return;
         }
-        self.strategy_generation += 1;
-        self.strategy_choices.insert(prefix.clone(), instance.clone());
-        self.actions.push_back(Action::SetStrategy { prefix, strategy: instance });
+        self.generation += 1;
+        *self.uses.entry(instance.clone()).or_default() += 1;
+        if let Some(previous) = self.choices.insert(prefix.clone(), instance.clone()) {
+            self.release(&previous);
+        }
+        outbox.push(Action::SetStrategy { prefix, strategy: instance });
     }
 
-    pub(super) fn strategy_set(
-        &mut self,
-        prefix: &Name,
-        strategy: NameRef<'_>,
-        mut parameters: ControlParameters,
-        success_text: &str,
-    ) -> Outcome {
-        match self.set_strategy(prefix, strategy) {
-            Ok(instance) => {
-                parameters.strategy = Some(instance);
-                Outcome::Reply(
-                    ControlResponse::new(status::OK, success_text).with_body(&parameters),
-                )
-            }
-            Err(error) => {
-                let code = match error {
-                    StrategyChoiceError::Strategy(StrategyError::NotRegistered) => {
-                        status::NOT_FOUND
-                    }
-                    StrategyChoiceError::Strategy(StrategyError::BadParameters(_)) => {
-                        status::CONFLICT
-                    }
-                    StrategyChoiceError::PrefixTooLong => status::NAME_TOO_LONG,
-                    StrategyChoiceError::Full => status::INTERNAL_ERROR,
-                };
-                Outcome::reply(code, error.to_string())
+    fn release(&mut self, instance: &Name) {
+        if let Some(uses) = self.uses.get_mut(instance.value()) {
+            *uses -= 1;
+            if *uses == 0 {
+                self.uses.remove(instance.value());
             }
         }
+    }
+}
+
+impl std::fmt::Debug for StrategyChoices {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("StrategyChoices")
+            .field("choices", &self.choices)
+            .finish_non_exhaustive()
     }
 }
 

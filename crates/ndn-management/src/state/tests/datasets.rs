@@ -273,11 +273,10 @@ fn an_unchanged_table_is_not_encoded_again_within_a_second() {
 /// Enough routes for several slices: names of 300 bytes.
 fn fill(harness: &mut Harness, count: u64) {
     for number in 0..count {
-        let route =
-            crate::Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at_ns: None };
-        harness.state.rib.register(long_name(number).as_ref(), route).unwrap();
+        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 0, expires_at_ns: None };
+        harness.state.routes.rib.register(long_name(number).as_ref(), route).unwrap();
     }
-    harness.state.rib_changed();
+    harness.state.routes.rib_changed();
     harness.run();
 }
 
@@ -416,7 +415,7 @@ fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
     let mut rounds = 0;
     while harness.sent.is_empty() {
         for number in 0..2000 {
-            harness.state.rib.listing.changed(long_name(number).value());
+            harness.state.routes.rib.listing.changed(long_name(number).value());
         }
         harness.handle_timeout();
         harness.run();
@@ -437,7 +436,7 @@ fn what_remains_of_a_route_is_told_anew_and_an_idle_table_is_forgotten() {
         assert_eq!(rib[0].routes[0].expiration_period_ms, Some(remaining_ms));
         harness.advance(2 * SECOND_NS);
     }
-    assert!(harness.state.rib.listing.is_kept());
+    assert!(harness.state.routes.rib.listing.is_kept());
     harness.advance(60 * SECOND_NS);
-    assert!(!harness.state.rib.listing.is_kept());
+    assert!(!harness.state.routes.rib.listing.is_kept());
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dataset::{FibEntry, RibEntry, decode_dataset};
 use crate::rib::Route;
-use crate::state::departures::{ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
+use crate::state::routes::{ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
 
 /// What a RIB prefix is, and a prefix that only `fib/*` commands are about.
 const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];

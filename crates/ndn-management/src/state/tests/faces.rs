@@ -37,11 +37,8 @@ fn a_face_is_created_once() {
     let (ticket, specification) = begin_creation(&mut harness, &parameters);
     assert_eq!(specification.remote.to_string(), uri);
     assert_eq!(specification.persistency, Persistency::Permanent);
-    let options = crate::FaceOptions {
-        lp_reliability: Some(true),
-        mtu: Some(1400),
-        ..crate::FaceOptions::default()
-    };
+    let options =
+        FaceOptions { lp_reliability: Some(true), mtu: Some(1400), ..FaceOptions::default() };
     assert_eq!(specification.options, options);
 
     // A second command for the same face waits with the first.

@@ -101,15 +101,18 @@ fn the_certificate_of_an_announcement_is_fetched() {
     let mut harness = guarded(&root);
     let wire = announcement("/net/site/app", 60_000, &site.signer());
     assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
-    // A second one asks for nothing more.
+    // A second announcement requires no further Interest.
     assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
-    let asked = harness.asked();
-    assert_eq!(asked.len(), 2, "the face, then the network: {asked:?}");
-    assert_eq!(asked[0].1, Some(TUNNEL));
+    let next_hops = |harness: &mut Harness| -> Vec<Option<u64>> {
+        harness.asked().into_iter().map(|(_, next_hop)| next_hop).collect()
+    };
+    assert_eq!(next_hops(&mut harness), [Some(TUNNEL)]);
+    harness.advance(SECOND_NS / 10);
+    assert_eq!(next_hops(&mut harness), [None], "the network follows the face");
     harness.data(&site);
     assert_eq!(harness.fib("/net/site/app"), [(TUNNEL, COST)]);
 
-    // It does not come.
+    // A certificate that does not arrive.
     let other = Identity::issued("/net/other", KeyType::Ecdsa, Some(&root));
     let wire = announcement("/net/other/app", 60_000, &other.signer());
     assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
@@ -130,7 +133,7 @@ fn the_announcement_of_a_data_is_that_of_its_route() {
         [(None, 3_600_000), (Some(SECOND_NS), 15_000), (Some(100 * SECOND_NS), 100_000)]
     {
         let expires_at_ns = expires_in_ns.map(|left| harness.now.monotonic_ns + left);
-        let route = crate::Route { face_id: APP, origin: 0, cost: 0, flags: 1, expires_at_ns };
+        let route = Route { face_id: APP, origin: 0, cost: 0, flags: 1, expires_at_ns };
         harness.state.add_route(name("/net").as_ref(), route).unwrap();
         let wire = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
         let made = PrefixAnnouncement::from_data(&Data::parse(&wire).unwrap()).unwrap();

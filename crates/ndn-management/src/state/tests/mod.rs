@@ -17,17 +17,16 @@ mod trust;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ndn_packet::{Data, InterestBuilder};
+use ndn_packet::{DataBuilder, InterestBuilder};
 
 use super::*;
 use crate::client::CommandBuilder;
-use crate::dataset::{FaceCounters, FaceProperties, ForwarderCounters};
+use crate::dataset::{DatasetItem, FaceCounters, FaceProperties, ForwarderCounters};
 use crate::dispatch::IgnoreReason;
-use crate::rib::NextHop;
+use crate::rib::FibUpdate;
 use crate::strategy_name::StrategyList;
 use crate::testing::name;
-use crate::types::{LinkType, Persistency, Scope};
-use crate::{ControlParameters, Verb};
+use crate::types::{LinkType, Scope};
 
 /// The application that most tests speak for.
 const APP: u64 = 300;
@@ -140,7 +139,7 @@ impl Harness {
     /// What the owner does when something is due.
     fn handle_timeout(&mut self) {
         self.state.handle_timeout(self.now);
-        self.state.go_on_listing(self.now, &self.telemetry);
+        self.state.continue_listings(self.now, &self.telemetry);
     }
 
     fn advance(&mut self, by_ns: u64) {
@@ -288,7 +287,7 @@ fn the_answer_has_the_name_of_the_command_and_comes_after_the_fib_update() {
 #[test]
 fn an_answer_that_cannot_be_signed_is_counted() {
     let mut harness = Harness::new();
-    harness.state.collaborators.signer = Box::new(|_: &DataBuilder<'_>| None);
+    harness.state.outbox.signer = Box::new(|_: &DataBuilder<'_>| None);
     harness.begin(APP, Verb::RibRegister, &named("/a"));
     assert!(harness.sent.is_empty());
     assert_eq!(harness.state.counters().unsigned, 1);

@@ -180,7 +180,7 @@ const fn ticket_number(ticket: Ticket) -> u64 {
 
 /// Only a face whose removal is not over yet may be pointed to.
 fn check(harness: &Harness) {
-    let departures = &harness.state.departures.faces;
+    let departures = &harness.state.routes.removals.faces;
     assert!(harness.state.is_removing() || departures.is_empty());
     let exists = |face_id| harness.state.face(face_id).is_some() || departures.contains(&face_id);
     for (prefix, routes) in harness.state.rib().iter() {
@@ -258,7 +258,7 @@ proptest! {
             harness.run();
             check(&harness);
         }
-        prop_assert!(harness.state.departures.faces.is_empty());
+        prop_assert!(harness.state.routes.removals.faces.is_empty());
         check(&harness);
     }
 }

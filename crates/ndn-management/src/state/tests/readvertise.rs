@@ -158,7 +158,7 @@ impl CommandSigner for KeyChain {
 
 fn host(identities: &[&str]) -> Harness {
     let mut harness = Harness::new();
-    harness.state.collaborators.commands = Box::new(KeyChain::with(identities));
+    harness.state.command_signer = Box::new(KeyChain::with(identities));
     harness.state.set_propagate(Some(ReadvertiseOptions::gateway()));
     harness
 }
@@ -296,7 +296,7 @@ fn prefixes_without_identity_are_looked_at_again_when_that_is_asked_for() {
     host.command(APP, Verb::RibRegister, &gateway);
     host.command(APP, Verb::RibRegister, &named("/site/a"));
     assert!(host.registered(true).is_empty());
-    host.state.collaborators.commands = Box::new(KeyChain::with(&["/site"]));
+    host.state.command_signer = Box::new(KeyChain::with(&["/site"]));
     host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
     assert_eq!(host.registered(true), ["register /site by /site/KEY/k"]);
     host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
@@ -329,7 +329,7 @@ fn commands_wait_for_a_key_chain_that_somebody_else_holds() {
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);
     is_locked.store(true, Ordering::Relaxed);
-    host.state.collaborators.commands = Box::new(keys);
+    host.state.command_signer = Box::new(keys);
     host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
     host.command(APP, Verb::RibRegister, &named(GATEWAY));
     host.command(APP, Verb::RibRegister, &named("/site/a"));
@@ -352,7 +352,7 @@ fn what_ends_while_the_identities_are_unknown_is_not_registered() {
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);
     is_locked.store(true, Ordering::Relaxed);
-    host.state.collaborators.commands = Box::new(keys);
+    host.state.command_signer = Box::new(keys);
     host.state.set_propagate(Some(ReadvertiseOptions::gateway()));
     host.command(APP, Verb::RibRegister, &named(GATEWAY));
     host.command(APP, Verb::RibRegister, &named("/site/a"));

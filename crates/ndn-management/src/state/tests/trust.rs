@@ -15,6 +15,7 @@ use crate::sign::digest_signature;
 use crate::types::FACE_ID_INTERNAL;
 
 const LOCALHOP: &str = "/localhop/nfd";
+const MILLISECOND_NS: u64 = 1_000_000;
 
 fn hierarchy(root: &Identity) -> TrustPolicy {
     let rules = "
@@ -31,17 +32,21 @@ pub(super) fn guarded(root: &Identity) -> Harness {
     access.set_localhop_rib(hierarchy(root));
     access.set_announcements(hierarchy(root));
     let mut harness = Harness::new();
-    harness.state.collaborators.authorizer = Box::new(access);
+    harness.state.authorizer = Box::new(access);
     harness
 }
 
 impl Harness {
     fn register(&mut self, who: &Identity) -> Handled {
+        self.register_from(TUNNEL, who)
+    }
+
+    fn register_from(&mut self, face_id: u64, who: &Identity) -> Handled {
         self.now.monotonic_ns += 1_000_000;
         self.now.unix_us += 1000;
         let time = Some(self.now.unix_ms());
         let wire = signed(LOCALHOP, Verb::RibRegister, &who.signer(), time);
-        self.interest(&wire, TUNNEL)
+        self.interest(&wire, face_id)
     }
 
     pub(super) fn data(&mut self, certificate: &Identity) {
@@ -100,12 +105,14 @@ fn certificates_are_fetched_one_after_the_other() {
     let user = Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&site));
     let mut harness = guarded(&root);
     assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
-    let wanted = |uri: &str| vec![(uri.to_owned(), Some(TUNNEL)), (uri.to_owned(), None)];
-    assert_eq!(harness.asked(), wanted("/net/site/user/KEY/k"));
+    let to = |face: Option<u64>, uri: &str| vec![(uri.to_owned(), face)];
+    assert_eq!(harness.asked(), to(Some(TUNNEL), "/net/site/user/KEY/k"));
+    harness.advance(30 * MILLISECOND_NS);
+    assert_eq!(harness.asked(), to(None, "/net/site/user/KEY/k"));
     harness.data(&site);
-    assert!(harness.asked().is_empty(), "nobody waits for that one yet");
+    assert!(harness.asked().is_empty(), "no command waits for this certificate yet");
     harness.data(&user);
-    assert_eq!(harness.asked(), wanted("/net/site/KEY/k"));
+    assert_eq!(harness.asked(), to(Some(TUNNEL), "/net/site/KEY/k"));
     assert!(harness.sent.is_empty());
     harness.data(&site);
     assert_eq!(harness.response().code, 200);
@@ -131,7 +138,7 @@ fn certificates_that_do_not_come_or_do_not_help_end_in_403() {
     let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     harness.register(&stranger);
-    assert_eq!(harness.asked().len(), 2);
+    assert_eq!(harness.asked().len(), 1);
     harness.advance(3 * SECOND_NS);
     assert!(harness.sent.is_empty());
     harness.advance(2 * SECOND_NS);
@@ -139,10 +146,17 @@ fn certificates_that_do_not_come_or_do_not_help_end_in_403() {
     let outcome = harness.state.poll_outcome().unwrap();
     assert!(matches!(outcome, (TUNNEL, Handled::Refused { code: 403, .. })), "{outcome:?}");
 
+    // For a moment, the certificate is not requested again.
+    harness.asked();
+    assert!(matches!(harness.register(&stranger), Handled::Refused { code: 403, .. }));
+    assert!(harness.asked().is_empty());
+    harness.response();
+    harness.advance(SECOND_NS);
+
     harness.register(&stranger);
-    assert_eq!(harness.asked().len(), 2);
+    assert_eq!(harness.asked().len(), 1);
     harness.data(&stranger);
-    // It is signed by itself: what it asks for was asked for already.
+    // A self-signed certificate that is no trust anchor requires itself.
     assert_eq!(harness.response().code, 403);
     assert!(harness.asked().is_empty());
 
@@ -167,7 +181,84 @@ fn commands_that_wait_are_bounded_in_number() {
         .collect();
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 16, "of one face");
     assert_eq!(codes[299], 403);
-    assert_eq!(harness.asked().len(), 2, "one certificate is asked for once");
+    assert_eq!(harness.asked().len(), 1, "a certificate is fetched once");
+}
+
+/// The network answers an Interest only if it is no retransmission within the suppression interval of best-route (10 ms,
+/// doubled with each, at most 250 ms), and never from the requester.
+#[test]
+fn chain_of_certificates_is_fetched_from_the_network_within_the_lifetime() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let region = Identity::issued("/net/region", KeyType::Ecdsa, Some(&root));
+    let site = Identity::issued("/net/region/site", KeyType::Ecdsa, Some(&region));
+    let user = Identity::issued("/net/region/site/user", KeyType::Ecdsa, Some(&site));
+    let mut harness = guarded(&root);
+    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    let began_ns = harness.now.monotonic_ns;
+    for certificate in [&user, &site, &region] {
+        let (mut last_ns, mut interval_ns, mut lost) = (None, 10 * MILLISECOND_NS, 0);
+        loop {
+            let sent = harness.asked();
+            assert!(sent.len() <= 1, "two Interests in one moment: {sent:?}");
+            let now_ns = harness.now.monotonic_ns;
+            for (name, next_hop) in sent {
+                assert!(certificate.certificate.name().to_uri().starts_with(&name), "{name}");
+                let is_forwarded = last_ns.is_none_or(|last_ns| now_ns - last_ns >= interval_ns);
+                last_ns = Some(now_ns);
+                if next_hop.is_none() && is_forwarded {
+                    interval_ns = (interval_ns * 2).min(250 * MILLISECOND_NS);
+                    lost += 1;
+                }
+            }
+            // The first Interest that the network gets is lost.
+            if lost == 2 {
+                break;
+            }
+            harness.advance(10 * MILLISECOND_NS);
+            assert!(harness.now.monotonic_ns < began_ns + 4 * SECOND_NS, "it never arrives");
+        }
+        harness.data(certificate);
+    }
+    assert_eq!(harness.response().code, 200);
+    assert!(harness.now.monotonic_ns < began_ns + 4 * SECOND_NS);
+    assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
+}
+
+#[test]
+fn neighbour_is_served_while_one_address_floods_commands_from_many_ports() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
+    let attacker = Identity::new("/net/attacker", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    for port in 0..16 {
+        let uri = format!("udp4://192.0.2.66:{}", 7000 + port);
+        harness.state.face_created(harness.now, record(400 + port, &uri, Scope::NonLocal));
+    }
+    let waiting = (0..16 * 16).filter(|number| {
+        let handled = harness.register_from(400 + number / 16, &attacker);
+        matches!(handled, Handled::Command { code: None, .. })
+    });
+    assert_eq!(waiting.count(), 32);
+    harness.sent.clear();
+    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    harness.data(&user);
+    assert_eq!(harness.response().code, 200);
+    assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
+}
+
+#[test]
+fn waiting_commands_end_with_their_face() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
+    let mut harness = guarded(&root);
+    harness.register(&user);
+    harness.asked();
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.run();
+    harness.sent.clear();
+    harness.advance(10 * SECOND_NS);
+    assert!(harness.asked().is_empty() && harness.sent.is_empty());
+    assert_eq!(harness.state.poll_outcome(), None);
 }
 
 #[test]
@@ -250,7 +341,7 @@ fn anchors_are_read_again_when_their_time_is_over() {
     let loader = Arc::clone(&kept);
     access.set_anchor_loader(move |_| loader.lock().unwrap().clone());
     let mut harness = Harness::new();
-    harness.state.collaborators.authorizer = Box::new(access);
+    harness.state.authorizer = Box::new(access);
     let tick = |harness: &mut Harness| {
         harness.handle_timeout();
         harness.run();
@@ -274,7 +365,7 @@ fn anchors_are_read_again_when_their_time_is_over() {
     assert!(tick(&mut harness).is_empty());
     assert!(accepted(&mut harness, &old));
     let due_ns = begun_ns + PERIOD_NS;
-    assert_eq!(harness.state.collaborators.authorizer.next_refresh_ns(), Some(due_ns));
+    assert_eq!(harness.state.authorizer.next_refresh_ns(), Some(due_ns));
     assert!(harness.state.next_deadline_ns().unwrap() <= due_ns);
     harness.now.monotonic_ns = due_ns - 1;
     assert!(tick(&mut harness).is_empty());

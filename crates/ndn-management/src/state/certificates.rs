@@ -1,0 +1,413 @@
+//! Certificates that commands and prefix announcements wait for: the commands that wait, with a share of the places for
+//! each requester, and the Interests that fetch the certificates.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
+use ndn_security::Certificate;
+use ndn_types::{FaceUri, Scope};
+
+use super::action::{Action, FaceRecord};
+use super::outbox::Outbox;
+use crate::authorize::Requester;
+use crate::command::Verb;
+
+/// Maximum number of waiting commands.
+pub(super) const WAITING_MAX: usize = 256;
+/// Maximum number of waiting commands from one face.
+pub(super) const WAITING_PER_FACE_MAX: usize = 16;
+/// Maximum number of waiting commands from one principal.
+pub(super) const WAITING_PER_PRINCIPAL_MAX: usize = 32;
+/// Certificates that one command may require.
+const CERTIFICATES_MAX: usize = 25;
+/// The time in which the certificates of one command, or of one announcement, have to arrive.
+pub(super) const FETCH_MS_MAX: u64 = 4000;
+/// The same for a command whose Interest has a shorter lifetime: its successor finds the certificates.
+const FETCH_MS_MIN: u64 = 1000;
+/// Time between the first two Interests for a certificate. It doubles with each, up to the maximum. Both exceed the
+/// retransmission suppression of the strategies (10 ms to 250 ms), so that each Interest is forwarded.
+const RETRY_MS_MIN: u64 = 30;
+const RETRY_MS_MAX: u64 = 500;
+/// The time for which a certificate that did not arrive is not requested again for the same face.
+pub(super) const FAILURE_MS: u64 = 1000;
+/// Maximum number of such failures.
+const FAILURES_MAX: usize = 1024;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// The party that the shares of waiting commands belong to: the address of a remote face, whatever its port, or else the
+/// face. An IPv6 address counts by its /64 prefix, unless it is link-local.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Principal {
+    Face(u64),
+    Address(IpAddr),
+}
+
+impl Principal {
+    pub(super) fn of(face: &FaceRecord) -> Self {
+        let properties = &face.properties;
+        let address = FaceUri::parse(&properties.remote_uri).ok();
+        let address = address.and_then(|uri| uri.socket_address()).map(|address| address.ip());
+        match address {
+            Some(address) if properties.scope == Scope::NonLocal => Self::Address(network(address)),
+            Some(_) | None => Self::Face(properties.face_id),
+        }
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_unicast_link_local() => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
+}
+
+/// The certificates that a command or an announcement has required so far. The last one has not arrived.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) required: Vec<Name>,
+    pub(super) fetched: Vec<Arc<Certificate>>,
+}
+
+impl Progress {
+    /// Whether fetching `name` may help: it was not fetched in vain, and the limit is not reached.
+    pub(super) fn may_require(&self, name: &Name) -> bool {
+        !self.required.contains(name) && self.required.len() < CERTIFICATES_MAX
+    }
+
+    /// The certificate that is being waited for.
+    pub(super) fn awaited(&self) -> Option<&Name> {
+        self.required.last()
+    }
+
+    /// Whether a Data of this name is the awaited certificate.
+    pub(super) fn awaits(&self, data_name: NameRef<'_>) -> bool {
+        self.awaited().is_some_and(|name| data_name.starts_with(name.as_ref()))
+    }
+}
+
+/// The time until which the certificates of a command have to arrive, so that the answer arrives within the lifetime of
+/// the command's Interest.
+pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
+    let lifetime_ms = interest.lifetime_ms();
+    let fetch_ms = (lifetime_ms - lifetime_ms / 8).clamp(FETCH_MS_MIN, FETCH_MS_MAX);
+    now_ns.saturating_add(fetch_ms * NS_PER_MS)
+}
+
+/// A command that waits for a certificate.
+#[derive(Debug)]
+pub(super) struct WaitingCommand {
+    pub(super) wire: Vec<u8>,
+    pub(super) requester: Requester,
+    pub(super) principal: Principal,
+    pub(super) verb: Verb,
+    pub(super) signer: String,
+    pub(super) progress: Progress,
+    pub(super) deadline_ns: u64,
+}
+
+/// Whether one more command may wait.
+#[derive(Debug)]
+pub(super) enum Admission {
+    Admitted,
+    /// The table is full, and this command of the principal with the most makes room.
+    Displaces(Box<WaitingCommand>),
+    Refused,
+}
+
+/// The commands that wait for certificates, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(super) struct WaitingCommands(VecDeque<WaitingCommand>);
+
+impl WaitingCommands {
+    /// Makes room for a command, within the shares of its face and of its principal. Below their shares, a principal with
+    /// fewer waiting commands is preferred to one with more.
+    pub(super) fn admit(&mut self, face_id: u64, principal: Principal) -> Admission {
+        let of_face = self.0.iter().filter(|entry| entry.requester.face_id == face_id).count();
+        let mut counts = BTreeMap::new();
+        for entry in &self.0 {
+            *counts.entry(entry.principal).or_insert(0) += 1;
+        }
+        let own = counts.get(&principal).copied().unwrap_or(0);
+        if of_face >= WAITING_PER_FACE_MAX || own >= WAITING_PER_PRINCIPAL_MAX {
+            return Admission::Refused;
+        }
+        if self.0.len() < WAITING_MAX {
+            return Admission::Admitted;
+        }
+        let Some((largest, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else {
+            return Admission::Refused;
+        };
+        if count <= own + 1 {
+            return Admission::Refused;
+        }
+        let oldest = self.0.iter().position(|entry| entry.principal == largest);
+        match oldest.and_then(|position| self.0.remove(position)) {
+            Some(displaced) => Admission::Displaces(Box::new(displaced)),
+            None => Admission::Refused,
+        }
+    }
+
+    pub(super) fn push(&mut self, command: WaitingCommand) {
+        self.0.push_back(command);
+    }
+
+    /// Takes the commands that wait for this Data.
+    pub(super) fn take_awaiting(&mut self, data_name: NameRef<'_>) -> Vec<WaitingCommand> {
+        self.take_if(|entry| entry.progress.awaits(data_name))
+    }
+
+    /// Takes the commands whose time is over.
+    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingCommand> {
+        self.take_if(|entry| entry.deadline_ns <= now_ns)
+    }
+
+    /// Whether a command from this face waits for this certificate.
+    pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
+        self.0.iter().any(|entry| {
+            entry.requester.face_id == face_id && entry.progress.awaited() == Some(name)
+        })
+    }
+
+    pub(super) fn face_destroyed(&mut self, face_id: u64) {
+        self.0.retain(|entry| entry.requester.face_id != face_id);
+    }
+
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        self.0.iter().map(|entry| entry.deadline_ns).min()
+    }
+
+    fn take_if(&mut self, is_wanted: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        let (taken, kept): (Vec<_>, VecDeque<_>) =
+            all.fold((Vec::new(), VecDeque::new()), |(mut taken, mut kept), entry| {
+                if is_wanted(&entry) {
+                    taken.push(entry)
+                } else {
+                    kept.push_back(entry)
+                }
+                (taken, kept)
+            });
+        self.0 = kept;
+        taken
+    }
+}
+
+/// A certificate that is being fetched for a face.
+#[derive(Debug)]
+struct Fetch {
+    name: Name,
+    face_id: u64,
+    /// Interests sent.
+    attempts: u32,
+    next_attempt_ns: u64,
+    deadline_ns: u64,
+}
+
+/// A certificate that did not arrive for a face.
+#[derive(Debug)]
+struct Failure {
+    name: Name,
+    face_id: u64,
+    ends_ns: u64,
+}
+
+/// The certificates that are being fetched. Each is requested again and again until it arrives or its time is over: from
+/// the face that requires it, which usually has it, and in turn from the network. There is one fetch for each certificate
+/// and face that something waits for, so that their number is bounded by those of the waiting commands and announcements.
+#[derive(Debug, Default)]
+pub(super) struct CertificateFetches {
+    fetches: Vec<Fetch>,
+    /// In the order of their ends.
+    failures: VecDeque<Failure>,
+}
+
+impl CertificateFetches {
+    /// Whether the certificate has just failed to arrive for this face.
+    pub(super) fn has_failed(&self, now_ns: u64, name: &Name, face_id: u64) -> bool {
+        let is_same = |failure: &&Failure| failure.face_id == face_id && failure.name == *name;
+        self.failures.iter().filter(is_same).any(|failure| failure.ends_ns > now_ns)
+    }
+
+    /// Fetches a certificate, at least until `deadline_ns`.
+    pub(super) fn begin(
+        &mut self,
+        now_ns: u64,
+        name: &Name,
+        (face_id, deadline_ns): (u64, u64),
+        outbox: &mut Outbox,
+    ) {
+        let known = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
+        if let Some(fetch) = known {
+            fetch.deadline_ns = fetch.deadline_ns.max(deadline_ns);
+            return;
+        }
+        let name = name.clone();
+        let mut fetch = Fetch { name, face_id, attempts: 0, next_attempt_ns: now_ns, deadline_ns };
+        fetch.attempt(now_ns, outbox);
+        self.fetches.push(fetch);
+    }
+
+    /// Ends the fetches that a Data of this name answers.
+    pub(super) fn data_arrived(&mut self, data_name: NameRef<'_>) {
+        self.fetches.retain(|fetch| !data_name.starts_with(fetch.name.as_ref()));
+        self.failures.retain(|failure| !data_name.starts_with(failure.name.as_ref()));
+    }
+
+    /// Ends a fetch that nothing waits for.
+    pub(super) fn cancel(&mut self, name: &Name, face_id: u64) {
+        self.fetches.retain(|fetch| fetch.face_id != face_id || fetch.name != *name);
+    }
+
+    pub(super) fn face_destroyed(&mut self, face_id: u64) {
+        self.fetches.retain(|fetch| fetch.face_id != face_id);
+        self.failures.retain(|failure| failure.face_id != face_id);
+    }
+
+    /// Sends the Interests that are due, and ends the fetches whose time is over.
+    pub(super) fn handle_timeout(&mut self, now_ns: u64, outbox: &mut Outbox) {
+        while self.failures.front().is_some_and(|failure| failure.ends_ns <= now_ns) {
+            self.failures.pop_front();
+        }
+        let ends_ns = now_ns.saturating_add(FAILURE_MS * NS_PER_MS);
+        for fetch in self.fetches.extract_if(.., |fetch| fetch.deadline_ns <= now_ns) {
+            if self.failures.len() == FAILURES_MAX {
+                self.failures.pop_front();
+            }
+            let Fetch { name, face_id, .. } = fetch;
+            self.failures.push_back(Failure { name, face_id, ends_ns });
+        }
+        for fetch in &mut self.fetches {
+            if fetch.next_attempt_ns <= now_ns {
+                fetch.attempt(now_ns, outbox);
+            }
+        }
+    }
+
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        let deadlines =
+            self.fetches.iter().map(|fetch| fetch.next_attempt_ns.min(fetch.deadline_ns));
+        deadlines.min()
+    }
+}
+
+impl Fetch {
+    /// Sends one Interest. It has no Nonce: the forwarder adds a new one to each.
+    fn attempt(&mut self, now_ns: u64, outbox: &mut Outbox) {
+        let left_ms = self.deadline_ns.saturating_sub(now_ns) / NS_PER_MS;
+        let wire = InterestBuilder::new(&self.name)
+            .can_be_prefix(true)
+            .must_be_fresh(true)
+            .lifetime_ms(left_ms.max(RETRY_MS_MIN))
+            .to_vec();
+        if let Ok(wire) = wire {
+            let next_hop = self.attempts.is_multiple_of(2).then_some(self.face_id);
+            outbox.push(Action::SendInterest { wire, next_hop });
+        }
+        let pause_ms = RETRY_MS_MIN.saturating_mul(1 << self.attempts.min(8)).min(RETRY_MS_MAX);
+        self.attempts += 1;
+        self.next_attempt_ns = now_ns.saturating_add(pause_ms * NS_PER_MS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::sign::DigestSigner;
+    use crate::testing::name;
+
+    fn command(face_id: u64, principal: Principal) -> WaitingCommand {
+        WaitingCommand {
+            wire: Vec::new(),
+            requester: Requester { face_id, scope: Scope::NonLocal },
+            principal,
+            verb: Verb::RibRegister,
+            signer: String::new(),
+            progress: Progress::default(),
+            deadline_ns: 0,
+        }
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_places() {
+        let mut waiting = WaitingCommands::default();
+        let address = |number: u8| Principal::Address(IpAddr::from([192, 0, 2, number]));
+        let mut add = |face_id, principal| {
+            let admission = waiting.admit(face_id, principal);
+            if !matches!(admission, Admission::Refused) {
+                waiting.push(command(face_id, principal));
+            }
+            admission
+        };
+        // 16 ports of one address.
+        let admitted = (0..16 * 16)
+            .filter(|number| matches!(add(1000 + number / 16, address(1)), Admission::Admitted));
+        assert_eq!(admitted.count(), WAITING_PER_PRINCIPAL_MAX);
+        // More addresses fill the table.
+        for number in 0..2000 {
+            add(2000 + number / 16, address(2 + u8::try_from(number / 200).unwrap()));
+        }
+        assert!(matches!(add(1, address(200)), Admission::Displaces(_)));
+        assert!(matches!(add(2, Principal::Face(2)), Admission::Displaces(_)));
+        assert!(matches!(add(1000, address(1)), Admission::Refused));
+        assert_eq!(waiting.0.len(), WAITING_MAX);
+    }
+
+    #[test]
+    fn principals_are_addresses_and_networks() {
+        let ip = |text: &str| network(text.parse().unwrap());
+        assert_eq!(ip("2001:db8:1:2:3::4"), ip("2001:db8:1:2::"));
+        assert_ne!(ip("2001:db8:1:2::"), ip("2001:db8:1:3::"));
+        assert_ne!(ip("fe80::1"), ip("fe80::2"));
+        assert_eq!(ip("::ffff:192.0.2.1"), ip("192.0.2.1"));
+    }
+
+    #[test]
+    fn fetch_is_repeated_until_its_deadline_and_then_fails_for_a_while() {
+        let mut outbox = Outbox::new(Box::new(DigestSigner));
+        let mut fetches = CertificateFetches::default();
+        let key = name("/net/site/KEY/k");
+        let deadline_ns = 4000 * NS_PER_MS;
+        fetches.begin(0, &key, (300, deadline_ns), &mut outbox);
+        fetches.begin(0, &key, (300, deadline_ns), &mut outbox);
+        let mut sent = Vec::new();
+        let mut now_ns = 0;
+        loop {
+            while let Some(action) = outbox.pop() {
+                let Action::SendInterest { wire, next_hop } = action else { panic!() };
+                assert_eq!(Interest::parse(&wire).unwrap().nonce(), None);
+                sent.push((now_ns / NS_PER_MS, next_hop));
+            }
+            let Some(next_ns) = fetches.next_deadline_ns() else { break };
+            now_ns = next_ns;
+            fetches.handle_timeout(now_ns, &mut outbox);
+        }
+        let expected = [(0, Some(300)), (30, None), (90, Some(300)), (210, None), (450, Some(300))];
+        assert_eq!(sent[..5], expected);
+        assert_eq!((sent.len(), sent.last().unwrap().0), (12, 3930));
+        let failed = |at_ms: u64, face_id| fetches.has_failed(at_ms * NS_PER_MS, &key, face_id);
+        assert!(failed(4000, 300) && failed(4999, 300) && !failed(5000, 300));
+        assert!(!failed(4000, 301), "a failure is that of a face");
+    }
+
+    #[test]
+    fn data_ends_the_fetches_of_its_prefixes() {
+        let mut outbox = Outbox::new(Box::new(DigestSigner));
+        let mut fetches = CertificateFetches::default();
+        for face_id in [300, 301] {
+            fetches.begin(0, &name("/a/KEY/k"), (face_id, 9), &mut outbox);
+        }
+        fetches.begin(0, &name("/b/KEY/k"), (300, 9), &mut outbox);
+        fetches.data_arrived(name("/a/KEY/k/self/v=1").as_ref());
+        assert_eq!(fetches.fetches.len(), 1);
+        fetches.face_destroyed(300);
+        assert_eq!(fetches.next_deadline_ns(), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! The RIB and the FIB, the removal of routes of destroyed faces and of expired routes, and the FIB updates for the data
+//! plane.
+//!
+//! The removal of a million routes takes seconds. It is done in slices, between which management serves other requests.
+//! Meanwhile no FIB or RIB dataset is completed; commands and the other datasets do not wait. The data plane sends nothing
+//! to a destroyed face, because it knows by itself which faces exist; a shorter prefix is found in place of its next hops,
+//! and routes of other faces are inherited past them, when they are removed. An expired route is in use until the version
+//! of the FIB that is published after its slice.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ndn_packet::{Name, NameRef};
+
+use super::action::Action;
+use crate::fib::{Fib, FibFull};
+use crate::rib::{FibUpdate, NextHop, Rib, RibFull, Route};
+use crate::types::PREFIX_DEPTH_MAX;
+
+/// Prefixes per slice: 5 to 10 ms of work. One prefix whose route has CHILD_INHERIT makes as many FIB updates as there are
+/// entries below it, all in its slice. Few in tests, so that random ones meet several slices.
+pub(super) const SLICE_PREFIXES: usize = if cfg!(test) { 3 } else { 256 };
+/// Slices of expired routes per version of the FIB. The routes are in use until then, less than a second; each version
+/// copies what differs from the previous one.
+pub(super) const SLICES_PER_VERSION: usize = 64;
+/// Slices that one command waits for when a table is full: some tenths of a second.
+pub(super) const ROOM_SLICES_MAX: usize = 32;
+
+/// The reason why a route is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The face does not exist.
+    #[error("face {0} does not exist")]
+    NoFace(u64),
+    /// The prefix has more than [`PREFIX_DEPTH_MAX`] components.
+    #[error("route prefix cannot exceed {PREFIX_DEPTH_MAX} components")]
+    PrefixTooLong,
+    /// The RIB is full.
+    #[error(transparent)]
+    RibFull(#[from] RibFull),
+    /// The FIB is full.
+    #[error(transparent)]
+    FibFull(#[from] FibFull),
+}
+
+/// Routes and next hops that remain to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    /// Destroyed faces, in this order.
+    pub(super) faces: VecDeque<u64>,
+    /// Routes whose expiry is this time or earlier remain.
+    expired_ns: Option<u64>,
+    /// Slices of expired routes since the last version that was requested because of them.
+    expired_slices: usize,
+}
+
+/// RIB, FIB and the updates of the data plane's FIB.
+#[derive(Debug)]
+pub(super) struct RoutingTables {
+    pub(super) rib: Rib,
+    pub(super) fib: Fib,
+    pub(super) removals: Removals,
+    updates: BTreeMap<Name, FibUpdate>,
+    /// A command waits for one of the updates, or for one that was passed on before.
+    is_awaited: bool,
+    /// Updates were passed on for which no command waited.
+    is_unpublished: bool,
+}
+
+impl RoutingTables {
+    pub(super) fn new(routes_max: usize, entries_max: usize) -> Self {
+        Self {
+            rib: Rib::new(routes_max),
+            fib: Fib::new(entries_max),
+            removals: Removals::default(),
+            updates: BTreeMap::new(),
+            is_awaited: false,
+            is_unpublished: false,
+        }
+    }
+
+    /// Adds or changes a route; its face exists.
+    pub(super) fn add_route(
+        &mut self,
+        prefix: NameRef<'_>,
+        route: Route,
+    ) -> Result<(), RouteError> {
+        let Route { face_id, origin, .. } = route;
+        self.make_room(|tables| tables.rib.check_room(prefix, face_id, origin).is_err());
+        self.check_room(prefix)?;
+        self.rib.register(prefix, route)?;
+        self.rib_changed();
+        Ok(())
+    }
+
+    /// Removes a route; returns whether it existed.
+    pub(super) fn remove_route(&mut self, prefix: NameRef<'_>, face_id: u64, origin: u64) -> bool {
+        let removed = self.rib.unregister(prefix, face_id, origin).is_some();
+        self.rib_changed();
+        removed
+    }
+
+    /// Adds a next hop to the FIB alone, or changes its cost; its face exists.
+    pub(super) fn add_next_hop(
+        &mut self,
+        prefix: &Name,
+        next_hop: NextHop,
+    ) -> Result<(), RouteError> {
+        self.check_room(prefix.as_ref())?;
+        if let Some(update) = self.fib.add_next_hop(prefix, next_hop)? {
+            self.fib_changed(update);
+        }
+        Ok(())
+    }
+
+    /// Removes a next hop from the FIB alone.
+    pub(super) fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) {
+        if let Some(update) = self.fib.remove_next_hop(prefix, face_id) {
+            self.fib_changed(update);
+        }
+    }
+
+    /// A command waits for the updates so far, which a slice of a removal may have made.
+    pub(super) const fn await_updates(&mut self) {
+        self.is_awaited = true;
+    }
+
+    /// Whether routes or next hops of destroyed faces, or expired routes, remain.
+    pub(super) fn is_removing(&self) -> bool {
+        !self.removals.faces.is_empty() || self.removals.expired_ns.is_some()
+    }
+
+    /// Removes the routes and next hops of a destroyed face, or begins to.
+    pub(super) fn face_destroyed(&mut self, face_id: u64) {
+        if self.remove_slice(face_id) {
+            // Whatever else is being removed, the prefixes that this face hid are to be found.
+            self.is_awaited = true;
+        } else {
+            self.removals.faces.push_back(face_id);
+        }
+    }
+
+    /// Marks the routes whose expiry is `now_ns` or earlier for removal.
+    pub(super) fn expire_routes(&mut self, now_ns: u64) {
+        if self.rib.next_deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            self.removals.expired_ns = Some(now_ns);
+        }
+    }
+
+    /// Removes one slice of expired routes and one of the routes and next hops of a destroyed face.
+    pub(super) fn continue_removing(&mut self) {
+        self.remove_expired();
+        let Some(&face_id) = self.removals.faces.front() else { return };
+        if self.remove_slice(face_id) {
+            self.removals.faces.pop_front();
+            self.is_awaited = true;
+        }
+    }
+
+    /// The next deadline on the monotonic clock; 0 while routes are being removed.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        if self.is_removing() { Some(0) } else { self.rib.next_deadline_ns() }
+    }
+
+    /// The FIB updates since the last call, in one batch.
+    pub(super) fn poll_updates(&mut self) -> Option<Action> {
+        let is_awaited = std::mem::take(&mut self.is_awaited) || !self.is_removing();
+        if self.updates.is_empty() && !(is_awaited && self.is_unpublished) {
+            return None;
+        }
+        let updates = std::mem::take(&mut self.updates).into_values().collect();
+        self.is_unpublished = !is_awaited;
+        Some(Action::UpdateFib { updates, is_awaited })
+    }
+
+    /// Whether one more prefix fits into the FIB; removals that are in progress make room.
+    fn check_room(&mut self, prefix: NameRef<'_>) -> Result<(), FibFull> {
+        self.make_room(|tables| tables.fib.check_room(prefix).is_err());
+        self.fib.check_room(prefix)
+    }
+
+    /// Removes slices until there is room, nothing remains or [`ROOM_SLICES_MAX`] are done.
+    fn make_room(&mut self, is_full: impl Fn(&Self) -> bool) {
+        for _ in 0..ROOM_SLICES_MAX {
+            if !self.is_removing() || !is_full(self) {
+                break;
+            }
+            self.continue_removing();
+        }
+    }
+
+    fn remove_expired(&mut self) {
+        let Some(now_ns) = self.removals.expired_ns.take() else { return };
+        self.rib.handle_timeout(now_ns, SLICE_PREFIXES);
+        self.apply_rib_updates();
+        self.removals.expired_slices += 1;
+        self.expire_routes(now_ns);
+        if self.removals.expired_ns.is_none() || self.removals.expired_slices >= SLICES_PER_VERSION
+        {
+            self.removals.expired_slices = 0;
+            self.is_awaited = true;
+        }
+    }
+
+    /// Removes a slice of a face's routes and next hops; true if none remains.
+    fn remove_slice(&mut self, face_id: u64) -> bool {
+        for _ in 0..SLICE_PREFIXES {
+            if self.rib.remove_face(face_id, 1) > 0 {
+                self.apply_rib_updates();
+            } else if let Some(update) = self.fib.remove_first(face_id) {
+                // A next hop that is not of the RIB.
+                self.push_update(update);
+            } else {
+                return true;
+            }
+        }
+        !self.rib.has_face(face_id) && !self.fib.has_face(face_id)
+    }
+
+    /// Applies the changes of the RIB to the FIB; a command waits for them.
+    pub(super) fn rib_changed(&mut self) {
+        self.is_awaited |= self.apply_rib_updates();
+    }
+
+    /// Applies the changes of the RIB to the FIB; true if the FIB has changed.
+    fn apply_rib_updates(&mut self) -> bool {
+        let mut is_changed = false;
+        for update in self.rib.take_updates() {
+            if let Some(update) = self.fib.apply(update) {
+                self.push_update(update);
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    fn fib_changed(&mut self, update: FibUpdate) {
+        self.is_awaited = true;
+        self.push_update(update);
+    }
+
+    fn push_update(&mut self, update: FibUpdate) {
+        let prefix = match &update {
+            FibUpdate::Set { prefix, .. } | FibUpdate::Remove { prefix } => prefix.clone(),
+        };
+        self.updates.insert(prefix, update);
+    }
+}
