@@ -309,6 +309,12 @@ impl Checker {
         self.count
     }
 
+    /// Whether the method has enough.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Takes the observation of the next trace; returns whether the method has enough. Later ones are
     /// ignored.
     ///

@@ -11,6 +11,7 @@
 //! | [`file`] | model files in TOML with units |
 //! | [`property`] | observables and bounded properties of a trace |
 //! | [`check`] | decides a property of a model, trace by trace |
+//! | [`explore`] | sweeps over factors |
 //! | [`codel`] | CoDel on simulated time |
 //! | [`distribution`] | service times and intervals |
 //! | [`random`] | counter-based random numbers: a draw is a function of (seed, trace, stream, index) |
@@ -28,6 +29,7 @@ pub mod bip;
 pub mod check;
 pub mod codel;
 pub mod distribution;
+pub mod explore;
 pub mod fast;
 pub mod file;
 pub mod fit;
