@@ -31,6 +31,7 @@ mod keys;
 mod list;
 mod log;
 mod manage;
+mod model;
 mod ndt;
 mod nfdc;
 /// Tables, JSON and lines on standard output and standard error.
@@ -115,6 +116,7 @@ enum Command {
     Trace(trace::Options),
     Traffic(traffic::Options),
     Bench(bench::Options),
+    Model(model::Options),
     #[command(subcommand)]
     Key(key::Command),
     #[command(subcommand)]
@@ -178,6 +180,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Trace(options) => trace::run(options),
         Command::Traffic(options) => traffic::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::Model(options) => model::run(options),
         Command::Key(command) => key::run(command),
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
