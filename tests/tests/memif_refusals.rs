@@ -127,7 +127,7 @@ fn a_client_hears_that_there_are_as_many_faces_as_there_may_be() {
     let output = attach(&forwarder, &transport, "", &["peek", "/any/name"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = said(&output);
-    assert!(said.contains("it refuses: \"there are as many faces as there may be\""), "{said}");
+    assert!(said.contains("it refuses: \"limits.faces reached\""), "{said}");
     forwarder.assert_healthy();
     drop(held);
 }

@@ -1,8 +1,4 @@
-//! The control thread's end of the data plane.
-
-mod dispatch;
-mod memory;
-mod ports;
+//! The control thread's handle of the data plane.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,148 +7,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{Direction, FaceSetOptions, FrameTap, LinkOptions, Persistency, PortId};
-use ndn_forwarding::{
-    Counters, Dispatcher, PitTokenPolicy, ShardConfig, SharedTables, StrategyTable,
-};
-use ndn_ring::{PagePreference, PoolError};
-use ndn_sys::clock::Clock;
+use ndn_face::{Direction, FrameTap, InternalEnd, PortId};
+use ndn_forwarding::{Counters, Dispatcher, SharedTables, StrategyTable};
+use ndn_packet::NameRef;
 use ndn_sys::poll::Waker;
-use ndn_sys::udp::UdpSocket;
-use ndn_table::{FaceIndex, FibSnapshot, NameHasher, SHARDS_MAX, Timestamp};
+use ndn_table::{
+    FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX, Timestamp,
+};
+use ndn_types::Persistency;
 
-use crate::balance::Balancer;
-use crate::command::{Command, CsSettings, NewFace, NewTransport};
+use crate::balance::{Balanced, Balancer, EntryLoad};
+use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
 use crate::faces::FaceLimit;
-use crate::overload::OverloadOptions;
+use crate::options::{DataplaneError, DataplaneOptions, MemoryFaceOptions, Roles};
+use crate::port_workers::PortWorkers;
 use crate::queue::WorkerGone;
 use crate::start::{Parts, prepare_on, sharers, spawn};
 use crate::stepped::SteppedWorker;
 use crate::view::WorkerView;
-use crate::worker::{Crew, Worker};
+use crate::worker::{InterWorker, Worker};
 
-pub use memory::MemoryFaceOptions;
-use ports::PortWorkers;
-
+/// Maximum time from the dispatch of a packet to its entry into a PIT.
+const CROSSING_TIME_MAX: Duration = Duration::from_millis(200);
 /// The first FaceId of faces that are not the forwarder's own (NFD reserves those up to 255).
 const FIRST_FACE_ID: u64 = 256;
 
-/// What a data plane is made of.
-#[derive(Debug)]
-pub struct DataplaneOptions {
-    /// Sizes and policies of the tables of each shard; [`Dataplane::start`] sets its number and the time
-    /// of construction.
-    pub shard: ShardConfig,
-    /// 64 KiB blocks of packet buffers of each worker.
-    pub pool_blocks: u32,
-    /// What pages they are made of. Huge pages of a NUMA node are shared evenly by its workers.
-    pub pool_pages: PagePreference,
-    /// Limits of the faces of each worker together.
-    pub faces: FaceSetOptions,
-    /// Faces at one time, on all workers.
-    pub faces_max: usize,
-    /// The workers: 1 to [`SHARDS_MAX`].
-    pub workers: Vec<WorkerOptions>,
-    /// Components that names are dispatched by, if there are several workers.
-    pub dispatch_depth: usize,
-    /// The faces of UDP peers that have spoken first.
-    pub on_demand: OnDemandOptions,
-    /// How long to poll without waiting after the last packet.
-    pub spin: Duration,
-    /// How queues of Interests are kept short.
-    pub overload: OverloadOptions,
-    /// Random.
-    pub nonce_seed: u64,
-    /// Longest time that an Interest is pending, whatever it asks for.
-    pub interest_lifetime_max: Duration,
-    /// HopLimit of Interests that come without; 0 for none.
-    pub default_hop_limit: u8,
-    /// Where the workers read the time.
-    pub clock: Clock,
-}
-
-/// What differs from worker to worker.
-#[derive(Debug, Default)]
-pub struct WorkerOptions {
-    /// UDP sockets to receive on, and whether peers that have no face get one. Every worker that
-    /// has faces has one for each address.
-    pub channels: Vec<(UdpSocket, bool)>,
-    /// The processor to run on; `None` leaves it to the kernel.
-    pub cpu: Option<usize>,
-    /// The NUMA node of that processor.
-    pub node: Option<usize>,
-    /// What it does.
-    pub roles: Roles,
-}
-
-/// What a worker does. By default everything; a dedicated worker does only one of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles {
-    /// Has faces of those who connect: receives from them and transmits to them.
-    pub clients: bool,
-    /// Has faces that this forwarder makes by itself or because it was told to.
-    pub servers: bool,
-    /// Has names: a part of PIT and Content Store.
-    pub forwards: bool,
-}
-
-impl Default for Roles {
-    fn default() -> Self {
-        Self { clients: true, servers: true, forwards: true }
-    }
-}
-
-impl Roles {
-    /// Faces and no names.
-    pub const IO: Self = Self { clients: true, servers: true, forwards: false };
-    /// Names and no faces.
-    pub const FORWARDING: Self = Self { clients: false, servers: false, forwards: true };
-
-    /// Whether it may have a face.
-    #[must_use]
-    pub fn has_faces(self) -> bool {
-        self.clients || self.servers
-    }
-}
-
-/// Faces for UDP peers that have spoken first.
-#[derive(Debug, Clone, Copy)]
-pub struct OnDemandOptions {
-    /// Largest datagram, bytes.
-    pub mtu: usize,
-    /// Their link services.
-    pub link: LinkOptions,
-    /// After how long without a packet they close.
-    pub idle_timeout: Duration,
-    /// When they send PIT tokens.
-    pub pit_tokens: PitTokenPolicy,
-    /// How many a worker makes for one peer ([`Strangers`](crate::Strangers)).
-    pub per_peer_max: usize,
-}
-
-/// Why a data plane cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum DataplaneError {
-    /// The kernel refused something.
-    #[error("cannot start a worker: {0}")]
-    Io(#[from] io::Error),
-    /// No memory for packet buffers.
-    #[error("cannot reserve packet buffers: {0}")]
-    Pool(#[from] PoolError),
-    /// The processor is not there or not ours.
-    #[error("cannot run a worker on CPU {cpu}: {error}")]
-    Cpu {
-        /// The processor.
-        cpu: usize,
-        /// Why not.
-        error: io::Error,
-    },
-}
-
-/// The running workers, seen from the control thread.
+/// The control thread's handle of the workers.
 #[derive(Debug)]
 pub struct Dataplane {
     workers: Vec<WorkerView>,
@@ -160,13 +43,13 @@ pub struct Dataplane {
     next_face_id: Arc<AtomicU64>,
     /// The worker that gets the next face.
     next_worker: usize,
-    /// Who has network devices.
+    /// The workers of each network device.
     ports: HashMap<PortId, PortWorkers>,
     roles: Vec<Roles>,
-    /// The worker whose events are looked at first.
+    /// The worker whose events are received first.
     next_events: usize,
     erasures: Erasures,
-    /// None if there is only one worker.
+    /// None with a single worker.
     balancer: Option<Balancer>,
     hasher: NameHasher,
 }
@@ -223,9 +106,9 @@ impl Dataplane {
         let roles: Vec<Roles> = workers.iter().map(|worker| worker.roles).collect();
         let members: Vec<u8> =
             (0..=u8::MAX).zip(&roles).filter(|(_, one)| one.forwards).map(|(n, _)| n).collect();
-        assert!(!members.is_empty(), "somebody forwards");
-        assert!(roles.iter().any(|one| one.clients), "somebody has the faces of clients");
-        assert!(roles.iter().any(|one| one.servers), "somebody has the faces of servers");
+        assert!(!members.is_empty(), "a worker forwards");
+        assert!(roles.iter().any(|one| one.clients), "a worker has the faces of clients");
+        assert!(roles.iter().any(|one| one.servers), "a worker has the faces of servers");
         let shared = SharedTables::with_members(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
         let parts = Parts {
@@ -240,24 +123,23 @@ impl Dataplane {
             options,
             is_stepped,
         };
-        let mut crews: Vec<Option<Box<Crew>>> = (0..count).map(|_| None).collect();
+        let mut ends: Vec<Option<Box<InterWorker>>> = (0..count).map(|_| None).collect();
         if count > 1 {
-            for (own, (crew, exchange)) in
-                (0..).zip(crews.iter_mut().zip(Exchange::between(count)?))
+            for (own, (end, exchange)) in (0..).zip(ends.iter_mut().zip(Exchange::between(count)?))
             {
                 let dispatcher = Dispatcher::new(Arc::clone(&parts.shared.ndt), own);
                 let registry = Arc::clone(&parts.registry);
                 let overload = &parts.options.overload;
-                *crew = Some(Box::new(Crew::new(exchange, dispatcher, registry, overload)));
+                *end = Some(Box::new(InterWorker::new(exchange, dispatcher, registry, overload)));
             }
         }
         let nodes: Vec<Option<usize>> = workers.iter().map(|worker| worker.node).collect();
-        let prepared = workers.into_iter().zip(crews).enumerate();
-        // All are made before the first one runs: what fails, fails before anything happens.
+        let prepared = workers.into_iter().zip(ends).enumerate();
+        // All are made before the first one runs, so that an error leaves nothing running.
         let prepared = prepared
-            .map(|(number, (worker, crew))| {
+            .map(|(number, (worker, end))| {
                 let sharers = sharers(&nodes[number..]);
-                prepare_on(worker.cpu, || parts.prepare(number, worker, crew, sharers))
+                prepare_on(worker.cpu, || parts.prepare(number, worker, end, sharers))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let (workers, views) =
@@ -285,7 +167,7 @@ impl Dataplane {
     }
 
     /// Queues a command. It reaches its worker with the next [`wake`](Self::wake). A face goes to
-    /// one worker, anything else to whom it concerns.
+    /// one worker, other commands to all that they concern.
     pub fn send(&mut self, command: Command) {
         if let [worker] = &mut self.workers[..] {
             return worker.send(command);
@@ -343,8 +225,8 @@ impl Dataplane {
         self.workers.iter_mut().for_each(|worker| worker.send(command()));
     }
 
-    /// Faces are spread in turn over the workers that have such; that of management is the first worker's, which
-    /// the control thread waits for.
+    /// The worker of a new face: in turn those with the role for it. The face of management belongs to the first
+    /// worker, which the control thread waits for.
     fn worker_for(&mut self, face: &NewFace) -> usize {
         match face.transport {
             NewTransport::Internal(_) => 0,
@@ -363,11 +245,11 @@ impl Dataplane {
         }
     }
 
-    /// The next one in turn of those that do something.
-    fn next_worker(&mut self, does: impl Fn(Roles) -> bool) -> usize {
+    /// The next worker in turn with a role.
+    fn next_worker(&mut self, has_role: impl Fn(Roles) -> bool) -> usize {
         let count = self.workers.len();
         let mut others = (1..=count).map(|step| (self.next_worker + step) % count);
-        self.next_worker = others.find(|&one| does(self.roles[one])).unwrap_or(0);
+        self.next_worker = others.find(|&one| has_role(self.roles[one])).unwrap_or(0);
         self.next_worker
     }
 
@@ -376,14 +258,14 @@ impl Dataplane {
         self.workers.iter_mut().for_each(|worker| worker.commands.wake());
     }
 
-    /// Whether commands still wait on this side because a worker is behind.
+    /// Whether commands wait on this side because a worker is behind.
     #[must_use]
     pub fn is_backed_up(&self) -> bool {
         self.workers.iter().any(|worker| worker.commands.is_backed_up())
     }
 
-    /// Whether all workers have carried out all commands. A single worker carries them out before
-    /// anything that reaches it later, so it need not be waited for; several say so with the
+    /// Whether all workers have carried out all commands. Always true for a single worker, which carries them out
+    /// before anything that reaches it later. Several workers announce it by the
     /// [event waker](Self::event_waker).
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -397,11 +279,11 @@ impl Dataplane {
     /// [`WorkerGone`] if a worker has ended.
     pub fn next_event(&mut self) -> Result<Option<Event>, WorkerGone> {
         let count = self.workers.len();
-        let mut looked_at = 0;
-        while looked_at < count {
+        let mut polled = 0;
+        while polled < count {
             let Some(event) = self.workers[self.next_events].events.receive()? else {
                 self.next_events = (self.next_events + 1) % count;
-                looked_at += 1;
+                polled += 1;
                 continue;
             };
             let Event::CsErased { ticket, erased, more } = event else { return Ok(Some(event)) };
@@ -416,7 +298,7 @@ impl Dataplane {
         Ok(None)
     }
 
-    /// Readable when there may be an event. Reset it before looking for events.
+    /// Readable when there may be an event. Reset it before receiving events.
     #[must_use]
     pub fn event_waker(&self) -> &Waker {
         &self.event_waker
@@ -428,7 +310,7 @@ impl Dataplane {
         &self.workers
     }
 
-    /// What all shards count together.
+    /// The sum of the counters of all shards.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters::total(self.workers.iter().map(|worker| &*worker.counters))
@@ -437,18 +319,157 @@ impl Dataplane {
     /// Ends the workers and waits for them.
     ///
     /// # Errors
-    /// [`WorkerGone`] if one had ended by a fault of its own.
+    /// [`WorkerGone`] if one has panicked.
     pub fn stop(mut self) -> Result<(), WorkerGone> {
         self.broadcast(|| Command::Stop);
         self.wake();
         let threads: Vec<_> = self.workers.iter_mut().filter_map(|w| w.thread.take()).collect();
-        // All of them are waited for, whatever became of the first.
+        // All of them are joined, even if one has panicked.
         let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
     }
 }
 
-/// One tap for the frames of several workers.
+// Memory faces.
+impl Dataplane {
+    /// Makes a face in memory. Returns its FaceId, which is also the ticket of the
+    /// [event](crate::Event) that answers, and the embedding program's end.
+    ///
+    /// # Errors
+    /// Those of making a [`Waker`](ndn_sys::poll::Waker).
+    pub fn add_memory_face(
+        &mut self,
+        options: &MemoryFaceOptions,
+    ) -> io::Result<(u64, InternalEnd)> {
+        let (near, far) = InternalEnd::pair(options.queue_frames_max)?;
+        let face_id = self.allocate_face_id();
+        self.send(Command::AddFace(Box::new(options.new_face(Some(face_id), face_id, near))));
+        self.wake();
+        Ok((face_id, far))
+    }
+}
+
+// Network devices.
+impl Dataplane {
+    /// Maximum number of workers with sockets of one network device.
+    #[must_use]
+    pub fn port_workers(&self) -> usize {
+        self.roles.iter().filter(|roles| roles.servers).count()
+    }
+
+    /// Adds a device. Each device begins with another worker, so that devices with one socket are spread.
+    pub(super) fn add_port(&mut self, new: NewPort) {
+        let NewPort { port, name, is_up, accepts, sockets, stations } = new;
+        let workers = (0..self.port_workers()).map(|_| self.next_worker(|roles| roles.servers));
+        let workers = workers.collect();
+        let mut device = PortWorkers { name: name.clone(), workers, socket_count: 0, is_up };
+        // The next device begins with the worker after the first of this one.
+        self.next_worker = device.first();
+        for (worker, sockets) in device.deal(sockets) {
+            let (name, is_up) = (name.clone(), is_up && !sockets.is_empty());
+            let new = NewPort { port, name, is_up, accepts, sockets, stations };
+            self.workers[worker].send(Command::AddPort(Box::new(new)));
+        }
+        self.ports.insert(port, device);
+    }
+
+    pub(super) fn change_port(&mut self, port: PortId, change: PortChange) {
+        let Self { workers, ports, .. } = self;
+        let Some(device) = ports.get_mut(&port) else { return };
+        let mut send = |worker: usize, change| {
+            workers[worker].send(Command::ChangePort { port, change: Box::new(change) });
+        };
+        let mut send_all = |device: &PortWorkers, change: &dyn Fn() -> PortChange| {
+            device.workers.iter().for_each(|&worker| send(worker, change()));
+        };
+        match change {
+            PortChange::Link(is_up) => {
+                device.is_up = is_up;
+                let states = device.states().into_iter();
+                states.for_each(|(worker, is_up)| send(worker, PortChange::Link(is_up)));
+            }
+            PortChange::Sockets(sockets, stations) => {
+                for (worker, sockets) in device.deal(sockets) {
+                    send(worker, PortChange::Sockets(sockets, stations));
+                }
+                // It may be the first socket of a worker.
+                let states = device.states().into_iter();
+                states.for_each(|(worker, is_up)| send(worker, PortChange::Link(is_up)));
+            }
+            PortChange::Suspend => send_all(device, &|| PortChange::Suspend),
+            PortChange::Address(mac) => send_all(device, &|| PortChange::Address(mac)),
+            PortChange::Purpose { accepts, leaves_group } => {
+                send_all(device, &|| PortChange::Purpose { accepts, leaves_group });
+            }
+            PortChange::Gone => {
+                device.is_up = false;
+                send_all(device, &|| PortChange::Gone);
+            }
+            PortChange::Remove => {
+                send_all(device, &|| PortChange::Remove);
+                ports.remove(&port);
+            }
+        }
+    }
+}
+
+// The dispatch of names.
+impl Dataplane {
+    /// The dispatch of names to shards, and the load of the shards; none with a single worker.
+    #[must_use]
+    pub fn balancer(&self) -> Option<&Balancer> {
+        self.balancer.as_ref()
+    }
+
+    /// The entry of a name in the dispatch table; none with a single worker, or if the name is too long to be
+    /// forwarded.
+    #[must_use]
+    pub fn dispatch_entry(&self, name: NameRef<'_>) -> Option<usize> {
+        let mut hashes = [0; PREFIX_HASHES_MAX];
+        let count = self.hasher.hash_prefixes(name, &mut hashes)?;
+        let route = self.balancer.as_ref()?.ndt().find(name, &hashes[..count]);
+        Some(usize::from(route.entry))
+    }
+
+    /// Measures the load of the shards, and moves names between them if it is uneven. No effect with a single
+    /// worker.
+    pub fn balance(&mut self, now: Timestamp) -> Balanced {
+        let Self { balancer, workers, .. } = self;
+        let Some(balancer) = balancer else { return Balanced::default() };
+        let load_of = |entry| {
+            let loads = workers.iter().filter_map(|worker| worker.loads.as_deref());
+            loads.fold(EntryLoad::default(), |sum, load| EntryLoad {
+                count: sum.count.wrapping_add(load.count(entry)),
+                components: sum.components.max(load.components(entry)),
+            })
+        };
+        balancer.balance(now, load_of, |shard| pending_until(workers, shard, now))
+    }
+
+    /// Gives an entry of the dispatch table to a shard.
+    ///
+    /// # Errors
+    /// See [`NdtError`]; with a single worker, [`NdtError::NoSuchEntry`].
+    pub fn set_dispatch(
+        &mut self,
+        entry: usize,
+        shard: u8,
+        now: Timestamp,
+    ) -> Result<(), NdtError> {
+        let Self { balancer, workers, .. } = self;
+        let balancer = balancer.as_mut().ok_or(NdtError::NoSuchEntry)?;
+        balancer.set(entry, shard, |shard| pending_until(workers, shard, now))
+    }
+}
+
+/// The time from which no Interest is pending in a shard that is pending now or on its way there.
+fn pending_until(workers: &[WorkerView], shard: u8, now: Timestamp) -> Timestamp {
+    let latest =
+        workers.get(usize::from(shard)).map(|worker| worker.counters.latest_expiry_ns.value());
+    Timestamp::from_nanos(latest.unwrap_or(0)).max(now).plus(CROSSING_TIME_MAX)
+}
+
+/// A tap that several workers share.
 #[derive(Debug)]
 struct SharedTap(Arc<Mutex<Box<dyn FrameTap>>>);
 

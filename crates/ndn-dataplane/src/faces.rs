@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndn_table::FaceIndex;
 
-/// A freed slot waits until so many others were freed before it is used again, so that the few bits
-/// of its generation tell old users from new ones for a long time.
+/// Number of slots freed after a slot before it is used again, so that the few bits of its generation
+/// distinguish old users from new ones for a long time.
 const RESTING_SLOTS: usize = 256;
-/// Faces beyond the limit, for operators whom it would shut out
-/// ([`NewTransport::Operator`](crate::NewTransport::Operator)).
+/// Faces beyond the limit for operators ([`NewTransport::Operator`](crate::NewTransport::Operator)).
 pub const OPERATOR_FACES_MAX: usize = 8;
+/// Why a face is refused when there is no room for it: the name of the limit in the configuration.
+pub const FACE_LIMIT_REACHED: &str = "limits.faces reached";
 
-/// How many faces there may be, and are, on all workers together.
+/// Number of faces on all workers, and its limit.
 #[derive(Debug)]
 pub(crate) struct FaceLimit {
     count: AtomicUsize,
@@ -70,21 +71,19 @@ impl FaceNumbers {
         }
     }
 
-    /// Whether a peer that nobody asked for may have a face. A quarter of the faces is kept from
-    /// them, so that senders of datagrams, who may lie about their address, cannot shut
-    /// applications out.
-    pub(crate) fn has_room_for_strangers(&self) -> bool {
+    /// Whether there is room for an on-demand face. A quarter of the limit is reserved for other faces, so that
+    /// datagrams with forged source addresses cannot shut applications out.
+    pub(crate) fn has_room_on_demand(&self) -> bool {
         let capacity = self.limit.capacity;
         self.limit.count() < capacity - capacity / 4
     }
 
-    /// An index for the face `face_id`; `None` if there are as many faces as there may be, or it
-    /// has one.
+    /// An index for the face `face_id`; `None` if the limit of faces is reached, or it has one.
     pub(crate) fn allocate(&mut self, face_id: u64) -> Option<FaceIndex> {
         self.allocate_within(face_id, false)
     }
 
-    /// As [`Self::allocate`], for an operator, who may have one of [`OPERATOR_FACES_MAX`] more.
+    /// As [`Self::allocate`], with [`OPERATOR_FACES_MAX`] faces more.
     pub(crate) fn allocate_for_operator(&mut self, face_id: u64) -> Option<FaceIndex> {
         self.allocate_within(face_id, true)
     }
@@ -98,7 +97,7 @@ impl FaceNumbers {
         let slot = rested.unwrap_or_else(|| {
             self.face_ids.push(0);
             self.generations.push(0);
-            // Fits: there are fewer slots than a FaceIndex can tell apart.
+            // Fits: FaceLimit bounds the slots by those of a FaceIndex.
             u32::try_from(self.face_ids.len() - 1).unwrap_or(u32::MAX)
         });
         let index =
@@ -108,7 +107,7 @@ impl FaceNumbers {
         Some(index)
     }
 
-    /// Frees the index of a face that is gone; returns its FaceId.
+    /// Frees the index of a face that has closed; returns its FaceId.
     pub(crate) fn release(&mut self, index: FaceIndex) -> Option<u64> {
         let face_id = self.face_id(index)?;
         let slot = self.own_slot(index)?;
@@ -127,7 +126,7 @@ impl FaceNumbers {
         (face_id != 0 && self.generations[slot] == index.generation()).then_some(face_id)
     }
 
-    /// The place of a face of this worker in its tables.
+    /// The position of a face of this worker in its tables.
     fn own_slot(&self, index: FaceIndex) -> Option<usize> {
         let slot = index.slot();
         (slot % self.stride == self.worker).then_some((slot / self.stride) as usize)
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_is_not_given_out_again_soon() {
+    fn freed_index_is_not_reused_soon() {
         let mut numbers = FaceNumbers::new(3, 4, Arc::new(FaceLimit::new(10, 4)));
         let mut seen = std::collections::BTreeSet::new();
         for face_id in 1..=5000 {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_kept() {
+    fn capacity_holds_across_workers() {
         let limit = Arc::new(FaceLimit::new(2, 2));
         let mut numbers = FaceNumbers::new(0, 2, Arc::clone(&limit));
         let mut others = FaceNumbers::new(1, 2, Arc::clone(&limit));
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_get_a_few_faces_beyond_the_capacity() {
+    fn operators_get_faces_beyond_the_capacity() {
         let mut numbers = FaceNumbers::new(0, 1, Arc::new(FaceLimit::new(2, 1)));
         let got = (300..400).filter(|face_id| numbers.allocate_for_operator(*face_id).is_some());
         assert_eq!(got.count(), 2 + OPERATOR_FACES_MAX);
@@ -185,7 +184,7 @@ mod tests {
         for index in freed.collect::<Vec<_>>() {
             numbers.release(index);
         }
-        assert!(numbers.allocate(401).is_none(), "there are as many as there may be");
+        assert!(numbers.allocate(401).is_none(), "the limit is reached");
         assert!(numbers.allocate_for_operator(402).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Which worker has the face of whom, where the sockets and queues of several workers hear the same.
+//! One face per peer across workers, whose sockets and queues receive from the same peers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,40 +7,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ndn_face::{ON_DEMAND_STATIONS_MAX, PortId};
 use ndn_table::FaceIndex;
 
-/// Who has a face on something that several workers hear.
+/// A peer that may send to sockets or queues of several workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Party {
-    /// The local address that the face is on, and a UDP peer.
+pub(crate) enum PeerKey {
+    /// The local address, and a UDP peer.
     Peer(SocketAddr, SocketAddr),
-    /// The network device that the face is on, and a station; none is the group of the device.
+    /// The network device, and a station; none for the group of the device.
     Station(PortId, Option<[u8; 6]>),
 }
 
-impl Party {
-    /// Whoever has this address, which may be that of a group.
+impl PeerKey {
+    /// The station with this address, or the group if it is a group address.
     pub(crate) fn station(port: PortId, mac: [u8; 6]) -> Self {
         Self::Station(port, (mac[0] & 1 == 0).then_some(mac))
     }
 }
 
-/// The UDP peers and stations of all workers. Only asked for those that a worker does not know.
+/// The faces of UDP peers and stations of all workers. A worker looks up only peers without a face of its own.
 #[derive(Debug, Default)]
 pub(crate) struct PeerRegistry(Mutex<Peers>);
 
 #[derive(Debug, Default)]
 struct Peers {
-    faces: HashMap<Party, (FaceIndex, u64)>,
-    keys: HashMap<FaceIndex, Party>,
-    /// How many stations have faces on each device.
+    faces: HashMap<PeerKey, (FaceIndex, u64)>,
+    keys: HashMap<FaceIndex, PeerKey>,
+    /// Number of stations with faces, by device.
     stations: HashMap<PortId, usize>,
 }
 
-/// Why a face is not entered.
+/// Why a face was not entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unclaimed {
-    /// There is this one already, with this FaceId.
+    /// The peer has this face already, with this FaceId.
     Exists(FaceIndex, u64),
-    /// The device has as many as it may have for those that nobody asked for.
+    /// The device has its maximum of on-demand faces.
     NoRoom,
 }
 
@@ -48,50 +48,50 @@ impl PeerRegistry {
     /// Enters a face.
     ///
     /// # Errors
-    /// The face that there is already, with its FaceId.
+    /// The face that the peer has already, with its FaceId.
     pub(crate) fn claim(
         &self,
-        party: Party,
+        peer: PeerKey,
         face: FaceIndex,
         face_id: u64,
     ) -> Result<(), (FaceIndex, u64)> {
-        self.lock().enter(party, face, face_id)
+        self.lock().enter(peer, face, face_id)
     }
 
-    /// Enters a face for somebody whom nobody asked for.
+    /// Enters an on-demand face.
     ///
     /// # Errors
     /// See [`Unclaimed`].
-    pub(crate) fn claim_for_stranger(
+    pub(crate) fn claim_on_demand(
         &self,
-        party: Party,
+        peer: PeerKey,
         face: FaceIndex,
         face_id: u64,
     ) -> Result<(), Unclaimed> {
         let mut peers = self.lock();
-        if let Some(&(other, face_id)) = peers.faces.get(&party) {
+        if let Some(&(other, face_id)) = peers.faces.get(&peer) {
             return Err(Unclaimed::Exists(other, face_id));
         }
-        if let Party::Station(port, Some(_)) = party
+        if let PeerKey::Station(port, Some(_)) = peer
             && peers.stations.get(&port).is_some_and(|&count| count >= ON_DEMAND_STATIONS_MAX)
         {
             return Err(Unclaimed::NoRoom);
         }
-        let entered = peers.enter(party, face, face_id);
+        let entered = peers.enter(peer, face, face_id);
         entered.map_err(|(other, face_id)| Unclaimed::Exists(other, face_id))
     }
 
-    /// A face, with its FaceId.
-    pub(crate) fn find(&self, party: Party) -> Option<(FaceIndex, u64)> {
-        self.lock().faces.get(&party).copied()
+    /// The face of a peer, with its FaceId.
+    pub(crate) fn find(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
+        self.lock().faces.get(&peer).copied()
     }
 
-    /// Forgets a face that is gone.
+    /// Removes a face that has closed.
     pub(crate) fn release(&self, face: FaceIndex) {
         let mut peers = self.lock();
         if let Some(key) = peers.keys.remove(&face) {
             peers.faces.remove(&key);
-            if let Party::Station(port, Some(_)) = key
+            if let PeerKey::Station(port, Some(_)) = key
                 && let Some(count) = peers.stations.get_mut(&port)
             {
                 *count -= 1;
@@ -107,16 +107,16 @@ impl PeerRegistry {
 impl Peers {
     fn enter(
         &mut self,
-        party: Party,
+        peer: PeerKey,
         face: FaceIndex,
         face_id: u64,
     ) -> Result<(), (FaceIndex, u64)> {
-        if let Some(&existing) = self.faces.get(&party) {
+        if let Some(&existing) = self.faces.get(&peer) {
             return Err(existing);
         }
-        self.faces.insert(party, (face, face_id));
-        self.keys.insert(face, party);
-        if let Party::Station(port, Some(_)) = party {
+        self.faces.insert(peer, (face, face_id));
+        self.keys.insert(face, peer);
+        if let PeerKey::Station(port, Some(_)) = peer {
             *self.stations.entry(port).or_default() += 1;
         }
         Ok(())
@@ -129,10 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_has_one_face_for_each_local_address() {
+    fn peer_has_one_face_per_local_address() {
         let registry = PeerRegistry::default();
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let peer = |local| Party::Peer(address(local), address(9));
+        let peer = |local| PeerKey::Peer(address(local), address(9));
         let (first, second) = (FaceIndex::new(1, 0), FaceIndex::new(2, 0));
         assert_eq!(registry.claim(peer(1), first, 300), Ok(()));
         assert_eq!(registry.claim(peer(1), second, 301), Err((first, 300)));
@@ -144,46 +144,44 @@ mod tests {
     }
 
     #[test]
-    fn a_device_has_a_face_for_each_station_and_one_for_its_group() {
+    fn device_has_one_face_per_station_and_one_for_its_group() {
         let registry = PeerRegistry::default();
-        let station = |port, last| Party::station(PortId(port), [2, 0, 0, 0, 0, last]);
-        let group = |last| Party::station(PortId(1), [1, 0, 0x5e, 0, 0x17, last]);
+        let station = |port, last| PeerKey::station(PortId(port), [2, 0, 0, 0, 0, last]);
+        let group = |last| PeerKey::station(PortId(1), [1, 0, 0x5e, 0, 0x17, last]);
         let face = |slot| FaceIndex::new(slot, 0);
         assert_eq!(registry.claim(station(1, 7), face(1), 301), Ok(()));
         assert_eq!(registry.claim(station(2, 7), face(2), 302), Ok(()));
         assert_eq!(registry.claim(station(1, 8), face(3), 303), Ok(()));
         assert_eq!(registry.claim(group(0xaa), face(4), 304), Ok(()));
         assert_eq!(registry.claim(group(0xab), face(5), 305), Err((face(4), 304)));
-        assert_eq!(registry.find(Party::Station(PortId(1), None)), Some((face(4), 304)));
+        assert_eq!(registry.find(PeerKey::Station(PortId(1), None)), Some((face(4), 304)));
         registry.release(face(4));
         assert_eq!(registry.claim(group(0xab), face(5), 305), Ok(()));
     }
+
     #[test]
-    fn strangers_are_limited_on_each_device_whoever_has_their_faces() {
+    fn on_demand_faces_are_limited_per_device_across_workers() {
         let registry = PeerRegistry::default();
         let station = |port, number: u32| {
             let [_, _, high, low] = number.to_be_bytes();
-            Party::station(PortId(port), [2, 0, 0, 0, high, low])
+            PeerKey::station(PortId(port), [2, 0, 0, 0, high, low])
         };
         let max = u32::try_from(ON_DEMAND_STATIONS_MAX).unwrap();
         let face = |slot| FaceIndex::new(slot, 0);
         for number in 0..max {
-            let claimed = registry.claim_for_stranger(station(1, number), face(number), 300);
+            let claimed = registry.claim_on_demand(station(1, number), face(number), 300);
             assert_eq!(claimed, Ok(()), "{number}");
         }
-        let next = |port| registry.claim_for_stranger(station(port, max), face(max), 301);
+        let next = |port| registry.claim_on_demand(station(port, max), face(max), 301);
         assert_eq!(next(1), Err(Unclaimed::NoRoom));
-        let known = registry.claim_for_stranger(station(1, 0), face(max), 301);
+        let known = registry.claim_on_demand(station(1, 0), face(max), 301);
         assert_eq!(known, Err(Unclaimed::Exists(face(0), 300)));
-        // Another device has room, and who is asked for gets a face.
+        // Another device has room, and a face that is asked for has no limit.
         assert_eq!(next(2), Ok(()));
         assert_eq!(registry.claim(station(1, max + 1), face(max + 1), 302), Ok(()));
         registry.release(face(7));
-        assert_eq!(
-            registry.claim_for_stranger(station(1, 7), face(7), 303),
-            Err(Unclaimed::NoRoom)
-        );
+        assert_eq!(registry.claim_on_demand(station(1, 7), face(7), 303), Err(Unclaimed::NoRoom));
         registry.release(face(8));
-        assert_eq!(registry.claim_for_stranger(station(1, 7), face(7), 303), Ok(()));
+        assert_eq!(registry.claim_on_demand(station(1, 7), face(7), 303), Ok(()));
     }
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use ndn_sys::topology::Topology;
 use ndn_table::SHARDS_MAX;
 
-use crate::Roles;
+use crate::options::Roles;
 
 /// What lies on the first node, and what on the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

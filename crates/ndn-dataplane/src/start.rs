@@ -1,10 +1,9 @@
-//! From the options of a data plane to running workers.
+//! Makes workers from the options of a data plane.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use ndn_face::FaceSet;
 use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables, StrategyTable};
@@ -13,21 +12,22 @@ use ndn_sys::cpu;
 use ndn_sys::poll::{Interest, Waker};
 use ndn_table::{FibSnapshot, Timestamp};
 
-use crate::dataplane::{DataplaneError, DataplaneOptions, WorkerOptions};
 use crate::faces::{FaceLimit, FaceNumbers};
+use crate::on_demand_peers::OnDemandPeers;
+use crate::options::{DataplaneError, DataplaneOptions, WorkerOptions};
 use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
-use crate::strangers::Strangers;
 use crate::view::WorkerView;
 use crate::worker::{
-    Agenda, COMMAND_TOKEN, CREW_TOKEN, Crew, Idle, ManagementShare, Overload, RoundState, Worker,
+    COMMAND_TOKEN, ContentErasures, EVENTS_MAX, FaceAdmission, INTER_WORKER_TOKEN, Idle,
+    InterWorker, ManagementBudget, Overload, ReadOrder, RoundState, ServiceMeter, Worker,
     WorkerCounters,
 };
 
-/// A stack that holds the largest burst with room to spare.
+/// Stack of a worker's thread: several times the largest burst.
 const STACK_BYTES: usize = 1 << 20;
 
-/// What all workers are made from.
+/// What all workers have in common.
 pub(crate) struct Parts {
     pub(crate) options: DataplaneOptions,
     pub(crate) fib: Arc<FibSnapshot>,
@@ -43,13 +43,13 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// A worker that does not run yet, and the control thread's view of it. It takes its part of the huge
-    /// pages that its node has left for so many workers (`sharers`).
+    /// A worker that does not run yet, its processor, and the control thread's view of it. `sharers` is the number
+    /// of workers that still share the huge pages of its NUMA node, itself included.
     pub(crate) fn prepare(
         &self,
         number: usize,
         worker: WorkerOptions,
-        crew: Option<Box<Crew>>,
+        inter_worker: Option<Box<InterWorker>>,
         sharers: usize,
     ) -> Result<(Worker, Option<usize>, WorkerView), DataplaneError> {
         if let Some(cpu) = worker.cpu
@@ -79,9 +79,10 @@ impl Parts {
         shard_config.pcct.now = now;
         let (fib, strategies) = (Arc::clone(&self.fib), Arc::clone(&self.strategies));
         let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);
-        if let Some(crew) = &crew {
+        if let Some(one) = &inter_worker {
             shard.join_others(self.shared.clone());
-            faces.poller().add(&crew.exchange.sleeper().waker, CREW_TOKEN, Interest::Readable)?;
+            let waker = &one.exchange.sleeper().waker;
+            faces.poller().add(waker, INTER_WORKER_TOKEN, Interest::Readable)?;
         }
         let hasher = options.shard.hasher;
         let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
@@ -105,58 +106,60 @@ impl Parts {
             calls: Arc::clone(faces.call_counters()),
             service_times: Arc::clone(&service_times),
             channels: channel_counters,
-            exchange: crew.as_ref().map(|crew| Arc::clone(crew.exchange.counters())),
-            loads: crew.as_ref().map(|crew| Arc::clone(crew.dispatcher.loads())),
+            exchange: inter_worker.as_ref().map(|one| Arc::clone(one.exchange.counters())),
+            loads: inter_worker.as_ref().map(|one| Arc::clone(one.dispatcher.loads())),
             sent: 0,
         };
-        // Who steps workers does the waiting.
-        let spin = if self.is_stepped { Duration::ZERO } else { options.spin };
-        if !spin.is_zero() {
+        let idle = if self.is_stepped { Idle::stepped() } else { Idle::new(options.spin) };
+        if idle.may_poll() {
             faces.enable_ring_polling();
         }
+        let admission = FaceAdmission {
+            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
+            channels,
+            on_demand: options.on_demand,
+            on_demand_peers: OnDemandPeers::new(options.on_demand.per_peer_max),
+            stations: Vec::new(),
+            next_face_id: Arc::clone(&self.next_face_id),
+            next_rejection_report: Timestamp::ZERO,
+        };
         let prepared = Worker {
             faces,
             shard,
             ingress,
             hasher,
             clock: options.clock.clone(),
-            is_stepped: self.is_stepped,
             burst: Burst::new(),
             pool,
-            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
-            channels,
-            strangers: Strangers::new(options.on_demand.per_peer_max),
-            stations: Vec::new(),
-            on_demand: options.on_demand,
-            next_face_id: Arc::clone(&self.next_face_id),
+            admission,
             commands: command_inbox,
             events: event_sender,
             counters: worker_counters,
-            idle: Idle::new(spin),
+            idle,
             state: RoundState::default(),
-            service_times,
-            timer: None,
-            crew,
+            inter_worker,
             overload,
-            agenda: Agenda::new(),
-            management_share: ManagementShare::default(),
+            read_order: ReadOrder::new(EVENTS_MAX),
+            management: ManagementBudget::default(),
+            erasures: ContentErasures::default(),
+            service: ServiceMeter::new(service_times),
         };
         Ok((prepared, worker.cpu, view))
     }
 }
 
-/// Workers on the node of the first one, itself included.
+/// Number of workers on the node of the first one, itself included.
 pub(crate) fn sharers(nodes: &[Option<usize>]) -> usize {
     nodes.iter().filter(|&node| Some(node) == nodes.first()).count().max(1)
 }
 
-/// Makes a worker on its processor, so that the memory that is written meanwhile lies on the NUMA node
-/// of that; what is written later is by the worker itself.
+/// Makes a worker on its processor, so that the memory that this writes lies on the NUMA node of the
+/// processor (first touch).
 pub(crate) fn prepare_on<T: Send>(cpu: Option<usize>, prepare: impl FnOnce() -> T + Send) -> T {
     let Some(cpu) = cpu else { return prepare() };
     std::thread::scope(|scope| {
         let pinned = scope.spawn(move || {
-            // Whether the worker can be pinned is looked at by those who make and start it.
+            // Errors are handled in `prepare` and `spawn`.
             let _ = cpu::pin_thread(cpu);
             prepare()
         });
@@ -175,7 +178,7 @@ pub(crate) fn spawn(
             if let Some(cpu) = cpu
                 && let Err(error) = cpu::pin_thread(cpu)
             {
-                tracing::warn!(cpu, %error, "the worker is not pinned");
+                tracing::warn!(cpu, %error, "worker is not pinned");
             }
             worker.run();
         },
@@ -187,7 +190,7 @@ mod tests {
     use super::sharers;
 
     #[test]
-    fn workers_of_a_node_share_what_is_left() {
+    fn workers_of_a_node_share_its_huge_pages() {
         let nodes = [Some(0), Some(1), Some(0), Some(0), None];
         let shares: Vec<usize> = (0..nodes.len()).map(|at| sharers(&nodes[at..])).collect();
         assert_eq!(shares, [3, 1, 2, 1, 1]);

@@ -16,6 +16,7 @@
 //! | [`advise_huge_pages`] | huge pages for large tables |
 
 mod aes_hash;
+mod copy_block;
 mod fill;
 mod handle;
 mod huge_pages;
@@ -36,6 +37,7 @@ mod loom_ring_tests;
 mod loom_tests;
 
 pub use aes_hash::{AES_HASHER_BLOCK, AES_HASHER_KEYS, AesHasher, Section};
+pub use copy_block::CopyBlock;
 pub use fill::FillBlock;
 pub use handle::PacketHandle;
 pub use huge_pages::advise_huge_pages;

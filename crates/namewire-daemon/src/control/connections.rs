@@ -26,7 +26,7 @@ use namewire_control::FaceLimit;
 /// Connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
 /// What memif clients hear at the limit of faces, as from a worker that finds it reached.
-const FULL: &str = "there are as many faces as there may be";
+const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
 /// How long `faces/create` tries to connect (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 

@@ -40,7 +40,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context;
-use ndn_dataplane::{Command, CsSettings, Dataplane, MemoryFaceOptions, Strangers};
+use ndn_dataplane::{Command, CsSettings, Dataplane, MemoryFaceOptions, OnDemandPeers};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
 use ndn_forwarding::strategy::StrategyError;
@@ -223,7 +223,7 @@ pub(super) struct Control {
     is_fib_awaited: bool,
     refusals: Refusals,
     /// Faces of TCP peers from elsewhere.
-    strangers: Strangers<u64>,
+    strangers: OnDemandPeers<u64>,
     refused_peers: Refusals,
     /// Those that come while there are as many faces as there may be.
     full: FullHouse,
@@ -308,7 +308,7 @@ impl Control {
             is_behind: false,
             is_fib_awaited: true,
             refusals: Refusals::default(),
-            strangers: Strangers::new(config.limits.faces_per_peer),
+            strangers: OnDemandPeers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             full: FullHouse::default(),
             let_in: let_in::LetIn::default(),

@@ -1,4 +1,4 @@
-//! What is in the rings.
+//! The messages in the rings.
 
 use ndn_face::Sender;
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
@@ -7,12 +7,12 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::overload::Verdict;
 
-/// What is in a ring, on two cache lines.
+/// A slot of a ring, on two cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Queued {
     pub(crate) message: Message,
-    /// When it was sent: the beginning of the sender's round.
+    /// Time of sending: the beginning of the sender's round.
     pub(crate) since: Timestamp,
 }
 
@@ -25,9 +25,9 @@ pub enum Message {
     Content(Content),
     /// For a face.
     Outgoing(Outgoing),
-    /// From a socket or queue that the peer of a face has reached instead of those of the face's worker.
+    /// Received by another socket or queue than those of the face's worker.
     Frame(Frame),
-    /// It was taken out of its ring.
+    /// Already taken out of its slot.
     Taken,
 }
 
@@ -37,7 +37,7 @@ pub struct Outgoing {
     /// The face.
     pub face: FaceIndex,
     pub(crate) kind: TxKind,
-    /// The packet, to be taken and released by who takes this out of its ring.
+    /// The packet. The receiver of the message takes and releases it.
     pub handle: Option<PacketHandle>,
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
@@ -75,22 +75,22 @@ pub(crate) const TYPE_INTEREST: u8 = 5;
 #[derive(Debug)]
 pub struct Frame {
     pub(crate) face: FaceIndex,
-    /// Who sent it, if the face hears several.
+    /// The sender, if the face receives from several.
     pub(crate) sender: Option<Sender>,
-    /// The ring that it belongs in.
+    /// The kind of its ring.
     kind: PacketKind,
     pub(crate) handle: PacketHandle,
 }
 
 impl Frame {
-    /// Takes the first `length` bytes of what is filled in `block`.
+    /// Carves the first `length` bytes out of the filled part of `block`.
     pub(crate) fn carve(
         face: FaceIndex,
         sender: Option<Sender>,
         block: &mut FillBlock,
         length: usize,
     ) -> Self {
-        // What is in a link packet, nobody has looked at yet: it may be a Data.
+        // A link packet is not parsed yet: it may contain a Data.
         let is_interest = length > 0 && block.filled().first() == Some(&TYPE_INTEREST);
         let kind = if is_interest { PacketKind::Interest } else { PacketKind::Data };
         Self { face, sender, kind, handle: block.carve(length) }
@@ -106,14 +106,13 @@ pub(crate) fn kind_of(packet: TxKind) -> PacketKind {
     }
 }
 
-/// Bytes of a packet that are fetched before it is looked at; of what is longer, the processor fetches the
-/// rest by itself while it is copied.
+/// Bytes of a packet that are prefetched; the hardware prefetches the rest of a longer one while it is copied.
 const FETCHED_BYTES: usize = 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
 impl Message {
-    /// Fetches the packet from the cache of the worker that has received it.
+    /// Prefetches the packet from the cache of the worker that has received it.
     #[inline(always)]
     pub(super) fn prefetch(&self, pool: &PacketPool) {
         let handle = match self {
@@ -128,7 +127,7 @@ impl Message {
         }
     }
 
-    /// The ring that it belongs in.
+    /// The kind of its ring.
     pub fn kind(&self) -> PacketKind {
         match self {
             Self::Content(content) => content.kind(),
@@ -138,10 +137,10 @@ impl Message {
         }
     }
 
-    /// Does to an Interest that has waited for too long what can be done to it, and says what that
-    /// is: one that another shard has forwarded already is marked at most, and an Interest on tour
-    /// or in a frame that nobody has looked into is left alone. Who owns the message drops it.
-    pub(crate) fn carry_out(&mut self, verdict: Verdict) -> Verdict {
+    /// Applies the queue-management verdict to an Interest, as far as possible, and returns what was applied: an
+    /// Interest that another shard has forwarded already is marked at most; a probe of Content Stores and a frame
+    /// that is not parsed pass. The caller drops the message on [`Verdict::Drop`].
+    pub(crate) fn apply(&mut self, verdict: Verdict) -> Verdict {
         match (self, verdict) {
             (_, Verdict::Pass) => Verdict::Pass,
             (Self::Content(Content::Packet(parcel)), Verdict::Nack) => {
@@ -161,7 +160,7 @@ impl Message {
         }
     }
 
-    /// Gives up what it holds.
+    /// Releases its packet.
     pub fn release(self, pool: &PacketPool) {
         match self {
             Self::Content(content) => content.release(pool),

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use ndn_face::FaceSink;
 use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
-use ndn_ring::{FillBlock, PacketHandle, PacketPool, Producer};
+use ndn_ring::{CopyBlock, PacketPool, Producer};
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::message::{Queued, kind_of};
-use super::{ExchangeCounters, Message, Outgoing, Rings, Sleeper, place};
+use super::message::{Message, Outgoing, Queued, kind_of};
+use super::rings::{ExchangeCounters, Rings, Sleeper, ring_index};
 
-/// Who sleeps is woken for so many messages (a burst), ...
+/// Number of messages (a burst) for which a sleeping worker is woken.
 const WAKE_MESSAGES: u32 = 64;
-/// ... when the first of them has waited for so long, or when the sender has nothing else to do. Waking
-/// takes both sides some microseconds, and who is woken for a few packets soon sleeps again.
+/// Age of the first message from which it is woken for fewer. Waking takes both sides some microseconds, and a
+/// worker that is woken for a few packets soon sleeps again.
 const WAKE_DELAY: Duration = Duration::from_micros(50);
 
-/// What a worker sends to the others.
+/// The sending ends of a worker.
 #[derive(Debug)]
 pub struct Outbound {
     own: usize,
@@ -33,12 +33,12 @@ pub struct Outbound {
     unannounced_since: Timestamp,
     /// The time of what is sent.
     now: Timestamp,
-    /// Where packets are copied that lie in no pool.
-    copy_block: Option<FillBlock>,
+    /// For packets that lie in no pool.
+    copies: CopyBlock,
     counters: Arc<ExchangeCounters>,
 }
 
-/// Distance between the slots of faces of one worker, of so many workers.
+/// Distance between the slots of faces of one worker.
 pub(crate) fn slot_stride(worker_count: usize) -> u32 {
     u32::try_from(worker_count.next_power_of_two()).unwrap_or(u32::MAX)
 }
@@ -59,7 +59,7 @@ impl Outbound {
             unannounced: 0,
             unannounced_since: Timestamp::default(),
             now: Timestamp::default(),
-            copy_block: None,
+            copies: CopyBlock::default(),
             counters,
         }
     }
@@ -75,7 +75,7 @@ impl Outbound {
         (face.slot() & self.worker_mask) as usize
     }
 
-    /// Sends a message; what has no room is dropped and counted. False if so.
+    /// Sends a message. Returns false if there was no room and it was dropped and counted.
     pub fn send(&mut self, to: usize, message: Message, pool: &PacketPool) -> bool {
         let kind = message.kind();
         let mut message = Some(message);
@@ -86,7 +86,7 @@ impl Outbound {
         false
     }
 
-    /// Sends packet `index` of a burst to the shard of a worker; what has no room is dropped and counted.
+    /// Sends packet `index` of a burst to the shard of a worker. Without room it is dropped and counted.
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
@@ -96,12 +96,12 @@ impl Outbound {
         }
     }
 
-    /// Has a message made where it is to lie, if there is room. Otherwise one is counted that is dropped.
+    /// Makes a message in its slot if there is room; otherwise counts a drop.
     #[inline(always)]
     fn send_with(&mut self, to: usize, kind: PacketKind, make: impl FnOnce() -> Message) -> bool {
         let Some(Some(rings)) = self.rings.get_mut(to) else { return false };
         let since = self.now;
-        if rings[place(kind)].push_with(|| Queued { message: make(), since }) {
+        if rings[ring_index(kind)].push_with(|| Queued { message: make(), since }) {
             self.touched |= 1 << to;
             if self.unannounced == 0 {
                 self.unannounced_since = since;
@@ -114,39 +114,42 @@ impl Outbound {
         false
     }
 
-    /// Messages of a kind for which there is room on the way to a worker.
+    /// Room for messages of a kind to a worker.
     #[must_use]
     pub fn room(&self, to: usize, kind: PacketKind) -> usize {
-        self.rings.get(to).and_then(Option::as_ref).map_or(0, |rings| rings[place(kind)].room())
+        self.rings
+            .get(to)
+            .and_then(Option::as_ref)
+            .map_or(0, |rings| rings[ring_index(kind)].room())
     }
 
-    /// Messages of a kind for which there is room on the way to every other worker that still
-    /// takes them, as far as `enough`: possibly more, if the answer is larger.
+    /// Room for messages of a kind to every other worker that has not ended. Exact below `enough`; there may
+    /// be more room than a larger result says.
     #[inline]
     pub(crate) fn least_room(&self, kind: PacketKind, enough: usize) -> usize {
-        let rings = self.rings.iter().flatten().map(|rings| &rings[place(kind)]);
+        let rings = self.rings.iter().flatten().map(|rings| &rings[ring_index(kind)]);
         let room = |ring: &Producer<Queued>| match ring.room_up_to(enough) {
-            // Nobody is to wait for a worker that has ended.
+            // A worker that has ended takes nothing.
             room if room < enough && ring.is_closed() => usize::MAX,
             room => room,
         };
         rings.map(room).min().unwrap_or(usize::MAX)
     }
 
-    /// What is sent from now on, is sent at this time.
+    /// Sets the time of the messages sent from now on.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    /// As if every other worker had been sent something.
+    /// Marks every other worker as sent to, and the wake-up as due.
     pub(super) fn touch_all(&mut self) {
         let all = (0..self.rings.len()).filter(|&worker| worker != self.own);
         self.touched |= all.fold(0, |set, worker| set | 1 << worker);
-        // News are few, and somebody waits for them.
+        // Notices are few and urgent.
         self.unannounced = self.unannounced.max(WAKE_MESSAGES);
     }
 
-    /// Shows the others what they were sent since the last time, and leaves those who sleep asleep.
+    /// Publishes what was sent since the last time, and wakes no worker.
     #[inline]
     pub fn publish(&mut self) {
         let mut touched = self.touched;
@@ -157,9 +160,9 @@ impl Outbound {
         }
     }
 
-    /// Shows the others what they were sent since the last time, and wakes those of them that sleep, if it
-    /// is much or was sent some time ago. To be called again, or [`wake`](Self::wake), before this worker
-    /// waits for anything. `clock` is read if need be.
+    /// Publishes what was sent since the last time, and wakes the receivers that sleep if it is much or was
+    /// sent some time ago. Call it again, or [`wake`](Self::wake), before this worker waits. `clock` is read if
+    /// needed.
     #[inline]
     pub(crate) fn wake_if_due(&mut self, clock: impl FnOnce() -> Timestamp) {
         if self.touched == 0 {
@@ -173,7 +176,7 @@ impl Outbound {
         }
     }
 
-    /// Shows the others what they were sent since the last time, and wakes those of them that sleep.
+    /// Publishes what was sent since the last time, and wakes the receivers that sleep.
     #[inline]
     pub fn wake(&mut self) {
         self.unannounced = 0;
@@ -197,7 +200,7 @@ impl Outbound {
     ) {
         let handle = match packet.handle {
             Some(handle) if packet.prefix_announcement.is_empty() => Some(pool.retain(handle)),
-            Some(_) | None => self.copy(packet.wire, packet.prefix_announcement, pool),
+            Some(_) | None => self.copies.copy([packet.wire, packet.prefix_announcement], pool),
         };
         let pit_token = PitToken::new(packet.pit_token);
         let announcement_length = u16::try_from(packet.prefix_announcement.len());
@@ -226,37 +229,19 @@ impl Outbound {
         }
     }
 
-    /// Copies a packet, and what is to lie behind it.
-    fn copy(&mut self, wire: &[u8], behind: &[u8], pool: &PacketPool) -> Option<PacketHandle> {
-        let length = wire.len() + behind.len();
-        if self.copy_block.as_ref().is_none_or(|block| block.remaining() < length) {
-            let fresh = pool.allocate_block()?;
-            if let Some(used_up) = self.copy_block.replace(fresh) {
-                pool.finish(used_up);
-            }
-        }
-        let block = self.copy_block.as_mut()?;
-        let (front, back) = block.spare_mut().get_mut(..length)?.split_at_mut(wire.len());
-        front.copy_from_slice(wire);
-        back.copy_from_slice(behind);
-        block.commit(length);
-        Some(block.carve(length))
-    }
-
     pub(super) fn release(&mut self, pool: &PacketPool) {
-        self.copy_block.take().into_iter().for_each(|block| pool.finish(block));
+        self.copies.release(pool);
     }
 }
 
-/// Where the shard of one of several workers sends: to the faces of its worker, or to the worker
-/// that has the face.
+/// The sink of a shard: the faces of its worker, and the workers of other faces.
 #[derive(Debug)]
 pub struct RoutedSink<'a, F = FaceSink<'a>> {
     /// The faces of the worker.
     pub faces: F,
     /// The others; none if there is only one worker.
     pub outbound: Option<&'a mut Outbound>,
-    /// Where packets are copied that lie in no pool.
+    /// The worker's pool, for copies of packets that lie in no pool.
     pub pool: &'a PacketPool,
 }
 

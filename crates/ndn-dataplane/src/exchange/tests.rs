@@ -199,7 +199,7 @@ fn few_messages_wake_nobody_at_once() {
     parts[0].outbound.wake();
     assert_eq!(parts[0].counters().wakes.value(), 3);
     // News do not wait.
-    parts[0].tell(Notice::FaceGone(FaceIndex::new(1, 0)));
+    parts[0].notify_all(Notice::FaceGone(FaceIndex::new(1, 0)));
     parts[1].sleeper().flag.prepare();
     parts[0].outbound.wake_if_due(|| micros(320));
     assert_eq!(parts[0].counters().wakes.value(), 4);
@@ -253,7 +253,7 @@ fn a_verdict_is_carried_out_as_far_as_the_message_allows() {
     for (make, expected) in kinds {
         for (verdict, expected) in [Pass, Mark, Nack, Drop].into_iter().zip(expected) {
             let mut message = make();
-            assert_eq!(message.carry_out(verdict), expected, "{verdict:?} for {message:?}");
+            assert_eq!(message.apply(verdict), expected, "{verdict:?} for {message:?}");
             if let Message::Outgoing(outgoing) = &message {
                 assert_eq!(outgoing.congestion_mark, u64::from(expected == Mark));
             }
@@ -266,7 +266,7 @@ fn a_verdict_is_carried_out_as_far_as_the_message_allows() {
 fn news_comes_before_what_is_sent_after_it() {
     let pool = PacketPool::new(16).unwrap();
     let mut parts = Exchange::between(3).unwrap();
-    parts[0].tell(Notice::FaceGone(FaceIndex::new(4, 0)));
+    parts[0].notify_all(Notice::FaceGone(FaceIndex::new(4, 0)));
     parts[0].outbound.send(2, outgoing(&pool, 1, TxKind::Interest), &pool);
     parts[0].outbound.wake();
     assert_eq!(parts[2].waiting(0, PacketKind::Interest), 1);
@@ -284,7 +284,7 @@ fn news_that_comes_before_sleep_is_not_slept_over() {
     let mut parts = Exchange::between(3).unwrap();
     for face in 0..3 {
         for teller in [0, 1] {
-            parts[teller].tell(Notice::FaceGone(FaceIndex::new(face, 0)));
+            parts[teller].notify_all(Notice::FaceGone(FaceIndex::new(face, 0)));
             parts[teller].outbound.wake();
             assert_eq!(parts[teller].counters().wakes.value(), 0, "all are awake");
         }

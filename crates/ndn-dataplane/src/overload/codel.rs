@@ -1,19 +1,19 @@
-//! CoDel: says which packets that leave a queue are to be signalled, by how long they waited.
+//! CoDel: which packets that leave a queue are signalled, by their waiting time.
 
 use std::time::Duration;
 
 use ndn_table::Timestamp;
 use ndn_types::duration_ns;
 
-/// A queue that is above its target again so soon after it was (in intervals) goes on signalling at
-/// the rate that it had reached (RFC 8289, section 5.4).
+/// A queue that is above its target again within this many intervals resumes signalling at the rate that it
+/// had reached (RFC 8289, section 5.4).
 const RESUME_INTERVALS: u64 = 16;
 
 /// The state of CoDel for one queue (RFC 8289).
 ///
-/// A queue that has not been below its target for a whole interval is too long, however it came to
-/// be: then packets are signalled, in a rhythm that quickens with the square root of their number
-/// until the queue is short again. What a signal is, the owner of the queue decides.
+/// A queue that has been above its target for a whole interval is too long. Then packets are signalled, at a
+/// rate that grows with the square root of their number, until the queue is short again. The owner of the
+/// queue decides what a signal is.
 #[derive(Debug, Clone)]
 pub(crate) struct Codel {
     target_ns: u64,
@@ -44,8 +44,7 @@ impl Codel {
         }
     }
 
-    /// A packet leaves the queue after it has waited for so long. Says whether it is to be
-    /// signalled.
+    /// Whether to signal a packet that leaves the queue after this waiting time.
     #[inline]
     pub(crate) fn leaves(&mut self, now: Timestamp, sojourn_ns: u64) -> bool {
         if sojourn_ns < self.target_ns {
@@ -90,7 +89,7 @@ impl Codel {
 
     /// The control law: the time from one signal to the next.
     fn pause_ns(&self) -> u64 {
-        // In units of 2^-20. Beyond 2^23 signals it does not quicken any more.
+        // In units of 2^-20. The rate is constant beyond 2^23 signals.
         let root = (u64::from(self.count.min(1 << 23)) << 40).isqrt().max(1);
         self.interval_ns.saturating_mul(1 << 20) / root
     }
@@ -114,18 +113,18 @@ mod tests {
         Codel::new(TARGET, INTERVAL)
     }
 
-    /// When packets are signalled that leave each millisecond, all of them after `sojourn`.
+    /// Times of signals, where one packet leaves each millisecond after `sojourn`.
     fn signals(codel: &mut Codel, millis: std::ops::Range<u64>, sojourn: u64) -> Vec<u64> {
         millis.filter(|&millis| codel.leaves(at(millis), sojourn)).collect()
     }
 
     #[test]
-    fn a_short_queue_is_left_alone() {
+    fn short_queue_is_not_signalled() {
         assert!(signals(&mut codel(), 0..10_000, SHORT).is_empty());
     }
 
     #[test]
-    fn a_burst_shorter_than_an_interval_is_left_alone() {
+    fn burst_shorter_than_an_interval_is_not_signalled() {
         let mut codel = codel();
         for start in [0, 1000, 2000] {
             assert!(signals(&mut codel, start..start + 100, LONG).is_empty());
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_quicken_with_the_square_root() {
+    fn signal_rate_grows_with_the_square_root() {
         let found = signals(&mut codel(), 0..1000, LONG);
         // After an interval, then after 100 / sqrt(n) milliseconds each.
         let mut expected = vec![100.0];
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_short_wait_ends_signalling_and_starts_the_interval_anew() {
+    fn one_short_wait_ends_signalling_and_restarts_the_interval() {
         let mut codel = codel();
         assert!(!signals(&mut codel, 0..500, LONG).is_empty());
         assert!(!codel.leaves(at(500), SHORT));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn soon_after_it_goes_on_at_the_rate_that_it_had() {
+    fn recent_rate_is_resumed() {
         let (mut soon, mut late) = (codel(), codel());
         for codel in [&mut soon, &mut late] {
             signals(codel, 0..2000, LONG);
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reader_catches_up() {
+    fn late_reader_signals_what_was_due() {
         let mut codel = codel();
         assert!(!codel.leaves(at(0), LONG));
         assert!(codel.leaves(at(100), LONG));

@@ -1,9 +1,8 @@
-//! What a worker does when it cannot keep up.
+//! Queue management of Interests under overload.
 //!
-//! Data and Nacks are always forwarded first: dropping one wastes all the work that was done for it.
-//! What has to give way are Interests, early: a queue of Interests that has been long for some time is
-//! first marked, and if that does not help, some of its Interests are refused. What comes faster than
-//! that stays where it is cheapest to lose, in the queue.
+//! Data and Nacks are always forwarded first: dropping one wastes the work that was done for it. In a
+//! queue of Interests that has been long for some time, some are first marked, and then some are refused.
+//! Interests that arrive faster than that are lost in the queue, where it costs least.
 
 mod codel;
 
@@ -14,30 +13,30 @@ use ndn_types::duration_ns;
 
 pub(crate) use codel::Codel;
 
-/// How workers treat queues of Interests.
+/// Queue management of Interests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverloadOptions {
-    /// How long Interests may wait, before some of them are marked.
+    /// Waiting time above which Interests are marked.
     pub mark_after: Duration,
-    /// How long they may wait, before some of them are refused.
+    /// Waiting time above which Interests are refused.
     pub shed_after: Duration,
-    /// For how long the wait has to be too long.
+    /// How long the waiting time has to be above a limit.
     pub interval: Duration,
-    /// What becomes of those that are refused.
+    /// How Interests are refused.
     pub shed: ShedAction,
-    /// Whether answers go before Interests. Without, packets are taken as they come: only to
-    /// measure what it is good for.
+    /// Whether Data and Nacks go before Interests. Otherwise packets are taken in the order of arrival, for
+    /// comparison in benches.
     pub answers_first: bool,
 }
 
-/// What becomes of Interests for which there is no time.
+/// How Interests are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShedAction {
-    /// They are answered with a Nack of reason Congestion.
+    /// With a Nack of reason Congestion.
     Nack,
-    /// They are dropped.
+    /// By dropping them.
     Drop,
-    /// None are refused: they are only marked.
+    /// Not at all: they are only marked.
     Never,
 }
 
@@ -53,10 +52,10 @@ impl Default for OverloadOptions {
     }
 }
 
-/// What is to become of an Interest that leaves its queue.
+/// The verdict on an Interest that leaves its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing special.
+    /// Forward it.
     Pass,
     /// It gets a congestion mark.
     Mark,
@@ -86,8 +85,8 @@ impl InterestQueue {
         }
     }
 
-    /// An Interest leaves the queue after it has waited since `since`. A queue that is full counts
-    /// like one in which packets wait for too long: it loses them at its other end.
+    /// The verdict on an Interest that leaves the queue and has waited since `since`. A full queue counts as one
+    /// in which Interests wait for too long: it drops them at its tail.
     #[inline]
     pub(crate) fn leaves(&mut self, now: Timestamp, since: Timestamp, is_full: bool) -> Verdict {
         let mut sojourn_ns = now.nanos_since(since);
@@ -105,7 +104,7 @@ impl InterestQueue {
         if marks { Verdict::Mark } else { Verdict::Pass }
     }
 
-    /// Nothing waits.
+    /// Notes that the queue is empty.
     #[inline]
     pub(crate) fn note_empty(&mut self) {
         self.marks.is_short();
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_is_full_is_too_long_however_fast_it_moves() {
+    fn full_queue_is_too_long_at_any_rate() {
         let options = OverloadOptions { shed: ShedAction::Drop, ..OverloadOptions::default() };
         for (is_full, expected) in [(true, Verdict::Drop), (false, Verdict::Pass)] {
             let mut queue = InterestQueue::new(&options);
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_begins_anew() {
+    fn empty_queue_resets_the_controllers() {
         let mut queue = InterestQueue::new(&OverloadOptions::default());
         let old = Timestamp::from_millis(1);
         for millis in (1000..2000).step_by(90) {

@@ -1,9 +1,9 @@
-//! What a worker counts of its loop.
+//! Counters of a worker's loop.
 
 use ndn_forwarding::{BURST_SIZE, Counter};
 use ndn_table::Timestamp;
 
-/// Figures of a worker's loop.
+/// Counters of a worker's loop.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {
@@ -11,9 +11,9 @@ pub struct WorkerCounters {
     pub commands: Counter,
     /// Rounds of the loop.
     pub rounds: Counter,
-    /// Nanoseconds that the worker was ready to wait, whether it had to or not.
+    /// Nanoseconds that the worker waited or could have waited.
     pub waited_ns: Counter,
-    /// Since when it has been waiting, on its clock; 0 while it works.
+    /// Begin of the current wait on its clock; 0 while it works.
     pub waiting_since_ns: Counter,
     /// Rounds that waited in the kernel.
     pub sleeps: Counter,
@@ -23,20 +23,20 @@ pub struct WorkerCounters {
     pub packets: Counter,
     /// Bursts by size: of one packet, of two, of up to 4, 8, 16, 32 and 64.
     pub burst_sizes: [Counter; BURST_SIZE_CLASSES],
-    /// Times that nothing could be read because no buffer was free.
+    /// Reads that failed because no buffer was free.
     pub no_block: Counter,
-    /// Interests that were marked because they and others before them had waited for too long.
+    /// Interests that queue management marked.
     pub marked_interests: Counter,
-    /// Data that were marked for it.
+    /// Data marked for them.
     pub marked_data: Counter,
-    /// Interests that were refused for it, with or without an answer. They are among the
-    /// [drops](ndn_forwarding::DropReason::Overload) of the shard, too.
+    /// Interests that queue management refused with a Nack or dropped. Also counted as
+    /// [drops](ndn_forwarding::DropReason::Overload) of the shard.
     pub shed_interests: Counter,
-    /// UDP peers that got no face, because there are as many as there may be.
+    /// Datagrams and frames of peers that got no on-demand face because a limit was reached.
     pub refused_peers: Counter,
 }
 
-/// Classes of bursts by size, each up to twice as large as the one before.
+/// Number of classes of bursts by size, each up to twice as large as the one before.
 pub const BURST_SIZE_CLASSES: usize = BURST_SIZE.ilog2() as usize + 1;
 
 impl WorkerCounters {
@@ -49,7 +49,7 @@ impl WorkerCounters {
         self.burst_sizes[class.min(BURST_SIZE_CLASSES - 1)].increment();
     }
 
-    /// Nanoseconds of waiting until `now`, the wait that goes on included.
+    /// Nanoseconds of waiting until `now`, including the current wait.
     #[must_use]
     pub fn waited_until(&self, now: Timestamp) -> u64 {
         let since = self.waiting_since_ns.value();

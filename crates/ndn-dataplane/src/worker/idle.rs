@@ -1,60 +1,74 @@
-//! What a worker does while there is nothing to do: it polls for a while, then it sleeps.
+//! When an idle worker polls and when it sleeps.
 //!
-//! To sleep and to be woken takes some microseconds of both sides' time. It is worth polling instead, if
-//! the next packet comes sooner than that; else polling is time that somebody else could use. So a worker
-//! remembers for how long there was nothing the last times, and polls only while that was short.
+//! Sleeping and being woken takes both sides some microseconds. Polling is better if the next packet arrives
+//! sooner than that, and wastes processor time otherwise. A worker keeps a moving mean of the pauses between
+//! packets, and polls only while it is short.
 
 use std::time::Duration;
 
-use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 use ndn_types::duration_ns;
 
-use super::{COMMAND_TOKEN, CREW_TOKEN, Worker};
-
-/// How often the kernel is asked while a worker polls. Rings, of other workers and of shared memory, are
-/// looked at all the time.
+/// Time between two polls of the kernel. Rings of other workers and in shared memory are polled all the time.
 const KERNEL_PAUSE: Duration = Duration::from_micros(2);
-/// How long the kernel is not asked while other workers send more.
+/// The same while messages of other workers wait.
 const KERNEL_PAUSE_OF_BUSY: Duration = Duration::from_micros(10);
-/// A pause counts as so many times the longest polling at most, so that a few short ones outweigh it.
+/// A pause counts as at most this many times the longest polling, so that a few short ones outweigh it.
 const PAUSE_MAX: u32 = 4;
 
-/// Who has not run for so long between two looks was not let run: the kernel answers sooner, and whoever
-/// gets the processor instead keeps it for longer.
-const TAKEN_AWAY: Duration = Duration::from_micros(10);
-/// That counts as a pause of so many times the longest polling: there is none for the next two dozen pauses,
-/// however short.
-const TAKEN_AWAY_PAUSES: u32 = 32;
+/// Time between two polls from which another thread must have had the processor: a system call is
+/// shorter, and a time slice is longer.
+const PREEMPTION_MIN: Duration = Duration::from_micros(10);
+/// A preemption counts as a pause of this many times the longest polling: the worker does not poll through
+/// about the next 24 pauses.
+const PREEMPTION_PAUSES: u32 = 32;
 
 /// When a worker polls.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// How long to poll at most; zero for never.
+    /// Maximum time of polling; zero disables it.
     polling_max: Duration,
     /// Moving mean of the pauses between packets, in nanoseconds.
     mean_ns: u64,
-    /// Since when there has been nothing; none after packets.
+    /// Begin of the pause; none after packets.
     since: Option<Timestamp>,
-    /// Until when to poll.
+    /// End of polling.
     until: Timestamp,
-    /// When the kernel was asked last.
-    asked: Timestamp,
+    /// Time of the last poll of the kernel.
+    kernel_polled: Timestamp,
+    /// The embedder steps the worker, and does the waiting.
+    is_stepped: bool,
 }
 
 impl Idle {
     pub(crate) fn new(polling_max: Duration) -> Self {
-        let (until, asked) = (Timestamp::ZERO, Timestamp::ZERO);
-        Self { polling_max, mean_ns: 0, since: None, until, asked }
+        Self {
+            polling_max,
+            mean_ns: 0,
+            since: None,
+            until: Timestamp::ZERO,
+            kernel_polled: Timestamp::ZERO,
+            is_stepped: false,
+        }
     }
 
-    /// A round begins, and nothing has come yet.
+    /// For a worker that the embedder steps: it neither polls nor waits.
+    pub(crate) fn stepped() -> Self {
+        Self { is_stepped: true, ..Self::new(Duration::ZERO) }
+    }
+
+    /// Whether the embedder steps the worker.
+    pub(super) fn is_stepped(&self) -> bool {
+        self.is_stepped
+    }
+
+    /// A round begins, and no packet has arrived yet.
     #[inline]
     pub(super) fn begin(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
     }
 
-    /// Packets have come, at this time.
+    /// Packets have arrived at this time.
     #[inline]
     pub(super) fn note_packets(&mut self, now: Timestamp) {
         let Some(since) = self.since.take() else { return };
@@ -63,7 +77,7 @@ impl Idle {
         self.mean_ns = (self.mean_ns * 7 + pause_ns) / 8;
     }
 
-    /// All packets have been forwarded by now: polling begins, if it is worth it.
+    /// All packets have been forwarded: polling begins, if pauses are short.
     #[inline]
     pub(super) fn rest(&mut self, now: Timestamp) {
         let is_worth_it = u128::from(self.mean_ns) < self.polling_max.as_nanos();
@@ -71,122 +85,38 @@ impl Idle {
         self.until = now.plus(polling);
     }
 
-    /// Whether it may poll at all.
+    /// Whether polling is enabled.
     #[inline]
-    pub(super) fn may_poll(&self) -> bool {
+    pub(crate) fn may_poll(&self) -> bool {
         !self.polling_max.is_zero()
     }
 
-    /// Whether to poll rather than sleep.
+    /// Whether to poll instead of sleeping.
     #[inline]
     pub(super) fn polls(&self, now: Timestamp) -> bool {
         now < self.until
     }
 
-    /// Polling has gone on, this long after the last look. If that was long, the processor was taken by
-    /// somebody else, who needs it more: there is no polling for the next while.
+    /// Notes the time between two polls. If it is long, another thread needs the processor, and polling stops
+    /// for a while.
     #[inline]
-    fn note_polling(&mut self, since: Duration) {
-        if since >= TAKEN_AWAY {
-            let pause = self.polling_max * TAKEN_AWAY_PAUSES;
+    pub(super) fn note_polling(&mut self, since: Duration) {
+        if since >= PREEMPTION_MIN {
+            let pause = self.polling_max * PREEMPTION_PAUSES;
             self.mean_ns = duration_ns(pause);
             self.until = Timestamp::ZERO;
         }
     }
 
-    /// Whether it is time to ask the kernel again, which was asked so long ago at least; if so, it is
-    /// asked now.
+    /// Whether to poll the kernel now, which is assumed to be done then. `is_busy` if messages wait.
     #[inline]
-    fn asks(&mut self, now: Timestamp, pause: Duration) -> bool {
-        let asks = now.since(self.asked) >= pause;
-        if asks {
-            self.asked = now;
+    pub(super) fn polls_kernel(&mut self, now: Timestamp, is_busy: bool) -> bool {
+        let pause = if is_busy { KERNEL_PAUSE_OF_BUSY } else { KERNEL_PAUSE };
+        let is_due = now.since(self.kernel_polled) >= pause;
+        if is_due {
+            self.kernel_polled = now;
         }
-        asks
-    }
-}
-
-impl Worker {
-    /// Waits for events. If this worker may sleep, the others know that they have to wake it. False if
-    /// the kernel was not asked for any.
-    pub(super) fn wait(
-        &mut self,
-        now: Timestamp,
-        events: &mut Events,
-        timeout: Option<Duration>,
-    ) -> std::io::Result<bool> {
-        if timeout == Some(Duration::ZERO) {
-            let has_asked = self.poll_events(now, events)?;
-            self.reset_wakers(events);
-            return Ok(has_asked);
-        }
-        self.wake_others();
-        let mut has_waiting = false;
-        if let Some(crew) = &self.crew {
-            // Others have to wake it from now on.
-            crew.exchange.sleeper().flag.prepare();
-            has_waiting = crew.exchange.has_waiting();
-        }
-        // Interrupts are asked for before the rings are looked at for the last time.
-        has_waiting |= self.faces.stop_ring_polling();
-        let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
-        self.counters.sleeps.add(u64::from(!has_waiting));
-        let waited = self.faces.poller().wait(events, timeout);
-        if self.faces.has_polled_rings() {
-            self.faces.poll_rings(events);
-        }
-        self.crew.iter().for_each(|crew| crew.exchange.sleeper().flag.awake());
-        waited?;
-        self.reset_wakers(events);
-        Ok(true)
-    }
-
-    /// Makes wakers unreadable, before anybody looks for what they speak of.
-    pub(super) fn reset_wakers(&self, events: &Events) {
-        for event in events.iter() {
-            match (event.token, &self.crew) {
-                (COMMAND_TOKEN, _) => self.commands.waker().reset(),
-                (CREW_TOKEN, Some(crew)) => crew.exchange.sleeper().waker.reset(),
-                (_, _) => {}
-            }
-        }
-    }
-
-    /// Waits for events without sleeping: until there are some, another worker has sent something, it is
-    /// time to sleep, or there is something else to do. False if there are no events because the kernel was
-    /// not asked.
-    fn poll_events(&mut self, now: Timestamp, events: &mut Events) -> std::io::Result<bool> {
-        let (mut now, mut has_asked) = (now, false);
-        let mut deadline = None;
-        events.clear();
-        loop {
-            let has_messages = self.has_crossings();
-            let pause = if has_messages { KERNEL_PAUSE_OF_BUSY } else { KERNEL_PAUSE };
-            // Without other workers or shared memory, the kernel is all that there is to look at.
-            let has_rings = self.faces.has_polled_rings();
-            if self.crew.is_none() && !has_rings || self.idle.asks(now, pause) {
-                self.faces.poller().wait(events, Some(Duration::ZERO))?;
-                has_asked = true;
-            }
-            if has_rings {
-                self.faces.poll_rings(events);
-                has_asked |= !events.is_empty();
-            }
-            let is_over = !self.idle.polls(now) || self.is_behind();
-            if has_messages || !events.is_empty() || is_over {
-                return Ok(has_asked);
-            }
-            self.wake_others();
-            let until =
-                deadline.get_or_insert_with(|| self.time_to_next(now).map(|time| now.plus(time)));
-            if until.is_some_and(|until| until <= now) {
-                return Ok(has_asked);
-            }
-            std::hint::spin_loop();
-            let before = now;
-            now = self.now();
-            self.idle.note_polling(now.since(before));
-        }
+        is_due
     }
 }
 
@@ -200,8 +130,7 @@ mod tests {
         Timestamp::from_nanos(micros * 1000)
     }
 
-    /// Packets at these times, in microseconds, each forwarded for 60 µs before the next pause begins;
-    /// whether the worker polls after the last.
+    /// Whether the worker polls after packets at these times, in microseconds, each forwarded for 60 µs.
     fn polls_after(times: impl IntoIterator<Item = u64>) -> bool {
         let mut idle = Idle::new(POLLING);
         let (mut last, mut work) = (0, 0);
@@ -216,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn short_pauses_are_polled_through_and_long_ones_slept_through() {
-        assert!(polls_after([5]), "nothing is known yet");
+    fn worker_polls_through_short_pauses_and_sleeps_through_long_ones() {
+        assert!(polls_after([5]), "no pause is known yet");
         assert!(polls_after((1..100).map(|number| 10 * number)));
         assert!(!polls_after((1..100).map(|number| 30 * number)));
         assert!(!polls_after((1..100).map(|number| 1_000_000 * number)));
     }
 
     #[test]
-    fn short_pauses_are_trusted_again_soon() {
+    fn polling_resumes_after_about_twenty_short_pauses() {
         let seconds = (1..100).map(|number| 1_000_000 * number);
         let then = |count| (1..=count).map(|number| 99_000_000 + 5 * number);
         assert!(!polls_after(seconds.clone().chain(then(3))));
@@ -232,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_begins_when_the_work_is_done_and_ends() {
+    fn polling_time_counts_from_the_end_of_the_work() {
         let mut idle = Idle::new(POLLING);
         idle.begin(micros(0));
         idle.note_packets(micros(5));
@@ -243,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_polls_on_a_processor_that_others_need() {
+    fn preemption_suspends_polling() {
         let mut idle = Idle::new(POLLING);
         let mut time = 0;
         let mut exchange = |idle: &mut Idle| {
@@ -254,18 +183,18 @@ mod tests {
             micros(time)
         };
         let now = exchange(&mut idle);
-        idle.note_polling(TAKEN_AWAY / 2);
+        idle.note_polling(PREEMPTION_MIN / 2);
         assert!(idle.polls(now));
-        idle.note_polling(TAKEN_AWAY);
+        idle.note_polling(PREEMPTION_MIN);
         assert!(!idle.polls(now));
         let now = exchange(&mut idle);
-        assert!(!idle.polls(now), "forgotten at once");
+        assert!(!idle.polls(now), "polling resumed at once");
         let last = (0..30).map(|_| exchange(&mut idle)).last();
-        assert!(last.is_some_and(|now| idle.polls(now)), "for ever");
+        assert!(last.is_some_and(|now| idle.polls(now)), "polling never resumes");
     }
 
     #[test]
-    fn no_polling_is_no_polling() {
+    fn zero_disables_polling() {
         let mut idle = Idle::new(Duration::ZERO);
         idle.begin(micros(0));
         idle.note_packets(micros(1));

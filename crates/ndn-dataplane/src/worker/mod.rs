@@ -1,75 +1,72 @@
-//! One worker: what it has, and what it does in a round.
+//! One worker: a shard, its faces, and the loop that moves packets between them.
 //!
-//! Each round waits for something to be ready (in the kernel, once nothing has come for a while),
-//! reads the clock once, and then moves packets: every ready socket is read once, what it gave goes
-//! through the shard in bursts, and what the shard sent is written with few system calls. Commands
-//! of the control thread are carried out between bursts.
+//! Each round waits for readiness (in the kernel, once nothing has arrived for a while), reads the clock
+//! once, and then moves packets: every ready socket is read once, its packets go through the shard in
+//! bursts, and what the shard sends is written with few system calls. Commands of the control thread are
+//! carried out between bursts.
 
-mod agenda;
-mod commands;
+mod content_erasures;
 mod counters;
-mod crew;
+mod face_admission;
 mod idle;
-mod management_share;
+mod ingress_sink;
+mod inter_worker;
+mod management_budget;
 mod overload;
-mod ports;
-mod room;
-mod round;
-mod sink;
-mod timing;
+mod read_order;
+mod service_meter;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ndn_face::{
-    ChannelId, FaceChange, FaceOptions, FaceSet, Persistency, PortId, Progress, WORKER_TOKEN_MIN,
-};
-use ndn_forwarding::{
-    Burst, FaceProperties, Ingress, PacketKind, Scope, ServiceTimer, ServiceTimes, Shard,
-};
+use ndn_face::{ChannelId, FaceChange, FaceSet, PortId, PortOptions, Progress, WORKER_TOKEN_MIN};
+use ndn_forwarding::{Burst, Content, FaceProperties, Ingress, PacketKind, Shard, TxSink as _};
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
-use ndn_sys::poll::Event as PollEvent;
+use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
 use ndn_types::FaceUri;
 
-use crate::command::{Command, StationOptions};
-use crate::dataplane::OnDemandOptions;
+use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortChange};
 use crate::event::{Event, FaceCreated};
-use crate::exchange::{Notice, RoutedSink};
-use crate::faces::FaceNumbers;
-use crate::peers::Party;
+use crate::exchange::{Frame, KINDS, Message, Notice, RoutedSink};
+use crate::faces::FACE_LIMIT_REACHED;
+use crate::peers::{PeerKey, Unclaimed};
 use crate::queue::{Inbox, Sender};
-use crate::strangers::WorkerStrangers;
 
-pub(crate) use agenda::Agenda;
+pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
-pub(crate) use crew::Crew;
-use crew::Foreign;
+pub(crate) use face_admission::FaceAdmission;
 pub(crate) use idle::Idle;
-pub(crate) use management_share::ManagementShare;
+use ingress_sink::IngressSink;
+pub(crate) use inter_worker::InterWorker;
+use inter_worker::{ROOM_PAUSE, RemoteFace, TakeContext, Takeable, pause};
+pub(crate) use management_budget::ManagementBudget;
 pub(crate) use overload::Overload;
-use sink::IngressSink;
+pub(crate) use read_order::ReadOrder;
+pub(crate) use service_meter::ServiceMeter;
+use service_meter::dispatch_measured;
 
 /// Poll token of the waker of the command queue.
 pub(crate) const COMMAND_TOKEN: u64 = WORKER_TOKEN_MIN;
 /// Poll token of the waker that other workers call.
-pub(crate) const CREW_TOKEN: u64 = WORKER_TOKEN_MIN + 1;
-/// Events of the poller per round at most.
+pub(crate) const INTER_WORKER_TOKEN: u64 = WORKER_TOKEN_MIN + 1;
+/// Maximum number of events of the poller in a round.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
-/// With those of rings that the worker looks into by itself.
-const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
+/// The same with those of polled rings.
+pub(crate) const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
 /// Packets forwarded before what they caused is written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_PER_FLUSH: usize = 512;
-/// Packets after which a round ends and the next goes on with the rest of the events, so that the
-/// clock is read and commands are carried out every few milliseconds however much comes in.
+/// Packets after which a round ends and the next one continues with the rest of the events, so that the
+/// clock is read and commands are carried out every few milliseconds under any load.
 const PACKETS_PER_ROUND: usize = 4096;
-/// The control thread hears of refused peers so often at most: their addresses are easily forged.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
-/// How long a worker waits when its pool has no free block, before it looks again.
+/// Maximum number of packets read from one upstream face in a row.
+const UPSTREAM_PACKETS_MAX: usize = 4096;
+/// Maximum number of commands in a round, so that packets do not wait for long.
+const COMMANDS_PER_ROUND: usize = 256;
+/// How long a worker waits for a free block of its pool before it reads again.
 const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// One worker: a shard, its faces, and what they need.
@@ -80,32 +77,22 @@ pub(crate) struct Worker {
     pub(crate) ingress: Ingress,
     pub(crate) hasher: NameHasher,
     pub(crate) clock: Clock,
-    /// The embedder steps this worker: nothing in it waits, and there is no thread of its own.
-    pub(crate) is_stepped: bool,
+    /// Packets that this worker has received.
     pub(crate) burst: Burst,
     pub(crate) pool: PacketPool,
-    pub(crate) numbers: FaceNumbers,
-    /// Sockets that datagram faces share.
-    pub(crate) channels: Vec<(ChannelId, SocketAddr)>,
-    pub(crate) on_demand: OnDemandOptions,
-    /// UDP peers that have spoken first.
-    pub(crate) strangers: WorkerStrangers,
-    /// Of its network devices, what faces that stations bring about are to be.
-    pub(crate) stations: Vec<(PortId, StationOptions)>,
-    pub(crate) next_face_id: Arc<AtomicU64>,
+    pub(crate) admission: FaceAdmission,
     pub(crate) commands: Inbox<Command>,
     pub(crate) events: Sender<Event>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) idle: Idle,
     pub(crate) state: RoundState,
-    /// The other workers, if there are any.
-    pub(crate) crew: Option<Box<Crew>>,
+    /// The exchange with the other workers, if there are any.
+    pub(crate) inter_worker: Option<Box<InterWorker>>,
     pub(crate) overload: Overload,
-    pub(crate) agenda: Agenda,
-    pub(crate) management_share: ManagementShare,
-    pub(crate) service_times: Arc<ServiceTimes>,
-    /// Measures how long packets take, while somebody wants to know.
-    pub(crate) timer: Option<Box<ServiceTimer>>,
+    pub(crate) read_order: ReadOrder,
+    pub(crate) management: ManagementBudget,
+    pub(crate) erasures: ContentErasures,
+    pub(crate) service: ServiceMeter,
 }
 
 /// What one round leaves to the next.
@@ -115,116 +102,608 @@ pub(crate) struct RoundState {
     unflushed: usize,
     /// Packets in this round.
     packets: usize,
+    /// Packets of this round when the upstream faces were last read.
+    upstreams_read_at: usize,
     /// The first event of the last wait that has not been handled.
     next_event: usize,
-    /// There may be commands.
+    /// Commands may wait.
     has_commands: bool,
-    /// Other workers may have left more.
-    has_crossed: bool,
-    /// Others have little room for what this worker sends, since then.
-    crowded_since: Option<Timestamp>,
-    /// Something was not read, for lack of that room.
+    /// Messages of other workers may wait.
+    has_messages: bool,
+    /// Something was not read, because others have little room.
     held_back: bool,
-    /// Timers are behind.
+    /// Timers are due.
     has_timers: bool,
     /// No buffer was free.
     starved: bool,
-    /// When the control thread may hear of quotas again.
-    next_quota_report: Timestamp,
-    /// When the control thread may hear of a refused peer again.
-    next_refusal: Timestamp,
     stopping: bool,
-    erasures: Vec<commands::Erasure>,
+}
+
+/// Where the packets of a burst come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BurstSource {
+    /// The faces of this worker.
+    Received,
+    /// Other workers, which have received, parsed and dispatched them.
+    Crossed,
 }
 
 impl Worker {
+    /// Runs on the calling thread until the control thread stops it.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        while !self.state.stopping {
+            self.round(&mut events);
+        }
+        self.finish();
+    }
+
+    /// One round without waiting. Returns whether it did anything. If not, and no other worker did, there is
+    /// nothing to do before [`next_deadline`](Self::next_deadline) unless something arrives.
+    pub(crate) fn step(&mut self, events: &mut Events) -> bool {
+        let now = self.now();
+        let is_due = self.time_to_next(now) == Some(Duration::ZERO);
+        let has_messages = self.has_messages();
+        let commands = self.counters.commands.value();
+        self.counters.rounds.increment();
+        self.management.begin_round(now, self.state.packets > 0);
+        let has_polled = self.state.next_event >= events.len();
+        if has_polled {
+            if let Err(error) = self.faces.poller().wait(events, Some(Duration::ZERO)) {
+                self.give_up(&error);
+                return true;
+            }
+            self.reset_wakers(events);
+            self.plan(events);
+        }
+        self.work(now, events, has_polled);
+        self.wake_others();
+        // A descriptor that is not read for want of room or of a block stays ready.
+        let has_read = !events.is_empty() && !self.state.held_back && !self.state.starved;
+        is_due
+            || has_messages
+            || has_read
+            || self.state.packets > 0
+            || self.state.stopping
+            || self.counters.commands.value() != commands
+            || self.has_unfinished_work(events.len())
+    }
+
+    /// When a [`step`](Self::step) has something to do if nothing arrives before; the present time if it has
+    /// already. `event_count` is the number of events of the last step.
+    pub(crate) fn next_deadline(&self, event_count: usize) -> Option<Timestamp> {
+        let now = self.now();
+        if self.has_unfinished_work(event_count) || self.has_messages() {
+            return Some(now);
+        }
+        let retry = self.state.held_back.then_some(ROOM_PAUSE);
+        let starved = self.state.starved.then_some(NO_BLOCK_PAUSE);
+        let times = [retry, starved, self.time_to_next(now)];
+        times.into_iter().flatten().min().map(|time| now.plus(time))
+    }
+
+    /// Whether the control thread has stopped it.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.stopping
+    }
+
+    /// Sends what waits, as far as the kernel takes it, and returns the buffers.
+    pub(crate) fn finish(mut self) {
+        let now = self.now();
+        self.flush(now);
+        self.burst.release(&self.pool);
+        self.faces.release_blocks(&self.pool);
+        self.shard.release_blocks(&self.pool);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.release(&self.pool);
+        }
+        self.wake_others();
+        self.events.wake();
+    }
+
     #[inline]
     fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.clock.now_ns())
     }
+}
 
-    /// Reads once what `event` says is there, and forwards it in bursts.
+// Rounds.
+impl Worker {
+    /// Waits for something to do, and does it.
+    fn round(&mut self, events: &mut Events) {
+        let before = self.now();
+        let timeout = self.timeout(before);
+        self.idle.begin(before);
+        self.management.begin_round(before, self.state.packets > 0);
+        self.counters.rounds.increment();
+        let (mut is_idle, mut has_polled) = (false, true);
+        // Every descriptor that was ready is read before any is read again.
+        if self.state.next_event >= events.len() {
+            is_idle = !self.is_behind();
+            if timeout != Some(Duration::ZERO) {
+                self.counters.waiting_since_ns.set(before.as_nanos());
+            }
+            has_polled = match self.wait(before, events, timeout) {
+                Ok(has_polled) => has_polled,
+                Err(error) => return self.give_up(&error),
+            };
+            self.state.next_event = 0;
+            if has_polled {
+                self.plan(events);
+            }
+        }
+        let now = self.now();
+        if is_idle {
+            self.counters.waiting_since_ns.set(0);
+            self.counters.waited_ns.add(now.nanos_since(before));
+        }
+        self.work(now, events, has_polled);
+    }
+
+    /// The poller and its arguments are the worker's own: an error leaves nothing sensible to do.
+    #[cold]
+    fn give_up(&mut self, error: &std::io::Error) {
+        tracing::error!(%error, "worker stops: epoll_wait failed");
+        self.state.stopping = true;
+    }
+
+    #[inline]
+    fn work(&mut self, now: Timestamp, events: &Events, has_polled: bool) {
+        self.state.packets = 0;
+        self.state.starved = false;
+        let left = self.faces.internal_bytes_left();
+        self.faces.set_internal_bytes_left(self.management.allowance(now, left));
+        self.pool.reclaim();
+        // Commands first: a response of management must not overtake the change that it reports.
+        self.state.has_commands = self.handle_commands(now);
+        self.state.has_messages = self.take_messages(now);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.note_room(now);
+        }
+        if has_polled {
+            self.receive_ready(now, events);
+        }
+        self.run_burst(now, BurstSource::Received);
+        // Messages that arrived meanwhile are written with the rest.
+        if self.has_messages() {
+            self.state.has_messages = self.take_messages(now);
+            // Frames for faces of this worker may be among them, and it may sleep next.
+            self.run_burst(now, BurstSource::Received);
+        }
+        self.erasures.run(&mut self.shard, &self.hasher, &mut self.events);
+        self.state.has_timers = self.with_sink(now, |shard, sink| shard.poll_timers(now, sink));
+        self.send_crossings(now);
+        // Also publishes the number of PIT entries, when there is no burst.
+        self.shard.end_burst();
+        self.faces.handle_timeouts(now, &self.pool);
+        self.flush(now);
+        self.report_faces();
+        self.report_learning();
+        self.pool.settle();
+        self.overload.report_quotas(now, &mut self.shard, &mut self.events);
+        self.wake_others_if_due();
+        self.events.wake();
+        if self.state.held_back && self.state.packets == 0 {
+            self.yield_to_others(now);
+        }
+        if self.state.packets > 0 {
+            self.idle.note_packets(now);
+            if self.idle.may_poll() {
+                let now = self.now();
+                self.idle.rest(now);
+            }
+        }
+    }
+
+    /// Timeout of the next wait; `None` for no limit.
+    fn timeout(&self, now: Timestamp) -> Option<Duration> {
+        if self.state.starved {
+            return Some(NO_BLOCK_PAUSE);
+        }
+        if self.is_behind() || self.idle.polls(now) {
+            return Some(Duration::ZERO);
+        }
+        self.time_to_next(now)
+    }
+
+    /// Time to the next deadline; `None` without one.
+    fn time_to_next(&self, now: Timestamp) -> Option<Duration> {
+        let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
+        let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
+        // The control thread empties the event queue without waking the worker.
+        let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
+        let quotas = self.shard.has_quota_refusals();
+        let quotas = quotas.then(|| self.overload.next_quota_report().since(now));
+        let portion = self.faces.has_unread_internals();
+        let portion = portion.then(|| self.management.next_portion().since(now));
+        [until, retry, quotas, portion].into_iter().flatten().min()
+    }
+
+    /// Whether the next round has something to do even if nothing arrives.
+    fn is_behind(&self) -> bool {
+        self.has_backlog() || self.state.held_back
+    }
+
+    /// The same, apart from what waits for other workers.
+    fn has_backlog(&self) -> bool {
+        let state = &self.state;
+        let has_work = state.has_commands || state.has_timers || state.has_messages;
+        let has_rest = state.unflushed > 0 || !self.burst.is_empty();
+        has_work || has_rest || !self.erasures.is_empty()
+    }
+
+    /// The same, with the unhandled ones of `event_count` events.
+    fn has_unfinished_work(&self, event_count: usize) -> bool {
+        self.has_backlog() || self.state.next_event < event_count && !self.state.held_back
+    }
+}
+
+// Waiting.
+impl Worker {
+    /// Waits for events. While this worker may sleep, others wake it. Returns false if the kernel was not
+    /// polled.
+    fn wait(
+        &mut self,
+        now: Timestamp,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> std::io::Result<bool> {
+        if timeout == Some(Duration::ZERO) {
+            let has_polled = self.poll_events(now, events)?;
+            self.reset_wakers(events);
+            return Ok(has_polled);
+        }
+        self.wake_others();
+        let mut has_waiting = false;
+        if let Some(inter_worker) = &self.inter_worker {
+            // From now on others wake it.
+            inter_worker.exchange.sleeper().flag.prepare();
+            has_waiting = inter_worker.exchange.has_waiting();
+        }
+        // Interrupts are enabled before the rings are polled for the last time.
+        has_waiting |= self.faces.stop_ring_polling();
+        let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
+        self.counters.sleeps.add(u64::from(!has_waiting));
+        let waited = self.faces.poller().wait(events, timeout);
+        if self.faces.has_polled_rings() {
+            self.faces.poll_rings(events);
+        }
+        if let Some(inter_worker) = &self.inter_worker {
+            inter_worker.exchange.sleeper().flag.awake();
+        }
+        waited?;
+        self.reset_wakers(events);
+        Ok(true)
+    }
+
+    /// Makes wakers unreadable, before the queues that they announce are read.
+    fn reset_wakers(&self, events: &Events) {
+        for event in events.iter() {
+            match (event.token, &self.inter_worker) {
+                (COMMAND_TOKEN, _) => self.commands.waker().reset(),
+                (INTER_WORKER_TOKEN, Some(one)) => one.exchange.sleeper().waker.reset(),
+                (_, _) => {}
+            }
+        }
+    }
+
+    /// Polls for events without sleeping, until there are some, another worker has sent something, it is
+    /// time to sleep, or there is something else to do. Returns false if there are no events because the
+    /// kernel was not polled.
+    fn poll_events(&mut self, now: Timestamp, events: &mut Events) -> std::io::Result<bool> {
+        let (mut now, mut has_polled) = (now, false);
+        let mut deadline = None;
+        events.clear();
+        loop {
+            let has_messages = self.has_messages();
+            // Without other workers and polled rings, the kernel is the only source.
+            let has_rings = self.faces.has_polled_rings();
+            let is_only_source = self.inter_worker.is_none() && !has_rings;
+            if is_only_source || self.idle.polls_kernel(now, has_messages) {
+                self.faces.poller().wait(events, Some(Duration::ZERO))?;
+                has_polled = true;
+            }
+            if has_rings {
+                self.faces.poll_rings(events);
+                has_polled |= !events.is_empty();
+            }
+            let is_over = !self.idle.polls(now) || self.is_behind();
+            if has_messages || !events.is_empty() || is_over {
+                return Ok(has_polled);
+            }
+            self.wake_others();
+            let until =
+                deadline.get_or_insert_with(|| self.time_to_next(now).map(|time| now.plus(time)));
+            if until.is_some_and(|until| until <= now) {
+                return Ok(has_polled);
+            }
+            std::hint::spin_loop();
+            let before = now;
+            now = self.now();
+            self.idle.note_polling(now.since(before));
+        }
+    }
+
+    /// Wakes the other workers that sleep, if they were sent much or some time ago.
+    fn wake_others_if_due(&mut self) {
+        let Self { inter_worker, clock, .. } = self;
+        if let Some(inter_worker) = inter_worker {
+            let outbound = &mut inter_worker.exchange.outbound;
+            outbound.wake_if_due(|| Timestamp::from_nanos(clock.now_ns()));
+        }
+    }
+
+    /// Wakes the other workers that sleep and were sent something.
+    fn wake_others(&mut self) {
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.exchange.outbound.wake();
+        }
+    }
+}
+
+// Reception.
+impl Worker {
+    /// Orders the events of a wait.
+    fn plan(&mut self, events: &Events) {
+        let Self { read_order, faces, overload, state, .. } = self;
+        state.next_event = 0;
+        let answers_first = overload.answers_first();
+        read_order.plan(
+            events.len(),
+            |position| events.event(position).token,
+            |token| answers_first && token < COMMAND_TOKEN && faces.is_upstream(token),
+        );
+    }
+
+    /// Reads what is ready, until enough has been read for a round.
+    fn receive_ready(&mut self, now: Timestamp, events: &Events) {
+        self.state.upstreams_read_at = 0;
+        self.state.held_back = false;
+        let begin = self.state.packets + self.burst.len();
+        while self.state.next_event < events.len() && self.state.packets < PACKETS_PER_ROUND {
+            let place = self.state.next_event;
+            let event = events.event(self.read_order.event(place));
+            self.state.next_event += 1;
+            if event.token >= COMMAND_TOKEN {
+                continue;
+            }
+            let is_upstream = self.read_order.is_upstream(place);
+            let kind = if is_upstream { PacketKind::Data } else { PacketKind::Interest };
+            if event.readable && self.holds_back(now, kind) {
+                self.state.held_back = true;
+                if !is_upstream {
+                    self.read_order.hold_back(event.token);
+                }
+                // The event comes again, but output need not wait.
+                if event.writable {
+                    self.receive(now, &PollEvent { readable: false, ..event });
+                }
+                continue;
+            }
+            if is_upstream {
+                self.receive_all(now, &event);
+                self.state.upstreams_read_at = self.state.packets;
+                continue;
+            }
+            // Ends the poll of the upstream events that come first; later polls have ended already.
+            self.end_upstream_poll();
+            self.receive_once(now, &event);
+            let unpolled = self.state.packets - self.state.upstreams_read_at;
+            if unpolled >= self.read_order.batch.packets() {
+                self.poll_upstreams(now);
+            }
+        }
+        self.end_upstream_poll();
+        self.read_order.batch.end_round(self.state.packets + self.burst.len() > begin);
+        self.faces.set_frames_per_event(self.read_order.batch.packets());
+    }
+
+    /// Whether to read no more for now where mostly packets of this kind arrive.
+    #[inline]
+    fn holds_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+        self.inter_worker.as_mut().is_some_and(|one| one.holds_back(now, kind))
+    }
+
+    /// Reads a face or socket until it is empty, within a limit.
+    fn receive_all(&mut self, now: Timestamp, event: &PollEvent) {
+        let end = self.state.packets + UPSTREAM_PACKETS_MAX;
+        loop {
+            self.receive_once(now, event);
+            self.read_order.batch.note(self.faces.read_counts());
+            if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
+                return;
+            }
+            if self.holds_back(now, PacketKind::Data) {
+                self.state.held_back = true;
+                return;
+            }
+        }
+    }
+
+    /// Reads the upstream faces and sockets again, in the middle of a round.
+    fn poll_upstreams(&mut self, now: Timestamp) {
+        self.state.has_messages |= self.take_messages(now);
+        let mut number = 0;
+        while let Some(token) = self.read_order.recent(number) {
+            number += 1;
+            // The token may belong to another connection by now.
+            if self.faces.is_upstream(token) {
+                let readable = PollEvent { token, readable: true, writable: false, closed: false };
+                self.receive_all(now, &readable);
+            }
+        }
+        self.end_upstream_poll();
+        self.state.upstreams_read_at = self.state.packets;
+    }
+
+    /// Adapts the batch of Interests to what a poll of the upstream sockets has found.
+    fn end_upstream_poll(&mut self) {
+        self.read_order.batch.end_poll();
+        self.faces.set_frames_per_event(self.read_order.batch.packets());
+    }
+
+    /// Reads once, and notes which kind of packets the face or socket brings.
+    fn receive_once(&mut self, now: Timestamp, event: &PollEvent) {
+        let begin = self.state.packets + self.burst.len();
+        self.receive(now, event);
+        if self.state.packets + self.burst.len() > begin
+            && let Some(kind) = self.last_kind()
+        {
+            self.faces.note_direction(event.token, kind != PacketKind::Interest);
+        }
+    }
+
+    /// Kind of the last packet of the burst.
+    fn last_kind(&self) -> Option<PacketKind> {
+        self.burst.len().checked_sub(1).map(|last| self.burst.kind(last))
+    }
+
+    /// Handles an event: reads once, and forwards in bursts.
     fn receive(&mut self, now: Timestamp, event: &PollEvent) {
-        let mut sink = IngressSink {
-            burst: &mut self.burst,
-            ingress: &mut self.ingress,
-            pool: &self.pool,
-            others: self.crew.as_mut().map(|crew| crew.receiving()),
-            timer: timing::measuring(&mut self.timer),
-            late: Some((now, &mut self.overload)),
-        };
-        let mut progress = self.faces.handle_event(now, event, &self.pool, &mut sink);
+        let (faces, pool, mut sink) = self.receiving(now);
+        let mut progress = faces.handle_event(now, event, pool, &mut sink);
         loop {
             match progress {
                 Progress::Done => {
                     if let Some(channel) = self.faces.drained_channel() {
                         self.overload.socket_is_empty(channel);
                     }
-                    return self.take_frames(now);
+                    return self.take_deferred_frames(now);
                 }
                 Progress::SinkFull => {
                     let kind = self.last_kind();
-                    self.forward(now);
+                    self.run_burst(now, BurstSource::Received);
                     self.make_room(kind.unwrap_or(PacketKind::Interest));
                 }
                 Progress::NewPeer { channel, local, peer } => {
                     self.add_peer(now, channel, local, peer);
                 }
                 Progress::NewStation { port, peer } => self.add_station(now, port, peer),
-                Progress::UnknownGroup { port } => self.hear_group(port),
+                Progress::UnknownGroup { port } => self.find_group(port),
                 Progress::NoBlock => {
                     // Releasing the burst may free a block; the event comes again.
-                    self.forward(now);
+                    self.run_burst(now, BurstSource::Received);
                     self.counters.no_block.increment();
                     self.state.starved = true;
-                    return self.take_frames(now);
+                    return self.take_deferred_frames(now);
                 }
             }
-            let mut sink = IngressSink {
-                burst: &mut self.burst,
-                ingress: &mut self.ingress,
-                pool: &self.pool,
-                others: self.crew.as_mut().map(|crew| crew.receiving()),
-                timer: timing::measuring(&mut self.timer),
-                late: Some((now, &mut self.overload)),
-            };
-            progress = self.faces.resume(now, &self.pool, &mut sink);
+            let (faces, pool, mut sink) = self.receiving(now);
+            progress = faces.resume(now, pool, &mut sink);
         }
     }
 
-    /// Takes the burst through the shard.
-    fn forward(&mut self, now: Timestamp) {
-        if self.burst.is_empty() {
+    /// The faces, and the sink of what they receive.
+    #[inline]
+    fn receiving(&mut self, now: Timestamp) -> (&mut FaceSet, &PacketPool, IngressSink<'_>) {
+        let Self { faces, pool, burst, ingress, inter_worker, service, overload, .. } = self;
+        let sink = IngressSink {
+            burst,
+            ingress,
+            pool,
+            inter_worker: inter_worker.as_mut().map(|one| one.receiving()),
+            timer: service.receiving(),
+            overload: Some((now, overload)),
+        };
+        (faces, pool, sink)
+    }
+
+    /// Takes a frame that another worker has received for a face of this one.
+    fn take_frame(&mut self, now: Timestamp, frame: Frame) {
+        let Frame { face, sender, handle, .. } = frame;
+        if self.burst.is_full() {
+            self.run_burst(now, BurstSource::Received);
+        }
+        let Self { faces, pool, burst, ingress, service, .. } = self;
+        let timer = service.receiving();
+        let mut sink =
+            IngressSink { burst, ingress, pool, inter_worker: None, timer, overload: None };
+        faces.receive_frame(now, face, sender, pool.bytes(&handle), pool, &mut sink);
+        pool.release(handle);
+    }
+
+    /// Takes the frames that arrived while a face was being read.
+    fn take_deferred_frames(&mut self, now: Timestamp) {
+        let Some(inter_worker) = self.inter_worker.as_mut().filter(|one| one.has_frames()) else {
+            return;
+        };
+        let mut frames = inter_worker.swap_frames(Vec::new());
+        for frame in frames.drain(..) {
+            self.take_frame(now, frame);
+        }
+        if let Some(inter_worker) = &mut self.inter_worker {
+            frames.append(&mut inter_worker.swap_frames(Vec::new()));
+            inter_worker.swap_frames(frames);
+        }
+    }
+}
+
+// Forwarding.
+impl Worker {
+    /// Takes a burst through the shard, and sends on what comes of it.
+    fn run_burst(&mut self, now: Timestamp, source: BurstSource) {
+        let Self { burst, inter_worker, shard, faces, pool, overload, service, .. } = self;
+        let (mut dispatch, mut crossed) = (None, None);
+        if let Some(inter_worker) = inter_worker {
+            let (parts, burst) = inter_worker.forwarding();
+            (dispatch, crossed) = (Some(parts), Some(burst));
+        }
+        let burst = match (source, crossed) {
+            (BurstSource::Received, _) => burst,
+            (BurstSource::Crossed, Some(crossed)) => crossed,
+            (BurstSource::Crossed, None) => return,
+        };
+        let count = burst.len();
+        if count == 0 {
             return;
         }
-        let count = self.burst.len();
-        self.overload.mark_data(&mut self.burst);
-        if self.timer.is_some() {
-            return self.forward_traced(now);
-        }
-        if let Some(crew) = &mut self.crew {
-            crew.dispatch(&mut self.burst, &self.pool);
-        }
-        let mut sink = RoutedSink {
-            faces: self.faces.sink(now, &self.pool),
-            outbound: self.crew.as_mut().map(|crew| &mut crew.exchange.outbound),
-            pool: &self.pool,
+        overload.mark_data(burst);
+        let mut timer = match source {
+            BurstSource::Received => service.receiving(),
+            BurstSource::Crossed => service.choose_crossed(now),
         };
-        self.shard.process_burst(now, &mut self.burst, &self.pool, &mut sink);
+        if source == BurstSource::Received {
+            match (&mut timer, &mut dispatch) {
+                (Some(timer), dispatch) => dispatch_measured(timer, burst, dispatch.as_mut(), pool),
+                (None, Some(dispatch)) => {
+                    (0..count).for_each(|index| dispatch.packet(burst, index, pool));
+                }
+                (None, None) => {}
+            }
+        }
+        let outbound = dispatch.map(|dispatch| dispatch.outbound);
+        let mut sink = RoutedSink { faces: faces.sink(now, pool), outbound, pool };
+        match &mut timer {
+            None => shard.process_burst(now, burst, pool, &mut sink),
+            Some(timer) => {
+                timer.begin();
+                shard.process_burst_timed(now, burst, pool, &mut sink, timer);
+            }
+        }
         // The sink has copied or retained what it needs.
-        self.burst.release(&self.pool);
-        self.shard.end_burst();
-        self.faces.publish_rings(now, &self.pool);
-        self.count_forwarded(now, count);
+        burst.release(pool);
+        shard.end_burst();
+        if let Some(timer) = timer {
+            timer.finish_forwarding();
+        }
+        if source == BurstSource::Received {
+            service.next_burst(now);
+        }
+        faces.publish_rings(now, pool);
+        self.counters.count_burst(count);
+        self.send_crossings(now);
+        self.count_unflushed(now, count);
     }
 
-    /// Counts a burst of the worker's own, and sends what comes of it to others.
-    fn count_forwarded(&mut self, now: Timestamp, count: usize) {
-        self.counters.count_burst(count);
-        if self.crew.is_some() {
-            self.send_crossings(now);
-        }
-        self.count_unflushed(now, count);
+    /// Calls `run` with the shard and the sink that routes what it sends.
+    fn with_sink<R>(
+        &mut self,
+        now: Timestamp,
+        run: impl FnOnce(&mut Shard, &mut RoutedSink<'_>) -> R,
+    ) -> R {
+        let Self { faces, pool, shard, inter_worker, .. } = self;
+        let outbound = inter_worker.as_mut().map(|one| &mut one.exchange.outbound);
+        run(shard, &mut RoutedSink { faces: faces.sink(now, pool), outbound, pool })
     }
 
     /// Counts packets, and writes what was sent if it is much.
@@ -236,80 +715,311 @@ impl Worker {
         }
     }
 
-    /// Wakes the other workers that sleep, if they were sent much or some time ago.
-    fn wake_others_if_due(&mut self) {
-        let Self { crew, clock, .. } = self;
-        if let Some(crew) = crew {
-            crew.exchange.outbound.wake_if_due(|| Timestamp::from_nanos(clock.now_ns()));
-        }
-    }
-
-    /// Wakes the other workers that sleep and were sent something.
-    fn wake_others(&mut self) {
-        if let Some(crew) = &mut self.crew {
-            crew.exchange.outbound.wake();
-        }
-    }
-
-    /// Writes what was sent. Others are woken before, if it is worth it.
+    /// Writes what was sent. Others are woken before, if that is due.
     fn flush(&mut self, now: Timestamp) {
         self.state.unflushed = 0;
         self.wake_others_if_due();
         self.faces.flush(now, &self.pool);
     }
+}
 
-    /// Makes a face for a peer that has spoken first.
-    #[cold]
-    fn add_peer(
-        &mut self,
-        now: Timestamp,
-        channel: ChannelId,
-        local: SocketAddr,
-        peer: SocketAddr,
-    ) {
-        let (party, foreign) = (Party::Peer(local, peer), Foreign::Peer(channel, peer));
-        if let Some((index, _)) = self.face_of(party) {
-            return self.adopt_foreign(foreign, index);
-        }
-        let has_room = self.numbers.has_room_for_strangers() && self.strangers.has_room(peer.ip());
-        let face_id = self.next_face_id.fetch_add(1, Ordering::Relaxed);
-        let Some(index) = has_room.then(|| self.numbers.allocate(face_id)).flatten() else {
-            self.counters.refused_peers.increment();
-            if now >= self.state.next_refusal {
-                self.state.next_refusal = now.plus(REFUSAL_PAUSE);
-                self.events.send(Event::PeerRefused { peer });
+// Exchange with other workers.
+impl Worker {
+    /// Whether others have sent something.
+    fn has_messages(&self) -> bool {
+        self.inter_worker.as_ref().is_some_and(|one| one.exchange.has_waiting())
+    }
+
+    /// Takes what waits from other workers: all Data and Nacks, and some Interests of each, as far as
+    /// there is room for what comes of them. Returns whether there may be more.
+    fn take_messages(&mut self, now: Timestamp) -> bool {
+        let Some(inter_worker) = &mut self.inter_worker else { return false };
+        inter_worker.exchange.outbound.set_time(now);
+        let workers = inter_worker.exchange.worker_count();
+        self.handle_notices();
+        let mut has_more = false;
+        for kind in KINDS {
+            let mut queued = 0;
+            for from in 0..workers {
+                let Some(inter_worker) = &mut self.inter_worker else { return false };
+                let waiting = inter_worker.exchange.waiting(from, kind);
+                if waiting == 0 {
+                    inter_worker.note_empty(from, kind);
+                    continue;
+                }
+                let takeable = inter_worker.takeable(now, kind, waiting);
+                queued += waiting as u64;
+                // A worker reports its faces before it sends what came from them.
+                self.handle_notices();
+                has_more |= waiting > takeable.count;
+                self.take_waiting(now, from, kind, takeable);
             }
-            return;
-        };
-        if let Err((other, _)) = self.claim(party, index, face_id) {
-            self.numbers.release(index);
-            return self.adopt_foreign(foreign, other);
-        }
-        let options = self.on_demand.face_options(face_id);
-        match self.faces.add_datagram(now, index, channel, peer, &options) {
-            Ok(counters) => {
-                self.strangers.add(index, peer.ip());
-                self.announce_face(index, &options.properties);
-                let face = FaceCreated {
-                    index,
-                    options,
-                    remote: FaceUri::udp(peer),
-                    local: FaceUri::udp(local),
-                    counters,
-                };
-                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
+            if let Some(inter_worker) = &self.inter_worker {
+                inter_worker.exchange.counters().queue(kind).note(queued);
             }
-            Err(_) => {
-                self.release_number(index);
-                self.counters.refused_peers.increment();
+            self.run_burst(now, BurstSource::Crossed);
+        }
+        has_more
+    }
+
+    /// Takes messages out of one ring.
+    fn take_waiting(&mut self, now: Timestamp, from: usize, kind: PacketKind, takeable: Takeable) {
+        let mut left = takeable.count;
+        while left > 0 {
+            let Self { inter_worker: Some(inter_worker), faces, pool, hasher, overload, .. } = self
+            else {
+                return;
+            };
+            let mut sink = faces.sink(now, pool);
+            let mut sent = 0;
+            let had_room = !inter_worker.crossed.is_full();
+            let mut cx = TakeContext { pool, overload };
+            let part = Takeable { count: left, ..takeable };
+            let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
+                match message {
+                    Message::Content(Content::Packet(parcel)) => {
+                        let is_pushed = crossed.push_parcel(parcel, pool, hasher);
+                        assert!(is_pushed, "no more than fit are taken");
+                    }
+                    Message::Outgoing(outgoing) => {
+                        sink.send(outgoing.face, outgoing.packet(pool));
+                        outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
+                        sent += 1;
+                    }
+                    Message::Content(_) | Message::Frame(_) | Message::Taken => return false,
+                }
+                true
+            });
+            let is_full = inter_worker.crossed.is_full();
+            left = if taken == 0 && had_room { 0 } else { left - taken };
+            self.count_unflushed(now, sent);
+            self.handle_other_messages(now);
+            if is_full {
+                self.run_burst(now, BurstSource::Crossed);
             }
         }
     }
 
-    /// Passes on what faces did by themselves.
+    /// Handles the messages taken that are not packets.
+    fn handle_other_messages(&mut self, now: Timestamp) {
+        let Some(inter_worker) = self.inter_worker.as_mut().filter(|one| one.has_others()) else {
+            return;
+        };
+        let mut others = inter_worker.swap_others(Vec::new());
+        for message in others.drain(..) {
+            match message {
+                Message::Content(content) => self.process_crossing(now, content),
+                Message::Frame(frame) => match &mut self.inter_worker {
+                    Some(one) if self.faces.is_suspended() => one.defer_frame(frame),
+                    Some(_) | None => self.take_frame(now, frame),
+                },
+                Message::Outgoing(_) | Message::Taken => message.release(&self.pool),
+            }
+        }
+        if let Some(inter_worker) = &mut self.inter_worker {
+            others.append(&mut inter_worker.swap_others(Vec::new()));
+            inter_worker.swap_others(others);
+        }
+        // Before more is taken: what comes of that needs the room that is left now.
+        self.send_crossings(now);
+    }
+
+    /// Has the shard process a message of another shard.
+    fn process_crossing(&mut self, now: Timestamp, content: Content) {
+        self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
+        self.shard.end_burst();
+        self.faces.publish_rings(now, &self.pool);
+        self.count_unflushed(now, 1);
+    }
+
+    /// Sends the messages of the shard to others, which are woken later: see [`Self::flush`].
+    fn send_crossings(&mut self, now: Timestamp) {
+        let mut to_itself = Vec::new();
+        let Some(inter_worker) = &mut self.inter_worker else { return };
+        let outbound = &mut inter_worker.exchange.outbound;
+        for crossing in self.shard.take_crossings() {
+            let to = usize::from(crossing.to);
+            if to == outbound.own() {
+                // Does not allocate until it happens: a name has moved back meanwhile.
+                to_itself.push(crossing.content);
+            } else {
+                outbound.send(to, Message::Content(crossing.content), &self.pool);
+            }
+        }
+        outbound.publish();
+        for content in to_itself {
+            self.process_crossing(now, content);
+            // All messages that this causes are for others.
+            self.send_crossings(now);
+        }
+    }
+
+    /// Handles the news of the faces of other workers.
+    fn handle_notices(&mut self) {
+        while let Some(notice) =
+            self.inter_worker.as_mut().and_then(|one| one.exchange.next_notice())
+        {
+            match notice {
+                Notice::Face(index, properties) => self.shard.set_face(index, &properties),
+                Notice::FaceGone(index) => {
+                    self.shard.remove_face(index);
+                    let inter_worker = self.inter_worker.as_mut();
+                    match inter_worker.and_then(|one| one.remove_remote_face(index)) {
+                        Some(RemoteFace::Peer(channel, peer)) => {
+                            self.faces.remove_remote_peer(channel, peer, index);
+                        }
+                        Some(RemoteFace::Station(port, mac)) => {
+                            self.faces.remove_remote_station(port, mac, index);
+                        }
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until others have room for what a burst may cause, in the middle of a read that has
+    /// brought packets of this kind last.
+    #[inline]
+    fn make_room(&mut self, kind: PacketKind) {
+        if !self.has_burst_room(kind) {
+            self.wait_for_room(kind);
+        }
+    }
+
+    fn has_burst_room(&self, kind: PacketKind) -> bool {
+        self.inter_worker.as_ref().is_none_or(|one| one.has_burst_room(kind))
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, kind: PacketKind) {
+        if self.idle.is_stepped() {
+            // The others take messages in steps of their own. Packets without room are dropped and counted.
+            return;
+        }
+        // The round may have taken long.
+        let begin = self.now();
+        let mut now = begin;
+        while self.inter_worker.as_mut().is_some_and(|one| one.waits_for_room(now)) {
+            self.pool.settle();
+            self.wake_others();
+            self.state.has_messages |= self.take_messages(now);
+            if self.has_burst_room(kind) {
+                self.inter_worker.iter_mut().for_each(|one| one.end_wait());
+                return;
+            }
+            pause(now.since(begin));
+            now = self.now();
+        }
+    }
+
+    /// After a round in which nothing was read for lack of room: lets other threads run.
+    fn yield_to_others(&mut self, now: Timestamp) {
+        self.wake_others();
+        if let Some(inter_worker) = &self.inter_worker
+            && !self.idle.is_stepped()
+        {
+            pause(inter_worker.crowded_for(now));
+        }
+    }
+}
+
+// Commands.
+impl Worker {
+    /// Carries out commands. Returns whether there may be more.
+    fn handle_commands(&mut self, now: Timestamp) -> bool {
+        let mut handled = 0;
+        for _ in 0..COMMANDS_PER_ROUND {
+            match self.commands.receive() {
+                Ok(Some(command)) => {
+                    self.handle_command(now, command);
+                    handled += 1;
+                }
+                Ok(None) => return self.count_commands(handled, false),
+                Err(_) => {
+                    // The control thread is gone, which alone could stop this one.
+                    self.state.stopping = true;
+                    return false;
+                }
+            }
+        }
+        self.count_commands(handled, true)
+    }
+
+    /// Counts commands. The control thread may wait until several workers have carried out theirs.
+    fn count_commands(&mut self, count: u64, has_more: bool) -> bool {
+        self.counters.commands.add(count);
+        if count > 0 && self.inter_worker.is_some() {
+            self.events.wake_now();
+        }
+        has_more
+    }
+
+    fn handle_command(&mut self, now: Timestamp, command: Command) {
+        match command {
+            Command::AddFace(face) => self.add_face(now, *face),
+            Command::UpdateFace { face_id, options } => {
+                if let Some(index) = self.admission.numbers.index(face_id) {
+                    self.faces.update(index, &options, &self.pool);
+                    self.announce_face(index, &options.properties);
+                }
+            }
+            Command::SeparateInput { face_id } => {
+                if let Some(index) = self.admission.numbers.index(face_id) {
+                    self.separate_input(index, face_id);
+                }
+            }
+            Command::RemoveFace { face_id } => {
+                if let Some(index) = self.admission.numbers.index(face_id) {
+                    self.flush(now);
+                    self.faces.remove(index, &self.pool);
+                    self.forget_face(index);
+                    self.events.send(Event::FaceClosed { face_id, reason: None });
+                }
+            }
+            Command::AddPort(port) => self.add_port(*port),
+            Command::ChangePort { port, change } => self.change_port(now, port, *change),
+            Command::SetTables { fib, strategies } => {
+                if let Some(strategies) = strategies {
+                    self.shard.set_strategies(strategies);
+                }
+                self.shard.set_fib(fib);
+            }
+            Command::AnswerLearning { ticket, announcement } => {
+                self.with_sink(now, |shard, sink| {
+                    shard.answer_learning(now, ticket, announcement.as_deref(), sink);
+                })
+            }
+            Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
+            Command::ConfigureCs(settings) => self.configure_cs(settings),
+            Command::EraseCs { ticket, prefix, limit } => {
+                self.erasures.begin(ticket, prefix, limit);
+            }
+            Command::SetTap(tap) => {
+                self.faces.set_tap(tap);
+            }
+            Command::Trace(is_on) => self.service.set_enabled(is_on, &self.clock),
+            Command::Stop => self.state.stopping = true,
+        }
+    }
+
+    fn configure_cs(&mut self, settings: CsSettings) {
+        let pcct = self.shard.pcct_mut();
+        if let Some(capacity) = settings.capacity_packets {
+            pcct.set_cs_capacity(capacity);
+        }
+        if let Some(admit) = settings.admit {
+            pcct.set_cs_admit(admit);
+        }
+        if let Some(serve) = settings.serve {
+            pcct.set_cs_serve(serve);
+        }
+    }
+
+    /// Reports what happened to faces without a command.
     fn report_faces(&mut self) {
         while let Some(event) = self.faces.poll_event() {
-            let Some(face_id) = self.numbers.face_id(event.face) else { continue };
+            let Some(face_id) = self.admission.numbers.face_id(event.face) else { continue };
             let event = match event.change {
                 FaceChange::Closed(reason) => {
                     self.forget_face(event.face);
@@ -322,7 +1032,7 @@ impl Worker {
         }
     }
 
-    /// Passes on what self-learning asks for, unless the control thread is behind anyway.
+    /// Reports the requests of self-learning, unless the control thread is behind.
     fn report_learning(&mut self) {
         while !self.events.is_backed_up()
             && let Some(request) = self.shard.poll_learning()
@@ -330,51 +1040,328 @@ impl Worker {
             self.events.send(Event::Learning(request));
         }
     }
+}
+
+// Faces.
+impl Worker {
+    /// Gives a face to which Interests are sent a socket of its own, so that Data does not wait behind the
+    /// Interests of others.
+    fn separate_input(&mut self, index: FaceIndex, face_id: u64) {
+        if self.overload.answers_first()
+            && let Err(error) = self.faces.separate_input(index)
+        {
+            tracing::debug!(face_id, %error, "the face shares a socket with others");
+        }
+    }
+
+    fn add_face(&mut self, now: Timestamp, face: NewFace) {
+        let (ticket, face_id) = (face.ticket, face.options.properties.face_id);
+        let mut channel = None;
+        if let NewTransport::Datagram(peer) = &face.transport {
+            channel = self.admission.channel_to(*peer);
+            if channel.is_none() {
+                let reason = "UDP is not enabled for this address family";
+                return self.refuse_face(ticket, face_id, std::io::Error::other(reason));
+            }
+        }
+        if let Some(existing) = self.existing_face(&face.transport, channel) {
+            self.events.send(Event::FaceExists { ticket, face_id: existing });
+            return;
+        }
+        let index = match matches!(face.transport, NewTransport::Operator(_)) {
+            true => self.admission.numbers.allocate_for_operator(face_id),
+            false => self.admission.numbers.allocate(face_id),
+        };
+        let Some(index) = index else {
+            let reason = FACE_LIMIT_REACHED;
+            if let NewTransport::Memif(end) = &face.transport {
+                end.reject(reason);
+            }
+            let kind = std::io::ErrorKind::QuotaExceeded;
+            return self.refuse_face(ticket, face_id, std::io::Error::new(kind, reason));
+        };
+        if let Some(peer) = peer_key(&face.transport, channel)
+            && let Err((_, face_id)) = self.claim(peer, index, face_id)
+        {
+            self.admission.numbers.release(index);
+            self.events.send(Event::FaceExists { ticket, face_id });
+            return;
+        }
+        self.add_transport(now, index, face, channel);
+    }
+
+    /// The FaceId of the face that the peer of this transport has already.
+    fn existing_face(
+        &self,
+        transport: &NewTransport,
+        channel: Option<(ChannelId, SocketAddr)>,
+    ) -> Option<u64> {
+        let own = match (transport, channel) {
+            (NewTransport::Datagram(peer), Some((channel, _))) => {
+                self.faces.datagram_face(channel, *peer)
+            }
+            (NewTransport::Station(port, mac), _) => self.faces.station_face(*port, *mac),
+            (_, _) => None,
+        };
+        let own = own.and_then(|index| self.admission.numbers.face_id(index));
+        own.or_else(|| {
+            let peer = peer_key(transport, channel)?;
+            self.face_of(peer).map(|(_, face_id)| face_id)
+        })
+    }
+
+    /// Makes a face of a transport, and reports it.
+    fn add_transport(
+        &mut self,
+        now: Timestamp,
+        index: FaceIndex,
+        face: NewFace,
+        channel: Option<(ChannelId, SocketAddr)>,
+    ) {
+        let NewFace { ticket, transport, options, remote, local } = face;
+        let face_id = options.properties.face_id;
+        let faces = &mut self.faces;
+        let added = match (transport, channel) {
+            (NewTransport::Stream(stream) | NewTransport::Operator(stream), _) => {
+                faces.add_stream(now, index, stream, &options)
+            }
+            (NewTransport::WebSocket(stream), _) => {
+                faces.add_websocket(now, index, stream, &options)
+            }
+            (NewTransport::Group(socket, group), _) => {
+                faces.add_group_datagram(now, index, socket, group, &options)
+            }
+            (NewTransport::Connected(socket), _) => {
+                faces.add_connected_datagram(now, index, socket, &options)
+            }
+            (NewTransport::Station(port, mac), _) => {
+                faces.add_station(now, index, port, mac, &options)
+            }
+            (NewTransport::Memif(end), _) => faces.add_memif(now, index, end, &options),
+            (NewTransport::Memory(end), _) => faces.add_memory(now, index, end, &options),
+            (NewTransport::Internal(end), _) => faces.add_internal(now, index, end, &options),
+            (NewTransport::Datagram(peer), Some((channel, _))) => {
+                faces.add_datagram(now, index, channel, peer, &options)
+            }
+            (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        if added.is_ok() && channel.is_some() {
+            self.separate_input(index, face_id);
+        }
+        match added {
+            Ok(counters) => {
+                self.announce_face(index, &options.properties);
+                let local = channel.map_or(local, |(_, address)| FaceUri::udp(address));
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
+            }
+            Err(error) => {
+                self.release_number(index);
+                self.refuse_face(ticket, face_id, error);
+            }
+        }
+    }
+
+    fn refuse_face(&mut self, ticket: Option<u64>, face_id: u64, error: std::io::Error) {
+        self.events.send(Event::FaceRefused { ticket, face_id, error });
+    }
+
+    /// Makes an on-demand face for a UDP peer.
+    #[cold]
+    fn add_peer(
+        &mut self,
+        now: Timestamp,
+        channel: ChannelId,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) {
+        let (key, remote) = (PeerKey::Peer(local, peer), RemoteFace::Peer(channel, peer));
+        if let Some((index, _)) = self.face_of(key) {
+            return self.adopt_remote(remote, index);
+        }
+        let face_id = self.admission.new_face_id();
+        let Some(index) = self.admission.allocate_for_peer(peer, face_id) else {
+            self.counters.refused_peers.increment();
+            if self.admission.reports_rejection(now) {
+                self.events.send(Event::PeerRefused { peer });
+            }
+            return;
+        };
+        if let Err((other, _)) = self.claim(key, index, face_id) {
+            self.admission.numbers.release(index);
+            return self.adopt_remote(remote, other);
+        }
+        let options = self.admission.peer_options(face_id);
+        match self.faces.add_datagram(now, index, channel, peer, &options) {
+            Ok(counters) => {
+                self.admission.on_demand_peers.add(index, peer.ip());
+                self.announce_face(index, &options.properties);
+                let (remote, local) = (FaceUri::udp(peer), FaceUri::udp(local));
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
+            }
+            Err(_) => {
+                self.release_number(index);
+                self.counters.refused_peers.increment();
+            }
+        }
+    }
+
+    /// Makes an on-demand face for a station.
+    #[cold]
+    fn add_station(&mut self, now: Timestamp, port: PortId, mac: [u8; 6]) {
+        let (key, remote) = (PeerKey::station(port, mac), RemoteFace::Station(port, Some(mac)));
+        if let Some((other, _)) = self.face_of(key) {
+            return self.adopt_remote(remote, other);
+        }
+        let Some(stations) = self.admission.stations_of(port) else { return };
+        let name = self.faces.port_for_new_station(port);
+        let name = name.filter(|_| self.admission.numbers.has_room_on_demand());
+        let face_id = self.admission.new_face_id();
+        let allocated =
+            name.and_then(|name| Some((name, self.admission.numbers.allocate(face_id)?)));
+        let Some((name, index)) = allocated else {
+            self.counters.refused_peers.increment();
+            return;
+        };
+        let claimed = match &self.inter_worker {
+            Some(one) => one.registry().claim_on_demand(key, index, face_id),
+            None => Ok(()),
+        };
+        if let Err(unclaimed) = claimed {
+            self.admission.numbers.release(index);
+            match unclaimed {
+                Unclaimed::Exists(other, _) => self.adopt_remote(remote, other),
+                Unclaimed::NoRoom => self.counters.refused_peers.increment(),
+            }
+            return;
+        }
+        let options = self.admission.station_options(face_id, stations);
+        match self.faces.add_station(now, index, port, mac, &options) {
+            Ok(counters) => {
+                self.announce_face(index, &options.properties);
+                let (remote, local) = (FaceUri::ethernet(mac), FaceUri::device(&name));
+                let face = FaceCreated { index, options, remote, local, counters };
+                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
+            }
+            Err(_) => {
+                self.release_number(index);
+                self.counters.refused_peers.increment();
+            }
+        }
+    }
+
+    /// Finds the face of the group of a network device, which another worker may have.
+    #[cold]
+    fn find_group(&mut self, port: PortId) {
+        if let Some((other, _)) = self.face_of(PeerKey::Station(port, None)) {
+            self.adopt_remote(RemoteFace::Station(port, None), other);
+        }
+    }
+
+    /// Sends frames for the face of another worker to that worker from now on.
+    fn adopt_remote(&mut self, remote: RemoteFace, face: FaceIndex) {
+        let is_new = match remote {
+            RemoteFace::Peer(channel, peer) => self.faces.add_remote_peer(channel, peer, face),
+            RemoteFace::Station(port, mac) => self.faces.add_remote_station(port, mac, face),
+        };
+        if is_new && let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.add_remote_face(face, remote);
+        }
+    }
+
+    /// Announces a face, or its new properties, to all shards.
+    fn announce_face(&mut self, index: FaceIndex, properties: &FaceProperties) {
+        self.shard.set_face(index, properties);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.exchange.notify_all(Notice::Face(index, *properties));
+        }
+    }
 
     fn forget_face(&mut self, index: FaceIndex) {
         self.shard.remove_face(index);
         self.release_number(index);
-        if let Some(crew) = &mut self.crew {
-            crew.exchange.tell(Notice::FaceGone(index));
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.exchange.notify_all(Notice::FaceGone(index));
         }
     }
 
     fn release_number(&mut self, index: FaceIndex) {
-        self.numbers.release(index);
-        self.strangers.remove(&index);
-        if let Some(crew) = &self.crew {
-            crew.registry.release(index);
+        self.admission.release(index);
+        if let Some(inter_worker) = &self.inter_worker {
+            inter_worker.registry().release(index);
         }
     }
 
-    /// Sends what waits, as far as the kernel takes it, and gives the buffers back.
-    pub(crate) fn finish(mut self) {
-        let now = self.now();
-        self.flush(now);
-        self.burst.release(&self.pool);
-        self.faces.release_blocks(&self.pool);
-        self.shard.release_blocks(&self.pool);
-        if let Some(crew) = &mut self.crew {
-            crew.crossed.release(&self.pool);
-            crew.exchange.release(&self.pool);
+    /// The face of a peer on any worker, with its FaceId.
+    fn face_of(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
+        self.inter_worker.as_ref()?.face_of(peer)
+    }
+
+    /// Enters a new face for all workers. The error is the face that another worker has made meanwhile.
+    fn claim(&self, peer: PeerKey, face: FaceIndex, face_id: u64) -> Result<(), (FaceIndex, u64)> {
+        match &self.inter_worker {
+            Some(one) => one.registry().claim(peer, face, face_id),
+            None => Ok(()),
         }
-        self.wake_others();
-        self.events.wake();
     }
 }
 
-impl OnDemandOptions {
-    /// Options of a face for a UDP peer that has spoken first.
-    fn face_options(&self, face_id: u64) -> FaceOptions {
-        let properties = FaceProperties {
-            pit_tokens: self.pit_tokens,
-            pending_quota: true,
-            ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
-        };
-        FaceOptions {
-            link: self.link,
-            idle_timeout: Some(self.idle_timeout),
-            ..FaceOptions::datagram(properties, Persistency::OnDemand, self.mtu)
+/// The key by which other workers know the peer of a transport.
+fn peer_key(transport: &NewTransport, channel: Option<(ChannelId, SocketAddr)>) -> Option<PeerKey> {
+    match (transport, channel) {
+        (NewTransport::Datagram(peer), Some((_, local))) => Some(PeerKey::Peer(local, *peer)),
+        (NewTransport::Station(port, mac), _) => Some(PeerKey::station(*port, *mac)),
+        (_, _) => None,
+    }
+}
+
+// Network devices.
+impl Worker {
+    fn add_port(&mut self, new: NewPort) {
+        let NewPort { port, name, is_up, accepts, sockets, stations } = new;
+        let (socket, has_others) = (sockets.into_iter().next(), self.inter_worker.is_some());
+        let options = PortOptions { name, socket, is_up, accepts, has_others };
+        match self.faces.add_port(port, options) {
+            Ok(_) => self.admission.stations.push((port, stations)),
+            Err(error) => tracing::warn!(?port, %error, "a network device cannot be used"),
         }
+    }
+
+    fn change_port(&mut self, now: Timestamp, port: PortId, change: PortChange) {
+        self.flush(now);
+        let changed = match change {
+            PortChange::Link(is_up) => {
+                self.faces.set_port_state(port, is_up);
+                Ok(())
+            }
+            PortChange::Sockets(sockets, options) => {
+                self.admission.set_stations(port, options);
+                self.faces.set_port_socket(port, sockets.into_iter().next(), &self.pool)
+            }
+            PortChange::Suspend => self.faces.close_port_socket(port, &self.pool),
+            PortChange::Address(mac) => {
+                self.faces.set_port_mac(port, mac);
+                Ok(())
+            }
+            PortChange::Purpose { accepts, leaves_group } => {
+                self.faces.set_port_purpose(port, accepts, leaves_group, &self.pool);
+                Ok(())
+            }
+            PortChange::Gone => self.faces.set_port_socket(port, None, &self.pool),
+            PortChange::Remove => {
+                self.admission.stations.retain(|(id, _)| *id != port);
+                self.faces.remove_port(port, &self.pool);
+                Ok(())
+            }
+        };
+        if let Err(error) = changed {
+            tracing::warn!(?port, %error, "a network device cannot be used");
+        }
+        while let Some(socket) = self.faces.take_unused_socket() {
+            self.events.send(Event::SocketUnused(socket));
+        }
+        // The next command may make a face in the place of one that has closed.
+        self.report_faces();
     }
 }

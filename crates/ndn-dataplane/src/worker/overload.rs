@@ -1,29 +1,34 @@
-//! What a worker does with Interests that have waited for too long.
+//! Queue management of Interests that have waited for too long.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{ChannelId, SocketDelay};
-use ndn_forwarding::{Burst, Counters, DropReason};
+use ndn_forwarding::{Burst, Counters, DropReason, Shard};
 use ndn_table::Timestamp;
 
-use super::{Worker, WorkerCounters};
+use super::counters::WorkerCounters;
 use crate::event::Event;
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
+use crate::queue::Sender;
 
-/// Marks that may be due at one time: what has not found its Data by then need not any more.
+/// Maximum number of marks that wait for a Data; further ones are forgotten.
 const MARKS_DUE_MAX: usize = 64;
+/// Minimum time between two reports of used-up quotas to the control thread.
+const QUOTA_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The queues of Interests of one worker, beside those from other workers, and what came of them.
+/// The queue management of one worker: the Interests of its sockets, and the counters of all its queues.
 #[derive(Debug)]
 pub(crate) struct Overload {
     options: OverloadOptions,
-    /// By number of the socket; made when somebody has waited there for the first time.
+    /// By number of the socket; made for the first Interest that has waited.
     sockets: Vec<InterestQueue>,
     /// Congestion marks that are still to be put on Data.
     marks_due: usize,
     counters: Arc<WorkerCounters>,
     shard_counters: Arc<Counters>,
+    /// Time of the next report of used-up quotas.
+    next_quota_report: Timestamp,
 }
 
 impl Overload {
@@ -32,15 +37,17 @@ impl Overload {
         counters: Arc<WorkerCounters>,
         shard_counters: Arc<Counters>,
     ) -> Self {
-        Self { options, sockets: Vec::new(), marks_due: 0, counters, shard_counters }
+        let next_quota_report = Timestamp::ZERO;
+        let sockets = Vec::new();
+        Self { options, sockets, marks_due: 0, counters, shard_counters, next_quota_report }
     }
 
-    /// Whether answers go before Interests.
+    /// Whether Data and Nacks go before Interests.
     pub(super) fn answers_first(&self) -> bool {
         self.options.answers_first
     }
 
-    /// An Interest has been taken out of the queue of a socket.
+    /// The verdict on an Interest that was read from a socket.
     #[cold]
     pub(super) fn leaves_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
         let number = waited.channel.number();
@@ -50,7 +57,7 @@ impl Overload {
         self.sockets[number].leaves(now, waited.since, false)
     }
 
-    /// A read of a socket has found the end of its queue.
+    /// Notes that a read of a socket has found the end of its queue.
     #[inline]
     pub(super) fn socket_is_empty(&mut self, channel: ChannelId) {
         // Most have never had a queue at all.
@@ -59,10 +66,10 @@ impl Overload {
         }
     }
 
-    /// Counts what becomes of an Interest that has waited. For one that is marked, a Data is marked,
-    /// too: consumers hear of the queue at once, whatever the producer does with marks.
+    /// Counts the verdict on an Interest. For a marked Interest, a Data is marked, too, so that consumers
+    /// learn of the queue even if the producer does not copy marks.
     #[cold]
-    pub(super) fn note(&mut self, verdict: Verdict) {
+    pub(super) fn count(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Pass => {}
             Verdict::Mark => {
@@ -88,28 +95,26 @@ impl Overload {
             self.counters.marked_data.add(marked as u64);
         }
     }
-}
 
-/// The control thread hears of quotas that are used up so often at most.
-const QUOTA_PAUSE: Duration = Duration::from_secs(1);
-
-impl Worker {
-    /// Tells of the faces whose quotas are used up, unless the control thread is behind anyway.
-    pub(super) fn report_quotas(&mut self, now: Timestamp) {
-        if now < self.state.next_quota_report || self.events.is_backed_up() {
-            return;
-        }
-        while let Some((face, refused)) = self.shard.poll_quota_refusal() {
-            self.state.next_quota_report = now.plus(QUOTA_PAUSE);
-            self.events.send(Event::QuotaUsedUp { face, refused });
-        }
+    /// Time of the next report of used-up quotas.
+    pub(super) fn next_quota_report(&self) -> Timestamp {
+        self.next_quota_report
     }
 
-    /// Begins a round of the exchange with other workers.
-    pub(super) fn trade(&mut self, now: Timestamp) -> bool {
-        let Some(crew) = &mut self.crew else { return false };
-        crew.exchange.outbound.set_time(now);
-        self.take_from_others(now)
+    /// Reports faces whose quota of pending Interests is used up, unless the control thread is behind.
+    pub(super) fn report_quotas(
+        &mut self,
+        now: Timestamp,
+        shard: &mut Shard,
+        events: &mut Sender<Event>,
+    ) {
+        if now < self.next_quota_report || events.is_backed_up() {
+            return;
+        }
+        while let Some((face, refused)) = shard.poll_quota_refusal() {
+            self.next_quota_report = now.plus(QUOTA_REPORT_INTERVAL);
+            events.send(Event::QuotaUsedUp { face, refused });
+        }
     }
 }
 
@@ -121,9 +126,8 @@ mod tests {
 
     use super::*;
 
-    /// Each burst waits for long, but nothing is left of it when the next one comes.
     #[test]
-    fn a_socket_that_is_emptied_has_no_long_queue() {
+    fn emptied_socket_has_no_long_queue() {
         let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let socket = UdpSocket::new(&UdpOptions::bound_to(address)).unwrap();

@@ -1,37 +1,37 @@
-//! How much of a busy worker's time answers of management may take.
+//! The share of a busy worker's time for Data of management.
 //!
-//! A list of a large table is thousands of Data of 8 KB, each of which costs as much as several small
-//! packets. A worker that has time left passes them on as they come. One that is busy, whatever with, would take
-//! the time from its traffic: it reads the internal face in portions, so that the lists come more slowly.
-//! What is read is counted in bytes: answers to commands are small, and wait behind a few portions at most.
+//! The dataset of a large table is thousands of Data of 8 KB, each of which costs as much as several small
+//! packets. A worker with time left forwards them as they arrive. A busy one reads the internal face in
+//! portions, so that datasets arrive more slowly and other traffic keeps its rate. Portions are counted in bytes:
+//! responses to commands are small, and wait behind a few portions at most.
 
 use ndn_table::Timestamp;
 
-/// Over such a time it is looked at how busy the worker is, nanoseconds.
+/// Window over which the load is measured, nanoseconds.
 const WINDOW_NS: u64 = 8_000_000;
-/// A worker is busy that forwards for more than this share of a window. Where consumers wait for answers,
-/// part of the time passes in turn here and there, and what comes in between takes from their rate.
+/// A worker that forwards for more than this share of a window is busy. Consumers with a small window take
+/// turns with the worker, so it is not idle for the whole rest.
 const BUSY_SHARE: (u64, u64) = (1, 2);
-/// Read at a time by a busy worker: some segments, so that who waits for them is woken once for all.
+/// Bytes that a busy worker reads at a time: several segments, so that the consumer is woken once for all.
 const PORTION_BYTES: usize = 48 << 10;
-/// How often a portion may be read by a busy worker, nanoseconds.
+/// Time between two portions of a busy worker, nanoseconds.
 const PORTION_PAUSE_NS: u64 = 4_000_000;
 
-/// What one worker may read of its internal face.
+/// What one worker may read from its internal face.
 #[derive(Debug, Default)]
-pub(crate) struct ManagementShare {
+pub(crate) struct ManagementBudget {
     window_began: Timestamp,
-    /// Forwarding took so long in this window.
+    /// Time of forwarding in this window.
     worked_ns: u64,
-    /// Since when there has been something to forward in this round.
+    /// Begin of the work of this round.
     working_since: Option<Timestamp>,
     is_busy: bool,
-    /// When the next portion may be read, if the worker is busy.
+    /// Time of the next portion, if the worker is busy.
     next_portion: Timestamp,
 }
 
-impl ManagementShare {
-    /// A round ends and another begins; `has_forwarded` says whether there were packets.
+impl ManagementBudget {
+    /// Ends a round and begins another; `has_forwarded` if there were packets.
     #[inline]
     pub(super) fn begin_round(&mut self, now: Timestamp, has_forwarded: bool) {
         if let Some(since) = self.working_since.take()
@@ -47,13 +47,13 @@ impl ManagementShare {
         }
     }
 
-    /// When more may be read than what is left now.
+    /// Time of the next portion.
     pub(super) fn next_portion(&self) -> Timestamp {
         self.next_portion
     }
 
-    /// The wait of this round is over. How many bytes may be read of the internal face in this round, of
-    /// which so many were `left` in the last.
+    /// Begins the work of this round. Returns the bytes that it may read from the internal face; `left` are
+    /// those that the last round did not use.
     #[inline]
     pub(super) fn allowance(&mut self, now: Timestamp, left: usize) -> usize {
         self.working_since = Some(now);
@@ -74,10 +74,10 @@ mod tests {
 
     const ROUND_NS: u64 = 100_000;
 
-    /// Rounds of [`ROUND_NS`] for `duration_ms`, of which forwarding takes a share in percent, with more to
-    /// read than anyone may; how many bytes were read after the first half.
+    /// Rounds of [`ROUND_NS`] for `duration_ms`, of which forwarding takes `share` percent, with more to read
+    /// than the limit. Returns the bytes read in the second half.
     fn read(share: u64, has_forwarded: bool, duration_ms: u64) -> usize {
-        let mut management = ManagementShare::default();
+        let mut management = ManagementBudget::default();
         let (mut left, mut sum) = (usize::MAX, 0_usize);
         for round in 0..duration_ms * 1_000_000 / ROUND_NS {
             let began = Timestamp::from_nanos(round * ROUND_NS);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_worker_reads_a_portion_at_a_time() {
+    fn busy_worker_reads_one_portion_per_interval() {
         // Half a second.
         let limited = 125 * PORTION_BYTES;
         assert_eq!(read(60, true, 1000), limited);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_with_time_left_reads_all_there_is() {
+    fn worker_with_time_left_reads_without_limit() {
         let all = 5000 * 10 * 8192;
         assert_eq!(read(10, true, 1000), all);
         assert_eq!(read(45, true, 1000), all);
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn small_answers_do_not_wait() {
-        let mut management = ManagementShare::default();
+    fn small_responses_fit_into_every_round() {
+        let mut management = ManagementBudget::default();
         let mut left = usize::MAX;
         for round in 0..10_000 {
             let began = Timestamp::from_nanos(round * ROUND_NS);

@@ -1,11 +1,9 @@
-//! How many faces one peer may have that nobody asked for.
+//! On-demand faces, limited by peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ndn_table::FaceIndex;
-
-/// Who counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that one link has.
+/// The address that counts as one peer: an IPv4 address, or the /64 prefix of an IPv6 address.
 #[must_use]
 pub fn peer_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -17,16 +15,16 @@ pub fn peer_key(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The faces of peers that have spoken first, counted by peer.
+/// On-demand faces, counted by peer.
 #[derive(Debug)]
-pub struct Strangers<Face> {
+pub struct OnDemandPeers<Face> {
     per_peer_max: usize,
     by_peer: HashMap<IpAddr, usize>,
     peers: HashMap<Face, IpAddr>,
 }
 
-impl<Face: Eq + std::hash::Hash> Strangers<Face> {
-    /// None yet; each peer may have `per_peer_max` faces.
+impl<Face: Eq + std::hash::Hash> OnDemandPeers<Face> {
+    /// No faces yet; each peer may have `per_peer_max`.
     #[must_use]
     pub fn new(per_peer_max: usize) -> Self {
         Self { per_peer_max, by_peer: HashMap::new(), peers: HashMap::new() }
@@ -46,7 +44,7 @@ impl<Face: Eq + std::hash::Hash> Strangers<Face> {
         }
     }
 
-    /// A face is gone, or no longer a stranger's. Others are not counted, and nothing happens.
+    /// Stops counting a face, which has closed or is no longer on-demand. Other faces have no effect.
     pub fn remove(&mut self, face: &Face) {
         let Some(peer) = self.peers.remove(face) else { return };
         if let Some(count) = self.by_peer.get_mut(&peer) {
@@ -58,9 +56,6 @@ impl<Face: Eq + std::hash::Hash> Strangers<Face> {
     }
 }
 
-/// Those of one worker.
-pub(crate) type WorkerStrangers = Strangers<FaceIndex>;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,24 +63,24 @@ mod tests {
     #[test]
     fn each_peer_has_its_own_limit() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut strangers = Strangers::new(2);
+        let mut peers = OnDemandPeers::new(2);
         for (face, from) in [(1, "192.0.2.1"), (2, "::ffff:192.0.2.1"), (3, "192.0.2.2")] {
-            assert!(strangers.has_room(address(from)), "{from}");
-            strangers.add(face, address(from));
+            assert!(peers.has_room(address(from)), "{from}");
+            peers.add(face, address(from));
         }
-        assert!(!strangers.has_room(address("192.0.2.1")));
-        assert!(strangers.has_room(address("192.0.2.2")));
-        strangers.remove(&9);
-        strangers.remove(&1);
-        strangers.remove(&1);
-        assert!(strangers.has_room(address("192.0.2.1")));
-        strangers.add(4, address("2001:db8::1"));
-        strangers.add(5, address("2001:db8::ffff:2"));
-        assert!(!strangers.has_room(address("2001:db8::3")), "the same link");
-        assert!(strangers.has_room(address("2001:db8:0:1::3")));
+        assert!(!peers.has_room(address("192.0.2.1")));
+        assert!(peers.has_room(address("192.0.2.2")));
+        peers.remove(&9);
+        peers.remove(&1);
+        peers.remove(&1);
+        assert!(peers.has_room(address("192.0.2.1")));
+        peers.add(4, address("2001:db8::1"));
+        peers.add(5, address("2001:db8::ffff:2"));
+        assert!(!peers.has_room(address("2001:db8::3")), "the same link");
+        assert!(peers.has_room(address("2001:db8:0:1::3")));
         for face in 2..=5 {
-            strangers.remove(&face);
+            peers.remove(&face);
         }
-        assert!(strangers.by_peer.is_empty() && strangers.peers.is_empty());
+        assert!(peers.by_peer.is_empty() && peers.peers.is_empty());
     }
 }

@@ -5,21 +5,42 @@ use ndn_forwarding::{Burst, Dispatcher, Ingress, LpFields, RxFace, ServiceTimer}
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::{Overload, timing};
+use super::overload::Overload;
 use crate::exchange::{Frame, Message, Outbound, TYPE_INTEREST};
 use crate::overload::Verdict;
 
-/// Puts received packets into the burst.
+/// Parses received packets into the burst.
 pub(super) struct IngressSink<'a> {
     pub(super) burst: &'a mut Burst,
     pub(super) ingress: &'a mut Ingress,
     pub(super) pool: &'a PacketPool,
-    /// Where packets for other workers go, if there are any, and what finds out which are.
-    pub(super) others: Option<(&'a mut Outbound, &'a Dispatcher)>,
-    /// If this burst is measured.
+    /// Sends frames to the worker of their face, and prefetches the dispatch table; none with a single
+    /// worker.
+    pub(super) inter_worker: Option<(&'a mut Outbound, &'a Dispatcher)>,
+    /// Set if this burst is measured.
     pub(super) timer: Option<&'a mut ServiceTimer>,
-    /// The time, and what becomes of Interests that have waited for too long.
-    pub(super) late: Option<(Timestamp, &'a mut Overload)>,
+    /// The time, and the queue management of sockets.
+    pub(super) overload: Option<(Timestamp, &'a mut Overload)>,
+}
+
+impl IngressSink<'_> {
+    /// Parses the packet at the front of `block`, and measures that.
+    #[cold]
+    #[inline(never)]
+    fn receive_measured(
+        &mut self,
+        face: &RxFace,
+        block: &mut FillBlock,
+        length: usize,
+        fields: &LpFields,
+    ) {
+        let Self { burst, ingress, pool, timer: Some(timer), .. } = self else { return };
+        let (index, begin_ns) = (burst.len(), timer.now_ns());
+        // The ingress counts drops.
+        if ingress.push(burst, pool, block, length, fields, face).is_ok() {
+            timer.received(index, begin_ns);
+        }
+    }
 }
 
 impl RxSink for IngressSink<'_> {
@@ -30,20 +51,12 @@ impl RxSink for IngressSink<'_> {
 
     #[inline]
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
-        if let Some(timer) = self.timer.as_deref_mut() {
-            return timing::receive(
-                timer,
-                self.ingress,
-                self.burst,
-                self.pool,
-                (block, length),
-                fields,
-                face,
-            );
+        if self.timer.is_some() {
+            return self.receive_measured(face, block, length, fields);
         }
-        // What is dropped is counted by the ingress.
+        // The ingress counts drops.
         let _ = self.ingress.push(self.burst, self.pool, block, length, fields, face);
-        if let Some((_, dispatcher)) = &self.others {
+        if let Some((_, dispatcher)) = &self.inter_worker {
             dispatcher.prefetch_last(self.burst);
         }
     }
@@ -59,9 +72,9 @@ impl RxSink for IngressSink<'_> {
     ) {
         let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
         let mut verdict = Verdict::Pass;
-        if is_interest && let Some((now, overload)) = &mut self.late {
+        if is_interest && let Some((now, overload)) = &mut self.overload {
             verdict = overload.leaves_socket(*now, waited);
-            overload.note(verdict);
+            overload.count(verdict);
         }
         if verdict == Verdict::Drop {
             return block.skip(length);
@@ -84,7 +97,7 @@ impl RxSink for IngressSink<'_> {
         block: &mut FillBlock,
         length: usize,
     ) -> bool {
-        let Some((outbound, _)) = &mut self.others else { return false };
+        let Some((outbound, _)) = &mut self.inter_worker else { return false };
         let to = outbound.owner_of(face);
         let frame = Frame::carve(face, sender, block, length);
         outbound.send(to, Message::Frame(frame), self.pool);

@@ -1,0 +1,116 @@
+//! The rings between two workers: their lengths, their counters, and the wake-up of the receiver.
+
+use std::sync::atomic::AtomicU64;
+
+use ndn_forwarding::{Counter, PacketKind};
+use ndn_ring::SleepFlag;
+use ndn_sys::poll::Waker;
+
+/// Kinds of packets, the first to be taken first.
+pub const KINDS: [PacketKind; 3] = [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
+
+/// Capacity of a ring of Data or Interests: larger between few workers, where one read may bring a thousand
+/// packets for the same ring.
+pub(super) fn ring_length(worker_count: usize) -> usize {
+    // Miri is slow, and the tests fill the rings.
+    if cfg!(miri) { 16 } else { (16_384 / worker_count.max(1)).clamp(512, 4096) }
+}
+
+/// Capacity of a ring of Nacks, beside one for `length` Data.
+pub(super) fn nack_ring_length(length: usize) -> usize {
+    (length / 4).max(8)
+}
+
+pub(super) fn ring_index(kind: PacketKind) -> usize {
+    match kind {
+        PacketKind::Data => 0,
+        PacketKind::Nack => 1,
+        PacketKind::Interest => 2,
+    }
+}
+
+/// Counters of a worker's end of the exchange. Only that worker writes them.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ExchangeCounters {
+    /// Messages sent to other workers: packets, and what comes of them.
+    pub sent: Counter,
+    /// Messages taken from other workers.
+    pub taken: Counter,
+    /// Data that were dropped because a ring was full or no buffer was free.
+    pub dropped_data: Counter,
+    /// Nacks that were dropped because a ring was full or no buffer was free.
+    pub dropped_nacks: Counter,
+    /// Interests that were dropped because a ring was full or no buffer was free.
+    pub dropped_interests: Counter,
+    /// Wake-ups of other workers.
+    pub wakes: Counter,
+    /// Queue of Data.
+    pub queued_data: QueueDepth,
+    /// Queue of Nacks.
+    pub queued_nacks: QueueDepth,
+    /// Queue of Interests.
+    pub queued_interests: QueueDepth,
+}
+
+/// Samples of the number of messages that wait: at least one in a round of the loop, more while the worker
+/// reads and waits for room.
+#[derive(Debug, Default)]
+pub struct QueueDepth {
+    /// The last sample.
+    pub last: Counter,
+    /// The maximum.
+    pub most: Counter,
+    /// The sum of all samples.
+    pub sum: Counter,
+    /// Number of samples.
+    pub looks: Counter,
+}
+
+impl QueueDepth {
+    /// Adds a sample.
+    #[inline]
+    pub(crate) fn note(&self, depth: u64) {
+        self.last.set(depth);
+        self.sum.add(depth);
+        self.looks.increment();
+        self.most.set(self.most.value().max(depth));
+    }
+}
+
+impl ExchangeCounters {
+    /// Messages of any kind that were dropped.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        KINDS.iter().map(|&kind| self.dropped(kind).value()).sum()
+    }
+
+    /// The queue of a kind of packets.
+    pub(crate) fn queue(&self, kind: PacketKind) -> &QueueDepth {
+        match kind {
+            PacketKind::Data => &self.queued_data,
+            PacketKind::Nack => &self.queued_nacks,
+            PacketKind::Interest => &self.queued_interests,
+        }
+    }
+
+    pub(crate) fn dropped(&self, kind: PacketKind) -> &Counter {
+        match kind {
+            PacketKind::Data => &self.dropped_data,
+            PacketKind::Nack => &self.dropped_nacks,
+            PacketKind::Interest => &self.dropped_interests,
+        }
+    }
+}
+
+/// How a worker is woken.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    pub(crate) flag: SleepFlag,
+    pub(crate) waker: Waker,
+    /// Number of notices sent to it, or about to be: the queue itself cannot be examined without taking from it.
+    pub(super) notices: AtomicU64,
+}
+
+/// The taking ends of the rings from one worker.
+pub(super) type Rings<T> = [T; KINDS.len()];

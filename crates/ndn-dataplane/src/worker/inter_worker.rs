@@ -1,0 +1,311 @@
+//! One of several workers: its end of the exchange with the others, and the room in their rings.
+//!
+//! A worker reads no more while the rings of the others have little room for what comes of it. Packets that
+//! are not read wait in the kernel, which holds back the sender of a stream. A worker that has read packets
+//! already waits until the others have taken something, and meanwhile takes what they have sent, so that
+//! two workers that wait for each other both proceed. Both end after [`PATIENCE`]: a worker that takes
+//! nothing does not stop the others.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_face::{ChannelId, PortId};
+use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind};
+use ndn_ring::PacketPool;
+use ndn_table::{FaceIndex, Timestamp};
+
+use super::overload::Overload;
+use crate::exchange::{Exchange, Frame, KINDS, Message, Outbound};
+use crate::overload::{InterestQueue, OverloadOptions, Verdict};
+use crate::peers::{PeerKey, PeerRegistry};
+
+/// How long a worker waits for room in the rings of others before it goes on and drops packets.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it only yields the processor, before it sleeps a little each time.
+const YIELD_TIME: Duration = Duration::from_millis(1);
+/// Sleep between two checks for room.
+pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
+/// Interests taken from all other workers in one round.
+const INTERESTS_TAKEN_MAX: usize = 512;
+
+/// The kinds of packets that answer Interests.
+const ANSWERS: [PacketKind; 2] = [PacketKind::Data, PacketKind::Nack];
+
+/// The kinds of packets that forwarding a packet of this kind may send: Data and Nacks send no Interests.
+fn caused_by(kind: PacketKind) -> &'static [PacketKind] {
+    match kind {
+        PacketKind::Data | PacketKind::Nack => &ANSWERS,
+        PacketKind::Interest => &KINDS,
+    }
+}
+
+/// Maximum number of messages to take from one worker at a time: no limit for Data and Nacks, for which
+/// work was done already.
+fn taken_max(kind: PacketKind, workers: usize) -> usize {
+    match kind {
+        PacketKind::Data | PacketKind::Nack => usize::MAX,
+        PacketKind::Interest => (INTERESTS_TAKEN_MAX / (workers - 1).max(1)).max(BURST_SIZE),
+    }
+}
+
+/// What a face of another worker has received something on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RemoteFace {
+    /// A UDP socket, from a peer.
+    Peer(ChannelId, SocketAddr),
+    /// A network device, from a station, or to the group if there is none.
+    Station(PortId, Option<[u8; 6]>),
+}
+
+/// What a worker has if there are others.
+#[derive(Debug)]
+pub(crate) struct InterWorker {
+    pub(crate) exchange: Exchange,
+    pub(crate) dispatcher: Dispatcher,
+    /// Packets that others have received, for this shard.
+    pub(super) crossed: Burst,
+    registry: Arc<PeerRegistry>,
+    /// Faces of other workers whose peers have sent to a socket or queue of this worker.
+    remote_faces: HashMap<FaceIndex, RemoteFace>,
+    /// Frames for faces of this worker that arrived while another face was being read.
+    frames: Vec<Frame>,
+    /// The queue management of the Interests of each worker.
+    interests: Box<[InterestQueue]>,
+    /// Messages other than packets, on their way out of a ring.
+    others: Vec<Message>,
+    /// Since when others have had little room.
+    crowded_since: Option<Timestamp>,
+}
+
+impl InterWorker {
+    pub(crate) fn new(
+        exchange: Exchange,
+        dispatcher: Dispatcher,
+        registry: Arc<PeerRegistry>,
+        overload: &OverloadOptions,
+    ) -> Self {
+        let interests = vec![InterestQueue::new(overload); exchange.worker_count()].into();
+        Self {
+            exchange,
+            dispatcher,
+            crossed: Burst::new(),
+            registry,
+            remote_faces: HashMap::new(),
+            frames: Vec::new(),
+            interests,
+            others: Vec::new(),
+            crowded_since: None,
+        }
+    }
+
+    /// What reception needs of it.
+    #[inline]
+    pub(super) fn receiving(&mut self) -> (&mut Outbound, &Dispatcher) {
+        (&mut self.exchange.outbound, &self.dispatcher)
+    }
+
+    /// What forwarding needs of it, and the burst of crossed packets.
+    #[inline]
+    pub(super) fn forwarding(&mut self) -> (Dispatch<'_>, &mut Burst) {
+        let Self { exchange, dispatcher, crossed, .. } = self;
+        (Dispatch { dispatcher, outbound: &mut exchange.outbound }, crossed)
+    }
+
+    /// How many of `waiting` messages of a ring to take now, so that there is room for what comes of them.
+    pub(super) fn takeable(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> Takeable {
+        let max = taken_max(kind, self.exchange.worker_count());
+        let count = waiting.min(max).min(self.room_for(now, kind, waiting));
+        Takeable { count, is_full: self.exchange.is_nearly_full(kind, waiting) }
+    }
+
+    /// Notes that no Interest of that worker waits.
+    pub(super) fn note_empty(&mut self, from: usize, kind: PacketKind) {
+        if kind == PacketKind::Interest {
+            self.interests[from].note_empty();
+        }
+    }
+
+    /// Takes up to `count` messages from a ring. Packets for the shard go into the burst of crossed packets,
+    /// packets for faces to `send`, other messages wait for [`swap_others`](Self::swap_others). Returns the number
+    /// taken.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        now: Timestamp,
+        (from, kind): (usize, PacketKind),
+        Takeable { count, is_full }: Takeable,
+        cx: &mut TakeContext<'_>,
+        mut take: impl FnMut(&mut Message, &mut Burst) -> bool,
+    ) -> usize {
+        let Self { exchange, crossed, interests, others, .. } = self;
+        let room = BURST_SIZE - crossed.len();
+        exchange.take_each(from, kind, count.min(room), cx.pool, |message, since| {
+            if kind == PacketKind::Interest {
+                let verdict = interests[from].leaves(now, since, is_full);
+                if verdict != Verdict::Pass && apply_verdict(message, verdict, cx.overload, cx.pool)
+                {
+                    return;
+                }
+            }
+            if !take(message, crossed) {
+                others.push(std::mem::replace(message, Message::Taken));
+            }
+        })
+    }
+
+    /// Messages other than packets that were taken; `emptied` is the memory of those of the last call.
+    pub(super) fn swap_others(&mut self, emptied: Vec<Message>) -> Vec<Message> {
+        std::mem::replace(&mut self.others, emptied)
+    }
+
+    /// Whether messages other than packets were taken.
+    pub(super) fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Keeps a frame until no face is being read.
+    pub(super) fn defer_frame(&mut self, frame: Frame) {
+        self.frames.push(frame);
+    }
+
+    /// The deferred frames; `emptied` is the memory of those of the last call.
+    pub(super) fn swap_frames(&mut self, emptied: Vec<Frame>) -> Vec<Frame> {
+        std::mem::replace(&mut self.frames, emptied)
+    }
+
+    /// Whether frames were deferred.
+    pub(super) fn has_frames(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// Checks at the beginning of a round whether others have room.
+    pub(super) fn note_room(&mut self, now: Timestamp) {
+        if self.exchange.is_crowded(&KINDS) {
+            self.crowded_since.get_or_insert(now);
+        } else {
+            self.crowded_since = None;
+        }
+    }
+
+    /// Whether to read no more for now where mostly packets of this kind arrive.
+    #[inline]
+    pub(super) fn holds_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+        if !self.exchange.is_crowded(caused_by(kind)) {
+            return false;
+        }
+        now.since(*self.crowded_since.get_or_insert(now)) < PATIENCE
+    }
+
+    /// Starts to wait for room. Returns whether to wait on.
+    pub(super) fn waits_for_room(&mut self, now: Timestamp) -> bool {
+        now.since(*self.crowded_since.get_or_insert(now)) < PATIENCE
+    }
+
+    /// Whether others have room for what a burst of packets of this kind may cause.
+    #[inline]
+    pub(super) fn has_burst_room(&self, kind: PacketKind) -> bool {
+        let outbound = &self.exchange.outbound;
+        caused_by(kind).iter().all(|&kind| outbound.least_room(kind, BURST_SIZE) >= BURST_SIZE)
+    }
+
+    /// Ends the wait for room.
+    pub(super) fn end_wait(&mut self) {
+        self.crowded_since = None;
+    }
+
+    /// How long others have had little room.
+    pub(super) fn crowded_for(&self, now: Timestamp) -> Duration {
+        self.crowded_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// How many of `waiting` messages of a kind may be taken, so that there is room for what comes of them.
+    fn room_for(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> usize {
+        let outbound = &self.exchange.outbound;
+        let rooms = caused_by(kind).iter().map(|&kind| outbound.least_room(kind, waiting));
+        let room = rooms.min().unwrap_or(usize::MAX);
+        if self.crowded_for(now) < PATIENCE { room } else { room.max(BURST_SIZE) }
+    }
+
+    /// The face of a peer on any worker, with its FaceId.
+    pub(super) fn face_of(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
+        self.registry.find(peer)
+    }
+
+    /// The registry of the faces of peers.
+    pub(super) fn registry(&self) -> &PeerRegistry {
+        &self.registry
+    }
+
+    /// Remembers how packets reach a face of another worker by this one.
+    pub(super) fn add_remote_face(&mut self, face: FaceIndex, remote: RemoteFace) {
+        self.remote_faces.insert(face, remote);
+    }
+
+    /// Forgets a face of another worker.
+    pub(super) fn remove_remote_face(&mut self, face: FaceIndex) -> Option<RemoteFace> {
+        self.remote_faces.remove(&face)
+    }
+
+    /// Returns all buffers, at the end of the worker.
+    pub(super) fn release(&mut self, pool: &PacketPool) {
+        self.crossed.release(pool);
+        self.exchange.release(pool);
+    }
+}
+
+/// Sends received packets to the shards that they belong to.
+pub(super) struct Dispatch<'a> {
+    pub(super) dispatcher: &'a mut Dispatcher,
+    pub(super) outbound: &'a mut Outbound,
+}
+
+impl Dispatch<'_> {
+    /// Sends packet `index` away if it belongs to another shard; else it keeps its place.
+    #[inline]
+    pub(super) fn packet(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) {
+        let to = usize::from(self.dispatcher.dispatch(burst, index, pool));
+        if to != self.outbound.own() {
+            self.outbound.send_packet(to, burst, index, pool);
+        }
+    }
+}
+
+/// Messages in a ring.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Takeable {
+    /// How many to take.
+    pub(super) count: usize,
+    /// The ring has hardly any room.
+    pub(super) is_full: bool,
+}
+
+/// What [`InterWorker::take`] needs of the worker.
+pub(super) struct TakeContext<'a> {
+    pub(super) pool: &'a PacketPool,
+    pub(super) overload: &'a mut Overload,
+}
+
+/// Applies the queue-management verdict to an Interest in a message. Returns true if the Interest was
+/// dropped. An Interest that another shard has forwarded already is marked at most.
+#[cold]
+fn apply_verdict(
+    message: &mut Message,
+    verdict: Verdict,
+    overload: &mut Overload,
+    pool: &PacketPool,
+) -> bool {
+    let applied = message.apply(verdict);
+    overload.count(applied);
+    let is_dropped = applied == Verdict::Drop;
+    if is_dropped {
+        std::mem::replace(message, Message::Taken).release(pool);
+    }
+    is_dropped
+}
+
+/// Yields the processor, or sleeps a little, in a worker that has waited for this long.
+pub(super) fn pause(waited: Duration) {
+    if waited < YIELD_TIME { std::thread::yield_now() } else { std::thread::sleep(ROOM_PAUSE) }
+}

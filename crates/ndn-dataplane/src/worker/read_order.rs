@@ -1,0 +1,269 @@
+//! The order in which a worker reads what is ready.
+//!
+//! Faces and sockets that mostly bring Data and Nacks come first, and are read until they are empty: work
+//! was done for each of those packets, and the kernel drops at the end of its queue whatever comes. Their
+//! number is bounded by that of the Interests sent, or by a limit where a peer sends unsolicited Data.
+//! Interests are read in batches, and upstream sockets are read between batches. A batch is as large as
+//! what is written at a time, and shrinks while the kernel drops Data: then the socket buffer is short
+//! for what a batch causes.
+
+use ndn_face::ReadCounts;
+
+/// Interests read before the upstream sockets are read again: as many as are written at a time.
+const BATCH_MAX: usize = 512;
+/// The smallest batch, where the kernel drops Data.
+const BATCH_MIN: usize = 32;
+/// Growth of the batch with each poll of the upstream sockets that finds datagrams and no drops.
+const BATCH_GROWTH: usize = 8;
+/// Rounds that read something but nothing from a UDP socket upstream, until the batch is the largest again.
+const ROUNDS_WITHOUT_MAX: usize = 64;
+/// Upstream faces and sockets that are polled again in the middle of a round.
+const UPSTREAMS_MAX: usize = 16;
+
+/// Number of Interests read in a row. It depends on drops by UDP sockets upstream; on streams the sender
+/// waits and nothing is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InterestBatch {
+    packets: usize,
+    /// What the current poll of the upstream sockets has found so far.
+    found: ReadCounts,
+    /// A poll of this round has found something.
+    is_answered: bool,
+    /// Rounds since the last such round.
+    rounds_without: usize,
+}
+
+impl InterestBatch {
+    fn new() -> Self {
+        let found = ReadCounts::default();
+        Self { packets: BATCH_MAX, found, is_answered: false, rounds_without: 0 }
+    }
+
+    /// Current size, packets.
+    pub(super) fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Notes a read upstream, as part of a poll.
+    pub(super) fn note(&mut self, heard: ReadCounts) {
+        self.found.datagrams += heard.datagrams;
+        self.found.drops += heard.drops;
+    }
+
+    /// Ends a poll: everything that waited upstream has been read.
+    pub(super) fn end_poll(&mut self) {
+        let ReadCounts { datagrams, drops } = std::mem::take(&mut self.found);
+        self.is_answered |= datagrams > 0 || drops > 0;
+        self.packets = match (drops, datagrams) {
+            (0, 0) => self.packets,
+            (0, _) => BATCH_MAX.min(self.packets + BATCH_GROWTH),
+            (_, _) => BATCH_MIN.max(self.packets / 2),
+        };
+    }
+
+    /// Ends a round; `has_read` if it has read anything.
+    pub(super) fn end_round(&mut self, has_read: bool) {
+        if std::mem::take(&mut self.is_answered) {
+            self.rounds_without = 0;
+        } else if has_read {
+            self.rounds_without += 1;
+            if self.rounds_without >= ROUNDS_WITHOUT_MAX {
+                (self.packets, self.rounds_without) = (BATCH_MAX, 0);
+            }
+        }
+    }
+}
+
+/// The order in which the events of a wait are handled.
+#[derive(Debug)]
+pub(crate) struct ReadOrder {
+    /// Maximum number of events.
+    events_max: usize,
+    /// Positions among the events; the upstream ones first.
+    order: Vec<u16>,
+    /// Number of upstream ones.
+    upstreams: usize,
+    /// Interests to read before the upstream sockets are polled again.
+    pub(super) batch: InterestBatch,
+    /// Tokens of recent upstream faces and sockets, which may have become readable since the wait.
+    recent: Vec<u64>,
+    /// The next of them to be replaced.
+    next_replaced: usize,
+    /// Token of a face or socket that was not read for lack of room: it comes first the next time.
+    held_back: Option<u64>,
+}
+
+impl ReadOrder {
+    /// For up to `events_max` events at a time.
+    pub(crate) fn new(events_max: usize) -> Self {
+        Self {
+            events_max,
+            order: Vec::with_capacity(events_max),
+            upstreams: 0,
+            batch: InterestBatch::new(),
+            recent: Vec::with_capacity(UPSTREAMS_MAX),
+            next_replaced: 0,
+            held_back: None,
+        }
+    }
+
+    /// Orders the events of a wait, upstream ones first, then the one that was held back. `token` returns
+    /// the token of an event.
+    pub(super) fn plan(
+        &mut self,
+        count: usize,
+        token: impl Fn(usize) -> u64,
+        mut is_upstream: impl FnMut(u64) -> bool,
+    ) {
+        self.arrange(count, |position| is_upstream(token(position)));
+        if let Some(held_back) = self.held_back.take() {
+            self.begin_with(|position| token(position) == held_back);
+        }
+        for place in 0..self.upstreams {
+            self.remember(token(self.event(place)));
+        }
+    }
+
+    /// Whether the event at this place is of an upstream face or socket.
+    pub(super) fn is_upstream(&self, place: usize) -> bool {
+        place < self.upstreams
+    }
+
+    /// The position among the events of the one at this place of the order.
+    pub(super) fn event(&self, place: usize) -> usize {
+        self.order.get(place).copied().map_or(place, usize::from)
+    }
+
+    /// Token `number` of the recent upstream faces and sockets.
+    pub(super) fn recent(&self, number: usize) -> Option<u64> {
+        self.recent.get(number).copied()
+    }
+
+    /// Has this face or socket read first in the next round, unless another one comes first already.
+    pub(super) fn hold_back(&mut self, token: u64) {
+        self.held_back.get_or_insert(token);
+    }
+
+    /// Moves the event for which `is_first` holds before the others that are not upstream.
+    fn begin_with(&mut self, mut is_first: impl FnMut(usize) -> bool) {
+        let rest = self.order.get_mut(self.upstreams..).unwrap_or_default();
+        let place = rest.iter().position(|&position| is_first(usize::from(position)));
+        rest.rotate_left(place.unwrap_or(0));
+    }
+
+    /// Orders `count` events.
+    fn arrange(&mut self, count: usize, mut is_upstream: impl FnMut(usize) -> bool) {
+        let count = count.min(self.events_max);
+        let (order, positions) = (&mut self.order, 0..u16::try_from(count).unwrap_or(0));
+        order.clear();
+        order.extend(positions);
+        self.upstreams = 0;
+        for place in 0..count {
+            if is_upstream(usize::from(order[place])) {
+                // Upstream ones keep their order; of the others, it does not matter.
+                order.swap(place, self.upstreams);
+                self.upstreams += 1;
+            }
+        }
+    }
+
+    /// Adds an upstream face or socket to the recent ones.
+    fn remember(&mut self, token: u64) {
+        if self.recent.contains(&token) {
+            return;
+        }
+        if self.recent.len() < UPSTREAMS_MAX {
+            self.recent.push(token);
+            return;
+        }
+        self.next_replaced = (self.next_replaced + 1) % UPSTREAMS_MAX;
+        self.recent[self.next_replaced] = token;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: ReadCounts = ReadCounts { datagrams: 0, drops: 0 };
+    const DATA: ReadCounts = ReadCounts { datagrams: 20, drops: 0 };
+    const DROPS: ReadCounts = ReadCounts { datagrams: 20, drops: 3 };
+
+    /// A poll that takes these reads.
+    fn poll(batch: &mut InterestBatch, reads: &[ReadCounts]) {
+        reads.iter().for_each(|heard| batch.note(*heard));
+        batch.end_poll();
+    }
+
+    #[test]
+    fn batch_shrinks_while_data_is_dropped_and_grows_again() {
+        let mut batch = InterestBatch::new();
+        (0..100).for_each(|_| poll(&mut batch, &[DATA]));
+        assert_eq!(batch.packets, BATCH_MAX);
+        poll(&mut batch, &[DROPS]);
+        assert_eq!(batch.packets, BATCH_MAX / 2);
+        (0..100).for_each(|_| poll(&mut batch, &[DROPS]));
+        assert_eq!(batch.packets, BATCH_MIN);
+        (0..100).for_each(|_| poll(&mut batch, &[DATA]));
+        assert_eq!(batch.packets, BATCH_MAX, "and larger again");
+    }
+
+    #[test]
+    fn poll_counts_once_whatever_its_reads_and_a_drop_wins() {
+        let mut batch = InterestBatch { packets: 100, ..InterestBatch::new() };
+        poll(&mut batch, &[NOTHING; 16]);
+        poll(&mut batch, &[]);
+        assert_eq!(batch.packets, 100, "nothing came");
+        poll(&mut batch, &[NOTHING, DATA, DATA, NOTHING, DATA]);
+        assert_eq!(batch.packets, 100 + BATCH_GROWTH);
+        poll(&mut batch, &[DATA, DROPS, DATA, DROPS, DATA, NOTHING]);
+        assert_eq!(batch.packets, (100 + BATCH_GROWTH) / 2);
+        poll(&mut batch, &[NOTHING]);
+        assert_eq!(batch.packets, (100 + BATCH_GROWTH) / 2, "a drop counts once");
+    }
+
+    #[test]
+    fn batch_is_the_largest_again_when_upstream_is_silent() {
+        let mut batch = InterestBatch { packets: BATCH_MIN, ..InterestBatch::new() };
+        let mut rounds = |count, heard: ReadCounts, has_read| {
+            for _ in 0..count {
+                poll(&mut batch, &[heard, NOTHING]);
+                batch.end_round(has_read);
+            }
+            batch.packets
+        };
+        assert_eq!(rounds(1000, NOTHING, false), BATCH_MIN, "nothing was read");
+        assert_eq!(rounds(1000, DROPS, true), BATCH_MIN, "Data is still being dropped");
+        assert_eq!(rounds(ROUNDS_WITHOUT_MAX - 1, NOTHING, true), BATCH_MIN);
+        assert_eq!(rounds(1, DROPS, true), BATCH_MIN, "and again");
+        assert_eq!(rounds(ROUNDS_WITHOUT_MAX - 1, NOTHING, true), BATCH_MIN);
+        assert_eq!(rounds(1, NOTHING, true), BATCH_MAX);
+    }
+
+    #[test]
+    fn recent_upstreams_are_kept_once_each_and_the_oldest_is_replaced() {
+        let mut order = ReadOrder::new(512);
+        for token in (0..UPSTREAMS_MAX as u64 * 3).flat_map(|token| [token; 3]) {
+            order.remember(token);
+            assert_eq!(order.recent.iter().filter(|one| **one == token).count(), 1);
+            assert!(order.recent.len() <= UPSTREAMS_MAX);
+        }
+    }
+
+    #[test]
+    fn upstream_events_come_first_and_each_event_once() {
+        let mut order = ReadOrder::new(512);
+        for mask in 0..256_usize {
+            for count in 0..=8 {
+                order.arrange(count, |position| mask >> position & 1 == 1);
+                let found: Vec<usize> = (0..count).map(|place| order.event(place)).collect();
+                let upstream: Vec<usize> =
+                    (0..count).filter(|position| mask >> position & 1 == 1).collect();
+                assert_eq!(found[..order.upstreams], upstream);
+                let mut sorted = found;
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+            }
+        }
+    }
+}
