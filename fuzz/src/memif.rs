@@ -39,7 +39,7 @@ pub fn memif(bytes: &[u8]) {
     };
 }
 
-/// Messages of the input, each behind a byte that says what comes with it.
+/// Messages of the input, each after a byte that selects its attachment.
 fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, [u8; MESSAGE_LENGTH])> + '_ {
     bytes.chunks(1 + MESSAGE_LENGTH / 4).map(|chunk| {
         let mut message = [0; MESSAGE_LENGTH];
@@ -49,7 +49,7 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, [u8; MESSAGE_LENGTH])> + 
     })
 }
 
-/// What comes with a message.
+/// The attachment of a message.
 fn descriptor(kind: u8) -> Option<OwnedFd> {
     match kind % 4 {
         0 => None,

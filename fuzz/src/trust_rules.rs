@@ -11,8 +11,8 @@ use ndn_security::{
 
 const NOW: i64 = 1_700_000_000;
 
-/// Takes the bytes as rules, and has them judge packets with and without the certificates that lead to the
-/// anchor: whoever is trusted has a certificate and a signature that is right.
+/// Reads the bytes as rules, and judges packets with and without the certificates that lead to the anchor: a trusted
+/// packet has a certificate and a valid signature.
 pub fn trust_rules(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else {
         return;

@@ -147,7 +147,7 @@ impl Application {
     /// The next packet, if one comes within this time.
     ///
     /// # Panics
-    /// What comes is no packet.
+    /// The received bytes are not a packet.
     pub fn try_receive(&mut self, patience: Duration) -> Option<Received> {
         self.stream.set_read_timeout(Some(patience)).expect("a time-out");
         let frame = self.reader.next_frame()?;

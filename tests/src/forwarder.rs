@@ -76,7 +76,7 @@ impl Settings {
         self
     }
 
-    /// Has so many workers, whatever the others have.
+    /// Sets the number of workers, whatever the default of the tests.
     #[must_use]
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count);

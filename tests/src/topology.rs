@@ -193,7 +193,7 @@ impl Topology {
         format!("10.9.{number}.{host}")
     }
 
-    /// Cuts the link between two nodes, or joins it again: nobody is told but the two kernels.
+    /// Cuts or restores the link between two nodes; only the two kernels notice.
     pub fn set_link(&mut self, a: &str, b: &str, state: &str) {
         self.shell(&format!("ip -n {a} link set to-{b} {state}"));
     }

@@ -67,7 +67,7 @@ impl PacketReader {
     /// The next packet, without its link header; none at the end of the stream or after the time-out.
     ///
     /// # Panics
-    /// What comes is no packet.
+    /// The received bytes are not a packet.
     pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         loop {
             let frame = self.next_frame()?;

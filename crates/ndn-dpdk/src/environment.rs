@@ -23,7 +23,7 @@ pub enum EnvironmentError {
     Before,
 }
 
-/// What has become of DPDK in this process.
+/// The state of DPDK in this process.
 enum State {
     New,
     /// With these arguments.

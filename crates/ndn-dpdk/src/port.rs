@@ -21,7 +21,7 @@ const HEADER_LENGTH: usize = 14;
 const FRAME_MIN: usize = 60;
 /// A VLAN tag.
 const TAG_LENGTH: usize = 4;
-/// How often the counters of the driver are read: every so many frames, as it may take a system call.
+/// Frames between two readings of the driver counters, which may take a system call.
 const LOSS_PERIOD: u32 = 4096;
 /// The same of polls in a row that found nothing.
 const IDLE_PERIOD: u32 = 1 << 16;
@@ -54,8 +54,8 @@ pub struct DpdkError {
     error: io::Error,
 }
 
-/// Whoever holds it may configure a port, or ask of its state: DPDK forbids two threads to do so at a time. What
-/// moves frames needs none.
+/// Held to configure a port or to query its state: DPDK forbids two threads to do so at the same time. Moving frames
+/// does not need it.
 type Control = Arc<Mutex<()>>;
 
 /// The one of a port of this name, which outlives the [`DpdkPort`] as its links do.
@@ -69,9 +69,9 @@ fn hold(control: &Mutex<()>) -> MutexGuard<'_, ()> {
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Frames of one EtherType of one port, by polling. Frames of other types are dropped: nobody else gets them.
+/// Frames of one EtherType of one port, by polling. Frames of other types are dropped; no other program receives them.
 ///
-/// One thread uses it at a time, any. What one waits for is always ready: whoever has such a port polls.
+/// Any one thread may use it at a time. Its descriptor is always ready, so the owner polls.
 #[derive(Debug)]
 pub struct DpdkPort {
     port: Box<shim::Port>,
@@ -108,7 +108,7 @@ impl DpdkLink {
     #[must_use]
     pub fn is_up(&self) -> bool {
         let _held = hold(&self.control);
-        // SAFETY: any number may be asked for, and nobody else asks or configures.
+        // SAFETY: any port number is valid here, and the lock excludes other threads.
         unsafe { shim::namewire_dpdk_is_up(self.port) != 0 }
     }
 }
@@ -179,8 +179,8 @@ impl DpdkPort {
         let mut step: *const c_char = c"open it".as_ptr();
         let control = control_of(&options.name);
         let held = hold(&control);
-        // SAFETY: all three point to values of the C types; the name lives until the end of the call, in which
-        // nobody else configures the port or asks for its state.
+        // SAFETY: all three point to values of the C types; the name lives until the end of the call, and the lock
+        // excludes other threads.
         let result =
             unsafe { shim::namewire_dpdk_open(&raw const asked, &raw mut *port, &raw mut step) };
         if result != 0 {
@@ -231,13 +231,13 @@ impl DpdkPort {
         name.to_string_lossy().into_owned()
     }
 
-    /// What tells whether the link is there, on any thread, as long as the program runs.
+    /// Reports whether the link is up, on any thread, while the program runs.
     #[must_use]
     pub fn link(&self) -> DpdkLink {
         DpdkLink { port: self.port.port, control: Arc::clone(&self.control) }
     }
 
-    /// Looks at the next frame: where its bytes are. Drops those before it that are longer than the port takes.
+    /// The position of the next frame. Drops frames before it that are longer than the port accepts.
     fn look(&mut self) {
         self.is_scratch = false;
         let longest = HEADER_LENGTH + TAG_LENGTH + usize::from(self.port.mtu);
@@ -261,7 +261,7 @@ impl DpdkPort {
     fn gather(&mut self, frame: NonNull<shim::Frame>, length: u32) {
         self.is_scratch = true;
         self.scratch.resize(length as usize, 0);
-        // SAFETY: the frame is ours, and there is room for so many bytes.
+        // SAFETY: the frame is ours, and has room for this number of bytes.
         let copied =
             unsafe { shim::namewire_dpdk_copy(frame.as_ptr(), self.scratch.as_mut_ptr(), length) };
         self.scratch.truncate(copied as usize);
@@ -278,7 +278,7 @@ impl DpdkPort {
         if bytes.is_null() {
             return None;
         }
-        // SAFETY: so many bytes lie there, in one piece; the driver has given the frame away.
+        // SAFETY: the bytes are contiguous in the frame; the driver has given it away.
         Some(unsafe { std::slice::from_raw_parts(bytes, length as usize) })
     }
 }
@@ -298,7 +298,8 @@ impl FramePort for DpdkPort {
         }
         let room = u16::try_from(BURST).unwrap_or(0);
         let frames = self.received.frames.as_mut_ptr();
-        // SAFETY: the port is open, this is the only thread that uses it, and there is room for so many.
+        // SAFETY: the port is open, this is the only thread that uses it, and the array has room for this number of
+        // frames.
         let count = unsafe { shim::namewire_dpdk_receive(&raw const *self.port, frames, room) };
         (self.received.next, self.received.end) = (0, usize::from(count).min(BURST));
         self.since_loss = self.since_loss.saturating_add(count.into());
@@ -322,9 +323,9 @@ impl FramePort for DpdkPort {
 
     fn take_lost(&mut self) -> u64 {
         (self.since_loss, self.idle) = (0, 0);
-        // Who moves frames does not wait for who asks for the link: the next time will do.
+        // The thread that moves frames does not wait for the query of the link; it retries the next time.
         let Ok(_held) = self.control.try_lock() else { return 0 };
-        // SAFETY: the port is open, and nobody else configures it or asks for its state.
+        // SAFETY: the port is open, and the lock excludes other threads.
         let lost = unsafe { shim::namewire_dpdk_lost(&raw const *self.port) };
         let new = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
         new.saturating_add(std::mem::take(&mut self.too_long))
@@ -356,8 +357,7 @@ impl FramePort for DpdkPort {
         if frame.is_null() {
             return Err(FrameRefusal::Full);
         }
-        // SAFETY: the frame is new, and has so many bytes in one piece, which are written before they are
-        // read; any byte is a valid one.
+        // SAFETY: the frame is new, and its bytes are contiguous and written before they are read; any byte is valid.
         let mut place = unsafe {
             std::ptr::write_bytes(bytes, 0, whole);
             std::slice::from_raw_parts_mut(bytes, whole)
@@ -380,7 +380,7 @@ impl FramePort for DpdkPort {
             let count = u16::try_from(waiting.end - waiting.next).unwrap_or(0);
             let frames = waiting.frames[waiting.next..].as_mut_ptr();
             calls += 1;
-            // SAFETY: so many frames lie there, and are ours; those that were taken are not any more.
+            // SAFETY: these frames are in the array and ours; those that were sent are not any more.
             let taken =
                 unsafe { shim::namewire_dpdk_transmit(&raw const *self.port, frames, count) };
             if taken == 0 {

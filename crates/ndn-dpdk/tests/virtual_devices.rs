@@ -108,7 +108,7 @@ fn frames_that_are_too_long_are_dropped() {
     assert_eq!(receive(&mut port).0[..4], *b"next");
 }
 
-/// What goes out comes back.
+/// Sent frames are received again.
 fn a_ring_brings_back_what_was_sent() {
     let mut port = DpdkPort::open(&options("net_ring0")).unwrap();
     assert!(port.link().is_up(), "{port:?}");

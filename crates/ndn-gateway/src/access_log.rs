@@ -149,7 +149,7 @@ impl Record {
         self.fields.insert(key.to_owned(), cut(text).into());
     }
 
-    /// The answer is on its way, with so many bytes of body.
+    /// The response is being sent; bytes of body.
     pub(crate) fn answered(&mut self, status: u16, expected: Option<u64>) {
         (self.status, self.expected) = (Some(status), expected);
     }

@@ -103,7 +103,7 @@ impl Answer {
     }
 }
 
-/// The answer that tells of a failure.
+/// The response to a failed request.
 pub(crate) fn refusal(failure: &Failure) -> Answer {
     let mut answer = Answer::new(failure.status).with_text(&failure.text);
     if failure.status == StatusCode::METHOD_NOT_ALLOWED {

@@ -20,7 +20,7 @@ use crate::versions::Versions;
 const ENTRIES_MAX: usize = 4096;
 /// Bytes of manifests that are remembered.
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
-/// KiB of manifests that there may be at all: remembered, used by transfers, or on their way.
+/// Limit of the memory of all manifests in KiB: cached, used by transfers, or being fetched.
 const MANIFEST_ROOM: usize = 512 << 10;
 /// Names that are looked up at a time.
 const LOOK_UPS_MAX: usize = 64;
@@ -39,7 +39,7 @@ pub(crate) struct Resource {
     /// How: where a manifest vouches for the segments, checked by that.
     pub(crate) fetching: FetchOptions,
     pub(crate) is_directory: bool,
-    /// Length in bytes, where the metadata tells it.
+    /// Length in bytes, if the metadata contains it.
     pub(crate) size: Option<u64>,
     /// Content bytes of each segment but the last, where the metadata tells them.
     pub(crate) segment_size: Option<u64>,
@@ -59,7 +59,7 @@ impl Resource {
 
 type Known = Result<Arc<Resource>, Failure>;
 
-/// What is known of one name; who looks it up holds the lock, and others wait for what comes of it.
+/// The state of one name. The task that looks it up holds the lock, and others wait for the result.
 #[derive(Default)]
 struct Entry {
     known: tokio::sync::Mutex<Option<(Instant, Known)>>,
@@ -111,7 +111,7 @@ impl Catalog {
                     Ok(_) => self.lifetime,
                     Err(_) => self.lifetime.min(FAILURE_LIFETIME_MAX),
                 };
-                // What came while this one waited is what it waited for, whatever the lifetime.
+                // The result of the look-up that this task waited for is used, whatever the lifetime.
                 if *when > asked || when.elapsed() < lifetime {
                     return found.clone();
                 }
@@ -223,7 +223,7 @@ impl Catalog {
         })
     }
 
-    /// Waits for room for the manifest of so many segments.
+    /// Waits for memory for a manifest of this number of segments.
     async fn room_for(&self, segments: u64) -> Result<OwnedSemaphorePermit, Failure> {
         let bytes = segments.saturating_mul(DIGEST_LEN);
         let units =

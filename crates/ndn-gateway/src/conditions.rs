@@ -161,7 +161,7 @@ mod tests {
             (&[("if-none-match", "*")], NotModified),
             (&[("if-none-match", "\"v70\"")], Proceed),
             (&[("if-none-match", "v7")], Proceed),
-            // The tag decides, and the date is not looked at.
+            // The tag decides, and the date is ignored.
             (&[("if-none-match", "\"v6\""), ("if-modified-since", AFTER)], Proceed),
             (&[("if-modified-since", MODIFIED)], NotModified),
             (&[("if-modified-since", AFTER)], NotModified),

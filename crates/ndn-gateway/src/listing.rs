@@ -22,7 +22,7 @@ pub(crate) fn entries(listing: &[u8]) -> Result<Vec<ListingEntry>, String> {
     if count > ENTRIES_MAX {
         return Err(format!("{count} entries, and {ENTRIES_MAX} are the most that are shown"));
     }
-    parse_listing(listing).ok_or_else(|| "an entry that is no file name".to_owned())
+    parse_listing(listing).ok_or_else(|| "an entry that is not a file name".to_owned())
 }
 
 /// How a listing is written.
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(super::entries(&listing).unwrap().len(), ENTRIES_MAX);
         listing.extend_from_slice(b"b\0");
         assert!(super::entries(&listing).unwrap_err().contains("100001 entries"));
-        assert!(super::entries(b"../\0").unwrap_err().contains("no file name"));
+        assert!(super::entries(b"../\0").unwrap_err().contains("not a file name"));
     }
 
     fn entries() -> Vec<ListingEntry> {

@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) endpoint: Endpoint,
     pub(crate) prefix: Name,
     pub(crate) catalog: Catalog,
-    /// Further names that those who connect over loopback may ask for.
+    /// Further host names accepted over loopback.
     pub(crate) hosts: Vec<String>,
     /// Transfers that may go on at a time.
     pub(crate) transfers: Arc<Semaphore>,
@@ -128,7 +128,7 @@ async fn answer(
         answer => answer,
     };
     answer.map_err(|refused| match refused {
-        // What did not come for want of a forwarder says nothing about the server.
+        // A timeout without a forwarder does not count against the server.
         Refused::For(failure)
             if failure.status == StatusCode::GATEWAY_TIMEOUT
                 && *shared.endpoint.state().borrow() != ConnectionState::Connected =>
@@ -294,7 +294,7 @@ impl Shared {
     async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
         let own = Arc::clone(&client.share.transfers);
         let all = Arc::clone(&self.transfers);
-        // Who waits for its own share does not hold that of all.
+        // A request that waits for the share of its address does not hold a permit of all.
         let both = async {
             Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
         };

@@ -26,7 +26,7 @@ use crate::stall_guard::StallGuard;
 
 /// Longest head of a request, and what is written at once, in bytes.
 const HEAD_LEN_MAX: usize = 128 << 10;
-/// Pause after connections could not be accepted, for want of descriptors.
+/// Pause after connections could not be accepted, because no descriptors were left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What clients may take.
@@ -80,7 +80,7 @@ pub struct GatewayOptions {
     pub allow_older: bool,
     /// What clients may take.
     pub limits: Limits,
-    /// Names that those who connect over loopback may ask for, beside this machine's own.
+    /// Host names accepted over loopback, beside those of this machine.
     pub hosts: Vec<String>,
     /// Where requests are written down.
     pub log: AccessLog,
@@ -135,7 +135,7 @@ impl Gateway {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
-                    // Who has its share already is not answered: that would take more of it.
+                    // An address at its limit gets no response: that would use more of it.
                     let Some((share, own)) = self.peers.admit(peer) else {
                         tracing::debug!(%peer, "the address has as many connections as it may");
                         continue;

@@ -17,7 +17,7 @@ pub(crate) struct StallGuard<S> {
     patience: Duration,
     /// Bytes that have to be taken in so much waiting.
     bytes_min: u64,
-    /// Waiting since so many bytes were taken the last time, without the wait that goes on.
+    /// Time spent waiting since the client last read data, without the current wait.
     waited: Duration,
     /// Bytes taken meanwhile.
     taken: u64,

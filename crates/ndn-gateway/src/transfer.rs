@@ -53,8 +53,8 @@ pub(crate) struct Plan {
 /// Content on its way; it ends with the last piece or an error.
 pub(crate) type Chunks = mpsc::Receiver<Result<Bytes, ReadError>>;
 
-/// Starts to fetch and waits for the first content, so that what is wrong from the beginning can
-/// still be told by a status. The fetch ends when the receiver is dropped.
+/// Starts the fetch and waits for the first content, so that an early error can be reported by a status. The fetch ends
+/// when the receiver is dropped.
 pub(crate) async fn start(
     endpoint: &Endpoint,
     resource: Arc<Resource>,

@@ -133,8 +133,8 @@ impl KeyChainError {
     }
 }
 
-/// Whether it is for want of rights that a file cannot be opened, or made. SQLite says the same of directories, and
-/// where there are no descriptors left.
+/// Whether missing permissions prevent a file from being opened or created. SQLite reports the same error for
+/// directories, and when no descriptors are left.
 fn is_closed(path: &Path) -> bool {
     let opened = File::open(path).or_else(|error| {
         if error.kind() != ErrorKind::NotFound {

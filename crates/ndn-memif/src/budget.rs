@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Of all memory, one user may have one part in so many.
+/// The share of all memory that one user may have, as a divisor.
 const USER_PARTS: u64 = 2;
 
-/// A bound on the memory of all connections that know it. What a client shares lies in files of its own, but the
-/// server maps them, and takes the pages that it is the first to look at. Half of it at most is for clients of
-/// one user, so that nobody can take everything: to make connections costs a client next to nothing.
+/// A limit on the shared memory of all connections. The memory belongs to files of the clients, but the server maps it
+/// and pays for pages that it touches first. Clients of one user get at most half of it, so that no user can take
+/// everything: connections cost a client almost nothing.
 #[derive(Debug)]
 pub struct MemoryBudget {
     bytes_max: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Charge {
 }
 
 impl MemoryBudget {
-    /// One of so many bytes, none of which is used.
+    /// A budget of this number of bytes, all unused.
     #[must_use]
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { bytes_max, used: Mutex::default() })
@@ -50,7 +50,7 @@ impl MemoryBudget {
         self.bytes_max
     }
 
-    /// Takes so many bytes for a user, if they are there.
+    /// Reserves bytes for a user, if available.
     pub(crate) fn charge(self: &Arc<Self>, user: u32, bytes: u64) -> Option<Charge> {
         let used = &mut *self.lock();
         let more =
@@ -62,7 +62,7 @@ impl MemoryBudget {
         Some(Charge { budget: Arc::clone(self), user, bytes })
     }
 
-    /// Numbers are whole whoever has panicked.
+    /// The numbers are consistent even after a panic.
     fn lock(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -23,7 +23,7 @@ impl Farewell {
         Self { code, reason: text::padded(&reason.as_bytes()[..end]) }
     }
 
-    /// Whether the words are about a secret, as far as can be told: each server has its own.
+    /// Whether the message concerns a secret, as far as it can be known: each server words it differently.
     #[must_use]
     pub fn is_about_secrets(&self) -> bool {
         text::printable(&self.reason).to_ascii_lowercase().contains("secret")

@@ -15,10 +15,10 @@
 //! | [`Farewell`] | why a side leaves |
 //! | [`Address`] | `memif:///path/id` |
 //!
-//! The peer is not trusted. It can write to all of the shared memory at any time, so each word of a
-//! descriptor is read once and checked before use, frames are copied out before anybody looks at them,
-//! and a side keeps its own positions to itself. What the peer shares cannot be taken away again (see
-//! [`ndn_sys::shared_memory`]), and its descriptors are proved to be what they should be.
+//! The peer is not trusted. It can write to all of the shared memory at any time, so each word of a descriptor is read
+//! once and checked before use, frames are copied out before they are decoded, and a side keeps its own positions to
+//! itself. Shared memory cannot be taken away again (see [`ndn_sys::shared_memory`]), and the type of received
+//! descriptors is verified.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -64,7 +64,7 @@ impl Link {
     /// Tells the peer why the connection ends.
     pub fn bid_farewell(&self, reason: &str) {
         let message = Message::Disconnect(Farewell::new(0, reason));
-        // Who does not read it sees the end of the socket.
+        // A peer that does not read it sees the end of the socket.
         let _ = seqpacket::send(self.socket.as_fd(), &message.encode(), None);
     }
 }

@@ -23,8 +23,8 @@ const TYPE_DISCONNECT: u16 = 8;
 /// Flag of ADD_RING: its frames go to the server.
 const RING_TO_SERVER: u16 = 1;
 
-/// A text of at most 32 bytes that names a program or an interface. Bytes behind the first zero do not
-/// count; what is no UTF-8 or no printable character is shown as `?`.
+/// A text of at most 32 bytes that names a program or an interface. Bytes after the first zero are ignored; invalid
+/// UTF-8 and unprintable characters are shown as `?`.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Name([u8; NAME_LENGTH]);
 

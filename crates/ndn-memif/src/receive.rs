@@ -13,7 +13,7 @@ use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 pub enum Received {
     /// The ring is empty.
     Nothing,
-    /// A frame of so many bytes.
+    /// A frame with its length in bytes.
     Frame(usize),
     /// A frame that was longer than the buffer, passed over.
     TooLong,
@@ -26,7 +26,7 @@ pub enum Received {
 pub struct Receiver {
     ring: Ring,
     interrupt: Interrupt,
-    /// The next descriptor to be looked at.
+    /// The next descriptor to read.
     position: u16,
     /// Those before this one hold frames, as the peer has said last.
     filled: u16,
@@ -82,7 +82,7 @@ impl Receiver {
         let mut outcome = None;
         for _ in 0..CHAIN_RECEIVED_MAX {
             let found = self.ring.descriptor(self.position)?;
-            // Where a client's own buffers lie, nobody else has a say in.
+            // The positions of a client's own buffers are its own.
             let place = self.buffers.map_or(found, |buffers| {
                 buffers.descriptor(self.position, self.ring.size(), found.length)
             });
@@ -202,9 +202,8 @@ impl Receiver {
         self.interrupt.clear();
     }
 
-    /// Clears the interrupts that have come, once the ring was found empty. If the peer has put frames
-    /// into it meanwhile, raises one instead of it: so whoever stops before the ring is empty hears
-    /// of the rest, too.
+    /// Clears received interrupts after the ring was found empty. If the peer has written frames meanwhile, raises one
+    /// instead: a reader that stops before the ring is empty is woken for the rest.
     ///
     /// # Errors
     /// If the peer does not keep to the protocol, or the interrupt cannot be raised.
@@ -216,14 +215,14 @@ impl Receiver {
         interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)
     }
 
-    /// Whether the peer is to raise interrupts. Who switches them on, or sleeps again after a time
-    /// without, looks into the ring once more.
+    /// Whether the peer should raise interrupts. After enabling them, and before sleeping again, the reader polls the
+    /// ring once more.
     ///
     /// # Errors
     /// None that the peer could cause.
     pub fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
         self.ring.set_interrupts(wanted)?;
-        // Before anybody looks into the ring: whoever has not seen the flag has written a frame before.
+        // Before the ring is polled: a peer that has not seen the flag has written its frame before.
         fence(Ordering::SeqCst);
         Ok(())
     }

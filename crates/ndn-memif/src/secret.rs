@@ -7,7 +7,7 @@ pub const SECRET_LENGTH: usize = 24;
 
 /// A text of at most 24 bytes that server and client both know, or none.
 ///
-/// It is compared in a time that does not tell where two differ, and is not shown.
+/// It is compared in constant time, and is not shown.
 #[derive(Clone, Copy, Default, Eq)]
 pub struct Secret([u8; SECRET_LENGTH]);
 
@@ -20,7 +20,7 @@ pub enum SecretError {
     /// The message has no room for it.
     #[error("a secret has at most {SECRET_LENGTH} bytes")]
     TooLong,
-    /// Others take what comes in front of one.
+    /// Others use the text before the first zero.
     #[error("a secret holds no zero bytes")]
     Zero,
 }

@@ -7,7 +7,7 @@ use ndn_sys::interrupt::{Interrupt, Interrupter};
 use crate::limits::{AHEAD, CHAIN_MAX};
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
-/// What became of a frame.
+/// Outcome of sending a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// It lies in the ring, and goes with [`Sender::publish`].
@@ -190,7 +190,7 @@ impl Sender {
         self.published != self.position
     }
 
-    /// Whether the peer wants to be woken: it does not look into the ring by itself.
+    /// Whether the peer wants to be woken: it does not poll the ring.
     ///
     /// # Errors
     /// None that the peer could cause.
@@ -211,8 +211,8 @@ impl Sender {
         self.published = self.position;
         let shown = if self.buffers.is_some() { self.ring.head()? } else { self.ring.tail()? };
         shown.store(self.position, Ordering::Release);
-        // A receiver that asks for interrupts and then looks into the ring sees the frames, or this
-        // sees its wish.
+        // Either a receiver that enables interrupts and then polls the ring sees the frames, or this side sees the
+        // flag.
         fence(Ordering::SeqCst);
         if self.ring.wants_interrupts()? {
             interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)?;

@@ -8,8 +8,8 @@ pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
     field
 }
 
-/// What comes before the first zero, for people: also what reorders or hides the line in which it stands
-/// (Unicode's format characters) is a question mark.
+/// The text before the first zero, for output: characters that reorder or hide the line (Unicode format characters)
+/// become question marks.
 pub(crate) fn printable(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     let text = String::from_utf8_lossy(&field[..end]);

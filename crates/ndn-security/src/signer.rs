@@ -26,8 +26,8 @@ pub trait Signer: Send + Sync {
     /// `BufferTooSmall` if `out` is shorter than the signature; `Crypto` if the library fails.
     fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> Result<usize, SignError>;
 
-    /// Whether a signature takes so long (tens of microseconds) that it is better not made on the
-    /// thread that serves a connection.
+    /// Whether a signature takes tens of microseconds, so that it should not be made on the thread that serves a
+    /// connection.
     fn is_slow(&self) -> bool {
         false
     }

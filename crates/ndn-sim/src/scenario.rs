@@ -92,7 +92,7 @@ pub struct Request {
     pub retransmissions: u32,
 }
 
-/// What goes wrong for a time.
+/// Temporary faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The edge of this number loses everything.

@@ -1,4 +1,4 @@
-//! The consumer: when to send which Interest, and what became of it.
+//! The consumer: when to send which Interest, and its outcome.
 
 use hdrhistogram::Histogram;
 use ndn_packet::NackReason;
@@ -11,7 +11,7 @@ use crate::scenario::{
 use crate::template::InterestTemplate;
 use crate::wire::{Frame, read_frame};
 
-/// Longest latency that the histograms tell apart.
+/// Longest latency that the histograms distinguish.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: f64 = 1e9;
@@ -35,7 +35,7 @@ impl NackCounts {
     }
 }
 
-/// What became of the Interests of a pattern.
+/// Outcomes of the Interests of a pattern.
 #[derive(Debug, Clone)]
 pub struct PatternCounters {
     /// Interests sent.
@@ -66,7 +66,7 @@ impl PatternCounters {
     }
 }
 
-/// What became of all Interests of a consumer so far.
+/// Outcomes of all Interests of a consumer so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
     /// Interests sent.
@@ -128,8 +128,8 @@ enum Pace {
     },
 }
 
-/// Sends Interests over several faces and follows them. Without sockets and clocks: ask
-/// [`next_face`](Self::next_face) whether to send, give it what comes in.
+/// Sends Interests over several faces and follows them. It has no sockets and reads no clock:
+/// [`next_face`](Self::next_face) says whether to send; received packets are passed in.
 #[derive(Debug)]
 pub struct Consumer {
     patterns: Vec<Pattern>,
@@ -142,7 +142,7 @@ pub struct Consumer {
     faces: u32,
     left: u64,
     unexpected: u64,
-    /// What had become of the Interests when it was told to stop.
+    /// Outcomes when the consumer was stopped.
     at_stop: Option<ConsumerTotals>,
 }
 
@@ -242,7 +242,7 @@ impl Consumer {
         pattern.template.fill(ticket.to_token(), number, nonce)
     }
 
-    /// Takes what came in by `face`; `now_ns` is when it came.
+    /// Processes packets received on `face` at `now_ns`.
     pub fn handle_frame(&mut self, face: usize, frame: &[u8], now_ns: u64) {
         let (token, nack) = match read_frame(frame) {
             Frame::Data { token } => (token, None),
@@ -298,8 +298,7 @@ impl Consumer {
         }
     }
 
-    /// What had become of the Interests when [`stop`](Self::stop) was called first: what is answered later
-    /// is no part of what was answered in that time.
+    /// Outcomes when [`stop`](Self::stop) was first called; later answers do not count for that time.
     #[must_use]
     pub fn at_stop(&self) -> Option<ConsumerTotals> {
         self.at_stop
@@ -317,7 +316,7 @@ impl Consumer {
         self.outstanding.len()
     }
 
-    /// What became of all Interests so far.
+    /// Outcomes of all Interests so far.
     #[must_use]
     pub fn totals(&self) -> ConsumerTotals {
         let outstanding = self.outstanding.len() as u64;
@@ -337,7 +336,7 @@ impl Consumer {
         self.unexpected
     }
 
-    /// What became of the Interests, for each pattern of the scenario.
+    /// Outcomes of the Interests, for each pattern of the scenario.
     pub fn counters(&self) -> impl Iterator<Item = &PatternCounters> {
         self.patterns.iter().map(|pattern| &pattern.counters)
     }

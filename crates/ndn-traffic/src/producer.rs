@@ -11,7 +11,7 @@ const NULL_SIGNATURE: [u8; 7] = [0x16, 3, 0x1B, 1, 200, 0x17, 0];
 /// Nack with reason NoRoute (NDNLPv2, "Network Nack").
 const NACK_NO_ROUTE: u8 = 150;
 
-/// What became of the Interests for a pattern.
+/// Outcomes of the Interests of a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProducerCounters {
     /// Interests received.
@@ -115,7 +115,7 @@ impl Producer {
         }
     }
 
-    /// What became of the Interests, for each pattern of the scenario.
+    /// Outcomes of the Interests, for each pattern of the scenario.
     #[must_use]
     pub fn counters(&self) -> &[ProducerCounters] {
         &self.counters

@@ -44,9 +44,9 @@ pub enum ScenarioError {
 /// When Interests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// So many in flight over all faces; each end makes room for the next.
+    /// Interests in flight over all faces; each answer makes room for the next.
     Window(u32),
-    /// So many per second, whatever comes back.
+    /// Interests per second, regardless of answers.
     Rate {
         /// Interests per second.
         per_second: f64,
@@ -138,7 +138,7 @@ pub struct ConsumerScenario {
     pub burst: u32,
     /// Most Interests in flight in an open loop; beyond it, the schedule waits (and latency counts).
     pub outstanding_max: u32,
-    /// End after so many Interests.
+    /// Number of Interests to send.
     pub count: Option<u64>,
 }
 

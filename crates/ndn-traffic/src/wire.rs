@@ -19,7 +19,7 @@ pub(crate) const LP_PIT_TOKEN: u32 = 0x62;
 pub(crate) const LP_NACK: u32 = 0x0320;
 pub(crate) const LP_NACK_REASON: u32 = 0x0321;
 
-/// What came in.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     /// An Interest: its PIT token and its whole TLV.

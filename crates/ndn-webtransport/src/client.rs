@@ -155,8 +155,8 @@ pub struct Attached {
     pub stream: DuplexStream,
     /// Longest frame to be sent.
     pub mtu: PathMtu,
-    /// Done once the listener was told of the end, or had time enough to hear of it. If the runtime ends
-    /// before, the listener finds out after its idle timeout.
+    /// Completes when the listener was notified of the end, or had time enough to be. If the runtime ends before, the
+    /// listener notices after its idle timeout.
     pub end: JoinHandle<()>,
 }
 

@@ -25,9 +25,9 @@ pub struct Counters {
     pub accepted: Count,
     /// Sessions that have ended.
     pub ended: Count,
-    /// Connections refused because there are as many as there may be, in all or of one peer.
+    /// Connections rejected because a limit, in total or of one peer, was reached.
     pub refused_full: Count,
-    /// Connections that were told to prove their address first, because many handshakes are under way.
+    /// Connections that had to prove their address first, because many handshakes were in progress.
     pub retried: Count,
     /// Requests for another path.
     pub refused_path: Count,

@@ -1,9 +1,9 @@
 //! WebTransport over HTTP/3 (draft-ietf-webtrans-http3) for NDN: each datagram is one NDNLPv2 frame,
 //! and so is each unidirectional stream, for packets longer than a datagram.
 //!
-//! A session appears to the rest of a program as a byte stream of frames, none longer than the session's
-//! `mtu`: whoever has the other end cuts packets into fragments. It follows the path, and
-//! is that of any packet once the peer is known to read streams.
+//! A session appears to the rest of a program as a byte stream of frames, none longer than the `mtu` of the session:
+//! the user of the stream fragments packets. The MTU follows the path, and is that of any packet once the peer is known
+//! to read streams.
 //!
 //! | module | what it holds |
 //! |---|---|

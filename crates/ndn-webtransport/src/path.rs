@@ -25,13 +25,13 @@ impl PathMtu {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// The length, for who looks at it before each frame.
+    /// The current length, read before each frame.
     #[must_use]
     pub fn shared(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.length)
     }
 
-    /// Has `listener` hear of each change from now on, on the thread of the session. There is one.
+    /// Calls `listener` on each change from now on, on the thread of the session. There is one listener.
     pub fn tell(&self, listener: impl Fn(usize) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
     }

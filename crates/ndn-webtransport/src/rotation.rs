@@ -1,5 +1,5 @@
-//! Self-signed certificates that renew themselves, and the file that keeps them from one start to the next:
-//! whoever knows a listener by a hash finds it again.
+//! Self-signed certificates that renew themselves, and the file that keeps them across restarts, so that the hash of a
+//! listener stays valid.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -15,11 +15,11 @@ use crate::x509;
 const DAY_S: u64 = 86_400;
 /// Self-signed certificates hold from a day ago, for clocks that are late.
 const EARLIER_S: u64 = DAY_S;
-/// And for so long from now: browsers refuse to trust a hash of one that holds for more than 14 days.
+/// End of validity from now: browsers reject a hash of a certificate that is valid for more than 14 days.
 const LATER_S: u64 = 12 * DAY_S;
-/// So long before the end there is a successor, whose hash is told beside that of the certificate.
+/// Time before the end at which the successor is created and its hash published.
 const PREPARE_S: u64 = 6 * DAY_S;
-/// So long before the end the successor takes over.
+/// Time before the end at which the successor takes over.
 const TAKE_OVER_S: u64 = DAY_S;
 
 /// What a file may hold at most.
@@ -269,7 +269,7 @@ mod tests {
         assert_ne!(told_next, first);
         assert!(!rotation.look(NOW_S + 10 * DAY_S).unwrap());
         assert!(rotation.look(NOW_S + 11 * DAY_S).unwrap());
-        // The one that was told takes over.
+        // The published successor takes over.
         assert_eq!(rotation.hashes(), [told_next]);
         assert!(!rotation.look(NOW_S + 11 * DAY_S + 1).unwrap());
         // It was made on the sixth day, and holds to the eighteenth.

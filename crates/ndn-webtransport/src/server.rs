@@ -23,7 +23,7 @@ pub const PATH: &str = "/ndn";
 const HANDSHAKES_MAX: usize = 256;
 /// And of one peer that is not this host.
 const HANDSHAKES_PER_PEER_MAX: usize = 16;
-/// With more than so many, peers have to show that they receive what is sent to their address.
+/// Handshakes beyond which peers must prove their address.
 const UNPROVEN_MAX: usize = 32;
 /// How long one may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub type Admits = Box<dyn Fn(Option<&str>) -> bool + Send + Sync>;
 pub struct Rules {
     /// Sessions and handshakes at one time.
     pub sessions_max: usize,
-    /// A peer that gives no sign of life for so long is gone.
+    /// Idle timeout of a peer.
     pub idle_timeout: Duration,
     /// Whether a page of this origin, or a client that names none, may connect.
     pub admits: Admits,
@@ -77,7 +77,7 @@ pub(crate) struct Server {
     on_accepted: Box<dyn Fn(Accepted) + Send + Sync>,
 }
 
-/// Who is there.
+/// Current sessions.
 #[derive(Debug, Default)]
 struct Places {
     taken: usize,
@@ -219,7 +219,7 @@ impl Server {
     }
 }
 
-/// Two ends of a stream: one for a task, one for whoever has the face.
+/// Two ends of a stream: one for a task, one for the face.
 pub(crate) fn stream_pair() -> io::Result<(tokio::net::UnixStream, OwnedFd)> {
     let (near, far) = ndn_sys::stream::unix_pair()?;
     let near = std::os::unix::net::UnixStream::from(near);

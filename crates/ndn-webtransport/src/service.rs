@@ -23,7 +23,7 @@ use crate::session::{END_TIMEOUT, Timeouts};
 
 /// How often to look whether a certificate is to be renewed.
 const LOOK: Duration = Duration::from_secs(600);
-/// How long peers are told at the end that it has come.
+/// How long peers are notified of the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What listeners need.
@@ -92,12 +92,12 @@ impl Service {
         Ok(Self { commands: Some(commands), counters, hashes, thread: Some(thread) })
     }
 
-    /// Opens a session with a listener; `on_connected` hears of it.
+    /// Opens a session with a listener, and reports the result to `on_connected`.
     pub fn connect(&self, target: Target, idle_timeout: Duration, on_connected: OnConnected) {
         self.command(Command::Connect(target, idle_timeout, on_connected));
     }
 
-    /// Shows this certificate to whoever connects from now on.
+    /// Presents this certificate to new connections.
     pub fn set_identity(&self, identity: Identity) {
         self.command(Command::SetIdentity(identity));
     }

@@ -36,7 +36,7 @@ pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
-/// How often to look at the path. QUIC asks it for longer datagrams at the beginning, and every ten minutes.
+/// Interval between checks of the path. QUIC probes for longer datagrams at the start, and every ten minutes.
 const PATH_LOOK: Duration = Duration::from_secs(1);
 const DRAIN_LOOK: Duration = Duration::from_millis(1);
 
@@ -92,7 +92,7 @@ pub(crate) enum End {
     /// The stream could not be read to its end.
     #[error("its stream has failed: {0}")]
     Failed(io::Error),
-    /// What came by it is no sequence of TLV elements.
+    /// The received bytes are not a sequence of TLV elements.
     #[error("what was to be sent is no sequence of frames")]
     Frames,
     /// The peer has ended it, or is gone.
@@ -146,7 +146,7 @@ impl Session {
             end = self.send(reader, &mut outgoing, counters) => end,
             end = self.announce_and_follow_path() => end,
         };
-        // A stream may have failed because what came by it was not read to its end.
+        // A stream may have failed because it was not read to its end.
         if matches!(end, End::Closed | End::Failed(_)) {
             let drained = async {
                 tokio::join!(self.drain(), outgoing.drain());
@@ -216,7 +216,7 @@ impl Session {
         }
     }
 
-    /// What came by streams before the peer has ended the session.
+    /// Packets received by streams before the peer closed the session.
     async fn receive_rest(
         &self,
         mut taker: Taker<impl AsyncWrite + Unpin>,
@@ -231,7 +231,7 @@ impl Session {
         }
     }
 
-    /// Takes what came by a stream of its own.
+    /// Accepts a packet received by a stream of its own.
     async fn take_frame(
         &self,
         frame: &[u8],
@@ -247,8 +247,8 @@ impl Session {
         taker.take(frame).await;
     }
 
-    /// Sends what is written to the stream, until its end. That the peer is gone does not end this before: what came from
-    /// it may still be on its way to the stream, and its reader may wait until it has written.
+    /// Sends the bytes written to the stream, until its end. The end of the peer does not stop it earlier: received
+    /// packets may still be written to the stream, and its reader may wait until it has written.
     async fn send(
         &self,
         mut reader: impl AsyncRead + Unpin,
@@ -322,8 +322,8 @@ impl Session {
     }
 }
 
-/// Who takes the frames that come, until there is nobody any more. What has been written to the stream before is sent
-/// all the same, so that this does not end the session.
+/// Passes received frames on, until the reader is gone. Bytes written to the stream before are sent all the same, so
+/// this does not end the session.
 struct Taker<W>(Option<W>);
 
 impl<W: AsyncWrite + Unpin> Taker<W> {
@@ -344,8 +344,8 @@ async fn discard(mut reader: impl AsyncRead + Unpin, mut buffer: BytesMut) {
     }
 }
 
-/// Whether a datagram, or what came by a stream of its own, is one TLV element, whole and alone, that a packet can be
-/// in. The stream of the session could not be followed otherwise.
+/// Whether a datagram, or the content of a stream of its own, is exactly one TLV element that can hold a packet.
+/// Otherwise the stream of the session could not be followed.
 pub(crate) fn is_frame(datagram: &[u8]) -> bool {
     datagram.len() <= FRAME_LENGTH_MAX
         && matches!(frame_len(datagram), Ok(Some(length)) if length == datagram.len())

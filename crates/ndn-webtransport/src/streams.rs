@@ -32,7 +32,7 @@ const FIRST_BUFFER: usize = 64;
 const OVERDUE: Duration = Duration::from_secs(10);
 /// What may be on its way in streams beyond what the path takes; more waits where the face sees it and marks packets.
 const SURPLUS: usize = 64 * 1024;
-/// What peers are told of a stream that is not read to its end (H3_REQUEST_CANCELLED: RFC 9114, section 8.1).
+/// Error code for a stream that is not read to its end (H3_REQUEST_CANCELLED: RFC 9114, section 8.1).
 const REFUSED: VarInt = VarInt::from_u32(0x010c);
 /// The type of unidirectional streams of WebTransport (draft-ietf-webtrans-http3, section 4.1).
 const STREAM_TYPE: u64 = 0x54;
@@ -158,7 +158,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Each may take so long from its first byte to its last.
+    /// Time limit of a stream from its first byte to its last.
     pub(crate) fn new(overdue: Duration) -> Self {
         Self { overdue, reading: JoinSet::new() }
     }
@@ -191,8 +191,8 @@ async fn read(mut stream: RecvStream, overdue: Duration) -> Result<BytesMut, Ref
     read.map(|()| frame)
 }
 
-/// Copies what comes: a few bytes of a stream would hold the whole buffer that they were received with. The copy grows
-/// with what has come, whatever length that announces.
+/// Copies received bytes: a few bytes of a stream would hold the whole receive buffer. The copy grows with the received
+/// bytes, whatever the announced length.
 async fn read_frame(
     stream: &mut (impl AsyncRead + Unpin),
     frame: &mut BytesMut,

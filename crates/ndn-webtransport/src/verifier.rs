@@ -1,4 +1,4 @@
-//! Whether the certificate of a listener is believed, and what is said about one that is not.
+//! Whether the certificate of a listener is accepted, and the reason if not.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

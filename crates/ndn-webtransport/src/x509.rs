@@ -122,8 +122,8 @@ fn time(unix_s: u64) -> Vec<u8> {
     }
 }
 
-/// Year, month and day of so many days after 1 January 1970, in the Gregorian calendar. Years are taken
-/// to begin in March, so that a leap day is the last one of its year.
+/// Year, month and day of a number of days after 1 January 1970, in the Gregorian calendar. Years begin in March here,
+/// so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     // 1 March of the year 0 is 719468 days before.
     let days = days + 719_468;

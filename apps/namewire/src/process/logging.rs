@@ -27,7 +27,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// What goes to standard error is appended to this file from now on.
+    /// Appends the log to this file instead of standard error from now on.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -37,7 +37,7 @@ impl LogFile {
         Ok(file)
     }
 
-    /// Goes on with the file that has the name now: the one so far may have been renamed.
+    /// Reopens the file by its name: the previous one may have been renamed.
     fn reopen(&self) -> io::Result<()> {
         let file = OpenOptions::new().append(true).create(true).open(&self.path)?;
         Ok(rustix::stdio::dup2_stderr(file)?)

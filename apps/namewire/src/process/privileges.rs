@@ -13,7 +13,7 @@ use crate::config::{Config, Driver, Listeners};
 /// Below this, only root binds ports, where the system does not say otherwise.
 const UNPRIVILEGED_PORT: u16 = 1024;
 
-/// What becomes of the process.
+/// The change of user and group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     /// It stays who it is: nothing else is asked for.
@@ -61,8 +61,8 @@ pub(super) fn plan(config: &Config) -> anyhow::Result<Change> {
 fn kept(config: &Config) -> Vec<Capability> {
     let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
-    // Whoever adds a kind of listener has to say here what its faces need that are made later: packet
-    // sockets, for one, RawNetwork.
+    // A new kind of listener must add here the capabilities that its later faces need, such as RawNetwork for packet
+    // sockets.
     let Listeners {
         unix: _,
         memif: _,

@@ -16,7 +16,7 @@ pub(crate) const READY: &[u8] = b"READY=1\n";
 pub(super) fn notify_ready() {
     let Some(place) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&place, READY) {
-        tracing::warn!(?place, %error, "the service manager cannot be told");
+        tracing::warn!(?place, %error, "cannot notify the service manager");
     }
 }
 

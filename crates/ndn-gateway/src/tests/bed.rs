@@ -160,7 +160,7 @@ impl Bed {
         self.connect().await.request(method, path, fields).await
     }
 
-    /// Waits until the log has so many lines, and reads them.
+    /// Waits until the log has this number of lines, and reads them.
     pub(super) async fn log(&self, count: usize) -> Vec<serde_json::Value> {
         let wait = async {
             loop {

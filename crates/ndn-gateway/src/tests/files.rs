@@ -154,7 +154,7 @@ async fn a_manifest_vouches_for_what_is_sent() {
     }
 }
 
-/// Asks for `/a` until the answer has this status and content; the server looks at its files now and then.
+/// Requests `/a` until the response has this status and content; the server checks its files periodically.
 async fn get_until(bed: &Bed, status: u16, content: Option<&[u8]>) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {

@@ -74,8 +74,7 @@ pub struct ClientHandshake {
     prepared: Option<Prepared>,
 }
 
-/// What is no number of an interface behind the path of a socket is taken for a part of that path, which the
-/// system then finds fault with.
+/// A last component that is not an interface number is taken as part of the path, and the system reports the error.
 fn explain(path: &Path, error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(PROTOCOL_WRONG_TYPE) {
         let reason = "it is a socket of another kind; that of memif has a place of its own";

@@ -30,9 +30,8 @@ const MODE_ETHERNET: u8 = 0;
 /// How this program calls itself.
 const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
 
-/// Bytes of a buffer: what was asked for, else what suits the peer. Some copy what comes in one buffer
-/// into one of their own without looking how long it is, so only a program that is known gets more than
-/// everybody expects.
+/// Bytes of a buffer: the requested size, else one that suits the peer. Some programs copy one buffer into their own
+/// without checking its length, so only a known program gets more than the default.
 fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
     let usual = if is_own(peer) { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
     wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
@@ -43,8 +42,8 @@ fn is_own(peer: &Name) -> bool {
     peer.to_string().starts_with("Namewire ")
 }
 
-/// Bytes of the longest frame: that of one buffer, or of several if the peer `takes_chains`. A frame takes no more
-/// than half of a ring then, so that the next one has room while the peer looks at it.
+/// Bytes of the longest frame: that of one buffer, or of several if the peer `takes_chains`. A frame then uses at most
+/// half of a ring, so that the next one has room while the peer reads it.
 fn frame_length_max(buffer_length: u32, ring_size: u16, takes_chains: bool) -> u32 {
     if !takes_chains {
         return buffer_length;
@@ -94,10 +93,10 @@ pub enum HandshakeError {
     /// What the peer has sent is no message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// The peer does not keep to the protocol; it is told.
+    /// The peer violates the protocol; it receives the reason.
     #[error("{0}")]
     Protocol(&'static str),
-    /// The client wants what it cannot have; it is told.
+    /// The request of the client is rejected; it receives the reason.
     #[error("{refusal}")]
     NotAdmitted {
         /// The interface that it asks for.
@@ -112,7 +111,7 @@ pub enum HandshakeError {
     Memory(#[from] Fault),
 }
 
-/// Takes the next message and what came with it; `None` if there is none yet.
+/// Takes the next message with its file descriptor; `None` if there is none yet.
 fn next_message(socket: BorrowedFd<'_>) -> Result<Option<(Message, Vec<OwnedFd>)>, HandshakeError> {
     // One byte more, to see messages that are too long.
     let mut bytes = [0; MESSAGE_LENGTH + 1];
@@ -162,10 +161,10 @@ fn tell(socket: BorrowedFd<'_>, error: &HandshakeError) {
     turn_away(socket, &reason);
 }
 
-/// Tells whoever is at the other end of a socket that it is not wanted, and why.
+/// Rejects the peer of a socket, with the reason.
 pub fn turn_away(socket: BorrowedFd<'_>, reason: &str) {
     let message = Message::Disconnect(Farewell::new(0, reason));
-    // Who does not read it sees the end of the socket.
+    // A peer that does not read it sees the end of the socket.
     let _ = seqpacket::send(socket, &message.encode(), None);
 }
 

@@ -169,8 +169,8 @@ impl ServerHandshake {
         Ok(())
     }
 
-    /// Counts all regions. Until here nothing has looked into them, so they are addresses only, and a client
-    /// that never comes to an end takes nothing from others.
+    /// Counts all regions. Nothing has read them until here, so they are addresses only, and an unfinished handshake
+    /// takes nothing from others.
     fn charge(&mut self, id: u32, client: Name) -> Result<(), HandshakeError> {
         let Some(budget) = &self.options.memory else { return Ok(()) };
         let user = seqpacket::user_of_peer(self.socket.as_fd())?;

@@ -90,7 +90,7 @@ fn a_receiver_is_interrupted_unless_it_polls() {
         assert_eq!(is_raised(), !polls);
         server.receivers[0].clear_interrupt();
         assert!(!is_raised() && !server.receivers[0].is_empty().unwrap());
-        // Who stops before the ring is empty hears of it again.
+        // A reader that stops before the ring is empty is woken again.
         server.receivers[0].rest(&mut interrupter).unwrap();
         assert!(is_raised());
         assert_eq!(server.receivers[0].receive(&mut [0; 9]).unwrap(), Received::Frame(5));
@@ -244,7 +244,7 @@ fn sockets_are_files() {
     assert_eq!(server.id(), Some(0));
     let _ = client.as_fd();
     drop(client);
-    // It has been told of the client's end after its next word.
+    // The server sees the end of the client after its next message.
     assert!(matches!(
         server.advance(|_, _| Ok(())),
         Err(HandshakeError::Closed | HandshakeError::Io(_))

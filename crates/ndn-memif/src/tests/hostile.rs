@@ -311,7 +311,7 @@ fn frames_of_too_many_pieces_end_the_connection() {
     let pieces = u16::try_from(CHAIN_RECEIVED_MAX).unwrap();
     for receiver in [&mut server.receivers[0], &mut client.receivers[0]] {
         let ring = receiver.ring().clone();
-        // As many as there may be, all of them empty, and then one more.
+        // The maximum number, all of them empty, and then one more.
         let frames =
             [(0..pieces, Ok(Received::Frame(0))), (pieces..2 * pieces + 1, Err(Fault::Chain))];
         for (positions, expected) in frames {

@@ -28,7 +28,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 struct Model {
     /// Frames in the ring, with the buffers that each takes.
     sent: VecDeque<(Vec<u8>, usize)>,
-    /// So many of them are published.
+    /// The number of published ones.
     published: usize,
     /// Buffers that are not free for the sender.
     used: usize,

@@ -55,7 +55,7 @@ pub(super) struct AnchorGroup {
     anchors: Vec<Arc<Certificate>>,
     /// Where they are read again, and how often.
     refresh: Option<(Kept, u64)>,
-    /// When, on the monotonic clock; not known before the first look at it.
+    /// Time of the next refresh on the monotonic clock; unknown before the first check.
     due_ns: Option<u64>,
     /// The last attempt has failed.
     is_unreadable: bool,
@@ -67,7 +67,7 @@ impl AnchorGroup {
         Self { anchors, refresh: None, due_ns: None, is_unreadable: false }
     }
 
-    /// Anchors that were read just now, and are to be read again after so many seconds.
+    /// Anchors that were just read, and their refresh interval in seconds.
     pub(super) fn new(kept: Kept, refresh_s: Option<u64>, anchors: Vec<Arc<Certificate>>) -> Self {
         let refresh = refresh_s.map(|seconds| (kept, seconds.saturating_mul(SECOND_NS)));
         Self { refresh, ..Self::fixed(anchors) }

@@ -104,7 +104,7 @@ impl<'p> Climber<'p> {
         sort: PacketSort,
         certificate: &Arc<Certificate>,
     ) -> Result<Option<Name>, TrustError> {
-        // Regular expressions cannot tell which of several `KEY` ends the identity.
+        // Regular expressions cannot decide which of several `KEY` components ends the identity.
         if certificate.identity().components().any(|component| component == KEY) {
             return Err(TrustError::Identity { name: certificate.name().to_name() });
         }

@@ -103,7 +103,7 @@ fn read_anchor(
     let ty = properties.take("type")?;
     if is(&ty.value, "any") {
         policy.accepts_all = true;
-        // ndn-cxx looks at nothing else here.
+        // ndn-cxx checks nothing else here.
         return Ok(());
     }
     if is(&ty.value, "file") {

@@ -1,8 +1,8 @@
 //! Trust rules: which keys may sign which names, and which certificates everything rests on
 //! (ndn-cxx documentation, "Validator Configuration File Format").
 //!
-//! A [`TrustPolicy`] is read from the INFO format of ndn-cxx or from rules of one line each and judges one packet at a time. It fetches
-//! nothing: where a certificate is missing it says which, and is asked again with what came.
+//! A [`TrustPolicy`] is read from the INFO format of ndn-cxx or from rules of one line each, and judges one packet at a
+//! time. It fetches nothing: it names a missing certificate, and is called again with it.
 
 mod anchors;
 mod climb;
@@ -57,7 +57,7 @@ pub enum PacketKind {
 pub struct SignedPacket<'a> {
     /// Interest or Data.
     pub kind: PacketKind,
-    /// What rules look at: the name without the components that belong to the signature.
+    /// The name that rules match: without the components that belong to the signature.
     pub name: NameRef<'a>,
     /// SignatureInfo.
     pub info: SignatureInfo<'a>,

@@ -169,7 +169,7 @@ fn issued_as(name: &str, issuer: &Identity, locator: &str) -> Identity {
     Identity { key: own.key, certificate: Arc::new(certificate) }
 }
 
-/// Who has a certificate below `/net/KEY` does not pass for `/net` by naming a part of its key's name.
+/// The owner of a certificate below `/net/KEY` cannot sign as `/net` by naming a part of the key name.
 #[test]
 fn an_identity_called_key_is_nobody_else() {
     let root = Identity::new("/net", None, NOW + 1000);

@@ -152,7 +152,7 @@ fn a_refusal_says_what_would_have_been_taken() {
     assert!(said.contains("was not made with the key of /lab/a/server/KEY/key-1/NA/v=1"), "{said}");
 }
 
-/// Whoever may sign data may not make certificates, whatever the data is called.
+/// A key that may sign data may not sign certificates, whatever the name of the data.
 #[test]
 fn signers_of_data_do_not_vouch_for_keys() {
     let lab = Lab::new();

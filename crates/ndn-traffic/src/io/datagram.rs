@@ -102,7 +102,7 @@ impl Default for DatagramOutput {
 }
 
 impl DatagramOutput {
-    /// Lets the kernel cut a message into so many packets at most.
+    /// Maximum number of packets in a message that the kernel segments.
     pub(super) fn set_run_max(&mut self, packets: usize) {
         self.run_max = packets.clamp(1, SEGMENTS_MAX);
     }

@@ -15,7 +15,7 @@ use crate::{Consumer, Producer};
 
 /// A face with this much unsent output gets no further Interests.
 const BACKLOG_MAX: usize = 512 * 1024;
-/// Interests made before the answers are looked at.
+/// Interests sent before answers are read.
 const BURST_MAX: usize = 1024;
 /// Longest wait, so that a request to stop is seen.
 const WAIT_MAX_NS: u64 = 100_000_000;
@@ -162,7 +162,7 @@ pub fn run_consumer(
     faces.figures(start, cpu_start, ended)
 }
 
-/// Sends Interests from the first of these times to the second, and takes what comes back.
+/// Sends Interests from the first of these times to the second, and receives answers.
 fn ask(
     consumer: &mut Consumer,
     faces: &mut Faces,
@@ -235,7 +235,7 @@ pub fn run_producer(
     faces.figures(start, cpu_start, ended)
 }
 
-/// Answers what comes, from `start` on.
+/// Answers Interests, from `start` on.
 fn answer(
     producer: &mut Producer,
     faces: &mut Faces,
@@ -249,7 +249,7 @@ fn answer(
         let Faces { endpoints, events, .. } = &mut *faces;
         for event in events.iter().filter(|event| event.readable || event.closed) {
             let face = usize::try_from(event.token).unwrap_or(usize::MAX);
-            // Who does not read its answers gets no others.
+            // A peer that does not read its answers gets no more.
             let Some(endpoint) = endpoints.get_mut(face) else { continue };
             if endpoint.backlog() <= BACKLOG_MAX {
                 endpoint.receive(|frame, output| {

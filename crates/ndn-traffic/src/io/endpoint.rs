@@ -197,15 +197,15 @@ impl Endpoint {
         })
     }
 
-    /// Lets the kernel cut a message into so many packets at most (as many as it can by default):
-    /// with 1, what the other side receives comes one by one at any rate. No effect on a stream.
+    /// Maximum number of packets in a message that the kernel segments (default: its maximum). With 1, the peer
+    /// receives packets one by one at any rate. No effect on a stream.
     pub fn set_packets_per_message(&mut self, packets: usize) {
         if let Queue::Datagram(output) = &mut self.output.queue {
             output.set_run_max(packets);
         }
     }
 
-    /// Cuts longer packets into frames of so many bytes, on UDP (by default none is cut).
+    /// Longest frame in bytes on UDP; longer packets are fragmented (default: none).
     pub fn set_mtu(&mut self, mtu: usize) {
         if let Queue::Datagram(_) = self.output.queue {
             self.output.fragmenter = Fragmenter::new(mtu);
@@ -264,7 +264,7 @@ impl Endpoint {
     /// sent.
     ///
     /// # Errors
-    /// When the socket fails or the other side closes it, or sends what is no TLV.
+    /// When the socket fails or the other side closes it, or sends malformed TLV.
     pub fn receive(&mut self, mut handle: impl FnMut(&[u8], &mut Output)) -> io::Result<bool> {
         let output = &mut self.output;
         // Frames lie in a ring that is shared with the kernel.
@@ -303,8 +303,8 @@ impl Endpoint {
         }
     }
 
-    /// To be called before each wait for [`fd`](Self::fd), by who calls it at all: until then whoever is at the
-    /// other side of shared memory need not raise interrupts. True if there is something to receive already.
+    /// To be called before each wait for [`fd`](Self::fd), if at all: until then the peer of shared memory need not
+    /// raise interrupts. True if there is something to receive already.
     ///
     /// # Errors
     /// When the other side does not keep to the protocol.

@@ -23,7 +23,7 @@ pub(super) struct MemifSocket {
     link: Box<Link>,
     interrupter: Interrupter,
     buffer: Vec<u8>,
-    /// Whether whoever waits says so before.
+    /// Whether the caller announces each wait.
     announces_waits: bool,
     /// The forwarder raises no interrupts.
     is_polled: bool,

@@ -9,7 +9,7 @@ use super::driver::{RunError, RunFigures, run_consumer, run_producer};
 use super::endpoint::Endpoint;
 use crate::{Consumer, ConsumerTotals, Producer};
 
-/// Divides faces between so many threads, in turn; each gets one at least if there are enough.
+/// Divides faces between the threads in turn; each gets at least one if there are enough.
 #[must_use]
 pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
     let mut parts: Vec<Vec<Endpoint>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
@@ -20,7 +20,7 @@ pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
     parts
 }
 
-/// What each thread has reached, and who is told. The first thread that still runs tells.
+/// The progress of each thread, and the receiver of reports. The first thread that still runs reports.
 struct Board<T, F> {
     latest: Vec<T>,
     is_done: Vec<bool>,
@@ -96,7 +96,7 @@ pub fn run_producers(
     })
 }
 
-/// Runs each of `parts` on a thread. When one fails, the others are told to stop.
+/// Runs each of `parts` on a thread. When one fails, the others are stopped.
 fn side_by_side<T: Send>(
     parts: Vec<T>,
     stop: &AtomicBool,
@@ -171,7 +171,7 @@ mod tests {
         Board::finish(&board, 1, 200);
         (5..=6).for_each(|second| Board::report(&board, 2, second));
         drop(board);
-        // A thread hears of the others what they said last.
+        // A thread sees the last reports of the others.
         assert_eq!(told, [1, 4, 105, 107, 305, 306]);
     }
 }

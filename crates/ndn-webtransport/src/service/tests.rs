@@ -11,7 +11,7 @@ use super::*;
 
 mod streams;
 
-/// A whole test may take so long on a slow machine.
+/// Time limit of a test on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -71,7 +71,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A Data of so many bytes, by its outer header.
+/// A Data of this length, by its outer header.
 fn frame(length: usize, fill: u8) -> Vec<u8> {
     let value = u16::try_from(length - 4).unwrap().to_be_bytes();
     [&[6, 0xfd, value[0], value[1]][..], &vec![fill; length - 4]].concat()
@@ -205,7 +205,7 @@ fn rubbish_is_dropped_and_counted() {
     let mut got = [0; 2];
     far.read_exact(&mut got).unwrap();
     assert_eq!(got, [0x64, 0]);
-    // A worker never writes what is no sequence of elements; if it did, the session would end.
+    // A worker writes sequences of elements only; anything else would end the session.
     far.write_all(&[0, 0]).unwrap();
     let ended = async {
         tokio::time::timeout(PATIENCE, session.connection().closed()).await.unwrap();

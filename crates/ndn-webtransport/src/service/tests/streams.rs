@@ -13,7 +13,7 @@ fn reads_streams(mtu: &crate::PathMtu) -> bool {
     mtu.value() == MAX_PACKET_SIZE
 }
 
-/// Reads until so many frames have come, or the end. The first byte of their values, and their lengths.
+/// Reads until this number of frames has arrived, or the end; returns the first byte of each value, and the lengths.
 fn read_frames(mut stream: &UnixStream, count: usize) -> Vec<(u8, usize)> {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     let mut part = vec![0; 65_536];
@@ -67,7 +67,7 @@ fn long_packets_go_whole_between_peers_that_read_streams() {
         );
         assert_eq!(counters.oversized_frames.value(), 0);
     }
-    // Whoever ends the session waits for what is on its way.
+    // The end that closes the session waits for packets in flight.
     let got = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read_frames(&far, usize::from(COUNT)));
         for at in 0..COUNT {
@@ -119,7 +119,7 @@ fn what_was_written_before_the_end_arrives_while_the_peer_speaks() {
     assert_eq!(clients.counters().lost_streams.value(), 0);
 }
 
-/// The first that notices that the peer is gone is who wants to send, while what came from it waits to be read.
+/// The sender is the first to notice that the peer is gone, while received packets wait to be read.
 #[test]
 fn what_came_before_the_peer_went_is_handed_on() {
     const COUNT: u8 = 120;
@@ -135,7 +135,7 @@ fn what_came_before_the_peer_went_is_handed_on() {
     });
     // More than the stream of the session takes, which nobody reads: the rest waits.
     session.connection().close(VarInt::from_u32(0), b"");
-    // The listener hears of that before somebody else gets a session, and by the next of what is to be sent.
+    // The listener notices that before another session is accepted, and by the next packet to send.
     let _other = connect(&clients, &listener.target()).unwrap();
     far.write_all(&frame(300, 1)).unwrap();
     let _another = connect(&clients, &listener.target()).unwrap();
@@ -158,7 +158,7 @@ fn frames_become_longer_where_the_path_takes_them() {
         let _ = sender.send(length);
     });
     let mtu = far.mtu.clone();
-    // What it was before anybody listened, and what was told since.
+    // The value before there was a listener, and the changes since.
     let mut known = mtu.value();
     wait_until(|| {
         known = told.try_iter().last().unwrap_or(known);
@@ -192,7 +192,7 @@ fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
     let (runtime, session, far) = plain_client(&listener);
     let mtu = far.mtu.clone();
     let mut far = stream(far);
-    // It may send by streams, and is told that it may.
+    // It may send by streams, and is notified of it.
     let told = runtime.block_on(async {
         send_stream(&session, &frame(8000, 1)).await;
         let mut stream = session.connection().accept_uni().await.unwrap();
