@@ -14,7 +14,7 @@ const LP_SEQUENCE: u8 = 0x51;
 /// Cuts what is sent.
 #[derive(Debug)]
 pub(super) struct Fragmenter {
-    /// Whoever has the transport may change it.
+    /// The owner of the transport may change it.
     mtu: Arc<AtomicUsize>,
     sequence: u64,
 }
