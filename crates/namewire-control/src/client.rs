@@ -6,10 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 
-use super::protocol::{RESPONSE_LEN_MAX, Request, Response};
+use super::protocol::{ManagementData, RESPONSE_LEN_MAX, Request, Response};
 
 /// A request over the control socket that did not get its result.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +102,16 @@ impl ControlClient {
             Response::Result(result) => serde_json::from_value(result).map_err(malformed),
             Response::Error(reason) => Err(ControlError::Refused(reason)),
         }
+    }
+
+    /// Has the forwarder carry out a management Interest; returns the Data.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn management(&mut self, interest: &[u8]) -> Result<Vec<u8>, ControlError> {
+        let request = Request::Management { interest: BASE64.encode(interest) };
+        let ManagementData { data } = self.call(&request)?;
+        BASE64.decode(data).map_err(|error| ControlError::Malformed(error.to_string()))
     }
 
     /// Why nothing has come, as far as it shows.

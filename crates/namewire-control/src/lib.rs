@@ -19,8 +19,8 @@ mod service_times;
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
     Dispatch, DispatchEntry, FaceLimit, InterestStatistics, LinkCounters, LinkDown, LogLevels,
-    MemifStatus, QueueStatistics, Request, Statistics, Version, WaitingFace, WebTransportStatus,
-    WorkerStatistics,
+    ManagementData, MemifStatus, QueueStatistics, Request, Statistics, Version, WaitingFace,
+    WebTransportStatus, WorkerStatistics,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

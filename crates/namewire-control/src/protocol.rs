@@ -48,10 +48,13 @@ pub enum Request {
     /// How many faces there are, and may be: answered with [`FaceLimit`].
     #[serde(rename = "faces.limit")]
     FaceLimit,
-    /// Keep one of the faces for operators for the next Unix connection of the process that asks: answered with
-    /// [`FaceLimit`].
-    #[serde(rename = "faces.let_in")]
-    LetIn,
+    /// Carry out one management Interest, a command or a part of a dataset, as over a local face: answered with
+    /// [`ManagementData`]. It works when `limits.faces` is reached.
+    #[serde(rename = "management")]
+    Management {
+        /// The Interest, in base64.
+        interest: String,
+    },
     /// What the WebTransport listener does: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,
@@ -87,6 +90,13 @@ pub enum Request {
         /// Bytes kept of each packet.
         snap_len: usize,
     },
+}
+
+/// The Data that answers a management Interest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagementData {
+    /// The packet, in base64.
+    pub data: String,
 }
 
 /// The program at the other end.

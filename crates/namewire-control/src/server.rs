@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use ndn_packet::Name;
 use ndn_sys::clock;
 use ndn_sys::file::FileIdentity;
@@ -19,8 +20,8 @@ use ndn_sys::stream::set_socket_mode;
 use serde_json::Value;
 
 use super::protocol::{
-    Dispatch, FaceLimit, LINE_LEN_MAX, LinkCounters, LogLevels, MemifStatus, Request, Response,
-    Statistics, Version, WaitingFace, WebTransportStatus,
+    Dispatch, FaceLimit, LINE_LEN_MAX, LinkCounters, LogLevels, ManagementData, MemifStatus,
+    Request, Response, Statistics, Version, WaitingFace, WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -72,11 +73,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Why not.
     fn face_limit(&self) -> Result<FaceLimit, String>;
 
-    /// Lets the next Unix connection of a process in, even if there are as many faces as there may be.
+    /// Carries out a management Interest; returns the Data.
     ///
     /// # Errors
-    /// Why not.
-    fn let_in(&self, process: u32) -> Result<FaceLimit, String>;
+    /// There is no Data, and why.
+    fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String>;
 
     /// What the memif listener does.
     ///
@@ -343,13 +344,6 @@ fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()
                 }
                 Err(reason) => respond(stream, &Response::Error(reason))?,
             }
-        } else if matches!(request, Request::LetIn) {
-            let process = ndn_sys::seqpacket::process_of_peer(stream.as_fd())?;
-            let elsewhere = || "the process that asks is of another PID namespace".to_owned();
-            respond(
-                stream,
-                &told(process.ok_or_else(elsewhere).and_then(|id| handler.let_in(id))),
-            )?;
         } else {
             respond(stream, &answer(&request, handler))?;
         }
@@ -388,6 +382,7 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
         Request::FaceLimit => return told(handler.face_limit()),
+        Request::Management { interest } => return told(management(interest, handler)),
         Request::Memif => return told(handler.memif()),
         Request::WebTransport => return told(handler.webtransport()),
         Request::NdtList => return told(handler.dispatch(DispatchAction::List)),
@@ -398,11 +393,16 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             }
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
-        Request::CaptureStart { .. } | Request::TraceLatency { .. } | Request::LetIn => {
+        Request::CaptureStart { .. } | Request::TraceLatency { .. } => {
             return Response::Error("this is no simple request".to_owned());
         }
     };
     result.map_or_else(|error| Response::Error(error.to_string()), Response::Result)
+}
+
+fn management(interest: &str, handler: &dyn Handler) -> Result<ManagementData, String> {
+    let interest = BASE64.decode(interest).map_err(|error| format!("not base64: {error}"))?;
+    Ok(ManagementData { data: BASE64.encode(handler.management(interest)?) })
 }
 
 fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {

@@ -50,8 +50,9 @@ impl Handler for Recorder {
         Ok(FaceLimit { faces: 7, faces_max: 8, refused: 9 })
     }
 
-    fn let_in(&self, process: u32) -> Result<FaceLimit, String> {
-        Ok(FaceLimit { faces: process.into(), ..FaceLimit::default() })
+    fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
+        // The first byte of an Interest.
+        if interest.first() == Some(&5) { Ok(vec![6, 0]) } else { Err("no Interest".to_owned()) }
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {
@@ -307,4 +308,15 @@ fn the_dispatch_of_names_is_told_and_changed() {
         let refused = client.call::<Dispatch>(&request).unwrap_err().to_string();
         assert!(refused.starts_with(message), "{refused}");
     }
+}
+
+#[test]
+fn management_interest_is_answered_with_its_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let _socket = ControlSocket::serve(&path, Arc::new(Recorder::default())).unwrap();
+    let mut client = ControlClient::connect(&path).unwrap();
+    assert_eq!(client.management(&[5, 0]).unwrap(), [6, 0]);
+    let error = client.management(&[6, 0]).unwrap_err();
+    assert!(matches!(error, ControlError::Refused(_)), "{error}");
 }

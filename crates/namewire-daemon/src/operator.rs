@@ -74,8 +74,6 @@ pub(super) enum OperatorRequest {
     WebTransport(SyncSender<WebTransportStatus>),
     /// How many faces there are.
     FaceLimit(SyncSender<FaceLimit>),
-    /// Let a process in, and tell how many faces there are, and may be.
-    LetIn(u32, SyncSender<FaceLimit>),
     /// What the memif listener does.
     Memif(SyncSender<MemifStatus>),
     /// Faces that are being made, of all names or of one.
@@ -253,8 +251,8 @@ impl Handler for Operator {
         self.ask(OperatorRequest::FaceLimit)
     }
 
-    fn let_in(&self, process: u32) -> Result<FaceLimit, String> {
-        self.ask(|answer| OperatorRequest::LetIn(process, answer))
+    fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
+        self.ask(|answer| OperatorRequest::Local(LocalRequest { interest, answer }))?
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {

@@ -84,6 +84,15 @@ impl Endpoint {
         Self::start(Socket::of_stream(reader, writer), None, None, options)
     }
 
+    /// As [`Self::from_stream`], where the stream leads to the forwarder of `options.address`.
+    pub fn from_stream_to_address(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        options: &EndpointOptions,
+    ) -> Self {
+        Self::start(Socket::of_stream(reader, writer), None, options.address.clone(), options)
+    }
+
     fn start(
         socket: Socket,
         candidates: Option<Candidates>,

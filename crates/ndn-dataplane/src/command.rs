@@ -103,9 +103,6 @@ pub struct NewFace {
 pub enum NewTransport {
     /// A connected, non-blocking stream.
     Stream(OwnedFd),
-    /// The same, of an operator whom the limit of faces shall not shut out: it may have one of
-    /// [`OPERATOR_FACES_MAX`](crate::OPERATOR_FACES_MAX) more.
-    Operator(OwnedFd),
     /// A stream behind a WebSocket handshake.
     WebSocket(OwnedFd),
     /// Rings in shared memory, or a server of such that is being connected to.

@@ -232,7 +232,6 @@ impl Dataplane {
             NewTransport::Internal(_) => 0,
             NewTransport::Station(port, _) => self.ports.get(&port).map_or(0, PortWorkers::first),
             NewTransport::Stream(_)
-            | NewTransport::Operator(_)
             | NewTransport::WebSocket(_)
             | NewTransport::Datagram(_)
             | NewTransport::Connected(_)

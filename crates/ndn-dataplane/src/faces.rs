@@ -9,8 +9,6 @@ use ndn_table::FaceIndex;
 /// Number of slots freed after a slot before it is used again, so that the few bits of its generation
 /// distinguish old users from new ones for a long time.
 const RESTING_SLOTS: usize = 256;
-/// Faces beyond the limit for operators ([`NewTransport::Operator`](crate::NewTransport::Operator)).
-pub const OPERATOR_FACES_MAX: usize = 8;
 /// Why a face is refused when there is no room for it: the name of the limit in the configuration.
 pub const FACE_LIMIT_REACHED: &str = "limits.faces reached";
 
@@ -24,8 +22,7 @@ pub(crate) struct FaceLimit {
 impl FaceLimit {
     /// Room for `capacity` faces on `worker_count` workers.
     pub(crate) fn new(capacity: usize, stride: u32) -> Self {
-        let slots_max =
-            (FaceIndex::SLOT_COUNT_MAX / stride) as usize - RESTING_SLOTS - OPERATOR_FACES_MAX;
+        let slots_max = (FaceIndex::SLOT_COUNT_MAX / stride) as usize - RESTING_SLOTS;
         Self { count: AtomicUsize::new(0), capacity: capacity.min(slots_max) }
     }
 
@@ -33,9 +30,8 @@ impl FaceLimit {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn take(&self, is_operator: bool) -> bool {
-        let beyond = if is_operator { OPERATOR_FACES_MAX } else { 0 };
-        let add = |count| (count < self.capacity + beyond).then_some(count + 1);
+    fn take(&self) -> bool {
+        let add = |count| (count < self.capacity).then_some(count + 1);
         self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 }
@@ -80,16 +76,7 @@ impl FaceNumbers {
 
     /// An index for the face `face_id`; `None` if the limit of faces is reached, or it has one.
     pub(crate) fn allocate(&mut self, face_id: u64) -> Option<FaceIndex> {
-        self.allocate_within(face_id, false)
-    }
-
-    /// As [`Self::allocate`], with [`OPERATOR_FACES_MAX`] faces more.
-    pub(crate) fn allocate_for_operator(&mut self, face_id: u64) -> Option<FaceIndex> {
-        self.allocate_within(face_id, true)
-    }
-
-    fn allocate_within(&mut self, face_id: u64, is_operator: bool) -> Option<FaceIndex> {
-        if self.by_face_id.contains_key(&face_id) || !self.limit.take(is_operator) {
+        if self.by_face_id.contains_key(&face_id) || !self.limit.take() {
             return None;
         }
         let is_rested = self.free.len() > RESTING_SLOTS;
@@ -171,20 +158,5 @@ mod tests {
         numbers.release(first);
         assert!(others.allocate(302).is_some());
         assert_eq!(limit.count(), 2);
-    }
-
-    #[test]
-    fn operators_get_faces_beyond_the_capacity() {
-        let mut numbers = FaceNumbers::new(0, 1, Arc::new(FaceLimit::new(2, 1)));
-        let got = (300..400).filter(|face_id| numbers.allocate_for_operator(*face_id).is_some());
-        assert_eq!(got.count(), 2 + OPERATOR_FACES_MAX);
-        assert!(numbers.allocate(400).is_none());
-        let freed =
-            (300..300 + OPERATOR_FACES_MAX as u64).filter_map(|face_id| numbers.index(face_id));
-        for index in freed.collect::<Vec<_>>() {
-            numbers.release(index);
-        }
-        assert!(numbers.allocate(401).is_none(), "the limit is reached");
-        assert!(numbers.allocate_for_operator(402).is_some());
     }
 }

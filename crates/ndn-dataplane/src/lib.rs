@@ -41,7 +41,7 @@ pub use event::{Event, FaceCreated};
 pub use exchange::{
     Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
 };
-pub use faces::{FACE_LIMIT_REACHED, OPERATOR_FACES_MAX};
+pub use faces::FACE_LIMIT_REACHED;
 pub use on_demand_peers::{OnDemandPeers, peer_key};
 pub use options::{
     DataplaneError, DataplaneOptions, MemoryFaceOptions, OnDemandOptions, Roles, WorkerOptions,

@@ -55,18 +55,6 @@ pub fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw())
 }
 
-/// The process that the other side was when it connected, as the kernel knows it (`SO_PEERCRED`); `None` if it
-/// is none of this PID namespace.
-///
-/// # Errors
-/// Those of `getsockopt(2)`.
-pub fn process_of_peer(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
-    // The first field of `ucred`. rustix takes it for a number that is never 0, which it is for processes
-    // of other namespaces.
-    let process = crate::socket::option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
-    Ok(u32::try_from(process).ok().filter(|process| *process != 0))
-}
-
 /// Sends one message, with a descriptor or without.
 ///
 /// # Errors

@@ -2,16 +2,20 @@
 //! and open to this user; else nothing.
 
 use std::collections::BTreeMap;
-use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
-use ndn_packet::Name;
+use ndn_packet::tlv::frame_len;
+use ndn_packet::{LpPacket, Name};
 use rustix::io::Errno;
 
-use namewire_control::{ControlClient, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace};
+use namewire_control::{
+    ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
+};
 
 /// How long an explanation may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -75,12 +79,48 @@ pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
     ask_soon(address, Request::FaceLimit)?.ok().filter(FaceLimit::is_reached)
 }
 
-/// Asks a forwarder that has as many faces as it may to let the next connection of this process in all the same.
+/// A stream to the management of a forwarder, over its control socket instead of a face.
 ///
 /// # Errors
-/// Why not, in words.
-pub(super) fn let_in(address: &ForwarderAddress) -> Result<(), String> {
-    ask_soon(address, Request::LetIn).unwrap_or_else(|| Err(String::new())).map(drop)
+/// There is no control socket for this user.
+pub(super) fn management_stream(address: &ForwarderAddress) -> Result<UnixStream, ControlError> {
+    let path = match address {
+        ForwarderAddress::Unix(path) => path.with_extension("control.sock"),
+        ForwarderAddress::Memif(_)
+        | ForwarderAddress::Tcp { .. }
+        | ForwarderAddress::Udp { .. }
+        | ForwarderAddress::WebTransport(_) => PathBuf::new(),
+    };
+    let client = ControlClient::connect(&path)?;
+    let (near, far) = UnixStream::pair()?;
+    std::thread::spawn(move || {
+        // The command reports that its stream has ended.
+        if let Err(error) = serve_management(client, &far) {
+            tracing::debug!(%error, "management over the control socket ended");
+        }
+    });
+    Ok(near)
+}
+
+/// Answers the Interests of a stream, one after the other, until it ends.
+fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::Result<()> {
+    let (mut buffer, mut part) = (Vec::new(), [0; 8192]);
+    loop {
+        while let Some(length) = frame_len(&buffer).map_err(io::Error::other)? {
+            if buffer.len() < length {
+                break;
+            }
+            let frame: Vec<u8> = buffer.drain(..length).collect();
+            let packet = LpPacket::parse(&frame).map_err(io::Error::other)?;
+            if let Some(interest) = packet.fragment() {
+                stream.write_all(&client.management(interest).map_err(io::Error::other)?)?;
+            }
+        }
+        match stream.read(&mut part)? {
+            0 => return Ok(()),
+            length => buffer.extend_from_slice(&part[..length]),
+        }
+    }
 }
 
 /// Asks the forwarder at this address about its limit of faces. None if there is no control socket, or nothing has

@@ -71,18 +71,29 @@ impl ConnectOptions {
         }
     }
 
-    /// As [`Self::open`], for what shows and changes the forwarder itself. Where it has as many faces as it may, it lets
-    /// in who may use its control socket: else nobody could make room.
+    /// As [`Self::open`], for commands that show and change the forwarder itself. When its limit of faces is reached,
+    /// management is reached over the control socket.
     pub(super) async fn open_as_operator(&self) -> Outcome<Endpoint> {
         self.open_as_operator_with(self.signer()?).await
     }
 
     /// As [`Self::open_as_operator`], with this signer.
     pub(super) async fn open_as_operator_with(&self, signer: Arc<dyn Signer>) -> Outcome<Endpoint> {
-        if let Some((address, limit)) = self.full_forwarder()? {
-            beside::let_in(&address).map_err(|_| no_room(&address, &limit))?;
-        }
-        self.connect(signer).await
+        let Some((address, limit)) = self.full_forwarder()? else {
+            return self.connect(signer).await;
+        };
+        let stream = beside::management_stream(&address).map_err(|_| no_room(&address, &limit))?;
+        let failed =
+            |error: std::io::Error| Failure::Failed(format!("the control socket: {error}"));
+        stream.set_nonblocking(true).map_err(failed)?;
+        let (reader, writer) =
+            tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let options = EndpointOptions {
+            address: Some(address),
+            command_signer: signer,
+            ..EndpointOptions::default()
+        };
+        Ok(Endpoint::from_stream_to_address(reader, writer, &options))
     }
 
     /// The forwarder that would be connected to, if it has as many faces as it may, as far as it tells.

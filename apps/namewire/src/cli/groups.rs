@@ -10,7 +10,18 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Keys", &["key", "cert"]),
     (
         "Diagnosis and measurement",
-        &["dissect", "capture", "log", "workers", "interfaces", "ndt", "trace", "traffic", "bench", "model"],
+        &[
+            "dissect",
+            "capture",
+            "log",
+            "workers",
+            "interfaces",
+            "ndt",
+            "trace",
+            "traffic",
+            "bench",
+            "model",
+        ],
     ),
     ("Companions of NFD", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),
 ];

@@ -8,13 +8,11 @@ use ndn_dataplane::{Command, Event};
 use ndn_forwarding::Scope;
 use ndn_management::{FaceCreationError, FaceSpecification, Now, status};
 use ndn_sys::poll::Interest;
-use ndn_sys::seqpacket::process_of_peer;
 use ndn_sys::stream::{self, AcceptError};
 use ndn_types::FaceUri;
 use ndn_types::duration_ns;
 use tracing::{debug, error, info, warn};
 
-use super::let_in::of_operator;
 use super::{ACCEPT_PAUSE, Attempt, Control, TOKEN_LISTENERS};
 use crate::addresses::{self, NoAddress, words};
 use crate::ethernet::Context;
@@ -41,12 +39,7 @@ impl Control {
             match listener.socket.accept() {
                 Ok(accepted) => {
                     let is_full = self.faces.len() >= self.config.limits.faces;
-                    let is_let_in = is_full
-                        && matches!(listener.local, LocalEnd::Unix(_))
-                        && process_of_peer(accepted.stream.as_fd()).is_ok_and(|id| {
-                            id.is_some_and(|id| self.let_in.take(now.monotonic_ns, id))
-                        });
-                    if is_full && !is_let_in {
+                    if is_full {
                         self.full.connection_refused(now, self.config.limits.faces);
                         if matches!(listener.local, LocalEnd::Memif(_)) {
                             // Its end alone looks as if no forwarder were there.
@@ -82,7 +75,6 @@ impl Control {
                         scope,
                         &self.config,
                     );
-                    let face = if is_let_in { of_operator(face) } else { face };
                     self.dataplane.send(Command::AddFace(Box::new(face)));
                 }
                 Err(AcceptError::WouldBlock) => break,

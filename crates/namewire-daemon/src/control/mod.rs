@@ -19,7 +19,6 @@ mod connecting;
 mod connections;
 mod ethernet;
 mod events;
-mod let_in;
 mod local_requests;
 mod management;
 mod memif;
@@ -58,7 +57,7 @@ use local_requests::LocalRequests;
 pub(crate) use local_requests::{LocalAnswer, LocalRequest};
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
-use refusals::{FullHouse, Refusals};
+use refusals::{FaceLimitLog, Refusals};
 use replies::Replies;
 use setup::internal_face;
 pub(super) use setup::{management, propagate};
@@ -225,9 +224,7 @@ pub(super) struct Control {
     /// Faces of TCP peers from elsewhere.
     strangers: OnDemandPeers<u64>,
     refused_peers: Refusals,
-    /// Those that come while there are as many faces as there may be.
-    full: FullHouse,
-    let_in: let_in::LetIn,
+    full: FaceLimitLog,
     balance: BalanceSchedule,
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
@@ -310,8 +307,7 @@ impl Control {
             refusals: Refusals::default(),
             strangers: OnDemandPeers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
-            full: FullHouse::default(),
-            let_in: let_in::LetIn::default(),
+            full: FaceLimitLog::default(),
             balance: BalanceSchedule::default(),
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),

@@ -34,12 +34,6 @@ impl Control {
                     let _ = answer.send(self.face_limit());
                     continue;
                 }
-                OperatorRequest::LetIn(process, answer) => {
-                    self.let_in.note(now.monotonic_ns, process);
-                    // Whoever asked may be gone by now.
-                    let _ = answer.send(self.face_limit());
-                    continue;
-                }
                 OperatorRequest::Memif(answer) => {
                     // Whoever asked may be gone by now.
                     let _ = answer.send(self.memif_status());

@@ -89,7 +89,7 @@ impl Refusals {
 
 /// Connections that come while there is no room for them.
 #[derive(Debug, Default)]
-pub(super) struct FullHouse {
+pub(super) struct FaceLimitLog {
     refused: u64,
     /// Lines are told of each cause by itself: the second is no news of the first.
     of_faces: Pauses,
@@ -98,7 +98,7 @@ pub(super) struct FullHouse {
     of_others: Pauses,
 }
 
-impl FullHouse {
+impl FaceLimitLog {
     /// Connections that were closed because there are as many faces as there may be.
     pub(super) fn refused(&self) -> u64 {
         self.refused
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn causes_are_told_and_counted_by_themselves() {
-        let mut full = FullHouse::default();
+        let mut full = FaceLimitLog::default();
         let now = Now { monotonic_ns: SECOND_NS, ..Now::default() };
         let no_room = io::Error::new(io::ErrorKind::QuotaExceeded, "full");
         for error in [&no_room, &no_room, &io::Error::other("another reason")] {

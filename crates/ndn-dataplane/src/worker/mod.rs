@@ -1068,11 +1068,7 @@ impl Worker {
             self.events.send(Event::FaceExists { ticket, face_id: existing });
             return;
         }
-        let index = match matches!(face.transport, NewTransport::Operator(_)) {
-            true => self.admission.numbers.allocate_for_operator(face_id),
-            false => self.admission.numbers.allocate(face_id),
-        };
-        let Some(index) = index else {
+        let Some(index) = self.admission.numbers.allocate(face_id) else {
             let reason = FACE_LIMIT_REACHED;
             if let NewTransport::Memif(end) = &face.transport {
                 end.reject(reason);
@@ -1122,9 +1118,7 @@ impl Worker {
         let face_id = options.properties.face_id;
         let faces = &mut self.faces;
         let added = match (transport, channel) {
-            (NewTransport::Stream(stream) | NewTransport::Operator(stream), _) => {
-                faces.add_stream(now, index, stream, &options)
-            }
+            (NewTransport::Stream(stream), _) => faces.add_stream(now, index, stream, &options),
             (NewTransport::WebSocket(stream), _) => {
                 faces.add_websocket(now, index, stream, &options)
             }
