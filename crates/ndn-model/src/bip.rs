@@ -272,6 +272,9 @@ pub enum RunEnd {
     },
 }
 
+/// When an interaction is enabled, its priority, its number, and its version.
+type Scheduled = (u64, Reverse<u32>, usize, u64);
+
 /// More firings than this at one instant end the run.
 pub const FIRINGS_PER_INSTANT_MAX: u32 = 1_000_000;
 
@@ -286,7 +289,7 @@ pub struct Engine<V> {
     touched: Vec<Vec<usize>>,
     /// Entries of the heap with another version than their interaction's are out of date.
     versions: Vec<u64>,
-    heap: BinaryHeap<Reverse<(u64, Reverse<u32>, usize, u64)>>,
+    heap: BinaryHeap<Reverse<Scheduled>>,
     now: Now,
     firings_of_instant: u32,
 }

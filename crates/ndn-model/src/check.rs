@@ -27,7 +27,7 @@ impl<'m> Runner<'m> {
     /// A runner of traces under `seed`.
     #[must_use]
     pub fn new(model: &'m Model, property: &'m Property, seed: u64) -> Self {
-        Self { model, property, engine: FastEngine::new(&model.network), seed }
+        Self { model, property, engine: FastEngine::without_digests(&model.network), seed }
     }
 
     /// The observation of one trace: 1 or 0 for a formula, else the number.
@@ -409,7 +409,13 @@ impl Checker {
             Method::SamplingPlan { .. } if self.is_complete => {
                 self.plan.map_or(Verdict::Undecided, |plan| plan.verdict(successes))
             }
-            _ => {
+            Method::ConfidenceSequence { .. }
+            | Method::Okamoto { .. }
+            | Method::ClopperPearson { .. }
+            | Method::SamplingPlan { .. }
+            | Method::Betting { .. }
+            | Method::EmpiricalBernstein { .. }
+            | Method::Dkw { .. } => {
                 interval.map_or(Verdict::Undecided, |interval| interval.decide_at_least(threshold))
             }
         });

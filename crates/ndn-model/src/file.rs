@@ -123,7 +123,11 @@ fn change(table: &mut toml::Table, key: &str, value: &str) -> Result<(), FileErr
                 let index: usize = part.parse().map_err(|_| unknown())?;
                 array.get_mut(index).ok_or_else(unknown)?
             }
-            _ => return Err(unknown()),
+            toml::Value::String(_)
+            | toml::Value::Integer(_)
+            | toml::Value::Float(_)
+            | toml::Value::Boolean(_)
+            | toml::Value::Datetime(_) => return Err(unknown()),
         };
     }
     let toml::Value::Table(table) = place else { return Err(unknown()) };

@@ -758,7 +758,7 @@ fn length_of(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
+    #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
     use super::*;
     use crate::file::tests::EXAMPLE;
     use crate::random::{StreamId, TraceRandom};

@@ -72,7 +72,7 @@ impl Draw {
     /// An index below `count`, uniform up to a bias of `count` / 2^64.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(count) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(count)) >> 64) as u64
     }
 
     /// A standard normal variate, by inversion.

@@ -319,7 +319,7 @@ impl<'a> Builder<'a> {
         component.transition(Transition::new(idle, poll, decide));
         component.transition(Transition::new(decide, next, serving).guard(move |part: &Part| {
             let station = part.station();
-            !station.burst.is_empty() && !(is_each && !station.leaving.is_empty())
+            !station.burst.is_empty() && (!is_each || station.leaving.is_empty())
         }));
         let (network, results) = (self.network.clone(), self.results.clone());
         let delays = self.network.clone();

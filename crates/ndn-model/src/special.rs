@@ -327,7 +327,7 @@ mod tests {
     fn normal_quantile_has_full_accuracy() {
         close(normal_quantile(0.975), 1.959_963_984_540_054, 1e-14);
         close(normal_quantile(1e-10), -6.361_340_902_404_056, 1e-13);
-        assert_eq!(normal_quantile(0.5).abs() < 1e-15, true);
+        assert!(normal_quantile(0.5).abs() < 1e-15);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The fast engine against the reference engine, packet by packet, over random compositions.
 #![allow(clippy::unwrap_used, reason = "tests")]
-#![allow(clippy::cast_possible_truncation, reason = "small numbers")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
