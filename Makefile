@@ -122,6 +122,10 @@ soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES rando
 setup: cargo ## Install what the tests need (Python and npm packages; apt where something is missing)
 	scripts/setup-tests
 
+.PHONY: model-coverage
+model-coverage: cargo ## Check the coverage of the model checker's intervals in 10,000 repetitions (minutes)
+	$(CARGO) test -p ndn-model --test coverage -- --ignored
+
 .PHONY: reference
 reference: cargo ## Generate docs/reference/configuration.md and commands.md from the program
 	$(CARGO) build -p namewire

@@ -69,15 +69,15 @@ fn processor_time() -> f64 {
 
 fn measure(name: &str, network: &Network, rate: f64) {
     let mut engine = FastEngine::without_digests(network);
-    let horizon_ps = (50_000.0 / rate * 1e12) as u64;
+    let horizon_ps = (5_000.0 / rate * 1e12) as u64;
     let _ = engine.run(TraceRandom::new(1, 0), horizon_ps);
     let mut best = 0.0f64;
     let mut satisfied = 0;
     for round in 0..5u32 {
         let begin = processor_time();
         let mut interests = 0;
-        for trace in 0..10 {
-            let result = engine.run(TraceRandom::new(1, 10 * round + trace), horizon_ps);
+        for trace in 0..100 {
+            let result = engine.run(TraceRandom::new(1, 100 * round + trace), horizon_ps);
             interests += result.records.len();
             satisfied += result.records.iter().filter(|r| r.outcome == Outcome::Satisfied).count();
         }

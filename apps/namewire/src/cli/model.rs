@@ -19,12 +19,11 @@ use super::output::{self, Table, grouped};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
-/// A model file describes a forwarder, its service times and the traffic. Properties ask about it:
-///   P(all(satisfied)) >= 0.99             every Interest satisfied, in 99 % of the traces
-///   P(share(satisfied) >= 0.999) >= 0.99  at most 0.1 % unsatisfied, in 99 % of the traces
-///   E(share(satisfied))                   mean satisfaction rate
-///   Q(0.5, quantile(latency, 0.99))       median over traces of the p99 latency
-///   P(G[0, 5 ms] latency < 50 us)         no late packet in the first 5 ms after the warm-up
+/// A model file describes a forwarder, its service times and the traffic. Properties ask about it, for a decision where P has a threshold:
+///   P(all(satisfied))                probability that every Interest is satisfied
+///   P(G[0, 5 ms] satisfied)          the same for the first 5 ms after the warm-up
+///   E(share(satisfied))              mean satisfaction rate
+///   Q(0.5, quantile(latency, 0.99))  median over traces of the p99 latency
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Options {
