@@ -199,6 +199,51 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     assert_eq!(routes.status.code(), Some(6));
 }
 
+/// Serves certificates from another host than the requester. It loses the first Interest for each.
+fn serve(socket: UdpSocket, certificates: Vec<(Name, Vec<u8>)>) {
+    std::thread::spawn(move || {
+        let mut requested = std::collections::BTreeSet::new();
+        let mut buffer = [0; 9000];
+        loop {
+            let Ok(length) = socket.recv(&mut buffer) else { continue };
+            let packet = LpPacket::parse(&buffer[..length]).unwrap();
+            let Some(Ok(interest)) = packet.fragment().map(Interest::parse) else { continue };
+            let is_found = |name: &Name| name.as_ref().starts_with(interest.name());
+            if let Some((name, wire)) = certificates.iter().find(|(name, _)| is_found(name))
+                && !requested.insert(name.clone())
+            {
+                socket.send(wire).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
+    const STRATEGIES: [&str; 6] =
+        ["best-route", "multicast", "asf", "access", "random", "self-learning"];
+    let root = Identity::new("/net", None);
+    let chains = STRATEGIES.map(|strategy| {
+        let region = Identity::new(&format!("/net/{strategy}"), Some(&root));
+        let site = Identity::new(&format!("/net/{strategy}/site"), Some(&region));
+        let user = Identity::new(&format!("/net/{strategy}/site/user"), Some(&site));
+        [region, site, user]
+    });
+    let forwarder = hub(&root);
+    let repository = Neighbour::new(&forwarder).socket;
+    let peer = format!("udp4://{}", repository.local_addr().unwrap());
+    forwarder.output(&["route", "add", "/net", &peer]);
+    let certificates = chains.iter().flatten().map(|one| &one.certificate);
+    let named = certificates.map(|one| (one.name().to_name(), one.wire().to_vec()));
+    serve(repository, named.collect());
+    for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
+        forwarder.output(&["strategy", "set", "/net", strategy]);
+        let neighbour = Neighbour::new(&forwarder);
+        let wire = register("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
+        assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}");
+    }
+}
+
 #[test]
 fn without_localhop_rules_neighbours_get_no_answer() {
     let forwarder = Settings::new().udp().start();

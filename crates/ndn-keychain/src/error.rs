@@ -1,4 +1,4 @@
-//! Errors; each names the file or the name that it is about.
+//! Errors; each has the file or the name that it concerns.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -7,41 +7,41 @@ use std::path::{Path, PathBuf};
 use ndn_security::{CertificateError, KeyError};
 use thiserror::Error;
 
-/// Why the key chain could not do what it was asked to.
+/// An error of the key chain.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyChainError {
     /// A locator names a store of a kind that is not implemented.
     #[error("{origin}: there is no support for a {what} at `{locator}`, only for `{supported}:`")]
     Locator {
-        /// The variable or the file that says so.
+        /// The variable or the file with the locator.
         origin: String,
         /// PIB or TPM.
         what: &'static str,
-        /// What it says.
+        /// The locator.
         locator: String,
         /// The scheme that is implemented.
         supported: &'static str,
     },
-    /// The PIB belongs to another TPM. (ndn-cxx would empty the PIB.)
+    /// The PIB belongs to another TPM. (ndn-cxx empties the PIB.)
     #[error(
         "{path}: this key chain keeps its private keys at `{expected}`, not at `{found}`: see NDN_CLIENT_TPM and client.conf"
     )]
     TpmMismatch {
         /// The database.
         path: PathBuf,
-        /// What the database says.
+        /// The locator in the database.
         expected: String,
-        /// What the environment says.
+        /// The locator of the environment.
         found: String,
     },
-    /// There is no database yet.
+    /// The database does not exist.
     #[error("{}: there is no key chain yet", .0.display())]
     NoKeyChain(PathBuf),
-    /// The database, or a directory on the way to it, is closed to us.
+    /// No permission for the database, or for a directory in its path.
     #[error("{}: the key chain cannot be opened: no rights for the file, or for a directory on the way to it", .0.display())]
     NoRights(PathBuf),
-    /// Another program holds the database.
+    /// Another program has locked the database.
     #[error("{}: the key chain is locked by another program", .0.display())]
     Locked(PathBuf),
     /// The database, its file or its directory cannot be written.
@@ -52,15 +52,15 @@ pub enum KeyChainError {
     Database {
         /// The database.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// A row of the database cannot be read.
+    /// A row of the database is malformed.
     #[error("{path}: {what} in the key chain is malformed")]
     Malformed {
         /// The database.
         path: PathBuf,
-        /// Which part.
+        /// The part.
         what: String,
     },
     /// A file or a directory failed.
@@ -68,7 +68,7 @@ pub enum KeyChainError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The private key of a key in the PIB is not in the TPM.
@@ -76,7 +76,7 @@ pub enum KeyChainError {
     NoPrivateKey {
         /// Name of the key.
         key: String,
-        /// The file that should be.
+        /// The missing file.
         path: PathBuf,
     },
     /// A private key is unusable.
@@ -84,18 +84,18 @@ pub enum KeyChainError {
     Key {
         /// Name of the key, or of the file.
         key: String,
-        /// Why.
+        /// The reason.
         source: KeyError,
     },
-    /// A certificate is unusable, or could not be made.
+    /// A certificate is unusable, or could not be created.
     #[error("{name}: {source}")]
     Certificate {
         /// Name of the certificate or key.
         name: String,
-        /// Why.
+        /// The reason.
         source: CertificateError,
     },
-    /// There is nothing of that name.
+    /// No object has this name.
     #[error("{0} is no identity, key or certificate of this key chain")]
     NotFound(String),
     /// An identity without keys, or a key without certificates.
@@ -103,13 +103,13 @@ pub enum KeyChainError {
     Without {
         /// The identity or the key.
         name: String,
-        /// What it lacks.
+        /// What is missing.
         what: &'static str,
     },
     /// There is no default identity.
     #[error("the key chain has no default identity")]
     NoDefaultIdentity,
-    /// The key is already there.
+    /// The key exists.
     #[error("{0} exists already")]
     Exists(String),
 }
@@ -133,15 +133,15 @@ impl KeyChainError {
     }
 }
 
-/// Whether missing permissions prevent a file from being opened or created. SQLite reports the same error for
-/// directories, and when no descriptors are left.
+/// Whether a file cannot be opened or created for lack of permission. SQLite reports the same error for directories, and
+/// when no descriptors are left.
 fn is_closed(path: &Path) -> bool {
     let opened = File::open(path).or_else(|error| {
         if error.kind() != ErrorKind::NotFound {
             return Err(error);
         }
         let made = OpenOptions::new().write(true).create_new(true).open(path)?;
-        // An empty one would be a key chain.
+        // An empty file is a key chain.
         let _ = std::fs::remove_file(path);
         Ok(made)
     });

@@ -1,4 +1,4 @@
-//! The key chain: what `ndnsec` does, over a PIB and a TPM.
+//! The key chain: the operations of `ndnsec` on a PIB and a TPM.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::pib::{Access, CertificateEntry, IdentityEntry, KeyEntry, Kind, Pib};
 use crate::tpm::Tpm;
 use crate::{KeyChainError, Locations};
 
-/// Validity of self-signed certificates and of requests, in seconds, as `ndnsec` has them.
+/// Validity of self-signed certificates and of requests, in seconds, as in `ndnsec`.
 const SELF_SIGNED_S: i64 = 20 * 365 * 86_400;
 const REQUEST_S: i64 = 10 * 86_400;
 
@@ -28,7 +28,7 @@ pub enum KeyId<'a> {
     Digest,
 }
 
-/// What a new key or certificate is to be the default of.
+/// Whether a new key or certificate becomes the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewDefault {
     /// Certificate of its key, key of its identity, and identity of the key chain.
@@ -37,7 +37,7 @@ pub enum NewDefault {
     Identity,
     /// Certificate of its key.
     Key,
-    /// Nothing, unless it is the first one.
+    /// No default, unless it is the first one.
     None,
 }
 
@@ -52,7 +52,7 @@ impl KeyChain {
     /// Opens the key chain at `locations`.
     ///
     /// # Errors
-    /// `NoKeyChain` to read one that is not there, `NoRights` one that we may not; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
+    /// `NoKeyChain` if it does not exist, `NoRights` without permission; `Locked`, `ReadOnly`, `TpmMismatch`, `File`,
     /// `Database`.
     pub fn open(locations: Locations, access: Access) -> Result<Self, KeyChainError> {
         let pib = Pib::open(&locations, access)?;
@@ -113,8 +113,7 @@ impl KeyChain {
         }
     }
 
-    /// The certificate that `name` stands for: itself, or the default one of the key that it
-    /// stands for.
+    /// The certificate that `name` stands for: that of this name, or the default certificate of the key that it stands for.
     ///
     /// # Errors
     /// Those of [`Self::key`], and `Certificate` if it is malformed.
@@ -151,8 +150,8 @@ impl KeyChain {
         Err(KeyChainError::Key { key, source })
     }
 
-    /// What signs as `name` (an identity, a key or a certificate). The KeyLocator names the
-    /// certificate, or the key where there is none, as with ndn-cxx.
+    /// The signer of `name` (an identity, a key or a certificate). The KeyLocator names the
+    /// certificate, or the key if it has none, as in ndn-cxx.
     ///
     /// # Errors
     /// Those of [`Self::private_key`].
@@ -167,7 +166,7 @@ impl KeyChain {
         Ok(KeySigner::new(Arc::new(key), Locator::Name(locator)))
     }
 
-    /// Makes a key with a self-signed certificate, and its identity where there is none.
+    /// Creates a key with a self-signed certificate, and its identity if it does not exist.
     /// `now_unix_ms` is the time in milliseconds since 1970, which becomes the version.
     ///
     /// # Errors
@@ -210,7 +209,7 @@ impl KeyChain {
             .map_err(|source| KeyChainError::Certificate { name: entry.name.to_uri(), source })
     }
 
-    /// Puts a certificate in beside its key, which has to be there.
+    /// Adds a certificate of a key, which has to exist.
     ///
     /// # Errors
     /// `NotFound` without the key, `Certificate` if it certifies another one, and those of writing.
@@ -235,7 +234,7 @@ impl KeyChain {
         })
     }
 
-    /// The certificate that `name` stands for with its private key under a passphrase.
+    /// A SafeBag: the certificate that `name` stands for, and its private key encrypted with a passphrase.
     ///
     /// # Errors
     /// Those of [`Self::certificate`] and [`Self::private_key`].
@@ -251,10 +250,10 @@ impl KeyChain {
             .map_err(|source| KeyChainError::Key { key: name.to_uri(), source })
     }
 
-    /// Takes over what a SafeBag holds; the identity is made where there is none.
+    /// Imports a SafeBag; creates the identity if it does not exist.
     ///
     /// # Errors
-    /// `Key` for a wrong passphrase, `Exists` if the key is there, and those of writing.
+    /// `Key` for a wrong passphrase, `Exists` if the key exists, and those of writing.
     pub fn import(&mut self, bag: &SafeBag, passphrase: &[u8]) -> Result<(), KeyChainError> {
         let certificate = bag.certificate();
         let name = certificate.key_name();
@@ -277,8 +276,8 @@ impl KeyChain {
     /// all its keys.
     ///
     /// # Errors
-    /// `NotFound`, and those of writing. If a key file cannot be removed, nothing is taken out of
-    /// the database.
+    /// `NotFound`, and those of writing. If a key file cannot be removed, the database stays
+    /// unchanged.
     pub fn delete(&mut self, name: NameRef<'_>) -> Result<(), KeyChainError> {
         let (kind, _) = self.kind_of(name)?;
         let Self { pib, tpm } = self;
@@ -315,7 +314,7 @@ impl KeyChain {
         Ok(())
     }
 
-    /// What `name` names, and the name of the key that it is or belongs to.
+    /// The object of this name, and the name of its key.
     fn kind_of<'n>(&self, name: NameRef<'n>) -> Result<(Kind, NameRef<'n>), KeyChainError> {
         let is_listed = |identity: NameRef<'_>| {
             self.identities().map(|all| all.iter().any(|entry| entry.name.as_ref() == identity))
@@ -361,7 +360,7 @@ fn set_defaults(
     Ok(())
 }
 
-/// Validity from a second ago on, as ndn-cxx does it for clocks that are late.
+/// Validity from one second ago, as in ndn-cxx, for clocks that are slow.
 fn options(
     issuer_id: Component<'static>,
     now_unix_ms: u64,

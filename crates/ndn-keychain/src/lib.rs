@@ -1,7 +1,7 @@
 //! ndn-cxx's key chain: identities, keys and certificates in an SQLite database (the PIB), private
-//! keys in files (the TPM), both where ndn-cxx, `ndnsec` and python-ndn look for them.
+//! keys in files (the TPM), in the locations of ndn-cxx, `ndnsec` and python-ndn.
 //!
-//! Time and randomness are arguments; the database and the files are what this crate is about.
+//! Time and randomness are arguments; the database and the files are I/O.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,5 +1,7 @@
-//! Where the key chain is: `NDN_CLIENT_PIB` and `NDN_CLIENT_TPM`, `client.conf`, or `~/.ndn`.
+//! The location of the key chain: `NDN_CLIENT_PIB` and `NDN_CLIENT_TPM`, `client.conf`, or `~/.ndn`.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::KeyChainError;
@@ -9,15 +11,16 @@ pub const PIB_VARIABLE: &str = "NDN_CLIENT_PIB";
 /// Environment variable with the locator of the TPM.
 pub const TPM_VARIABLE: &str = "NDN_CLIENT_TPM";
 
+const DIRECTORY_MODE: u32 = 0o700;
 const PIB_SCHEME: &str = "pib-sqlite3";
 const TPM_SCHEME: &str = "tpm-file";
 /// The directory of key files.
 const KEY_FILES: &str = "ndnsec-key-file";
 
-/// Where `client.conf` may be besides `~/.ndn`; the first one found is used.
+/// Locations of `client.conf` in addition to `~/.ndn`; the first existing file is used.
 const CONFIGURATION_DIRECTORIES: [&str; 2] = ["/usr/local/etc/ndn", "/etc/ndn"];
 
-/// The two places that make up a key chain.
+/// The two locations of a key chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Locations {
     /// The database.
@@ -29,7 +32,7 @@ pub struct Locations {
 }
 
 impl Locations {
-    /// As the environment and `client.conf` of this process say.
+    /// The locations from the environment and `client.conf` of this process.
     ///
     /// # Errors
     /// `Locator` if they name a store of another kind.
@@ -37,8 +40,7 @@ impl Locations {
         Self::resolve(|name| std::env::var(name).ok(), |path| std::fs::read_to_string(path).ok())
     }
 
-    /// Database and key files under one directory, as `pib-sqlite3:<directory>` and
-    /// `tpm-file:<directory>` say.
+    /// Database and key files in one directory, as `pib-sqlite3:<directory>` and `tpm-file:<directory>`.
     #[must_use]
     pub fn in_directory(directory: &Path) -> Self {
         Self {
@@ -48,8 +50,8 @@ impl Locations {
         }
     }
 
-    /// Whether the locator in a PIB stands for these key files: in the words of ndn-cxx, which names the
-    /// directory above them, or of python-ndn, which names their own.
+    /// Whether the locator in a PIB is that of these key files: in the form of ndn-cxx, with the parent directory, or of
+    /// python-ndn, with their own directory.
     pub(crate) fn is_own_locator(&self, locator: &str) -> bool {
         let Some((TPM_SCHEME, place)) = locator.split_once(':') else {
             return locator == self.tpm_locator;
@@ -60,7 +62,7 @@ impl Locations {
             || (place.is_absolute() && place.join(KEY_FILES) == self.tpm)
     }
 
-    /// As [`Self::from_environment`], with the variables and files given by functions.
+    /// As [`Self::from_environment`], with functions that read variables and files.
     ///
     /// # Errors
     /// `Locator`.
@@ -69,7 +71,7 @@ impl Locations {
         read: impl Fn(&Path) -> Option<String>,
     ) -> Result<Self, KeyChainError> {
         let home = variable("HOME").unwrap_or_default();
-        // Without HOME it is the working directory, as with ndn-cxx.
+        // Without HOME it is the working directory, as in ndn-cxx.
         let own = Path::new(&home).join(".ndn");
         let directories = CONFIGURATION_DIRECTORIES.iter().map(PathBuf::from);
         let own_configuration = (!home.is_empty()).then(|| own.clone());
@@ -98,7 +100,7 @@ impl Locations {
     }
 }
 
-/// What follows the scheme of a locator.
+/// The part of a locator after its scheme.
 fn place(
     (origin, locator): &(String, String),
     what: &'static str,
@@ -126,6 +128,13 @@ fn value_of<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     })
 }
 
+/// Creates a directory that only its owner can read, and its parents.
+pub(crate) fn create_directory(path: &Path) -> Result<(), KeyChainError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(DIRECTORY_MODE);
+    builder.create(path).map_err(KeyChainError::file(path))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
@@ -142,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_come_before_the_configuration_and_it_before_the_home() {
+    fn variables_precede_client_conf_and_it_precedes_home() {
         let home = ("HOME", "/home/me");
         let found = resolve(&[home], &[]).unwrap();
         assert_eq!(found.pib, Path::new("/home/me/.ndn/pib.db"));
@@ -163,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locator_is_ours_in_the_words_of_ndn_cxx_and_of_python_ndn() {
+    fn tpm_locators_of_ndn_cxx_and_python_ndn_match() {
         let found = resolve(&[("HOME", "/home/me")], &[]).unwrap();
         for (locator, is_own) in [
             ("tpm-file:", true),
@@ -183,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_of_other_kinds_are_refused_with_what_names_them() {
+    fn unsupported_store_is_refused_with_its_origin() {
         let error = resolve(&[(PIB_VARIABLE, "pib-memory:")], &[]).unwrap_err().to_string();
         assert!(error.starts_with("NDN_CLIENT_PIB: ") && error.contains("pib-memory:"), "{error}");
         let file = ("/etc/ndn/client.conf", "tpm=tpm-osxkeychain");

@@ -8,20 +8,20 @@ use std::time::Duration;
 use ndn_packet::{Name, NameRef, tlv, types};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row};
 
-use crate::tpm::create_directory;
+use crate::location::create_directory;
 use crate::{KeyChainError, Locations};
 
-/// How long another program may hold the database before we give up.
+/// Maximum wait for the lock of the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// What is to be done with a key chain.
+/// The mode of access to a key chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing is written; the key chain has to exist.
+    /// Read only; the key chain has to exist.
     Read,
-    /// The key chain is made where there is none.
+    /// Read and write; the key chain is created if it does not exist.
     Write,
 }
 
@@ -56,7 +56,7 @@ pub struct CertificateEntry {
     pub wire: Vec<u8>,
 }
 
-/// Whether a database can be read: what SQLite says is the same whatever stands in the way.
+/// Checks whether a database can be read, because SQLite's error does not show the cause.
 fn look_at(path: &Path) -> Result<(), KeyChainError> {
     match File::open(path).map_err(|error| (error.kind(), error)) {
         Ok(_) => Ok(()),
@@ -106,8 +106,7 @@ impl Pib {
         &self.path
     }
 
-    /// ndn-cxx empties a PIB that belongs to another TPM. We refuse: the certificates may be the
-    /// only copies.
+    /// Refuses a PIB that belongs to another TPM. ndn-cxx empties it, but its certificates may be the only copies.
     fn check_tpm(&self, locations: &Locations, access: Access) -> Result<(), KeyChainError> {
         let locator = locations.tpm_locator.as_str();
         let query = "SELECT CAST(tpm_locator AS TEXT) FROM tpmInfo";
@@ -135,7 +134,7 @@ impl Pib {
         }
     }
 
-    /// Does all of `work` or nothing.
+    /// Executes `work` in a transaction.
     pub(crate) fn transaction<T>(
         &mut self,
         work: impl FnOnce(&Self) -> Result<T, KeyChainError>,
@@ -212,7 +211,7 @@ impl Pib {
         self.execute(insert, (wire_of(name), spki, wire_of(identity))).map(drop)
     }
 
-    /// Puts a certificate in, in place of one of the same name.
+    /// Adds a certificate, or replaces the one of the same name.
     pub(crate) fn add_certificate(
         &self,
         key: NameRef<'_>,
@@ -228,14 +227,14 @@ impl Pib {
         self.execute(insert, (wire_of(name), wire, wire_of(key))).map(drop)
     }
 
-    /// Makes it the default among its siblings; whether there is one of that name.
+    /// Makes it the default among its siblings; returns whether it exists.
     pub(crate) fn set_default(&self, kind: Kind, name: NameRef<'_>) -> Result<bool, KeyChainError> {
         let (table, column) = kind.column();
         let update = format!("UPDATE {table} SET is_default=1 WHERE {column}=?");
         self.execute(&update, (wire_of(name),)).map(|count| count > 0)
     }
 
-    /// Removes it and what depends on it; whether there was one of that name.
+    /// Removes it and its dependents; returns whether it existed.
     pub(crate) fn remove(&self, kind: Kind, name: NameRef<'_>) -> Result<bool, KeyChainError> {
         let (table, column) = kind.column();
         let delete = format!("DELETE FROM {table} WHERE {column}=?");
@@ -272,7 +271,7 @@ impl Pib {
 /// Name in its TLV, `is_default`, and a value.
 type RawEntry = (Vec<u8>, i64, Vec<u8>);
 
-/// What a name names.
+/// The object of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Identity,
@@ -290,7 +289,7 @@ impl Kind {
     }
 }
 
-/// A name with its type and length, as the PIB holds it.
+/// A name with its type and length, as in the PIB.
 pub(crate) fn wire_of(name: NameRef<'_>) -> Vec<u8> {
     let mut wire = Vec::new();
     tlv::append_tlv(&mut wire, types::NAME, name.value());

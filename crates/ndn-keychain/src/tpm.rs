@@ -1,9 +1,9 @@
 //! The file TPM: one private key a file, named by the SHA-256 of the key's name.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ndn_packet::NameRef;
@@ -11,9 +11,9 @@ use ndn_security::{PrivateKey, sha256};
 use zeroize::Zeroizing;
 
 use crate::KeyChainError;
+use crate::location::create_directory;
 use crate::pib::wire_of;
 
-const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
 /// A directory of key files.
@@ -109,13 +109,6 @@ impl Drop for StoredKey {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-/// Makes a directory that only its owner can read, and those above it.
-pub(crate) fn create_directory(path: &Path) -> Result<(), KeyChainError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(DIRECTORY_MODE);
-    builder.create(path).map_err(KeyChainError::file(path))
 }
 
 fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Who may do what: the decision is a hook; [`AccessControl`](crate::AccessControl) is NFD's.
+//! The authorization of commands: a trait, which [`AccessControl`](crate::AccessControl) implements as NFD does.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::Now;
 use crate::command::{Command, CommandSignature, TopPrefix};
 use crate::types::Scope;
 
-/// Where a command came from.
+/// The origin of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The face on which the Interest arrived.
@@ -19,38 +19,38 @@ pub struct Requester {
     pub scope: Scope,
 }
 
-/// What becomes of a command.
+/// The decision on a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authorization {
-    /// Carry it out.
+    /// Execute it.
     Accept {
-        /// Who asked, for logs.
+        /// The signer, for logs.
         signer: String,
     },
     /// Answer 403.
     Reject {
-        /// Who asked, for logs.
+        /// The signer, for logs.
         signer: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Fetch a certificate whose name begins so, and ask again.
+    /// Fetch a certificate, and decide again.
     NeedsCertificate {
-        /// Who asked, for logs.
+        /// The signer, for logs.
         signer: String,
         /// Prefix of the certificate's name.
         name: Name,
     },
-    /// Say nothing, as to a command that is not worth a signature.
+    /// Send no answer, to a command that is not worth the cost of a signature.
     Ignore {
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
 }
 
-/// Decides whether a syntactically valid command is carried out.
+/// Decides on syntactically valid commands and on prefix announcements.
 pub trait Authorizer {
-    /// The decision on one command. `fetched` are the certificates that were asked for before.
+    /// The decision on one command. `fetched` are the certificates that previous decisions required.
     fn authorize(
         &mut self,
         now: Now,
@@ -59,7 +59,7 @@ pub trait Authorizer {
         fetched: &[Arc<Certificate>],
     ) -> Authorization;
 
-    /// A command that was accepted is carried out: it must not come again.
+    /// An accepted command is executed: a replay of it must be refused.
     fn command_accepted(&mut self, _now: Now, _command: &Command<'_>) {}
 
     /// The decision on a prefix announcement.
@@ -77,37 +77,36 @@ pub trait Authorizer {
         false
     }
 
-    /// When [`refresh`](Self::refresh) wants to be called next, on the monotonic clock.
+    /// The time of the next call of [`refresh`](Self::refresh), on the monotonic clock.
     fn next_refresh_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Whether what is to be read again can be read by who this process is now.
+    /// Whether this process, with its present privileges, can read the trust anchors that are refreshed from files.
     ///
     /// # Errors
-    /// What cannot be, and why.
+    /// The anchors that cannot be read, and the reason.
     fn check_anchors(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Reads again what may have changed where it is kept; tells what has.
+    /// Reads the trust anchors whose refresh is due; returns the changes.
     fn refresh(&mut self, _now: Now) -> Vec<AnchorChange> {
         Vec::new()
     }
 }
 
-/// Every command from a local face under `/localhost/nfd` is carried out, whoever signed it.
-/// Commands from elsewhere are ignored.
+/// Accepts every command under `/localhost/nfd` from a local face, with any signer. Ignores commands from other faces.
 ///
-/// NFD under `certfile any` takes commands without a signature as well, and so does this, unless
-/// told otherwise: DigestSha256, which anyone can compute, proves no more.
+/// As NFD under `certfile any`, it accepts commands without a signature, unless configured otherwise: DigestSha256 proves no
+/// more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnySigner {
     /// Answer 403 to commands without a signature.
     pub require_signature: bool,
 }
 
-/// What is said of commands that no policy needs to look at.
+/// The decision on commands that are ignored for their scope.
 pub(crate) fn ignore_by_scope(
     command: &Command<'_>,
     requester: Requester,

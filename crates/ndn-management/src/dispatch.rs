@@ -1,4 +1,4 @@
-//! From an Interest on the internal face to what has to be done about it.
+//! Dispatch of the Interests that arrive on the internal face.
 
 use std::sync::Arc;
 
@@ -70,72 +70,72 @@ impl Dataset {
     }
 }
 
-/// What to do about an Interest.
+/// How management handles an Interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dispatch {
-    /// Carry out a command and answer it.
+    /// Execute a command and answer it.
     Execute(Box<AcceptedCommand>),
-    /// Answer a command that is refused.
+    /// Refuse a command with a response.
     Refuse {
-        /// Which one.
+        /// The command.
         verb: Verb,
         /// The answer.
         response: ControlResponse,
-        /// Who asked, for logs.
+        /// The signer, for logs.
         signer: String,
-        /// Why, for logs.
+        /// The reason, for logs.
         reason: String,
     },
-    /// Fetch a certificate and look at the command again.
+    /// Fetch a certificate and dispatch the command again.
     NeedsCertificate {
-        /// Which command.
+        /// The command.
         verb: Verb,
-        /// Who asked, for logs.
+        /// The signer, for logs.
         signer: String,
-        /// The name of the certificate begins so.
+        /// A prefix of the certificate's name.
         name: Name,
     },
     /// Publish a new version of a dataset and answer with its first segment.
     Publish {
-        /// Which one.
+        /// The dataset.
         dataset: Dataset,
-        /// Its prefix as the Interest has it.
+        /// Its prefix in the Interest.
         prefix: Name,
     },
     /// Answer with an application Nack that holds this response.
     NackDataset(ControlResponse),
-    /// Answer from what is published: a version or segment of a dataset.
+    /// Answer from the published versions: a version or segment of a dataset.
     Stored,
     /// Answer from the `faces/events` stream.
     Events,
-    /// Say nothing.
+    /// Send no answer.
     Ignore(IgnoreReason),
 }
 
-/// Why an Interest is not answered.
+/// The reason why an Interest is not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreReason {
-    /// Not a management name, or nothing that we know.
+    /// Not the name of a command, a dataset or the event stream.
     #[error("unknown name")]
     UnknownName,
-    /// A dataset is asked for by its prefix, but without CanBePrefix no segment can answer.
+    /// The Interest has the prefix of a dataset, but no CanBePrefix, so that no segment matches.
     #[error("dataset discovery without CanBePrefix")]
     NotDiscovery,
-    /// A command that cannot be answered.
+    /// A malformed command.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// The authorizer says so.
+    /// The authorizer ignores it.
     #[error("not authorised: {0}")]
     Unauthorised(&'static str),
-    /// The Interest came over a face that is not local.
+    /// The Interest arrived on a face that is not local.
     #[error("the face is not local")]
     NotLocal,
 }
 
-/// Looks at an Interest that the forwarder delivered to management.
+/// Dispatches an Interest that the forwarder delivered to management.
 ///
-/// The authorizer is asked before the parameters are checked, as NFD does: who may not issue a
-/// command learns nothing else. `fetched` are the certificates that it asked for before.
+/// Authorization precedes the check of the parameters, as in NFD: an unauthorized requester learns nothing else. `fetched`
+/// are the certificates that the authorizer has required before.
 pub fn dispatch(
     now: Now,
     interest: &Interest<'_>,
@@ -220,18 +220,18 @@ fn accept(
     }
 }
 
-/// NFD's words, and the reason behind them.
+/// NFD's status text, followed by the reason.
 fn forbidden(reason: &str) -> ControlResponse {
     ControlResponse::new(status::FORBIDDEN, format!("authorization rejected: {reason}"))
 }
 
-/// What keeps an announcement from being believed.
+/// The reason why an announcement is not accepted.
 enum Missing {
     Certificate(Name),
     Trust(ControlResponse),
 }
 
-/// The announcement in the parameters of `interest`, once it is trusted.
+/// The announcement in the parameters of `interest`, if it is trusted.
 fn announcement(
     now: Now,
     interest: &Interest<'_>,

@@ -1,7 +1,7 @@
-//! The FIB as management keeps it: next hops from the RIB and from `fib/*` commands in one table.
+//! The FIB of management: next hops from the RIB and from `fib/*` commands in one table.
 //!
-//! As in NFD there is one cost per prefix and face, and whoever wrote last prevails: the RIB acts on
-//! the FIB by adding and removing single next hops, exactly those that changed in the RIB.
+//! As in NFD there is one cost per prefix and face, the one that was set last: the RIB adds and removes exactly those next
+//! hops that changed in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use ndn_packet::{Name, NameRef};
 use crate::listing::Listing;
 use crate::rib::{FibUpdate, NextHop};
 
-/// The FIB holds as many entries as it may.
+/// The FIB is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the FIB is full ({entries_max} entries)")]
 pub struct FibFull {
@@ -23,11 +23,11 @@ pub struct FibFull {
 struct Entry {
     /// Ascending cost, then FaceId.
     next_hops: Vec<NextHop>,
-    /// What the RIB last asked for.
+    /// The next hops that the RIB last set.
     from_rib: Vec<NextHop>,
 }
 
-/// Authoritative FIB. Every change yields the update that the forwarding threads need.
+/// The authoritative FIB. Every change returns the update for the forwarding threads.
 #[derive(Debug)]
 pub struct Fib {
     entries: BTreeMap<Name, Entry>,
@@ -104,7 +104,7 @@ impl Fib {
         (!entry.next_hops.is_empty()).then_some(&entry.next_hops[..])
     }
 
-    /// Whether one more prefix fits, or `prefix` is there already.
+    /// Whether `prefix` has an entry, or one more entry fits.
     ///
     /// # Errors
     /// [`FibFull`].
@@ -115,7 +115,7 @@ impl Fib {
         Err(FibFull { entries_max: self.entries_max })
     }
 
-    /// Adds a next hop, or gives it a new cost. `None`: nothing changed.
+    /// Adds a next hop, or changes its cost. `None` if nothing changed.
     ///
     /// # Errors
     /// [`FibFull`] if the prefix is new and the limit is reached.
@@ -128,16 +128,15 @@ impl Fib {
         Ok(self.change(prefix, |next_hops| insert(next_hops, next_hop)))
     }
 
-    /// Removes a next hop. `None`: it was not there.
+    /// Removes a next hop. `None` if it did not exist.
     pub fn remove_next_hop(&mut self, prefix: &Name, face_id: u64) -> Option<FibUpdate> {
         self.entries.get(prefix.value())?;
         self.change(prefix, |next_hops| next_hops.retain(|hop| hop.face_id != face_id))
     }
 
-    /// Carries out what the RIB wants: only the next hops that it wants otherwise than before.
-    /// `None`: nothing changed.
+    /// Applies an update of the RIB: only the next hops that changed in it. `None` if nothing changed.
     ///
-    /// A prefix that the RIB took in is never refused here; see [`Fib::check_room`].
+    /// A prefix that the RIB accepted is never refused; see [`Fib::check_room`].
     pub fn apply(&mut self, update: FibUpdate) -> Option<FibUpdate> {
         let (prefix, wanted) = match update {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
@@ -162,7 +161,7 @@ impl Fib {
         (0..prefixes_max).map_while(|_| self.remove_first(face_id)).collect()
     }
 
-    /// Removes the next hop of the first prefix that has one through a face. `None`: there is none.
+    /// Removes the next hop of the first prefix that has one through a face. `None` if there is none.
     pub fn remove_first(&mut self, face_id: u64) -> Option<FibUpdate> {
         let prefix = self.prefixes_of(face_id).next()?.clone();
         self.remove_next_hop(&prefix, face_id)
@@ -174,13 +173,13 @@ impl Fib {
         self.prefixes_of(face_id).next().is_some()
     }
 
-    /// The next hops through a face that are not what the RIB wants: prefix and cost.
+    /// The next hops through a face that differ from those of the RIB: prefix and cost.
     pub fn own_next_hops(&self, face_id: u64) -> impl Iterator<Item = (&Name, u64)> {
         self.prefixes_of(face_id)
             .filter_map(move |prefix| Some((prefix, self.own_next_hop(prefix, face_id)?)))
     }
 
-    /// The cost of the next hop of a prefix through a face that is not what the RIB wants.
+    /// The cost of the next hop of a prefix through a face, if it differs from that of the RIB.
     #[must_use]
     pub fn own_next_hop(&self, prefix: &Name, face_id: u64) -> Option<u64> {
         let hop_of = |hops: &[NextHop]| hops.iter().find(|hop| hop.face_id == face_id).copied();

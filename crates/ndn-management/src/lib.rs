@@ -1,21 +1,21 @@
 //! NFD management protocol: commands, datasets, RIB.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`parameters`], [`response`] | `ControlParameters` and `ControlResponse` on the wire |
 //! | [`dataset`] | the blocks of every status dataset and of `faces/events` |
 //! | [`types`], [`numbers`] | enumerations, flag bits, limits; TLV numbers |
 //! | [`command`] | command names, both signature formats, the rules for fields |
-//! | [`authorize`], [`access`] | who may do what: a hook; NFD's access control |
+//! | [`authorize`], [`access`] | authorization: the trait; NFD's access control |
 //! | [`announcement`] | prefix announcements |
-//! | [`dispatch()`], [`request`] | from an Interest to a typed request |
+//! | [`dispatch()`], [`request`] | dispatch of an Interest to a typed request |
 //! | [`state`] | the control plane as a state machine: actions out, events and completions in |
-//! | [`client`] | the other side: command Interests |
-//! | [`readvertise`] | telling a routing daemon, or another router, which prefixes are served here |
+//! | [`client`] | command Interests for clients |
+//! | [`readvertise`] | readvertisement of prefixes to a routing daemon or to another router |
 //! | [`publisher`], [`notification`] | versions of datasets in segments; the event stream |
 //! | [`rib`], [`fib`], [`strategy_name`] | routes and inheritance; next hops; strategy names |
 //!
-//! Pure: no I/O, no clock, no threads; [`Now`] comes in as an argument. Blocks are encoded and
+//! Pure: no I/O, no clock, no threads; [`Now`] is an argument. Blocks are encoded and
 //! decoded both ways, so that clients share the definitions.
 #![forbid(unsafe_code)]
 

@@ -1,34 +1,33 @@
-//! A table as the blocks of its dataset, encoded a part at a time and kept from one version to the next.
+//! The encoded blocks of a table, for its dataset: encoded in slices, and kept from one version to the next.
 //!
-//! The blocks of some dozens of consecutive entries are a run. A change of an entry makes its run stale,
-//! and [`Listing::continue_encoding`] encodes stale runs until there is none: in that moment the runs are what the
-//! table is, and their bytes, shared from then on, are a version of one moment. A version after few
-//! changes costs few runs, and versions share what they have in common.
+//! The blocks of up to 64 consecutive entries are a run. A change of an entry makes its run stale, and
+//! [`Listing::continue_encoding`] encodes stale runs. When none is stale, the runs show the table at that moment, and their
+//! bytes become a version of the dataset. A version after few changes costs few runs, and versions share unchanged runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Entries of one run, at most.
+/// Maximum number of entries of a run.
 const RUN_ENTRIES_MAX: usize = 64;
-/// A run that has become as long as this takes no further entry, bytes.
+/// A run of this length takes no further entry, bytes.
 const RUN_LENGTH: usize = 8192;
-/// What a run costs beside its bytes, in bytes.
+/// Work for a run in addition to its bytes, in bytes.
 const RUN_WORK: usize = 256;
-/// What an entry costs beside its bytes, in bytes: it is looked at, if only to be left out.
+/// Work for an entry in addition to its bytes, in bytes, even if it is omitted.
 const ENTRY_WORK: usize = 16;
 
-/// The value of a Name TLV, which sorts as the name does.
+/// The value of a Name TLV, which sorts like the name.
 type Key = Box<[u8]>;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// By the least key that belongs there; that of the first is empty. No runs: nothing is kept.
+    /// By the least key of the run; that of the first run is empty. Empty if nothing is kept.
     runs: BTreeMap<Key, Arc<[u8]>>,
     /// Runs to be encoded.
     stale: BTreeSet<Key>,
-    /// Runs that change with time alone.
+    /// Runs with entries that change with time.
     timed: BTreeSet<Key>,
 }
 
@@ -38,12 +37,12 @@ impl Listing {
         !self.runs.is_empty()
     }
 
-    /// Forgets the runs.
+    /// Drops the runs.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The entry of this name is new, different or gone.
+    /// Marks the run of an entry that was added, changed or removed.
     pub(crate) fn changed(&mut self, key: &[u8]) {
         let up_to = (Bound::Unbounded, Bound::Included(key));
         if let Some((start, _)) = self.runs.range::<[u8], _>(up_to).next_back()
@@ -53,7 +52,7 @@ impl Listing {
         }
     }
 
-    /// Begins a version: what depends on the time is encoded anew.
+    /// Begins a version: runs that change with time become stale.
     pub(crate) fn begin(&mut self) {
         if self.runs.is_empty() {
             self.runs.insert(Key::default(), Arc::default());
@@ -62,9 +61,9 @@ impl Listing {
         self.stale.extend(self.timed.iter().cloned());
     }
 
-    /// Encodes stale runs, about `work` bytes of them; true once there are none. `entries` are those of
-    /// the table from a key on, in order; `encode` appends one, or leaves it out, and says whether it changes
-    /// with time. What an iterator leaves out itself is work that is not counted.
+    /// Encodes about `work` bytes of stale runs; true if none remains. `entries` returns the entries of the table from a key
+    /// on, in order; `encode` appends or omits one, and returns whether it changes with time. Entries that the iterator
+    /// omits do not count as work.
     pub(crate) fn continue_encoding<K: AsRef<[u8]>, E, I: Iterator<Item = (K, E)>>(
         &mut self,
         work: usize,
@@ -105,7 +104,7 @@ impl Listing {
         } else {
             self.timed.remove(&start);
         }
-        // The first one stays, so that every key belongs somewhere.
+        // The first run stays, so that every key has a run.
         if bytes.is_empty() && !start.is_empty() {
             self.runs.remove(&start);
         } else {
@@ -113,7 +112,7 @@ impl Listing {
         }
     }
 
-    /// The bytes, in order; those of the table if nothing is stale.
+    /// The bytes of the runs, in order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Arc<[u8]>> {
         self.runs.values().filter(|run| !run.is_empty()).map(Arc::clone)
     }
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_work_and_takes_no_room() {
+    fn omitted_entries_count_as_work() {
         let mut table = Table::new();
         for number in 0..10_000_u32 {
             table.insert(number.to_be_bytes().as_slice().into(), UNWANTED.to_vec());
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn few_changes_cost_few_runs_and_the_others_are_shared() {
+    fn unchanged_runs_are_shared_between_versions() {
         let mut table = Table::new();
         for number in 0..10_000_u32 {
             table.insert(number.to_be_bytes().as_slice().into(), vec![1; 10]);

@@ -1,8 +1,7 @@
 //! A notification stream (NFD wiki, `Notification`): Data `<prefix>/seq=<n>`, one per event.
 //!
-//! A subscriber first asks for the prefix and then for one sequence number after the other. The
-//! Interest for a number that is not there yet waits in the PIT until the event happens, so a
-//! stream only has to send each Data when it is made, and to keep a few for those who come late.
+//! A subscriber requests the prefix and then one sequence number after the other. The Interest for the next number is pending
+//! in the PIT until the event occurs, so that a stream sends each Data once, and keeps a few for late subscribers.
 
 use std::collections::VecDeque;
 
@@ -48,7 +47,7 @@ impl NotificationStream {
         Self { prefix, next_sequence_num: 0, recent: VecDeque::new(), recent_max }
     }
 
-    /// Makes the next notification.
+    /// Adds the next notification.
     pub fn post(&mut self, now: Now, content: Vec<u8>) -> &Notification {
         let mut name = self.prefix.clone();
         name.push_sequence_num(self.next_sequence_num);

@@ -1,8 +1,8 @@
 //! Versions of status datasets, kept so that all segments of one version stay consistent while the
 //! tables change (NFD wiki, `StatusDataset`).
 //!
-//! A version is encoded once and cut into segments when they are asked for: every segment costs the
-//! same whatever the size. Memory is bounded by a number of versions, of prefixes and of bytes.
+//! A version is encoded once and segmented on request: the cost of a segment does not depend on the size of the version.
+//! Memory is limited by numbers of versions, of prefixes and of bytes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -27,7 +27,7 @@ pub struct PublisherLimits {
     pub versions_max: usize,
     /// Bytes kept over all prefixes, the newest version not counted.
     pub bytes_max: usize,
-    /// A version that nobody asked for during this time is dropped, nanoseconds.
+    /// A version that is not requested during this time is dropped, nanoseconds.
     pub idle_ns: u64,
     /// During this time, a version of unchanged tables answers discovery again, nanoseconds.
     pub reuse_ns: u64,
@@ -54,13 +54,13 @@ pub struct Content {
 }
 
 impl Content {
-    /// Bytes in all.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -106,7 +106,7 @@ impl From<Vec<u8>> for Content {
 struct Version {
     version: u64,
     content: Content,
-    /// Generation of the table at that time, where the table has one.
+    /// Generation of the table at the time of the version, if the table has one.
     generation: Option<u64>,
     created_ns: u64,
     used_ns: u64,
@@ -150,7 +150,7 @@ pub fn is_versioned(name: NameRef<'_>) -> bool {
     split_version(name).is_some()
 }
 
-/// Prefix, version and, if there, segment.
+/// Prefix, version and optional segment.
 fn split_version(name: NameRef<'_>) -> Option<(NameRef<'_>, u64, Option<u64>)> {
     let last = name.last()?;
     if let Some(version) = last.as_version() {
@@ -162,19 +162,19 @@ fn split_version(name: NameRef<'_>) -> Option<(NameRef<'_>, u64, Option<u64>)> {
 }
 
 impl DatasetPublisher {
-    /// A publisher that keeps nothing yet.
+    /// A publisher without versions.
     #[must_use]
     pub fn new(limits: PublisherLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Versions kept now.
+    /// Number of versions.
     #[must_use]
     pub const fn version_count(&self) -> usize {
         self.version_count
     }
 
-    /// Bytes kept now.
+    /// Number of bytes.
     #[must_use]
     pub const fn byte_count(&self) -> usize {
         self.byte_count
@@ -219,8 +219,7 @@ impl DatasetPublisher {
         versions[newest].first_segment(prefix)
     }
 
-    /// The segment that a name with version and segment, or with a version only (then the first
-    /// segment), asks for.
+    /// The segment of a name with version and segment number; the first segment of a name with a version only.
     pub fn find(&mut self, now: Now, name: NameRef<'_>) -> Option<Segment<'_>> {
         let (prefix, version, segment) = split_version(name)?;
         let versions = self.datasets.get_mut(prefix.value())?;
@@ -229,14 +228,14 @@ impl DatasetPublisher {
         found.segment(prefix, segment.unwrap_or(0))
     }
 
-    /// When the next version becomes idle.
+    /// The time at which the next version becomes idle.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let used = self.datasets.values().flatten().map(|version| version.used_ns).min()?;
         Some(used.saturating_add(self.limits.idle_ns))
     }
 
-    /// Drops the versions that nobody asked for during the idle time.
+    /// Drops the versions that were not requested during the idle time.
     pub fn drop_idle(&mut self, now: Now) {
         let idle_ns = self.limits.idle_ns;
         self.retain(|version| version.used_ns.saturating_add(idle_ns) > now.monotonic_ns);

@@ -1,7 +1,6 @@
-//! Tells somebody else which prefixes are served here (NFD, "readvertise"): `rib/register` and
-//! `rib/unregister`, again and again until they are answered, and regularly after that. Either to a
-//! routing daemon on this host, under `/localhost/nlsr`, or to the router that `/localhop/nfd` leads to
-//! (`auto_prefix_propagate`).
+//! Readvertisement of prefixes (NFD, "readvertise"): `rib/register` and `rib/unregister`, repeated until they are answered,
+//! and refreshed after that. The receiver is a routing daemon on this host, under `/localhost/nlsr`, or the router that
+//! `/localhop/nfd` leads to (`auto_prefix_propagate`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,46 +14,46 @@ use crate::response::ControlResponse;
 use crate::types::route_origin;
 use crate::{ControlParameters, Now};
 
-/// Signs the commands that the forwarder itself issues, and knows who it may be.
+/// Signs the commands that the forwarder itself issues, and knows its identities.
 ///
-/// It may have to look its keys up first, on some other thread: whoever owns it calls
-/// [`ControlState::handle_timeout`](crate::ControlState::handle_timeout) when it knows more.
+/// It may look keys up on another thread; its owner calls
+/// [`ControlState::handle_timeout`](crate::ControlState::handle_timeout) when a look-up has finished.
 pub trait CommandSigner {
     /// Signs a command (packet specification 0.3), as `identity` or as the default one.
     fn sign(&mut self, now: Now, command: &UnsignedCommand<'_>, identity: Option<&Name>)
     -> Signing;
 
-    /// The identities whose keys can sign; none while they are being looked up.
+    /// The identities whose keys can sign; `None` while they are being looked up.
     fn identities(&mut self, now: Now) -> Option<Vec<Name>>;
 }
 
-/// What became of a command to be signed.
+/// The result of signing a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signing {
     /// The Interest.
     Signed(Vec<u8>),
     /// The key is being looked up.
     Later,
-    /// There is no such key, or it cannot be used.
+    /// The key does not exist, or cannot be used.
     Impossible,
 }
 
 /// A command to be signed.
 #[derive(Debug, Clone, Copy)]
 pub struct UnsignedCommand<'a> {
-    /// Where it goes.
+    /// Prefix of the command.
     pub builder: &'a CommandBuilder,
-    /// What it asks for.
+    /// Verb of the command.
     pub verb: Verb,
-    /// And about what.
+    /// Its parameters.
     pub parameters: &'a ControlParameters,
-    /// Different each time.
+    /// Nonce, different for each command.
     pub nonce: u64,
-    /// SignatureTime, milliseconds since 1970; later each time.
+    /// SignatureTime, milliseconds since 1970; increases with each command.
     pub time_ms: u64,
 }
 
-/// Signs with DigestSha256, and is nobody.
+/// Signs with DigestSha256, without an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DigestCommandSigner;
 
@@ -80,29 +79,29 @@ impl CommandSigner for DigestCommandSigner {
     }
 }
 
-/// Whom to tell, what, and how often.
+/// Receiver, route properties and timing of a readvertisement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadvertiseOptions {
-    /// The first components of the commands.
+    /// Prefix of the commands.
     pub prefix: Name,
-    /// Cost of the routes; that of the receiver if there is none.
+    /// Cost of the routes; `None`: the receiver's default.
     pub cost: Option<u64>,
-    /// Origin of the routes; that of the receiver if there is none.
+    /// Origin of the routes; `None`: the receiver's default.
     pub origin: Option<u64>,
-    /// How long a command waits for its answer.
+    /// Time that a command waits for its answer.
     pub timeout: Duration,
-    /// How long a prefix is known there before it is told again.
+    /// Time after which a registration is refreshed.
     pub refresh: Duration,
-    /// First wait before another attempt; twice the one before from then on.
+    /// Wait before the first retry; it doubles with each further one.
     pub retry_min: Duration,
-    /// Longest wait before another attempt.
+    /// Maximum wait before a retry.
     pub retry_max: Duration,
-    /// Commands that wait for their answer at one time.
+    /// Maximum number of commands that wait for their answers.
     pub unanswered_max: usize,
 }
 
 impl ReadvertiseOptions {
-    /// A daemon that speaks as NLSR does: told again once an hour.
+    /// A routing daemon with the protocol of NLSR, refreshed once an hour.
     #[must_use]
     pub fn nlsr() -> Self {
         let mut prefix = Name::new();
@@ -133,20 +132,20 @@ impl ReadvertiseOptions {
     }
 }
 
-/// What is to be known about one prefix.
+/// The readvertisement of one prefix.
 #[derive(Debug)]
 struct Entry {
-    /// There is a route; otherwise it is to be withdrawn.
+    /// The prefix has a route; otherwise it is to be withdrawn.
     is_wanted: bool,
-    /// Who signs.
+    /// The identity that signs.
     identity: Option<Name>,
-    /// When it is to be told (again), or when waiting for an answer ends.
+    /// The time of the next command, or the deadline of the answer.
     at_ns: u64,
-    /// The wait after the next failure.
+    /// Wait after the next failure.
     retry_ns: u64,
     /// The command that waits for its answer.
     unanswered: Option<Unanswered>,
-    /// Its last command was refused because another one had overtaken it.
+    /// The last command was refused because a later one had arrived before it.
     is_overtaken: bool,
 }
 
@@ -154,34 +153,34 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Unanswered {
     name: Name,
-    /// The time that it was signed with.
+    /// Its SignatureTime.
     time_ms: u64,
 }
 
-/// Keeps somebody informed. Pure: the caller sends what [`Readvertise::poll`] gives.
+/// The readvertisement to one receiver. Pure: the caller sends the commands that [`Readvertise::poll`] returns.
 #[derive(Debug)]
 pub struct Readvertise {
     options: ReadvertiseOptions,
     commands: CommandBuilder,
     is_available: bool,
     entries: BTreeMap<Name, Entry>,
-    /// Prefixes to be told, by time.
+    /// Prefixes with a command to be sent, by time.
     due: BTreeSet<(u64, Name)>,
-    /// Prefixes that wait for an answer, by the end of patience.
+    /// Prefixes that wait for an answer, by deadline.
     waiting: BTreeSet<(u64, Name)>,
-    /// The prefixes that commands are about.
+    /// The prefix of each unanswered command.
     unanswered: BTreeMap<Name, Name>,
     nonce: u64,
-    /// The time that was signed last.
+    /// The latest SignatureTime.
     time_ms: u64,
-    /// The latest time that was signed in a command that is answered.
+    /// The latest SignatureTime of an answered command.
     answered_time_ms: u64,
-    /// The signer looks a key up; nothing can be sent until it knows more.
+    /// The signer is looking a key up; nothing is sent until it has finished.
     is_signer_busy: bool,
 }
 
 impl Readvertise {
-    /// For nobody who is there yet.
+    /// A readvertisement whose receiver is not available.
     #[must_use]
     pub fn new(options: ReadvertiseOptions) -> Self {
         let timeout_ms = duration_ms(options.timeout);
@@ -200,13 +199,13 @@ impl Readvertise {
         }
     }
 
-    /// Whom it tells, what and how often.
+    /// The options.
     #[must_use]
     pub const fn options(&self) -> &ReadvertiseOptions {
         &self.options
     }
 
-    /// The receiver came, or went. One that comes is told everything.
+    /// Sets whether the receiver is available. A receiver that becomes available gets all prefixes.
     pub fn set_available(&mut self, now: Now, is_available: bool) {
         let retry_ns = duration_ns(self.options.retry_min);
         if is_available && !self.is_available {
@@ -220,7 +219,7 @@ impl Readvertise {
             }
         }
         if !is_available && self.is_available {
-            // What was to be withdrawn is gone with it.
+            // The receiver has lost the prefixes that were to be withdrawn.
             let gone = self.entries.iter().filter(|(_, entry)| !entry.is_wanted);
             let gone: Vec<Name> = gone.map(|(prefix, _)| prefix.clone()).collect();
             gone.iter().for_each(|prefix| self.forget(prefix));
@@ -228,8 +227,7 @@ impl Readvertise {
         self.is_available = is_available;
     }
 
-    /// A prefix has a route to be told of, or has none any more. `identity` signs; none for the default
-    /// one.
+    /// Sets whether a prefix is to be registered. `identity` signs; `None`: the default identity.
     pub fn set_wanted(
         &mut self,
         now: Now,
@@ -266,8 +264,8 @@ impl Readvertise {
         }
     }
 
-    /// When [`Readvertise::poll`] has something to do. While the signer looks a key up, only the end of
-    /// patience counts: it tells its owner when to try again.
+    /// The time of the next call of [`Readvertise::poll`]. While the signer is looking a key up, only the deadlines of answers
+    /// count; the owner of the signer calls when it has finished.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.due.first().filter(|_| self.has_room() && !self.is_signer_busy);
@@ -317,7 +315,7 @@ impl Readvertise {
         self.unanswered.len() < self.options.unanswered_max
     }
 
-    /// There is no answer, or a bad one, or nobody to sign: it is tried again, later each time.
+    /// Schedules a retry after a missing answer, an error or a failure to sign.
     fn failed(&mut self, now: Now, prefix: &Name) {
         let retry_ns_max = duration_ns(self.options.retry_max);
         self.update(prefix, |entry| {
@@ -327,7 +325,7 @@ impl Readvertise {
         });
     }
 
-    /// The command about a prefix.
+    /// The command for a prefix.
     fn sign(&mut self, now: Now, prefix: &Name, signer: &mut dyn CommandSigner) -> Signing {
         self.nonce += 1;
         self.time_ms = now.unix_ms().max(self.time_ms + 1);
@@ -346,14 +344,14 @@ impl Readvertise {
         signer.sign(now, &command, entry.identity.as_ref())
     }
 
-    /// Takes an answer; false if it is to something else.
+    /// Handles the answer to a command; false if the Data is something else.
     pub fn handle_data(&mut self, now: Now, name: NameRef<'_>, content: &[u8]) -> bool {
         let Some(prefix) = self.unanswered.get(name.value()).cloned() else { return false };
         let is_ok = ControlResponse::decode(content).is_ok_and(|response| response.is_ok());
         let Some(entry) = self.entries.get(prefix.value()) else { return false };
         let is_wanted = entry.is_wanted;
         let time_ms = entry.unanswered.as_ref().map_or(0, |command| command.time_ms);
-        // Replay protection lets the times of a key's commands only grow.
+        // Replay protection requires the times of a key's commands to increase.
         let is_overtaken = time_ms < self.answered_time_ms && !entry.is_overtaken;
         self.answered_time_ms = self.answered_time_ms.max(time_ms);
         let (refresh_ns, retry_ns) =
@@ -395,7 +393,7 @@ impl Readvertise {
         self.entries.insert(prefix.clone(), entry);
     }
 
-    /// Takes an entry out of its queue. An answer to what was said before counts no more.
+    /// Removes an entry from its queue. The answer to its command is ignored from now on.
     fn unschedule(&mut self, prefix: &Name, entry: &Entry) {
         let place = (entry.at_ns, prefix.clone());
         match &entry.unanswered {

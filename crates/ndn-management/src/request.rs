@@ -42,7 +42,7 @@ impl FaceOptions {
     }
 }
 
-/// What a command asks for. FaceIds are real ones: 0 has become the requester's face.
+/// The request of a command. FaceId 0 is replaced by that of the requester's face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// `faces/create`.
@@ -51,7 +51,7 @@ pub enum Request {
         remote: FaceUri,
         /// Canonical.
         local: Option<FaceUri>,
-        /// When the face goes away.
+        /// When the face closes.
         persistency: Persistency,
         /// Its properties.
         options: FaceOptions,
@@ -60,7 +60,7 @@ pub enum Request {
     FaceUpdate {
         /// The face.
         face_id: u64,
-        /// The number as sent; one that is not known is refused together with other bad properties.
+        /// The number as received; an unknown number is refused together with other conflicts.
         persistency: Option<u64>,
         /// Its properties.
         options: FaceOptions,
@@ -99,19 +99,19 @@ pub enum Request {
     CsErase {
         /// Everything under this name.
         prefix: Name,
-        /// At most so many packets.
+        /// Maximum number of packets.
         count: Option<u64>,
     },
     /// `strategy-choice/set`.
     StrategySet {
-        /// Under which prefix.
+        /// The prefix.
         prefix: Name,
-        /// Which strategy, with or without version.
+        /// The strategy, with or without version.
         strategy: Name,
     },
     /// `strategy-choice/unset`.
     StrategyUnset {
-        /// Under which prefix; not `/`.
+        /// The prefix; not `/`.
         prefix: Name,
     },
     /// `rib/register`.
@@ -120,7 +120,7 @@ pub enum Request {
         prefix: Name,
         /// Next hop.
         face_id: u64,
-        /// Who registers it.
+        /// Origin of the route.
         origin: u64,
         /// Lower is preferred.
         cost: u64,
@@ -135,28 +135,28 @@ pub enum Request {
         prefix: Name,
         /// Next hop.
         face_id: u64,
-        /// Who registered it.
+        /// Origin of the route.
         origin: u64,
     },
     /// `rib/announce`.
     RibAnnounce {
-        /// The face on which it came: the next hop.
+        /// The face on which it arrived: the next hop.
         face_id: u64,
-        /// What is announced; trusted already.
+        /// The announcement, which is trusted.
         announcement: PrefixAnnouncement,
     },
 }
 
-/// A command that may be carried out.
+/// A command that is authorized and valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceptedCommand {
-    /// Which one.
+    /// The command.
     pub verb: Verb,
-    /// What it asks for.
+    /// Its request.
     pub request: Request,
     /// Its parameters with defaults and FaceId filled in: what the response repeats.
     pub parameters: ControlParameters,
-    /// Who asked, for logs.
+    /// The signer, for logs.
     pub signer: String,
 }
 
@@ -180,7 +180,7 @@ impl AcceptedCommand {
         Ok(Self { verb, request, parameters, signer })
     }
 
-    /// An announcement that was found trustworthy.
+    /// The command of a trusted announcement.
     #[must_use]
     pub fn announce(
         announcement: PrefixAnnouncement,
@@ -200,14 +200,14 @@ impl AcceptedCommand {
         Self { verb: Verb::RibAnnounce, request, parameters, signer }
     }
 
-    /// The response of success that repeats the parameters.
+    /// The response of success, with the parameters.
     #[must_use]
     pub fn success(&self) -> ControlResponse {
         ControlResponse::new(status::OK, success_text(self.verb)).with_body(&self.parameters)
     }
 }
 
-/// NFD 24.07 words success differently in its RIB and FIB modules.
+/// The status text of success, which differs between the RIB and FIB modules of NFD 24.07.
 #[must_use]
 pub const fn success_text(verb: Verb) -> &'static str {
     match verb {
@@ -243,7 +243,7 @@ impl Request {
         )
     }
 
-    /// Whether it is about the route by which commands come to management.
+    /// Whether it would change the route of management's own prefixes.
     pub(crate) fn is_about_management(&self) -> bool {
         match self {
             Self::FibAddNextHop { prefix, face_id, .. }
@@ -300,7 +300,7 @@ impl Request {
                 expiration_period_ms: parameters.expiration_period_ms,
             },
             Verb::RibUnregister => Self::RibUnregister { prefix: prefix(), face_id, origin },
-            // It has no ControlParameters: see `AcceptedCommand::announce`.
+            // Without ControlParameters: see `AcceptedCommand::announce`.
             Verb::RibAnnounce => {
                 return Err(ControlResponse::new(status::BAD_REQUEST, "Malformed command"));
             }

@@ -11,11 +11,11 @@ pub const FACE_ID_CONTENT_STORE: u64 = 254;
 pub const FACE_ID_NULL: u64 = 255;
 /// FaceIds up to this one are reserved; ordinary faces start above it.
 pub const FACE_ID_RESERVED_MAX: u64 = 255;
-/// A name with more components is refused as a FIB, RIB or strategy-choice prefix.
+/// Maximum number of components of a FIB, RIB or strategy-choice prefix.
 pub const PREFIX_DEPTH_MAX: usize = 32;
 /// `cs/erase` removes at most this many packets per command.
 pub const CS_ERASE_LIMIT: u64 = 256;
-/// The smallest MTU that a face may be given.
+/// Minimum MTU of a face.
 pub const MTU_MIN: u64 = 64;
 
 /// Bit numbers of `Flags` and `Mask` in `faces/*`.
@@ -76,7 +76,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What happened to a face (`faces/events`).
+    /// The kind of a face event (`faces/events`).
     FaceEventKind {
         /// The face was created.
         Created = 1 => "created",

@@ -40,7 +40,7 @@ pub fn identity_of_key(key_name: NameRef<'_>) -> Option<NameRef<'_>> {
     (key_name.component(identity_len) == Some(KEY)).then(|| key_name.prefix(identity_len))
 }
 
-/// A certificate, parsed and checked in form. Its signature is not checked.
+/// A well-formed certificate. Its signature is not verified.
 #[derive(Debug)]
 pub struct Certificate {
     wire: Vec<u8>,
@@ -91,7 +91,7 @@ impl Certificate {
         &self.wire
     }
 
-    /// The whole name.
+    /// The full name.
     #[must_use]
     pub fn name(&self) -> NameRef<'_> {
         self.name.as_ref()
@@ -109,19 +109,19 @@ impl Certificate {
         self.name().prefix(self.name.len() - SUFFIX_LEN)
     }
 
-    /// The key that is certified.
+    /// The certified key.
     #[must_use]
     pub fn public_key(&self) -> &PublicKey {
         &self.public_key
     }
 
-    /// When the certificate is valid.
+    /// The validity period.
     #[must_use]
     pub fn validity(&self) -> &ValidityPeriod {
         &self.validity
     }
 
-    /// Name of the key or certificate that signed this certificate, if it says so.
+    /// Name of the key or certificate that signed this certificate, if the KeyLocator has one.
     #[must_use]
     pub fn issuer(&self) -> Option<Name> {
         match self.with_info(|info| {
@@ -145,7 +145,7 @@ impl Certificate {
         .unwrap_or_default()
     }
 
-    /// Checks the signature of this certificate with its issuer's key.
+    /// Verifies the signature of this certificate with its issuer's key.
     ///
     /// # Errors
     /// Those of [`verify_data`].
@@ -160,7 +160,7 @@ impl Certificate {
         self.verify(&self.public_key).is_ok()
     }
 
-    /// Makes and signs a certificate.
+    /// Creates and signs a certificate.
     ///
     /// # Errors
     /// `Name` if `key_name` is not the name of a key, `InvalidValidityPeriod`, and `Sign`.
@@ -200,7 +200,7 @@ impl Certificate {
         Self::parse(wire)
     }
 
-    /// Makes a certificate of `key` that is signed by `key` itself; `options.issuer_id` usually is
+    /// Creates a certificate of `key` that is signed by `key` itself; `options.issuer_id` usually is
     /// [`SELF`].
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Certificate {
     }
 }
 
-/// What an issuer decides about a certificate.
+/// The properties of a certificate that its issuer sets.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateOptions<'a> {
     /// Component that names the issuer.

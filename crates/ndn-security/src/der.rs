@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_der_forbids() {
+    fn malformed_der_is_refused() {
         let read = |input: &[u8]| DerReader::new(input).element(SEQUENCE).map(<[u8]>::len);
         assert_eq!(read(&[]), Err(DerError::Truncated));
         assert_eq!(read(&[0x30]), Err(DerError::Truncated));

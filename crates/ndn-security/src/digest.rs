@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_in_every_lane_is_padded_as_it_should_be() {
+    fn every_length_in_every_lane_is_padded() {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..bytes.len() - 16 {
             // All of one length; and lengths that end in different blocks.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_of_the_last_block_is_padded_as_it_should_be() {
+    fn every_length_of_the_last_block_is_padded() {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..=bytes.len() {
             for other in [0, length / 2, length] {

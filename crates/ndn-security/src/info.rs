@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_values_and_children() {
+    fn keys_values_and_children_are_parsed() {
         let root = parse(
             "; a comment\nrib\n{\n  readvertise_nlsr no ; off\n  \"two words\" \"a \\\"b\\\"\"\n  x {\n }\n}\nlog { level INFO }\n",
         )
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_are_words() {
+    fn regular_expression_is_one_word() {
         let root = parse("regex ^<localhop><nfd><rib>[<register><unregister>]<>{1,3}$\nk \\\\1\n");
         let root = root.unwrap();
         let regex = "^<localhop><nfd><rib>[<register><unregister>]<>{1,3}$";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_go_on_and_files_are_included() {
+    fn strings_continue_and_files_are_included() {
         let mut include = |file: &str| match file {
             "more.conf" => Ok("b 2\n".to_owned()),
             _ => Err("no such file".to_owned()),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line() {
+    fn error_names_the_line() {
         for (text, line) in [
             ("a\n}\n", 2),
             ("{\n", 1),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_info_is_parsed_to_the_same() {
         let text = "a \"x;y\" { b \\\\1 \"\" empty {c d } }\nregex ^<>*$";
         let root = parse(text).unwrap();
         let again = parse(&root.children_to_text()).unwrap();

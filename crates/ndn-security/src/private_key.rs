@@ -51,14 +51,14 @@ enum Inner {
 
 /// An asymmetric private key that signs: ECDSA P-256, Ed25519 or RSA.
 ///
-/// The secret lies in the cryptographic library, which clears it when the key is dropped.
+/// The cryptographic library holds the secret and clears it when the key is dropped.
 pub struct PrivateKey {
     inner: Inner,
     spki: Box<[u8]>,
 }
 
 impl PrivateKey {
-    /// Generates a key with the cryptographic library's own random generator: P-256 for ECDSA,
+    /// Generates a key with the random generator of the cryptographic library: P-256 for ECDSA,
     /// 2048 bits for RSA.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl PrivateKey {
                 let secret = reader.element(der::OCTET_STRING).map_err(&bad)?;
                 let curve = der::element(der::OBJECT_IDENTIFIER, &[oid::P256]);
                 let point = der::element(der::BIT_STRING, &[&[0], pair.public_key().as_ref()]);
-                // Reserved at once: a vector that grows leaves copies of the secret behind.
+                // Reserved in one step: a growing vector leaves copies of the secret in memory.
                 let mut body = Zeroizing::new(Vec::with_capacity(EC_PRIVATE_KEY_LEN_MAX));
                 body.extend_from_slice(&der::unsigned(1));
                 der::write_element(&mut body, der::OCTET_STRING, secret);
@@ -229,7 +229,7 @@ impl PrivateKey {
         pbes2::encrypt(&self.to_pkcs8_der()?, passphrase, seed)
     }
 
-    /// What kind of key it is.
+    /// The kind of key.
     #[must_use]
     pub fn key_type(&self) -> KeyType {
         match &self.inner {

@@ -18,7 +18,7 @@ const WHAT: &str = "the public key";
 /// Accepted lengths of an RSA modulus.
 const RSA_BITS: RangeInclusive<usize> = 2048..=8192;
 
-/// A public key that checks signatures, parsed once.
+/// A parsed public key that verifies signatures.
 ///
 /// RSA (2048 to 8192 bits), ECDSA over P-256, P-384 and P-521 with SHA-256, and Ed25519.
 pub struct PublicKey {
@@ -31,18 +31,18 @@ impl PublicKey {
     /// Parses a DER SubjectPublicKeyInfo, the Content of an NDN certificate.
     ///
     /// # Errors
-    /// `Der`, `UnsupportedAlgorithm` or `Rejected`, naming what is wrong with the key.
+    /// `Der`, `UnsupportedAlgorithm` or `Rejected` with the fault of the key.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let (key_type, algorithm, key_bits) = dissect(spki)?;
-        // The point or modulus is handed over without its wrapping where the library takes that,
-        // so that algorithm and parameters are judged here alone.
+        // The library gets the point or modulus without its encoding where it accepts that, so that algorithm and
+        // parameters are checked in one place.
         let input = if key_type == KeyType::Rsa { spki } else { key_bits };
         let parsed = ParsedPublicKey::new(algorithm, input)
             .map_err(|e| KeyError::Rejected { what: WHAT, reason: e.to_string() })?;
         Ok(Self { key_type, spki: spki.into(), parsed })
     }
 
-    /// What kind of key it is.
+    /// The kind of key.
     #[must_use]
     pub fn key_type(&self) -> KeyType {
         self.key_type

@@ -11,7 +11,7 @@ use crate::digest::{SHA256_LEN, Sha256Digest, sha256, sha256_parts};
 use crate::private_key::{KeyType, PrivateKey, copy_signature};
 use crate::{KeyError, SignError, base64_text};
 
-/// Makes signatures of one kind with one key.
+/// Signs with one key.
 pub trait Signer: Send + Sync {
     /// SignatureType and KeyLocator to put into the packet.
     fn signature_info(&self) -> SignatureInfo<'_>;
@@ -26,8 +26,7 @@ pub trait Signer: Send + Sync {
     /// `BufferTooSmall` if `out` is shorter than the signature; `Crypto` if the library fails.
     fn sign(&self, parts: &[&[u8]], out: &mut [u8]) -> Result<usize, SignError>;
 
-    /// Whether a signature takes tens of microseconds, so that it should not be made on the thread that serves a
-    /// connection.
+    /// Whether signing is too slow (tens of microseconds) for the thread that serves a connection.
     fn is_slow(&self) -> bool {
         false
     }
@@ -51,7 +50,7 @@ impl Signer for DigestSigner {
     }
 }
 
-/// No signature at all; only where the specification of an application says so.
+/// SignatureNull: no signature; only where the specification of an application requires it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NullSigner;
 
@@ -69,7 +68,7 @@ impl Signer for NullSigner {
     }
 }
 
-/// A KeyLocator that owns what it says.
+/// An owned KeyLocator.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Locator {
     /// No KeyLocator.
@@ -101,13 +100,13 @@ pub struct HmacKey {
 }
 
 impl HmacKey {
-    /// From the bytes of the key, of any length.
+    /// A key of these bytes, of any length.
     #[must_use]
     pub fn new(key: &[u8], locator: Locator) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), locator }
     }
 
-    /// From the base64 of the key.
+    /// A key in base64.
     ///
     /// # Errors
     /// `Base64`.
@@ -170,7 +169,7 @@ impl KeySigner {
 }
 
 impl KeyType {
-    /// The SignatureType that keys of this kind make.
+    /// The SignatureType of this kind of key.
     #[must_use]
     pub fn signature_type(self) -> SignatureType {
         match self {
@@ -235,8 +234,7 @@ pub fn sign_data(data: &DataBuilder<'_>, signer: &dyn Signer) -> Result<Vec<u8>,
     Ok(out)
 }
 
-/// What the signature of an Interest carries against replay (packet specification, section
-/// "Interest Signature").
+/// The elements of an Interest signature that prevent replay (packet specification, section "Interest Signature").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AntiReplay<'a> {
     /// SignatureNonce: random bytes, at least one; eight are usual.
@@ -269,7 +267,7 @@ pub fn sign_interest(
         .map_err(|e| failure.unwrap_or(SignError::Encode(e)))
 }
 
-/// The signing closure that packet builders take; what went wrong is left in `failure`.
+/// The signing function of a packet builder; it stores an error in `failure`.
 pub(crate) fn keep_error<'a>(
     signer: &'a dyn Signer,
     failure: &'a mut Option<SignError>,

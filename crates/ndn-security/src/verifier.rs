@@ -7,9 +7,9 @@ use ndn_packet::{Data, Interest, KeyLocator, SignatureInfo, SignatureType};
 use crate::digest::{Sha256Digest, sha256, sha256_each, sha256_parts};
 use crate::{HmacKey, PublicKey, VerifyError};
 
-/// Checks signatures of one kind with one key.
+/// Verifies signatures of one kind with one key.
 pub trait Verifier: Send + Sync {
-    /// Checks that `signature` is over the concatenation of `parts`.
+    /// Verifies `signature` over the concatenation of `parts`.
     ///
     /// # Errors
     /// `WrongType` or `Mismatch`.
@@ -21,7 +21,7 @@ pub trait Verifier: Send + Sync {
     ) -> Result<(), VerifyError>;
 }
 
-/// Checks DigestSha256: integrity only.
+/// Verifies DigestSha256: integrity only.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DigestVerifier;
 
@@ -79,16 +79,16 @@ fn accept_if(matches: bool, signature_type: SignatureType) -> Result<(), VerifyE
     if matches { Ok(()) } else { Err(VerifyError::Mismatch(signature_type)) }
 }
 
-/// Checks the signature of `data`.
+/// Verifies the signature of `data`.
 ///
 /// # Errors
-/// `Malformed` for a SignatureInfo that cannot be read, and those of [`Verifier::verify`].
+/// `Malformed` for a malformed SignatureInfo, and those of [`Verifier::verify`].
 pub fn verify_data(data: &Data<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
     let info = data.signature_info().map_err(VerifyError::Malformed)?;
     verifier.verify(&info, &[data.signed_portion()], data.signature_value())
 }
 
-/// Checks DigestSha256 of many Data at a time: what [`verify_data`] with [`DigestVerifier`] says of each.
+/// Verifies DigestSha256 of many Data at once; the results are those of [`verify_data`] with [`DigestVerifier`].
 #[must_use]
 pub fn verify_digests(all: &[Data<'_>]) -> Vec<Result<(), VerifyError>> {
     let signed: Vec<_> = all.iter().map(Data::signed_portion).collect();
@@ -101,7 +101,7 @@ pub fn verify_digests(all: &[Data<'_>]) -> Vec<Result<(), VerifyError>> {
 }
 
 /// Checks that the ParametersSha256Digest component of `interest` matches its parameters. An
-/// Interest with neither is in order.
+/// Interest with neither is valid.
 ///
 /// # Errors
 /// `ParametersDigestUnpaired` or `ParametersDigestMismatch`.
@@ -115,7 +115,7 @@ pub fn verify_parameters_digest(interest: &Interest<'_>) -> Result<(), VerifyErr
 }
 
 /// Checks the signature of `interest` and its ParametersSha256Digest component, and returns the
-/// SignatureInfo, whose nonce, time and sequence number the caller judges against replay.
+/// SignatureInfo, whose nonce, time and sequence number the caller checks against replay.
 ///
 /// # Errors
 /// `NotSigned`, `Malformed`, and those of [`verify_parameters_digest`] and [`Verifier::verify`].

@@ -1,8 +1,8 @@
-//! Access control as NFD has it: privileges per module, trust rules for the RIB.
+//! Access control as in NFD: privileges per module, trust rules for the RIB.
 //!
-//! `faces`, `fib`, `cs` and `strategy-choice` are open to anybody or to the holders of certain
-//! certificates; `rib` under `/localhost/nfd` and `/localhop/nfd`, and prefix announcements, are
-//! judged by a [`TrustPolicy`] each. Commands whose signature counts are taken once.
+//! `faces`, `fib`, `cs` and `strategy-choice` are open to everybody or to the holders of certain certificates; `rib` under
+//! `/localhost/nfd`, `rib` under `/localhop/nfd` and prefix announcements have a [`TrustPolicy`] each. Replays of commands
+//! whose signature is verified are refused.
 
 mod replay;
 #[cfg(test)]
@@ -22,16 +22,16 @@ use crate::Now;
 use crate::authorize::{Authorization, Authorizer, Requester, ignore_by_scope};
 use crate::command::{Command, CommandSignature, Module, TopPrefix};
 
-/// Who may issue the commands of one module.
+/// The authorized signers of one module.
 #[derive(Debug, Clone)]
 enum Privilege {
-    /// Anybody, with or without a signature (`certfile any`).
+    /// Any signer, and no signature (`certfile any`).
     Anybody,
-    /// Who can sign with the key of one of these certificates.
+    /// The holders of the keys of these certificates.
     Holders(Guarded),
 }
 
-/// A policy, and the commands that it has let pass.
+/// A policy, and the replay protection of the commands that it has accepted.
 #[derive(Debug, Clone, Default)]
 struct Guarded {
     policy: TrustPolicy,
@@ -46,7 +46,7 @@ impl Guarded {
 
 type LoadAnchors = dyn Fn(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + Sync;
 
-/// What reads trust anchors again.
+/// Reads trust anchors when they are refreshed.
 #[derive(Clone, Default)]
 struct AnchorLoader(Option<Arc<LoadAnchors>>);
 
@@ -60,7 +60,7 @@ impl std::fmt::Debug for AnchorLoader {
 pub const PRIVILEGED_MODULES: [Module; 4] =
     [Module::Faces, Module::Fib, Module::Cs, Module::StrategyChoice];
 
-/// Who may do what. Without anything granted, nobody may do anything.
+/// Privileges and trust rules. The default authorizes nobody.
 #[derive(Debug, Clone, Default)]
 pub struct AccessControl {
     loader: AnchorLoader,
@@ -71,7 +71,7 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    /// NFD's sample configuration: anybody on this host may do anything, nobody else.
+    /// NFD's sample configuration: every local command is authorized, no other.
     #[must_use]
     pub fn anybody_local() -> Self {
         let mut access = Self::default();
@@ -81,12 +81,12 @@ impl AccessControl {
         access
     }
 
-    /// Lets anybody issue the commands of `module`.
+    /// Authorizes every local command of `module`.
     pub fn grant_anybody(&mut self, module: Module) {
         self.privileges.insert(module, Privilege::Anybody);
     }
 
-    /// Lets the holder of `certificate` issue the commands of `module`, too.
+    /// Authorizes the holder of `certificate` for the commands of `module`, in addition to others.
     pub fn grant(&mut self, module: Module, certificate: Arc<Certificate>) {
         match self.privileges.get_mut(&module) {
             Some(Privilege::Anybody) => {}
@@ -102,22 +102,22 @@ impl AccessControl {
         }
     }
 
-    /// Judges `rib` commands under `/localhost/nfd`.
+    /// Sets the policy of `rib` commands under `/localhost/nfd`.
     pub fn set_localhost_rib(&mut self, policy: TrustPolicy) {
         self.localhost_rib = Guarded::new(policy);
     }
 
-    /// Serves `rib` under `/localhop/nfd`, and judges the commands.
+    /// Enables `rib` under `/localhop/nfd`, with this policy.
     pub fn set_localhop_rib(&mut self, policy: TrustPolicy) {
         self.localhop_rib = Some(Guarded::new(policy));
     }
 
-    /// Judges prefix announcements.
+    /// Sets the policy of prefix announcements.
     pub fn set_announcements(&mut self, policy: TrustPolicy) {
         self.announcements = policy;
     }
 
-    /// Has trust anchors read by `load` when their `refresh` is over; otherwise they stay as they are.
+    /// Sets the function that reads trust anchors when their `refresh` period ends; without one they are not refreshed.
     pub fn set_anchor_loader(
         &mut self,
         load: impl Fn(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send + Sync + 'static,
@@ -125,7 +125,7 @@ impl AccessControl {
         self.loader = AnchorLoader(Some(Arc::new(load)));
     }
 
-    /// The policies whose anchors may be kept in files.
+    /// The policies whose anchors may come from files.
     fn policies(&self) -> impl Iterator<Item = &TrustPolicy> {
         let guarded = [Some(&self.localhost_rib), self.localhop_rib.as_ref()];
         guarded.into_iter().flatten().map(|guarded| &guarded.policy).chain([&self.announcements])
@@ -142,7 +142,7 @@ impl AccessControl {
         guarded.for_each(|guarded| guarded.replay.refuse_signed_before(unix_ms));
     }
 
-    /// The policy for a command, `None` where anybody is let in.
+    /// The policy for a command; `None` if every signer is authorized.
     fn guarded(&mut self, command: &Command<'_>) -> Result<Option<&mut Guarded>, &'static str> {
         let module = command.verb.module();
         if module == Module::Rib {
@@ -191,7 +191,7 @@ impl Authorizer for AccessControl {
         }
         let key = match packet.key_name() {
             Ok(key) => key,
-            // NFD spends no signature on refusing these, except in its RIB.
+            // NFD does not answer these, except in its RIB module.
             Err(_) if !is_rib => {
                 return Authorization::Ignore { reason: "the key locator names no key" };
             }
@@ -271,7 +271,7 @@ fn unix_s(now: Now) -> i64 {
     i64::try_from(now.unix_us / 1_000_000).unwrap_or(i64::MAX)
 }
 
-/// The command as rules see it; `None` if it is not signed.
+/// The packet that the trust rules are applied to; `None` if the command is not signed.
 fn signed_packet<'a>(command: &Command<'a>) -> Option<SignedPacket<'a>> {
     let kind = ndn_security::trust::PacketKind::Interest;
     match command.signature {

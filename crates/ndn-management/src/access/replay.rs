@@ -1,4 +1,4 @@
-//! Commands that come again: a key's timestamps have to grow (ndn-cxx, "Command Interest").
+//! Replay protection: the timestamps of a key's commands have to increase (ndn-cxx, "Command Interest").
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,22 +6,21 @@ use ndn_packet::Name;
 
 use crate::Now;
 
-/// How far a signer's clock may be off, milliseconds.
+/// Maximum difference between the clocks of signer and forwarder, milliseconds.
 const GRACE_MS: u64 = 120_000;
-/// Keys that are remembered.
+/// Maximum number of remembered keys.
 const KEYS_MAX: usize = 1000;
-/// How long they are, nanoseconds.
+/// Time for which a key is remembered, nanoseconds.
 const LIFETIME_NS: u64 = 3_600_000_000_000;
 
 /// The last timestamp of each key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplayGuard {
     last: BTreeMap<Name, Record>,
-    /// Names in the order in which they were noted, with the number of that note; older notes of
-    /// the same name count no more.
+    /// Names in the order of their records, each with the number of its record; only the latest number of a name is valid.
     order: VecDeque<(Name, u64)>,
     notes: u64,
-    /// Nothing that was signed before then is new.
+    /// Commands that were signed at this time or earlier are refused.
     floor_ms: u64,
 }
 
@@ -33,7 +32,7 @@ struct Record {
 }
 
 impl ReplayGuard {
-    /// Whether a command of this time is new.
+    /// Checks the timestamp of a command.
     pub(super) fn check(&self, now: Now, key: &Name, timestamp_ms: u64) -> Result<(), String> {
         if timestamp_ms.abs_diff(now.unix_ms()) > GRACE_MS {
             return Err("the timestamp is too far from the forwarder's clock".to_owned());
@@ -60,7 +59,7 @@ impl ReplayGuard {
         self.floor_ms = unix_ms;
     }
 
-    /// Remembers a command that was found good.
+    /// Records an accepted command.
     pub(super) fn note(&mut self, now: Now, key: Name, timestamp_ms: u64) {
         self.notes += 1;
         let record = Record { timestamp_ms, noted_ns: now.monotonic_ns, note: self.notes };
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_have_to_grow_and_be_near() {
+    fn timestamp_has_to_increase_and_be_near_the_clock() {
         let mut guard = ReplayGuard::default();
         let (now, key) = (at(10_000_000), name("/a/KEY/1"));
         assert!(guard.check(now, &key, 10_000_000).is_ok());
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_before_a_time_is_never_new() {
+    fn command_signed_before_the_floor_is_refused() {
         let mut guard = ReplayGuard::default();
         guard.refuse_signed_before(10_000_000);
         let now = at(10_000_005);
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_busy_stays_and_others_are_forgotten() {
+    fn busy_key_is_remembered_and_idle_keys_are_dropped() {
         let mut guard = ReplayGuard::default();
         let key = |n: u64| {
             let mut key = name("/key");

@@ -136,7 +136,7 @@ const LOCALHOST: &str = "/localhost/nfd";
 const TIME_MS: u64 = 1_700_000_000_000;
 
 #[test]
-fn nothing_is_allowed_that_is_not_granted() {
+fn command_without_privilege_is_refused() {
     let mut access = AccessControl::default();
     for verb in Verb::ALL.into_iter().filter(|verb| *verb != Verb::RibAnnounce) {
         let wire = signed(LOCALHOST, verb, &DigestSigner, Some(TIME_MS));
@@ -150,7 +150,7 @@ fn nothing_is_allowed_that_is_not_granted() {
 }
 
 #[test]
-fn every_kind_of_key_can_be_authorised() {
+fn every_key_type_can_be_authorized() {
     for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {
         let (admin, other) = (Identity::new("/admin", key_type), Identity::new("/admin", key_type));
         let mut access = AccessControl::default();
@@ -170,7 +170,7 @@ fn every_kind_of_key_can_be_authorised() {
 }
 
 #[test]
-fn a_shared_key_is_as_good_as_none() {
+fn hmac_signature_is_not_accepted() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let locator = Locator::Name(admin.certificate.key_name().to_name());
     let shared = HmacKey::new(b"secret", locator);
@@ -187,7 +187,7 @@ fn a_shared_key_is_as_good_as_none() {
 }
 
 #[test]
-fn a_command_is_taken_once_and_in_its_time() {
+fn replayed_or_outdated_command_is_refused() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let mut access = AccessControl::default();
     access.grant(Module::Fib, Arc::clone(&admin.certificate));
@@ -207,7 +207,7 @@ fn a_command_is_taken_once_and_in_its_time() {
 }
 
 #[test]
-fn who_takes_over_refuses_what_the_one_before_may_have_taken() {
+fn successor_refuses_commands_signed_before_it() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let mut access = AccessControl::default();
     access.grant(Module::Fib, Arc::clone(&admin.certificate));
@@ -218,7 +218,7 @@ fn who_takes_over_refuses_what_the_one_before_may_have_taken() {
 }
 
 #[test]
-fn signatures_that_name_no_key_are_not_answered() {
+fn signature_without_key_name_gets_no_answer() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let mut access = AccessControl::default();
     access.grant(Module::Fib, Arc::clone(&admin.certificate));
@@ -228,7 +228,7 @@ fn signatures_that_name_no_key_are_not_answered() {
 }
 
 #[test]
-fn the_network_may_use_the_rib_where_that_is_enabled_and_nothing_else() {
+fn localhop_accepts_rib_commands_only() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut access = AccessControl::anybody_local();
     let localhop = "/localhop/nfd";
@@ -256,7 +256,7 @@ fn the_network_may_use_the_rib_where_that_is_enabled_and_nothing_else() {
 }
 
 #[test]
-fn the_rib_wants_a_signature_even_of_anybody() {
+fn rib_command_without_signature_is_refused() {
     let mut access = AccessControl::anybody_local();
     let parameters = ControlParameters { name: Some(name("/p")), ..ControlParameters::default() };
     let unsigned = |verb| {

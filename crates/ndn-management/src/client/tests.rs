@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::name;
 
 #[test]
-fn a_command_is_fresh_signed_and_under_the_prefix() {
+fn command_is_signed_and_under_the_prefix() {
     let parameters = ControlParameters { name: Some(name("/a/b")), ..ControlParameters::default() };
     let builder = CommandBuilder::new(name("/localhop/nfd")).lifetime_ms(500);
     let wire = builder

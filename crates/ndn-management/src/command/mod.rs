@@ -135,7 +135,7 @@ impl std::fmt::Display for Verb {
     }
 }
 
-/// The prefix under which a command came.
+/// The prefix of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopPrefix {
     /// `/localhost/nfd`: from this host only.
@@ -176,29 +176,29 @@ impl TopPrefix {
     }
 }
 
-/// A command whose name, parameters and signature were understood; neither authorised nor checked
-/// against the rules of its verb yet.
+/// A parsed command: name, parameters and signature are well-formed. It is neither authorized nor checked against the rules
+/// of its verb.
 #[derive(Debug, Clone)]
 pub struct Command<'a> {
     /// The name of the Interest.
     pub name: NameRef<'a>,
-    /// Under which prefix it came.
+    /// The prefix.
     pub top_prefix: TopPrefix,
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// The arguments as sent.
+    /// The parameters as received.
     pub parameters: ControlParameters,
-    /// Who says so.
+    /// The signature.
     pub signature: CommandSignature<'a>,
 }
 
-/// Why an Interest is not a command that can be answered. NFD stays silent in all of these cases.
+/// The reason why an Interest is no valid command. As in NFD, none of these gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The name is not under a management prefix, or has no module and verb.
     #[error("not a management name")]
     NotManagement,
-    /// There is no such command.
+    /// The command is unknown.
     #[error("unknown module or verb")]
     UnknownVerb,
     /// The component behind the verb is missing or not `ControlParameters`.
@@ -217,7 +217,7 @@ pub fn module_and_verb(name: NameRef<'_>) -> Option<(TopPrefix, &[u8], &[u8])> {
     Some((top_prefix, rest.next()?.value(), rest.next()?.value()))
 }
 
-/// Reads a command, in either signature format. `sha256` checks the parameters digest of a v0.3
+/// Parses a command in either signature format. `sha256` checks the parameters digest of a v0.3
 /// Interest.
 ///
 /// # Errors
@@ -231,7 +231,7 @@ pub fn parse_command<'a>(
     let verb = Verb::find(module, verb).ok_or(CommandError::UnknownVerb)?;
     let parameters_at = TopPrefix::LEN + 2;
     if verb == Verb::RibAnnounce {
-        // What it asks for is in ApplicationParameters, for which the older format has no place.
+        // The announcement is in ApplicationParameters, which the older format does not have.
         let signature = CommandSignature::parse(interest, usize::MAX / 2, sha256)?;
         let parameters = ControlParameters::default();
         return Ok(Command { name, top_prefix, verb, parameters, signature });

@@ -1,4 +1,4 @@
-//! Which fields a command needs, takes and refuses (NFD wiki, one page per module).
+//! The required, optional and forbidden fields of each command (NFD wiki, one page per module).
 
 use crate::ControlParameters;
 use crate::types::{Persistency, route_flag, route_origin};
@@ -40,7 +40,7 @@ pub enum Field {
     DefaultCongestionThreshold,
     /// `Mtu`.
     Mtu,
-    /// `Driver`, which only this forwarder knows.
+    /// `Driver`, an extension of this forwarder.
     Driver,
 }
 
@@ -93,7 +93,7 @@ impl Field {
     }
 }
 
-/// Why the parameters do not suit the command; answered with 400.
+/// The reason why parameters are invalid for the command; answered with 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// A required field is absent.
@@ -111,7 +111,7 @@ pub enum ParameterError {
 }
 
 impl Verb {
-    /// Fields that must be there.
+    /// Required fields.
     #[must_use]
     pub const fn required_fields(self) -> &'static [Field] {
         match self {
@@ -128,7 +128,7 @@ impl Verb {
         }
     }
 
-    /// Fields that may be there.
+    /// Optional fields.
     #[must_use]
     pub const fn optional_fields(self) -> &'static [Field] {
         match self {
@@ -166,7 +166,7 @@ impl Verb {
     /// Checks a request's parameters against the rules of the command.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first violated rule.
     pub fn check(self, parameters: &ControlParameters) -> Result<(), ParameterError> {
         let (required, optional) = (self.required_fields(), self.optional_fields());
         for field in Field::ALL {
@@ -192,7 +192,7 @@ impl Verb {
         bad_value.map_or(Ok(()), |field| Err(ParameterError::Value(field)))
     }
 
-    /// Fills in what the command assumes where a field is absent.
+    /// Sets absent fields to their defaults.
     pub fn apply_defaults(self, parameters: &mut ControlParameters) {
         match self {
             Self::FaceCreate => {

@@ -6,16 +6,16 @@ use ndn_packet::{DecodeError, Interest, KeyLocator, NameRef, SignatureInfo, type
 /// Trailing components of the older format: timestamp, nonce, SignatureInfo, SignatureValue.
 const TRAILER_LEN: usize = 4;
 
-/// The signature of a command, syntactically valid; what it proves is for others to tell.
+/// The signature of a command, well-formed and not verified.
 #[derive(Debug, Clone, Copy)]
 pub enum CommandSignature<'a> {
-    /// There is none.
+    /// No signature.
     Absent,
     /// Signed Interest (packet specification 0.3).
     Interest {
         /// Type, key locator, time, nonce, sequence number.
         info: SignatureInfo<'a>,
-        /// What is signed, in pieces.
+        /// The signed portion, in pieces.
         signed: [&'a [u8]; 2],
         /// The signature.
         value: &'a [u8],
@@ -26,17 +26,17 @@ pub enum CommandSignature<'a> {
         timestamp_ms: u64,
         /// Type and key locator.
         info: SignatureInfo<'a>,
-        /// What is signed: the name components in front of the last one.
+        /// The signed portion: the name components before the last one.
         signed: &'a [u8],
         /// The signature.
         value: &'a [u8],
     },
 }
 
-/// Why a signature is malformed.
+/// The reason why a signature is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// SignatureInfo or SignatureValue cannot be read.
+    /// SignatureInfo or SignatureValue is malformed.
     #[error("{0}")]
     Malformed(#[from] DecodeError),
     /// One of InterestSignatureInfo and InterestSignatureValue without the other.
@@ -51,7 +51,7 @@ pub enum SignatureError {
 }
 
 impl<'a> CommandSignature<'a> {
-    /// Reads the signature of an Interest whose name has `front_len` components in front of it.
+    /// Parses the signature of an Interest whose name has `front_len` components before it.
     pub(super) fn parse(
         interest: &Interest<'a>,
         front_len: usize,
@@ -101,7 +101,7 @@ impl<'a> CommandSignature<'a> {
         }
     }
 
-    /// When the command was signed, by the signer's clock, milliseconds since the Unix epoch.
+    /// The time of the signature, by the signer's clock, milliseconds since the Unix epoch.
     #[must_use]
     pub const fn time_ms(&self) -> Option<u64> {
         match self {
@@ -120,7 +120,7 @@ impl<'a> CommandSignature<'a> {
         }
     }
 
-    /// Who signed, for logs: the key name, or the kind of signature where no key is involved.
+    /// The signer, for logs: the key name, or the kind of signature if it has no key.
     #[must_use]
     pub fn signer(&self) -> String {
         match (self.key_name(), self.info()) {

@@ -78,7 +78,7 @@ fn signed_interest_of_ndnts() {
 }
 
 #[test]
-fn our_own_commands_are_understood() {
+fn own_commands_are_parsed() {
     let parameters = ControlParameters { face_id: Some(300), ..ControlParameters::default() };
     let announce = Verb::RibAnnounce;
     for verb in Verb::ALL.into_iter().filter(|verb| *verb != announce) {
@@ -112,7 +112,7 @@ fn parse_name(uri: &str) -> Result<TopPrefix, CommandError> {
 }
 
 #[test]
-fn names_that_are_no_commands() {
+fn malformed_command_name_is_refused() {
     for uri in [
         "/localhost",
         "/localhost/nfd",
@@ -144,7 +144,7 @@ fn names_that_are_no_commands() {
 }
 
 #[test]
-fn malformed_signatures() {
+fn malformed_signature_is_refused() {
     // A flipped bit behind the name breaks the parameters digest.
     let mut wire = hex(PYTHON_NDN_V3);
     *wire.last_mut().unwrap() ^= 1;
@@ -241,7 +241,7 @@ fn no_field_is_both_required_and_optional() {
 }
 
 #[test]
-fn defaults_fill_what_is_absent_and_leave_the_rest() {
+fn defaults_set_absent_fields_only() {
     let mut parameters = ControlParameters { cost: Some(9), ..ControlParameters::default() };
     Verb::RibRegister.apply_defaults(&mut parameters);
     let expected = ControlParameters {

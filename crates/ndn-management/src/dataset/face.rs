@@ -8,7 +8,7 @@ use crate::block::{self, OrderedFields};
 use crate::numbers;
 use crate::types::{LinkType, Persistency, Scope};
 
-/// What a face is, without its counters.
+/// The properties of a face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceProperties {
     /// Number of the face; never reused while the forwarder runs.
@@ -19,15 +19,15 @@ pub struct FaceProperties {
     pub local_uri: String,
     /// Whether the peer is on this host.
     pub scope: Scope,
-    /// When the face goes away.
+    /// When the face closes.
     pub persistency: Persistency,
-    /// How many peers the face has.
+    /// The number of its peers.
     pub link_type: LinkType,
     /// [`face_flag`](crate::face_flag) bits.
     pub flags: u64,
 }
 
-/// What passed through a face. Packets are network-layer packets, bytes are those on the link.
+/// The counters of a face: network-layer packets, and bytes on the link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaceCounters {
     /// Interests received.
@@ -51,7 +51,7 @@ pub struct FaceCounters {
 /// One face in `faces/list` and `faces/query`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceStatus {
-    /// What the face is.
+    /// Its properties.
     pub properties: FaceProperties,
     /// Until an idle on-demand face is closed, milliseconds.
     pub expiration_period_ms: Option<u64>,
@@ -61,7 +61,7 @@ pub struct FaceStatus {
     pub default_congestion_threshold: Option<u64>,
     /// Largest packet, bytes.
     pub mtu: Option<u64>,
-    /// What passed through.
+    /// Its counters.
     pub counters: FaceCounters,
 }
 
@@ -161,7 +161,7 @@ pub(super) fn append_kind(out: &mut Vec<u8>, properties: &FaceProperties) {
 /// One listener in `faces/channels`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelStatus {
-    /// Where it listens, as a face URI.
+    /// Its local face URI.
     pub local_uri: String,
 }
 
@@ -179,7 +179,7 @@ impl DatasetItem for ChannelStatus {
     }
 }
 
-/// The question of `faces/query`: a face matches if it agrees in every field that is present.
+/// The filter of `faces/query`: a face matches if it agrees in every field that is present.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaceQueryFilter {
     /// FaceId.
@@ -190,7 +190,7 @@ pub struct FaceQueryFilter {
     pub remote_uri: Option<String>,
     /// Whole local face URI.
     pub local_uri: Option<String>,
-    /// Number of a scope; no face has one that is unknown.
+    /// Number of a scope; an unknown number matches no face.
     pub scope: Option<u64>,
     /// Number of a persistency, likewise.
     pub persistency: Option<u64>,
@@ -199,7 +199,7 @@ pub struct FaceQueryFilter {
 }
 
 impl FaceQueryFilter {
-    /// Whether a face is among the wanted ones.
+    /// Whether a face matches.
     #[must_use]
     pub fn matches(&self, face: &FaceProperties) -> bool {
         let scheme_matches = |wanted: &str| {

@@ -1,4 +1,4 @@
-//! `status/general`: the one dataset whose fields lie bare in the Content.
+//! `status/general`: the dataset whose fields are in the Content without a block around them.
 
 use ndn_packet::DecodeError;
 use ndn_packet::tlv::{self, Reader};
@@ -6,7 +6,7 @@ use ndn_packet::tlv::{self, Reader};
 use crate::block::{self, OrderedFields};
 use crate::numbers;
 
-/// What the forwarder did since it started, over all faces.
+/// The counters of the forwarder since its start, over all faces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForwarderCounters {
     /// Interests received.
@@ -32,9 +32,9 @@ pub struct ForwarderCounters {
 pub struct ForwarderStatus {
     /// Version of the forwarder, as text.
     pub version: String,
-    /// When it started, milliseconds since the Unix epoch.
+    /// Time of its start, milliseconds since the Unix epoch.
     pub start_timestamp_ms: u64,
-    /// When this was written, milliseconds since the Unix epoch.
+    /// Time of the dataset, milliseconds since the Unix epoch.
     pub current_timestamp_ms: u64,
     /// Entries of the name tree (NFD's; the sum of the tables here).
     pub name_tree_entries: u64,
@@ -46,7 +46,7 @@ pub struct ForwarderStatus {
     pub measurements_entries: u64,
     /// Packets in the Content Store.
     pub cs_entries: u64,
-    /// What the forwarder did.
+    /// The counters of the forwarder.
     pub counters: ForwarderCounters,
 }
 

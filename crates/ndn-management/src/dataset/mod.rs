@@ -1,6 +1,6 @@
-//! Status datasets: what `faces/list`, `fib/list` and the others consist of (NFD management wiki).
+//! The blocks of the status datasets (NFD management wiki).
 //!
-//! A dataset is a run of blocks, cut into segments without regard to their boundaries. Every block
+//! A dataset is a sequence of blocks, segmented without regard to their boundaries. Every block
 //! type encodes and decodes itself, so that the forwarder and its clients share one definition.
 
 mod face;
@@ -48,7 +48,7 @@ pub trait DatasetItem: Sized {
     }
 }
 
-/// Reads a whole dataset, its segments already put together.
+/// Decodes a dataset whose segments are reassembled.
 ///
 /// # Errors
 /// If a block is malformed or of another type.

@@ -9,12 +9,12 @@ use crate::block::{self, OrderedFields};
 use crate::numbers;
 use crate::types::{FaceEventKind, LinkType, Persistency, Scope};
 
-/// Something happened to a face.
+/// An event of a face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceEventNotification {
-    /// What happened.
+    /// The kind of event.
     pub kind: FaceEventKind,
-    /// To which face.
+    /// The face.
     pub properties: FaceProperties,
 }
 

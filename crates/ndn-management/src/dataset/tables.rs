@@ -59,7 +59,7 @@ impl DatasetItem for FibEntry {
 pub struct RouteRecord {
     /// The face.
     pub face_id: u64,
-    /// Who registered it ([`route_origin`](crate::route_origin)).
+    /// Its origin ([`route_origin`](crate::route_origin)).
     pub origin: u64,
     /// Lower is preferred.
     pub cost: u64,
@@ -120,7 +120,7 @@ impl DatasetItem for RibEntry {
     }
 }
 
-/// Appends a [`FibEntry`] or [`RibEntry`] without making one first: tables are large.
+/// Appends a [`FibEntry`] or [`RibEntry`] without an intermediate value: tables are large.
 pub(crate) fn append_entry<T: DatasetItem>(
     out: &mut Vec<u8>,
     name: NameRef<'_>,
@@ -183,7 +183,7 @@ pub struct CsInfo {
     pub entries: u64,
     /// Interests answered from the Content Store.
     pub hits: u64,
-    /// Interests that were looked up in vain.
+    /// Interests that the Content Store could not answer.
     pub misses: u64,
 }
 

@@ -131,7 +131,7 @@ fn face_query_filter() {
 }
 
 #[test]
-fn a_filter_matches_faces_that_agree_in_every_field() {
+fn filter_matches_faces_that_agree_in_every_field() {
     let face = application_face().properties;
     let filter = FaceQueryFilter::default();
     assert!(filter.matches(&face));
@@ -244,7 +244,7 @@ fn cs_info() {
 }
 
 #[test]
-fn a_dataset_is_a_run_of_blocks() {
+fn dataset_is_a_sequence_of_blocks() {
     let items = [("udp4://0.0.0.0:6363"), ("tcp6://[::]:6363")]
         .map(|uri| ChannelStatus { local_uri: uri.to_owned() });
     let mut content = Vec::new();
@@ -263,7 +263,7 @@ fn a_dataset_is_a_run_of_blocks() {
 }
 
 #[test]
-fn fields_that_we_do_not_know_are_passed_over_unless_critical() {
+fn unknown_fields_are_ignored_unless_critical() {
     // NextHopRecord with an element between its fields.
     assert_eq!(
         NextHopRecord::decode(&hex("8109 6902012c f000 6a0105")).unwrap(),

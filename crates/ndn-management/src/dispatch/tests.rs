@@ -34,7 +34,7 @@ fn register(prefix: &str, uri: &str) -> Vec<u8> {
 }
 
 #[test]
-fn datasets_are_found_by_name() {
+fn dataset_is_dispatched_by_name() {
     for (uri, dataset) in [
         ("/localhost/nfd/status/general", Dataset::ForwarderStatus),
         ("/localhost/nfd/faces/list", Dataset::FaceList),
@@ -57,7 +57,7 @@ fn datasets_are_found_by_name() {
 }
 
 #[test]
-fn what_is_not_known_is_ignored() {
+fn unknown_name_is_ignored() {
     for uri in [
         "/",
         "/localhost",
@@ -76,7 +76,7 @@ fn what_is_not_known_is_ignored() {
 }
 
 #[test]
-fn a_malformed_filter_is_nacked() {
+fn malformed_filter_is_nacked() {
     for uri in [
         "/localhost/nfd/faces/query",
         "/localhost/nfd/faces/query/x",
@@ -88,7 +88,7 @@ fn a_malformed_filter_is_nacked() {
 }
 
 #[test]
-fn remote_faces_are_told_nothing() {
+fn remote_face_gets_no_dataset() {
     let dataset = name("/localhost/nfd/rib/list");
     let wire = InterestBuilder::new(&dataset).can_be_prefix(true).to_vec().unwrap();
     let authorizer = &mut AnySigner::default();
@@ -117,7 +117,7 @@ fn commands_of_local_faces_are_accepted_and_face_0_is_their_own() {
 }
 
 #[test]
-fn unsigned_commands_pass_unless_a_signature_is_required() {
+fn unsigned_command_is_accepted_unless_a_signature_is_required() {
     let parameters = ControlParameters { name: Some(name("/a")), ..ControlParameters::default() };
     let unsigned = CommandBuilder::default().name(Verb::RibRegister, &parameters);
     let wire = InterestBuilder::new(&unsigned).to_vec().unwrap();
@@ -144,7 +144,7 @@ impl Authorizer for Nobody {
 }
 
 #[test]
-fn authorisation_comes_before_the_check_of_parameters() {
+fn authorization_precedes_the_check_of_parameters() {
     let wire = CommandBuilder::default()
         .digest_signed_interest(Verb::RibRegister, &ControlParameters::default(), 1, 2)
         .unwrap();

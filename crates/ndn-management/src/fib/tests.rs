@@ -14,7 +14,7 @@ fn set(prefix: &Name, next_hops: &[NextHop]) -> FibUpdate {
 }
 
 #[test]
-fn whoever_wrote_last_prevails() {
+fn last_change_of_a_next_hop_prevails() {
     let mut fib = Fib::new(10);
     let a = name("/a");
     assert_eq!(fib.add_next_hop(&a, hop(300, 10)).unwrap(), Some(set(&a, &[hop(300, 10)])));
@@ -29,7 +29,7 @@ fn whoever_wrote_last_prevails() {
 }
 
 #[test]
-fn the_rib_touches_only_the_next_hops_that_it_changes() {
+fn rib_changes_only_the_next_hops_that_changed_in_it() {
     let mut fib = Fib::new(10);
     let a = name("/a");
     fib.apply(set(&a, &[hop(300, 1), hop(301, 2)]));
@@ -47,7 +47,7 @@ fn the_rib_touches_only_the_next_hops_that_it_changes() {
 }
 
 #[test]
-fn the_limit_counts_prefixes() {
+fn limit_counts_prefixes() {
     let mut fib = Fib::new(1);
     fib.add_next_hop(&name("/a"), hop(300, 1)).unwrap();
     assert_eq!(fib.add_next_hop(&name("/b"), hop(300, 1)), Err(FibFull { entries_max: 1 }));

@@ -24,7 +24,7 @@ fn find(
 }
 
 #[test]
-fn numbers_ascend_and_the_last_ones_are_kept() {
+fn sequence_numbers_increase_and_the_latest_events_are_kept() {
     let mut stream = NotificationStream::new(name("/events"), 3);
     assert_eq!(find(&stream, at(0), "/events", true, false), None);
     for number in 0..5_u8 {
@@ -40,7 +40,7 @@ fn numbers_ascend_and_the_last_ones_are_kept() {
 }
 
 #[test]
-fn the_prefix_stands_for_the_latest_while_it_is_fresh() {
+fn prefix_is_answered_with_the_latest_event_while_fresh() {
     let mut stream = NotificationStream::new(name("/events"), 3);
     stream.post(at(0), vec![0]);
     stream.post(at(100), vec![1]);

@@ -50,7 +50,7 @@ fn face_creation() {
 }
 
 #[test]
-fn the_driver_of_an_interface_is_a_field_that_others_pass_over() {
+fn driver_is_a_field_that_other_implementations_ignore() {
     let parameters = ControlParameters {
         driver: Some(crate::FaceDriver::Xdp.number()),
         ..ControlParameters::default()
@@ -84,7 +84,7 @@ fn content_store() {
 }
 
 #[test]
-fn fields_in_any_order_unknown_ones_and_repetitions_are_taken() {
+fn fields_in_any_order_unknown_and_repeated_are_accepted() {
     let wire = hex("6816 6c0101 6902012c 7b00 fd03e800 6902012d 0703080161");
     let parameters = ControlParameters::decode(&wire).unwrap();
     let expected = ControlParameters {
@@ -112,7 +112,7 @@ fn an_origin_has_16_bits() {
 }
 
 #[test]
-fn malformed_blocks_are_refused() {
+fn malformed_block_is_refused() {
     for wire in [
         "",
         "68",

@@ -27,7 +27,7 @@ fn fetch(publisher: &mut DatasetPublisher, now: Now, first: &Name) -> Option<Vec
 }
 
 #[test]
-fn segments_of_a_version_stay_while_newer_versions_come() {
+fn segments_of_a_version_are_kept_while_newer_versions_are_published() {
     let mut publisher = DatasetPublisher::default();
     let prefix = name("/localhost/nfd/fib/list");
     let contents: Vec<Vec<u8>> = (0..3_u8).map(|byte| vec![byte; SEGMENT_SIZE * 2 + 1]).collect();
@@ -48,7 +48,7 @@ fn segments_of_a_version_stay_while_newer_versions_come() {
 }
 
 #[test]
-fn lengths_around_the_segment_size() {
+fn content_around_the_segment_size_is_segmented() {
     let mut publisher = DatasetPublisher::default();
     let prefix = name("/p");
     for (length, last_segment) in
@@ -63,7 +63,7 @@ fn lengths_around_the_segment_size() {
 }
 
 #[test]
-fn a_segment_as_data_fits_the_largest_packet() {
+fn segment_fits_the_largest_packet() {
     use crate::sign::{DataSigner, DigestSigner};
     let mut publisher = DatasetPublisher::default();
     let prefix = name("/localhost/nfd/faces/list");
@@ -78,7 +78,7 @@ fn a_segment_as_data_fits_the_largest_packet() {
 }
 
 #[test]
-fn a_version_alone_stands_for_its_first_segment() {
+fn version_without_segment_is_answered_with_the_first_segment() {
     let mut publisher = DatasetPublisher::default();
     let first = publisher.publish(at(1), name("/p").as_ref(), vec![1], None).name;
     let version = first.as_ref().parent();
@@ -89,7 +89,7 @@ fn a_version_alone_stands_for_its_first_segment() {
 }
 
 #[test]
-fn an_unchanged_table_is_published_once_within_the_freshness() {
+fn unchanged_table_is_published_once_within_its_freshness() {
     let mut publisher = DatasetPublisher::default();
     let prefix = name("/p");
     assert_eq!(publisher.reuse(at(1), prefix.as_ref(), 7), None);
@@ -102,7 +102,7 @@ fn an_unchanged_table_is_published_once_within_the_freshness() {
 }
 
 #[test]
-fn limits_hold_and_the_newest_version_survives() {
+fn newest_version_survives_the_limits() {
     let limits = PublisherLimits {
         versions_per_prefix_max: 2,
         versions_max: 5,
@@ -128,7 +128,7 @@ fn limits_hold_and_the_newest_version_survives() {
 }
 
 #[test]
-fn idle_versions_go_and_a_fetch_keeps_them() {
+fn idle_version_is_dropped_unless_requested() {
     let mut publisher = DatasetPublisher::default();
     let used = publisher.publish(at(0), name("/p").as_ref(), vec![1], None).name;
     let idle = publisher.publish(at(0), name("/q").as_ref(), vec![1], None).name;
@@ -143,7 +143,7 @@ fn idle_versions_go_and_a_fetch_keeps_them() {
 }
 
 #[test]
-fn segments_are_put_together_from_runs() {
+fn segments_are_assembled_from_runs() {
     let runs: Vec<Vec<u8>> =
         (0..100_usize).map(|n| vec![u8::try_from(n).unwrap(); n * 37 % 5000]).collect();
     let whole: Vec<u8> = runs.concat();

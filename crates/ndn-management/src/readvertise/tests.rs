@@ -43,7 +43,7 @@ impl Scene {
 }
 
 #[test]
-fn prefixes_are_told_refreshed_and_withdrawn() {
+fn prefix_is_registered_refreshed_and_withdrawn() {
     let mut scene = Scene::new();
     scene.readvertise.set_wanted(scene.now, &name("/a"), true, None);
     assert!(scene.sent().is_empty(), "nobody listens");
@@ -69,7 +69,7 @@ fn prefixes_are_told_refreshed_and_withdrawn() {
 }
 
 #[test]
-fn what_is_not_answered_or_refused_is_tried_again_ever_more_slowly() {
+fn unanswered_or_refused_command_is_retried_with_backoff() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     scene.readvertise.set_wanted(scene.now, &name("/a"), true, None);
@@ -94,7 +94,7 @@ fn what_is_not_answered_or_refused_is_tried_again_ever_more_slowly() {
 }
 
 #[test]
-fn a_daemon_that_never_answers_is_asked_no_more_than_it_can_bear() {
+fn unanswered_commands_are_limited() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     for n in 0..200 {
@@ -116,7 +116,7 @@ fn a_daemon_that_never_answers_is_asked_no_more_than_it_can_bear() {
 }
 
 #[test]
-fn who_cannot_sign_any_more_tries_again() {
+fn failure_to_sign_is_retried() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     scene.readvertise.set_wanted(scene.now, &name("/a"), true, Some(&name("/gone")));
@@ -126,7 +126,7 @@ fn who_cannot_sign_any_more_tries_again() {
 }
 
 #[test]
-fn a_daemon_that_comes_back_is_told_everything() {
+fn returning_daemon_gets_all_prefixes() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     for n in 0..200 {
@@ -155,7 +155,7 @@ fn a_daemon_that_comes_back_is_told_everything() {
 }
 
 #[test]
-fn a_command_that_was_overtaken_is_repeated_at_once_but_only_once() {
+fn overtaken_command_is_repeated_once() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     for uri in ["/a", "/b"] {

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use crate::types::route_flag;
 
-/// A route: who told us that Interests under a prefix may go to a face, and at what cost.
+/// A route: Interests under a prefix may be forwarded to a face, at a cost.
 /// A prefix holds at most one route per face and origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The next hop.
     pub face_id: u64,
-    /// Who registered it ([`route_origin`](crate::route_origin)).
+    /// Its origin ([`route_origin`](crate::route_origin)).
     pub origin: u64,
     /// Lower is preferred.
     pub cost: u64,
     /// [`route_flag`] bits.
     pub flags: u64,
-    /// When the route goes away by itself, on the caller's monotonic clock.
+    /// Expiry, on the caller's monotonic clock.
     pub expires_at_ns: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub struct NextHop {
     pub cost: u64,
 }
 
-/// Cost by face, as children inherit it.
+/// Cost by face, as longer prefixes inherit it.
 pub(super) type FaceCosts = BTreeMap<u64, u64>;
 
 /// Changes of an inherited [`FaceCosts`]: the new cost, or `None` where the face is gone.
@@ -53,7 +53,7 @@ pub(super) type FaceCostChanges = Vec<(u64, Option<u64>)>;
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     routes: Vec<Route>,
-    /// What the FIB should hold for this prefix: ascending cost, then FaceId.
+    /// The next hops of this prefix in the FIB: ascending cost, then FaceId.
     next_hops: Vec<NextHop>,
 }
 
@@ -103,8 +103,8 @@ impl Entry {
         self.routes.iter().any(|route| route.face_id == face_id && route.is_child_inherit())
     }
 
-    /// Adds what children inherit from this entry's own routes, where `costs` does not name the
-    /// face yet (the nearer prefix wins; within one prefix the lower cost does).
+    /// Adds the own routes that longer prefixes inherit, for the faces that `costs` does not have (the longer prefix
+    /// prevails, and within one prefix the lower cost).
     pub(super) fn add_inheritable(&self, costs: &mut FaceCosts) {
         let mut own = FaceCosts::new();
         for route in self.routes.iter().filter(|route| route.is_child_inherit()) {
@@ -115,7 +115,7 @@ impl Entry {
         }
     }
 
-    /// What the children of this entry inherit, given what the entry itself may inherit.
+    /// The costs that longer prefixes inherit, given those that this entry may inherit.
     pub(super) fn inheritable(&self, inherited: &FaceCosts) -> FaceCosts {
         let mut costs = FaceCosts::new();
         self.add_inheritable(&mut costs);
@@ -127,7 +127,7 @@ impl Entry {
         costs
     }
 
-    /// Computes the next hops anew: own routes by lowest cost, inherited ones for other faces.
+    /// Computes the next hops: own routes by lowest cost, inherited routes for other faces.
     pub(super) fn recompute(&mut self, inherited: &FaceCosts) {
         let mut costs = FaceCosts::new();
         for route in &self.routes {
@@ -143,12 +143,12 @@ impl Entry {
         self.next_hops.sort_unstable_by_key(|hop| (hop.cost, hop.face_id));
     }
 
-    /// Whether a change of what is inherited changes this entry's next hops.
+    /// Whether a change of the inherited costs changes the next hops of this entry.
     pub(super) fn is_affected(&self, changes: &FaceCostChanges) -> bool {
         changes.iter().any(|&(face_id, _)| !self.has_face(face_id))
     }
 
-    /// Applies changes of what is inherited; the entry must not capture.
+    /// Applies changes of the inherited costs; the entry must not capture.
     pub(super) fn apply_inherited(&mut self, changes: &FaceCostChanges) {
         for &(face_id, cost) in changes {
             if self.has_face(face_id) {

@@ -5,10 +5,9 @@
 //! the CHILD_INHERIT routes of shorter prefixes: the nearest prefix wins, and the walk ends behind
 //! a prefix that has a CAPTURE route. A prefix with a CAPTURE route inherits nothing itself.
 //!
-//! The computation is incremental. A change at one prefix is turned into the change of what its
-//! children inherit, and only that difference walks down; subtrees that capture, or that override
-//! every changed face, are left alone. [`Rib::take_updates`] then yields one update per prefix
-//! whose next hops are not what they were at the previous call.
+//! The computation is incremental. A change at one prefix changes the costs that longer prefixes inherit, and only that
+//! difference is propagated; subtrees that capture, or that override every changed face, are skipped.
+//! [`Rib::take_updates`] returns one update per prefix whose next hops have changed since the previous call.
 
 mod entry;
 
@@ -36,14 +35,14 @@ pub enum FibUpdate {
         /// Never empty.
         next_hops: Vec<NextHop>,
     },
-    /// The prefix has no routes any more.
+    /// The prefix has no next hops.
     Remove {
         /// The FIB prefix.
         prefix: Name,
     },
 }
 
-/// The RIB holds as many routes as it may.
+/// The RIB is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the RIB is full ({routes_max} routes)")]
 pub struct RibFull {
@@ -51,26 +50,26 @@ pub struct RibFull {
     pub routes_max: usize,
 }
 
-/// Whether a registration made a route or changed one.
+/// The result of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Registration {
-    /// There was no route with this prefix, face and origin.
+    /// A new route.
     New,
-    /// The route was there; cost, flags and expiry are now the new ones.
+    /// A route that existed, with new cost, flags and expiry.
     Updated,
 }
 
-/// Routes by prefix, and the FIB updates that they cause. Pure: time comes in as an argument.
+/// Routes by prefix, and the FIB updates that they cause. Pure: time is an argument.
 #[derive(Debug)]
 pub struct Rib {
     entries: BTreeMap<Key, Entry>,
-    /// Which prefixes have a route to which face.
+    /// Faces and the prefixes with a route to them.
     faces: BTreeSet<(u64, Key)>,
     /// Expiry, prefix, face, origin.
     deadlines: BTreeSet<(u64, Key, u64, u64)>,
     /// Next hops at the last `take_updates` of every prefix touched since (`None`: no entry).
     touched: BTreeMap<Key, Option<Vec<NextHop>>>,
-    /// Prefixes whose own routes have changed, if anybody wants to know.
+    /// Prefixes whose own routes have changed, while they are watched.
     changed: Option<BTreeSet<Key>>,
     route_count: usize,
     routes_max: usize,
@@ -116,7 +115,7 @@ impl Rib {
         self.entries.len()
     }
 
-    /// Grows with every change of a route: tells whether a snapshot is still current.
+    /// Increases with every change of a route; shows whether a snapshot is current.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation

@@ -220,7 +220,7 @@ fn set(uri: &str, hops: &[(u64, u64)]) -> FibUpdate {
 }
 
 #[test]
-fn children_inherit_until_a_prefix_captures() {
+fn routes_are_inherited_until_a_prefix_captures() {
     let mut rib = Rib::default();
     assert_eq!(
         register(&mut rib, "/", route(300, 5, route_flag::CHILD_INHERIT)),
@@ -245,7 +245,7 @@ fn children_inherit_until_a_prefix_captures() {
 }
 
 #[test]
-fn own_route_hides_the_inherited_one_of_the_same_face_even_if_dearer() {
+fn own_route_overrides_the_inherited_one_of_its_face() {
     let mut rib = Rib::default();
     register(&mut rib, "/a", route(300, 1, route_flag::CHILD_INHERIT));
     assert_eq!(register(&mut rib, "/a/b", route(300, 9, 0)), [set("/a/b", &[(300, 9)])]);
@@ -257,7 +257,7 @@ fn own_route_hides_the_inherited_one_of_the_same_face_even_if_dearer() {
 }
 
 #[test]
-fn the_cheapest_route_of_a_face_counts_and_the_next_takes_over() {
+fn lowest_cost_route_of_a_face_is_its_next_hop() {
     let mut rib = Rib::default();
     register(&mut rib, "/a", route(300, 7, 0));
     let cheaper = Route { origin: route_origin::STATIC, ..route(300, 4, 0) };
@@ -267,7 +267,7 @@ fn the_cheapest_route_of_a_face_counts_and_the_next_takes_over() {
 }
 
 #[test]
-fn a_change_that_is_undone_before_the_updates_are_taken_is_none() {
+fn reverted_change_makes_no_update() {
     let mut rib = Rib::default();
     register(&mut rib, "/a", route(300, 7, 0));
     rib.register(prefix("/a").as_ref(), route(301, 1, 0)).unwrap();
@@ -277,7 +277,7 @@ fn a_change_that_is_undone_before_the_updates_are_taken_is_none() {
 }
 
 #[test]
-fn routes_expire_at_their_deadline_and_a_renewal_moves_it() {
+fn route_expires_at_its_deadline_unless_renewed() {
     let mut rib = Rib::default();
     let expiring = |at| Route { expires_at_ns: Some(at), ..route(300, 1, 0) };
     register(&mut rib, "/a", expiring(100));
@@ -291,7 +291,7 @@ fn routes_expire_at_their_deadline_and_a_renewal_moves_it() {
 }
 
 #[test]
-fn the_limit_refuses_new_routes_but_not_changes() {
+fn limit_refuses_new_routes_and_accepts_changes() {
     let mut rib = Rib::new(1);
     register(&mut rib, "/a", route(300, 1, 0));
     assert_eq!(
@@ -303,14 +303,14 @@ fn the_limit_refuses_new_routes_but_not_changes() {
 }
 
 #[test]
-fn a_name_that_only_begins_with_the_same_letters_is_no_child() {
+fn name_with_a_common_byte_prefix_inherits_nothing() {
     let mut rib = Rib::default();
     register(&mut rib, "/a", route(300, 1, route_flag::CHILD_INHERIT));
     assert_eq!(register(&mut rib, "/aa", route(301, 1, 0)), [set("/aa", &[(301, 1)])]);
 }
 
 #[test]
-fn watching_once_more_forgets_no_change() {
+fn repeated_watch_keeps_changes() {
     let mut rib = Rib::new(10);
     let (gone, stays) = (Name::from_uri("/gone").unwrap(), Name::from_uri("/stays").unwrap());
     for prefix in [&gone, &stays] {

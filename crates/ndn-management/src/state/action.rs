@@ -1,4 +1,4 @@
-//! What the control state wants done, and what it has to be told.
+//! The interface of the control plane: actions for its owner, their results, and the telemetry that it reads.
 
 use ndn_packet::Name;
 use ndn_types::FaceUri;
@@ -8,24 +8,24 @@ use crate::request::FaceOptions;
 use crate::rib::FibUpdate;
 use crate::types::Persistency;
 
-/// Names a request to the data plane until its completion comes back.
+/// Identifies a request to the data plane until its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// Work for the owner of a [`ControlState`](super::ControlState), in this order.
+/// An action for the owner of a [`ControlState`](super::ControlState). Actions are to be executed in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Publish these FIB changes. Comes before the responses to the commands that caused them.
+    /// Publish these FIB changes. It precedes the responses to the commands that caused them.
     UpdateFib {
-        /// Each prefix at most once. None, if only earlier ones are awaited now.
+        /// Each prefix at most once. Empty if a command waits for earlier updates only.
         updates: Vec<FibUpdate>,
-        /// Whether anybody waits for one of them or of those before. If not, more follow soon, and publishing
-        /// may wait for them: what leads to a face that is gone, or has expired, is being removed.
+        /// Whether a command waits for one of these or of the previous updates. If not, more updates follow soon, from the
+        /// removal of routes of a destroyed face or of expired routes, and these may be published with them.
         is_awaited: bool,
     },
     /// Send a Data out of management's own face.
     SendData {
-        /// The whole packet.
+        /// The packet.
         wire: Vec<u8>,
         /// Whether the Content Store may keep it (else NDNLPv2 CachePolicy NoCache).
         may_cache: bool,
@@ -33,20 +33,20 @@ pub enum Action {
     /// Send an Interest out of management's own face; a Data that answers it goes to
     /// [`handle_data`](super::ControlState::handle_data).
     SendInterest {
-        /// The whole packet.
+        /// The packet.
         wire: Vec<u8>,
-        /// The face to send it to, past the FIB.
+        /// The face to send it to (NDNLPv2 NextHopFaceId), instead of a FIB lookup.
         next_hop: Option<u64>,
     },
     /// Create a face; answer with
     /// [`face_creation_done`](super::ControlState::face_creation_done).
     CreateFace {
-        /// Goes back with the answer.
+        /// To be passed back with the result.
         ticket: Ticket,
-        /// What to create.
+        /// The specification of the face.
         specification: Box<FaceSpecification>,
     },
-    /// Change properties of a face; everything was checked.
+    /// Change properties of a face; they are checked.
     UpdateFace {
         /// The face.
         face_id: u64,
@@ -55,20 +55,19 @@ pub enum Action {
         /// New options.
         options: FaceOptions,
     },
-    /// Close a face; [`face_destroyed`](super::ControlState::face_destroyed) follows in time. One that is
-    /// not there is not to come back.
+    /// Close a face; [`face_destroyed`](super::ControlState::face_destroyed) follows. A face that is being re-established is
+    /// given up.
     DestroyFace {
         /// The face.
         face_id: u64,
     },
-    /// A route was taken back. If its face is away and will have its routes again, or has not got all of
-    /// them yet, this is not one of them.
+    /// A route was removed by command. It is not to be added again when its face is re-established.
     ForgetRoute {
         /// The prefix.
         prefix: Name,
         /// The face.
         face_id: u64,
-        /// Who registered it; `None`: a next hop of the FIB alone.
+        /// Origin of the route; `None`: a next hop of the FIB alone.
         origin: Option<u64>,
     },
     /// Use a strategy under a prefix.
@@ -87,11 +86,11 @@ pub enum Action {
     ConfigureCs(CsConfiguration),
     /// Erase packets; answer with [`cs_erase_done`](super::ControlState::cs_erase_done).
     EraseCs {
-        /// Goes back with the answer.
+        /// To be passed back with the result.
         ticket: Ticket,
-        /// Everything under this name.
+        /// Prefix of the packets.
         prefix: Name,
-        /// At most so many packets.
+        /// Maximum number of packets.
         limit: u64,
     },
 }
@@ -114,16 +113,16 @@ pub struct FaceSpecification {
 pub enum CreatedFace {
     /// The face was made for this request.
     New(FaceRecord),
-    /// There was one to the same remote end.
+    /// A face to the same remote end existed.
     Existing(FaceRecord),
 }
 
-/// Why a face could not be created.
+/// The reason why a face could not be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceCreationError {
     /// Status code of the response: usually 504 (connection failed), 406 or 500.
     pub code: u32,
-    /// One line for people.
+    /// The status text.
     pub reason: String,
 }
 
@@ -144,10 +143,10 @@ impl Default for CsConfiguration {
     }
 }
 
-/// A face as management knows it.
+/// The record of a face.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaceRecord {
-    /// What it is.
+    /// Its properties.
     pub properties: FaceProperties,
     /// Interval of congestion marking, nanoseconds; `None` where the face cannot mark.
     pub base_congestion_marking_interval_ns: Option<u64>,
@@ -155,23 +154,23 @@ pub struct FaceRecord {
     pub default_congestion_threshold: Option<u64>,
     /// Largest packet, bytes.
     pub mtu: Option<u64>,
-    /// What commands may change.
+    /// The properties that commands can change.
     pub capabilities: FaceCapabilities,
 }
 
-/// What `faces/update` may change on a face.
+/// The properties that `faces/update` can change on a face.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaceCapabilities {
     /// Another persistency can be set.
     pub change_persistency: bool,
-    /// Another MTU can be set: the link has packets, not a stream.
+    /// Another MTU can be set: the transport sends packets, not a stream.
     pub override_mtu: bool,
 }
 
-/// Numbers of the moment about one face.
+/// The activity of a face.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaceActivity {
-    /// What passed through.
+    /// Its counters.
     pub counters: FaceCounters,
     /// Until the face is closed if it stays idle, milliseconds.
     pub expiration_period_ms: Option<u64>,
@@ -188,11 +187,11 @@ pub struct TableSizes {
     pub cs_entries: u64,
     /// Interests answered from the Content Store.
     pub cs_hits: u64,
-    /// Interests that were looked up in vain.
+    /// Interests that the Content Store could not answer.
     pub cs_misses: u64,
 }
 
-/// Reads what the data plane counts. Called while datasets are made, on the control thread.
+/// Reads the counters of the data plane. Called while datasets are encoded, on the control thread.
 pub trait Telemetry {
     /// Activity of one face.
     fn face(&self, face_id: u64) -> FaceActivity;

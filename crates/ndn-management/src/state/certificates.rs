@@ -63,7 +63,7 @@ fn network(address: IpAddr) -> IpAddr {
             let [a, b, c, d, ..] = address.segments();
             Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
-        address => address,
+        address @ (IpAddr::V4(_) | IpAddr::V6(_)) => address,
     }
 }
 

@@ -1,66 +1,66 @@
-//! What a [`ControlState`](super::ControlState) tells about its work.
+//! Counters and results of management.
 
 use crate::command::Verb;
 use crate::dispatch::IgnoreReason;
 
-/// What management did, since the start.
+/// Counters of management since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ControlCounters {
-    /// Interests that came in.
+    /// Interests received.
     pub interests: u64,
-    /// Commands that were carried out, or at least begun.
+    /// Commands that were executed, or begun.
     pub commands: u64,
     /// Commands that were refused with a response.
     pub refused: u64,
-    /// Datasets published anew.
+    /// Versions of datasets published.
     pub datasets: u64,
-    /// Packets that are no Interest.
+    /// Malformed packets.
     pub malformed: u64,
-    /// Interests from a face that management has not heard of.
+    /// Interests from an unknown face.
     pub unknown_face: u64,
-    /// Interests that got no answer, for any other reason.
+    /// Interests without an answer, for any other reason.
     pub ignored: u64,
     /// Answers that could not be signed.
     pub unsigned: u64,
 }
 
-/// What became of an Interest.
+/// The result of an Interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handled {
-    /// A command is carried out; the signer is for logs.
+    /// A command was executed, or waits.
     Command {
-        /// Which one.
+        /// The command.
         verb: Verb,
-        /// Who asked.
+        /// The signer, for logs.
         signer: String,
-        /// Status code; `None`: the answer comes later.
+        /// Status code; `None`: the answer follows later.
         code: Option<u32>,
     },
-    /// A command is refused.
+    /// A command was refused.
     Refused {
-        /// Which one.
+        /// The command.
         verb: Verb,
-        /// Who asked.
+        /// The signer, for logs.
         signer: String,
         /// Status code of the answer.
         code: u32,
-        /// Why.
+        /// The reason, for logs.
         reason: String,
     },
-    /// Answered from a dataset, or nothing there to answer with.
+    /// A request for a dataset.
     Data {
-        /// Whether there was an answer.
+        /// Whether an answer was sent.
         answered: bool,
     },
-    /// Answered from the event stream, or the event is still to come.
+    /// A request for a face event.
     Event {
-        /// Whether there was an answer.
+        /// Whether an answer was sent.
         answered: bool,
     },
-    /// Not answered.
+    /// An Interest that gets no answer.
     Ignored(IgnoreReason),
-    /// Not an Interest.
+    /// A malformed packet.
     Malformed,
-    /// Management has not heard of the face on which it came.
+    /// An Interest from an unknown face.
     UnknownFace,
 }

@@ -65,7 +65,7 @@ fn parameters() {
 }
 
 #[test]
-fn the_last_version_component_splits_the_name() {
+fn last_version_component_splits_the_name() {
     let name = name("/s/v=1/v=2/a~1");
     let parsed = StrategyName::parse(name.as_ref());
     assert_eq!((parsed.base.to_uri(), parsed.version), ("/s/v=1".to_owned(), Some(2)));

@@ -1,14 +1,25 @@
-//! Trust anchors, some of which are read again from where they are kept (ndn-cxx:
-//! `DynamicTrustAnchorGroup`).
+//! Trust anchors, which can be refreshed from files (ndn-cxx: `DynamicTrustAnchorGroup`).
 
 use std::sync::Arc;
 
-use super::config::{AnchorSource, LoadAnchors};
 use crate::Certificate;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Where anchors are kept that may change.
+/// The location of trust anchors; paths are as in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnchorSource<'a> {
+    /// One certificate.
+    File(&'a str),
+    /// A directory of certificates.
+    Directory(&'a str),
+}
+
+/// Reads certificates from their location; returns the reason of a failure.
+pub type LoadAnchors<'l> =
+    &'l mut dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String>;
+
+/// The location of refreshed anchors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kept {
     File(String),
@@ -30,44 +41,44 @@ impl Kept {
     }
 }
 
-/// What reading anchors again has come to, where that is worth a word.
+/// A change of refreshed anchors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnchorChange {
-    /// Other certificates are anchors now.
+    /// The anchors have changed.
     Changed {
         /// The file or directory.
         path: String,
-        /// How many anchors it holds.
+        /// Number of its anchors.
         count: usize,
     },
-    /// It could not be read: the anchors stay those that there were.
+    /// The location could not be read; the anchors stay as they were.
     Unreadable {
         /// The file or directory.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Anchors that come from one place.
+/// The anchors of one location.
 #[derive(Debug, Clone)]
 pub(super) struct AnchorGroup {
     anchors: Vec<Arc<Certificate>>,
-    /// Where they are read again, and how often.
+    /// The location and the refresh period.
     refresh: Option<(Kept, u64)>,
-    /// Time of the next refresh on the monotonic clock; unknown before the first check.
+    /// The next refresh, on the monotonic clock; unknown before the first call.
     due_ns: Option<u64>,
-    /// The last attempt has failed.
+    /// The last refresh failed.
     is_unreadable: bool,
 }
 
 impl AnchorGroup {
-    /// Anchors that stay.
+    /// Anchors without refresh.
     pub(super) fn fixed(anchors: Vec<Arc<Certificate>>) -> Self {
         Self { anchors, refresh: None, due_ns: None, is_unreadable: false }
     }
 
-    /// Anchors that were just read, and their refresh interval in seconds.
+    /// Anchors that were just read, with a refresh period in seconds.
     pub(super) fn new(kept: Kept, refresh_s: Option<u64>, anchors: Vec<Arc<Certificate>>) -> Self {
         let refresh = refresh_s.map(|seconds| (kept, seconds.saturating_mul(SECOND_NS)));
         Self { refresh, ..Self::fixed(anchors) }
@@ -77,21 +88,21 @@ impl AnchorGroup {
         &self.anchors
     }
 
-    /// When to call [`refresh`](Self::refresh): at once where no time was known yet.
+    /// The time of the next call of [`refresh`](Self::refresh); at once before the first call.
     pub(super) fn next_refresh_ns(&self) -> Option<u64> {
         self.refresh.as_ref().map(|_| self.due_ns.unwrap_or(0))
     }
 
-    /// Whether the anchors could be read again now.
+    /// Checks whether the anchors can be read.
     ///
     /// # Errors
-    /// Why not, if they are to be.
+    /// The reason why they cannot be read, if they are refreshed.
     pub(super) fn check(&self, load: LoadAnchors<'_>) -> Result<(), String> {
         let Some((kept, _)) = &self.refresh else { return Ok(()) };
         load(kept.source()).map(drop)
     }
 
-    /// Reads the anchors again if it is time.
+    /// Reads the anchors if their refresh is due.
     pub(super) fn refresh(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Option<AnchorChange> {
         let (kept, period_ns) = self.refresh.as_ref()?;
         let is_due = self.due_ns.is_some_and(|due_ns| due_ns <= now_ns);

@@ -1,4 +1,4 @@
-//! From a packet to a trust anchor, certificate by certificate.
+//! The search for a chain of certificates from a packet to a trust anchor.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use super::{CHAIN_MAX, SignedPacket, TrustError, TrustPolicy};
 use crate::Certificate;
 use crate::certificate::KEY;
 
-/// Looks for a way through the certificates that there are. Anybody can make a certificate of any
-/// name: one that leads nowhere does not hide another one that leads to an anchor.
+/// Searches a chain through the available certificates. A certificate of any name can be forged: one that leads to no anchor
+/// does not hide another one that does.
 pub(super) struct Climber<'p> {
     pub(super) policy: &'p TrustPolicy,
     pub(super) fetched: &'p [Arc<Certificate>],
     pub(super) unix_s: i64,
-    /// Name of the packet that all is about.
+    /// Name of the packet.
     pub(super) subject: NameRef<'p>,
-    /// Those that were followed: where one leads does not depend on what it is to vouch for.
+    /// Certificates that were followed; their issuers do not depend on the packet.
     followed: Vec<*const Certificate>,
-    /// Certificates from the packet on; once an anchor is reached, those that are good.
+    /// The chain from the packet on.
     pub(super) chain: Vec<Arc<Certificate>>,
-    /// How long what the chain ends at needs no further proof.
+    /// The end of validity of the trusted end of the chain.
     pub(super) until_unix_s: i64,
 }
 
@@ -36,7 +36,7 @@ impl<'p> Climber<'p> {
         Self { policy, fetched, unix_s, subject, followed, chain, until_unix_s: i64::MAX }
     }
 
-    /// `None`: the packet is good; otherwise the name of a certificate that is missing.
+    /// `None` if the packet is trusted; otherwise the name of a missing certificate.
     pub(super) fn climb(
         &mut self,
         packet: &SignedPacket<'_>,
@@ -81,7 +81,7 @@ impl<'p> Climber<'p> {
         }
     }
 
-    /// Whether a certificate that needs no further proof vouches for the packet.
+    /// Whether a trusted certificate signed the packet.
     fn check_trusted(
         &self,
         packet: &SignedPacket<'_>,
@@ -96,7 +96,7 @@ impl<'p> Climber<'p> {
         packet.is_verified_by(trusted.public_key(), trusted.name())
     }
 
-    /// On from a certificate that has the key which the packet names.
+    /// Continues from a certificate of the key that the packet names.
     fn follow(
         &mut self,
         packet: &SignedPacket<'_>,
@@ -104,7 +104,7 @@ impl<'p> Climber<'p> {
         sort: PacketSort,
         certificate: &Arc<Certificate>,
     ) -> Result<Option<Name>, TrustError> {
-        // Regular expressions cannot decide which of several `KEY` components ends the identity.
+        // A regular expression cannot determine which of several `KEY` components ends the identity.
         if certificate.identity().components().any(|component| component == KEY) {
             return Err(TrustError::Identity { name: certificate.name().to_name() });
         }
@@ -130,7 +130,7 @@ impl<'p> Climber<'p> {
     }
 }
 
-/// Whether a locator is the name of the certificate's key, or that and more of the certificate's name.
+/// Whether a locator is the name of the certificate's key, or a longer prefix of the certificate's name.
 fn is_of_key(certificate: &Certificate, locator: NameRef<'_>) -> bool {
     locator.len() >= certificate.key_name().len() && certificate.name().starts_with(locator)
 }

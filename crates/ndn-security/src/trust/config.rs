@@ -1,37 +1,24 @@
-//! Reads trust rules and anchors.
+//! The parser of trust rules and anchors in the INFO format.
 
 use std::sync::Arc;
 
 use ndn_packet::{Name, SignatureType};
 
 use super::TrustPolicy;
-use super::anchors::{AnchorGroup, Kept};
+use super::anchors::{AnchorGroup, AnchorSource, Kept, LoadAnchors};
 use super::name_regex::NameRegex;
 use super::rules::{Checker, Filter, KeyCheck, Relation, Rule};
 use crate::Certificate;
 use crate::info::{InfoError, Node};
 
-/// `refresh 0` stands for this, as in ndn-cxx; without `refresh`, anchors are read once.
+/// The period of `refresh 0`, as in ndn-cxx; without `refresh`, anchors are read once.
 const REFRESH_S_DEFAULT: u64 = 3600;
 
-/// Where trust anchors are kept; paths are as they are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnchorSource<'a> {
-    /// One certificate.
-    File(&'a str),
-    /// A directory of certificates.
-    Directory(&'a str),
-}
-
-/// Reads certificates from where they are kept; says why it cannot.
-pub type LoadAnchors<'l> =
-    &'l mut dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String>;
-
 impl TrustPolicy {
-    /// Reads the entries of `section`; `load` reads certificates from where they are kept.
+    /// Parses the entries of `section`; `load` reads certificates from their location.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// The first fault, with its line.
     pub fn from_info(section: &Node, load: LoadAnchors<'_>) -> Result<Self, InfoError> {
         let mut policy = Self::default();
         for entry in &section.children {
@@ -56,7 +43,7 @@ fn is(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// The properties of one section, to be taken one by one.
+/// The properties of one section.
 struct Properties<'n> {
     section: &'n Node,
     rest: Vec<&'n Node>,
@@ -103,7 +90,7 @@ fn read_anchor(
     let ty = properties.take("type")?;
     if is(&ty.value, "any") {
         policy.accepts_all = true;
-        // ndn-cxx checks nothing else here.
+        // ndn-cxx ignores all other properties here.
         return Ok(());
     }
     if is(&ty.value, "file") {
@@ -132,7 +119,7 @@ fn read_anchor(
     properties.finish()
 }
 
-/// How often anchors are read again, seconds.
+/// The refresh period of anchors, seconds.
 fn read_refresh(properties: &mut Properties<'_>) -> Result<Option<u64>, InfoError> {
     let Some(refresh) = properties.take_optional("refresh") else { return Ok(None) };
     let units = [('h', 3600), ('m', 60), ('s', 1)];

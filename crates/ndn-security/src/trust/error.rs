@@ -1,4 +1,4 @@
-//! Why packets are not trusted, in words that say what would have been.
+//! The reasons why packets are not trusted, with what the rules require.
 
 use ndn_packet::{Name, ValidityPeriod};
 use thiserror::Error;
@@ -6,25 +6,25 @@ use thiserror::Error;
 use super::CHAIN_MAX;
 use crate::Certificate;
 
-/// Why a packet is not trusted.
+/// The reason why a packet is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// There is no KeyLocator, or it is not a name.
+    /// The KeyLocator is missing, or not a name.
     #[error("the KeyLocator of {name} is missing or not a name; rules need the name of its key")]
     KeyLocator {
         /// The name of the packet.
         name: Name,
     },
-    /// No rule is about packets of this name.
+    /// No rule applies to packets of this name.
     #[error("no rule is about {name}; {known}")]
     NoRule {
         /// The name of the packet.
         name: Name,
-        /// What rules there are.
+        /// The rules.
         known: String,
     },
-    /// The rule about packets of this name does not allow this key.
+    /// The rule for packets of this name does not allow this key.
     #[error("rule `{rule}` does not let {key} sign {name}; it takes {wanted}")]
     NotAllowed {
         /// The rule.
@@ -33,7 +33,7 @@ pub enum TrustError {
         name: Name,
         /// The name of the key.
         key: Name,
-        /// What the rule would have taken.
+        /// The keys that the rule allows.
         wanted: String,
     },
     /// The signature does not match.
@@ -41,16 +41,16 @@ pub enum TrustError {
     Signature {
         /// The name of the packet.
         name: Name,
-        /// The certificate that it was checked with, or the name that stands for a digest.
+        /// The certificate of the verification, or the name that stands for a digest.
         key: Name,
     },
-    /// A certificate is for an identity with `KEY` in its name, where rules cannot tell identity from key.
+    /// A certificate is for an identity with `KEY` in its name, where rules cannot separate identity and key.
     #[error("certificate {name} is for an identity that has a component KEY")]
     Identity {
         /// Its name.
         name: Name,
     },
-    /// A certificate is used before or after its time.
+    /// A certificate is used outside its validity period.
     #[error("certificate {certificate} is valid from {not_before} to {not_after}, and it is {now}")]
     Expired {
         /// Its name.
@@ -59,28 +59,28 @@ pub enum TrustError {
         not_before: String,
         /// Its last second.
         not_after: String,
-        /// The time at which it was to be used.
+        /// The time of use.
         now: String,
     },
-    /// A certificate is needed and cannot be had.
+    /// A required certificate is not available.
     #[error("certificate {certificate} is needed to verify it, and cannot be fetched: {reason}")]
     Unavailable {
-        /// How its name begins.
+        /// Prefix of its name.
         certificate: Name,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Certificates vouch for each other, and no trust anchor for any of them.
+    /// The certificates sign each other, and no trust anchor signs any of them.
     #[error(
         "no trust anchor vouches for {name}: its certificates vouch for each other, they lead to {certificate} again"
     )]
     Loop {
         /// The name of the packet.
         name: Name,
-        /// How the name of the certificate begins that was there before.
+        /// Prefix of the name of the repeated certificate.
         certificate: Name,
     },
-    /// The way to a trust anchor is too long.
+    /// The chain to a trust anchor is too long.
     #[error("more than {CHAIN_MAX} certificates lead from {name} to a trust anchor")]
     TooLong {
         /// The name of the packet.
@@ -89,7 +89,7 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    /// `certificate` was to be used at `unix_s`, in seconds since 1970, when it is not valid.
+    /// `certificate` is not valid at `unix_s`, in seconds since 1970.
     #[must_use]
     pub fn expired(certificate: &Certificate, unix_s: i64) -> Self {
         let validity = certificate.validity();

@@ -1,8 +1,8 @@
-//! Trust rules: which keys may sign which names, and which certificates everything rests on
-//! (ndn-cxx documentation, "Validator Configuration File Format").
+//! Trust rules: the keys that may sign a name, and the trust anchors (ndn-cxx documentation, "Validator Configuration File
+//! Format").
 //!
-//! A [`TrustPolicy`] is read from the INFO format of ndn-cxx or from rules of one line each, and judges one packet at a
-//! time. It fetches nothing: it names a missing certificate, and is called again with it.
+//! A [`TrustPolicy`] is read from the INFO format of ndn-cxx, or from rules of one line each, and validates one packet at a
+//! time. It fetches nothing: it returns the name of a missing certificate, and the caller repeats the call with it.
 
 mod anchors;
 mod climb;
@@ -22,25 +22,24 @@ use std::sync::Arc;
 
 use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, SignatureType};
 
-pub use anchors::AnchorChange;
 use anchors::AnchorGroup;
+pub use anchors::{AnchorChange, AnchorSource, LoadAnchors};
 use climb::Climber;
-pub use config::{AnchorSource, LoadAnchors};
 pub use error::TrustError;
 use rules::{PacketSort, Rule, Signer, Subject};
 
 use crate::{Certificate, DigestVerifier, Verifier};
 
-/// Certificates between a packet and its trust anchor at most.
+/// Maximum number of certificates between a packet and its trust anchor.
 pub const CHAIN_MAX: usize = 25;
-/// Most rules in a file of rules of one line.
+/// Maximum number of rules in a file of rules of one line.
 const MAX_RULES: usize = 10_000;
-/// Certificates that were found good and are remembered.
+/// Maximum number of cached trusted certificates.
 const VERIFIED_MAX: usize = 1024;
-/// How long they are, seconds.
+/// Time for which they are cached, seconds.
 const VERIFIED_LIFETIME_S: i64 = 3600;
 
-/// The name that stands for DigestSha256 where a rule asks for the name of a key.
+/// The key name that stands for DigestSha256 in rules.
 pub const DIGEST_IDENTITY: &str = "/localhost/identity/digest-sha256";
 
 /// Interest or Data.
@@ -52,23 +51,23 @@ pub enum PacketKind {
     Data,
 }
 
-/// A signed packet, as far as trust is concerned.
+/// The parts of a signed packet that trust depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedPacket<'a> {
     /// Interest or Data.
     pub kind: PacketKind,
-    /// The name that rules match: without the components that belong to the signature.
+    /// The name that rules apply to: without the components of the signature.
     pub name: NameRef<'a>,
     /// SignatureInfo.
     pub info: SignatureInfo<'a>,
-    /// What is signed, in pieces.
+    /// The signed portion, in pieces.
     pub signed: [&'a [u8]; 2],
     /// The signature.
     pub value: &'a [u8],
 }
 
 impl<'a> SignedPacket<'a> {
-    /// A Data; `None` if its SignatureInfo cannot be read.
+    /// A Data; `None` if its SignatureInfo is malformed.
     #[must_use]
     pub fn from_data(data: &Data<'a>) -> Option<Self> {
         Some(Self {
@@ -116,14 +115,14 @@ impl<'a> SignedPacket<'a> {
     }
 }
 
-/// What a policy thinks of a packet.
+/// The result of the validation of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Validation {
-    /// It is trusted.
+    /// The packet is trusted.
     Accepted,
-    /// It is not.
+    /// The packet is not trusted.
     Refused(TrustError),
-    /// That depends on a certificate whose name begins so.
+    /// A certificate is required; this is a prefix of its name.
     NeedsCertificate(Name),
 }
 
@@ -134,19 +133,19 @@ pub struct TrustPolicy {
     interest_rules: Vec<Rule>,
     data_rules: Vec<Rule>,
     groups: Vec<AnchorGroup>,
-    /// Whether anchors are trusted at times at which they are valid only.
+    /// Whether the validity periods of anchors are checked.
     anchors_expire: bool,
-    /// Certificates below the anchors that were found good.
+    /// Trusted certificates below the anchors.
     verified: VecDeque<Verified>,
-    /// How often other certificates have become anchors.
+    /// Number of changes of the anchors.
     anchor_changes: u64,
 }
 
-/// A certificate that was found good.
+/// A trusted certificate.
 #[derive(Debug, Clone)]
 struct Verified {
     certificate: Arc<Certificate>,
-    /// The last second, since 1970, at which nothing that it rests on has expired.
+    /// The last second, since 1970, at which its whole chain is valid.
     until_unix_s: i64,
 }
 
@@ -156,20 +155,20 @@ impl Verified {
     }
 }
 
-/// What [`TrustPolicy::judge`] has come to.
+/// The result of [`TrustPolicy::judge`].
 #[derive(Debug, Clone)]
 pub struct Judgement {
-    /// What the policy thinks of the packet.
+    /// The result for the packet.
     pub validation: Validation,
-    /// Certificates that were found good on the way.
+    /// Certificates that were found to be trusted.
     learned: Vec<Verified>,
     unix_s: i64,
-    /// Of the policy, at that time.
+    /// The generation of the anchors at that time.
     anchor_changes: u64,
 }
 
 impl Judgement {
-    /// Whether certificates were found good that the policy does not remember.
+    /// Whether there are trusted certificates that the policy has not cached.
     #[must_use]
     pub fn has_learned(&self) -> bool {
         !self.learned.is_empty()
@@ -183,7 +182,7 @@ impl TrustPolicy {
         Self { accepts_all: true, ..Self::default() }
     }
 
-    /// Trusts what one of these certificates signed, whatever its name.
+    /// Trusts the packets that one of these certificates signed, with any name.
     #[must_use]
     pub fn signed_by(anchors: Vec<Arc<Certificate>>) -> Self {
         let rules = vec![Rule::any_key()];
@@ -197,8 +196,8 @@ impl TrustPolicy {
         self.accepts_all
     }
 
-    /// From now on, anchors are trusted at times at which they are valid only. Otherwise they are
-    /// trusted as long as they are configured, as in NFD.
+    /// Enables the check of the validity periods of anchors. Otherwise anchors are trusted as long as they are configured, as
+    /// in NFD.
     #[must_use]
     pub fn with_anchors_that_expire(mut self) -> Self {
         self.anchors_expire = true;
@@ -210,15 +209,15 @@ impl TrustPolicy {
         self.groups.iter().flat_map(AnchorGroup::anchors)
     }
 
-    /// When to call [`refresh_anchors`](Self::refresh_anchors), on the monotonic clock in nanoseconds;
-    /// none if all anchors stay.
+    /// The time of the next call of [`refresh_anchors`](Self::refresh_anchors), on the monotonic clock in nanoseconds; `None`
+    /// if no anchor is refreshed.
     #[must_use]
     pub fn next_refresh_ns(&self) -> Option<u64> {
         self.groups.iter().filter_map(AnchorGroup::next_refresh_ns).min()
     }
 
-    /// Reads those anchors again whose `refresh` is over; the first call begins to count. What was
-    /// found good by anchors that are gone is not, any more.
+    /// Reads the anchors whose refresh is due; the first call starts the periods. Certificates that depend on removed anchors
+    /// are no longer trusted.
     pub fn refresh_anchors(&mut self, now_ns: u64, load: LoadAnchors<'_>) -> Vec<AnchorChange> {
         let changes = self.groups.iter_mut().filter_map(|group| group.refresh(now_ns, load));
         let changes: Vec<AnchorChange> = changes.collect();
@@ -229,16 +228,16 @@ impl TrustPolicy {
         changes
     }
 
-    /// Reads those anchors that are read again, and leaves them as they are.
+    /// Checks whether the refreshed anchors can be read; changes nothing.
     ///
     /// # Errors
-    /// Why some cannot be read.
+    /// The reason why some cannot be read.
     pub fn check_anchors(&self, load: LoadAnchors<'_>) -> Result<(), String> {
         self.groups.iter().try_for_each(|group| group.check(load))
     }
 
-    /// Judges a packet, and remembers the certificates that have proved to be good. `fetched` are the
-    /// certificates that were asked for so far, in any order; `unix_s` is the time in seconds since 1970.
+    /// Validates a packet, and caches the certificates that are found to be trusted. `fetched` are the certificates that
+    /// previous calls required, in any order; `unix_s` is the time in seconds since 1970.
     pub fn validate(
         &mut self,
         packet: &SignedPacket<'_>,
@@ -251,8 +250,8 @@ impl TrustPolicy {
         validation
     }
 
-    /// As [`Self::validate`], and leaves it to [`Self::learn`] to remember: several threads can judge
-    /// packets by the same policy.
+    /// As [`Self::validate`], without caching, which [`Self::learn`] does: several threads can validate packets by the same
+    /// policy.
     #[must_use]
     pub fn judge(
         &self,
@@ -273,7 +272,7 @@ impl TrustPolicy {
         Judgement { validation, learned, unix_s, anchor_changes: self.anchor_changes }
     }
 
-    /// Remembers the certificates that have proved to be good; nothing if the anchors are others by now.
+    /// Caches the trusted certificates of a result, unless the anchors have changed since.
     pub fn learn(&mut self, judgement: Judgement) {
         let Judgement { learned, unix_s, anchor_changes, .. } = judgement;
         if learned.is_empty() || anchor_changes != self.anchor_changes {
@@ -281,7 +280,7 @@ impl TrustPolicy {
         }
         self.verified.retain(|verified| verified.is_good_at(unix_s));
         for verified in learned {
-            // Another thread may have been quicker.
+            // Another thread may have cached it.
             if self.is_verified(&verified.certificate) {
                 continue;
             }
@@ -308,7 +307,7 @@ impl TrustPolicy {
         if let Some(missing) = climber.climb(packet, PacketSort::Other)? {
             return Ok(Climbed::Missing(missing));
         }
-        // Each is good no longer than what it rests on.
+        // A certificate is trusted no longer than its issuer.
         let mut until_unix_s = climber.until_unix_s.min(unix_s + VERIFIED_LIFETIME_S - 1);
         let mut learned = Vec::with_capacity(climber.chain.len());
         for certificate in climber.chain.into_iter().rev() {

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn components_sets_and_repetitions() {
+    fn components_sets_and_repetitions_match() {
         let command = "^<localhop><nfd><rib>[<register><unregister>]<>{1,3}$";
         assert!(matches(command, "/localhop/nfd/rib/register/p"));
         assert!(matches(command, "/localhop/nfd/rib/unregister/1/2/3"));
@@ -448,14 +448,14 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_component_is_a_regular_expression() {
+    fn component_is_matched_by_a_regular_expression() {
         assert!(matches("^<ksk-.*>$", "/ksk-123") && !matches("^<ksk-.*>$", "/aksk-1"));
         assert!(matches("^<a|b>$", "/b") && !matches("^<a|b>$", "/ab"));
         assert!(matches("^<v=[0-9]+>$", "/v=7") && !matches("^<v=[0-9]+>$", "/v"));
     }
 
     #[test]
-    fn groups_are_taken_over() {
+    fn template_is_expanded_with_groups() {
         let key = "^(<>*)<KEY><>{1,3}$";
         assert_eq!(expanded(key, "/net/alice/KEY/k", "\\1"), "/net/alice");
         assert_eq!(expanded(key, "/net/alice/KEY/k/self/v=1", "\\1"), "/net/alice");
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_expressions_are_refused() {
+    fn malformed_expression_is_refused() {
         for bad in ["^<a$", "^a$", "^[<a>$", "^(<a>$", "^<a>{2,1}$", "^<a>{}$", "^<a>)$", "<(>"] {
             assert!(NameRegex::new(bad).is_err(), "{bad}");
         }
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_end_soon() {
+    fn steps_for_a_hostile_name_are_limited() {
         let regex = NameRegex::new("^(<>*)(<>*)(<>*)(<>*)(<>*)(<>*)<never>$").unwrap();
         let mut name = Name::new();
         (0..200).for_each(|_| {

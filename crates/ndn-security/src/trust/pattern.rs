@@ -6,7 +6,7 @@ use ndn_packet::{Component, Name, NameRef};
 #[derive(Debug, Clone)]
 pub(super) struct NamePattern {
     items: Vec<Item>,
-    /// Whether any number of components may follow.
+    /// Whether it ends in `**`.
     is_open: bool,
 }
 
@@ -20,11 +20,11 @@ enum Item {
     Variable(usize),
 }
 
-/// What the variables of a rule stand for.
+/// The values of the variables of a rule.
 pub(super) type Bindings<'a> = Vec<Option<Component<'a>>>;
 
 impl NamePattern {
-    /// Reads a pattern. Variables are numbered as they are in `variables`, to which new ones are added.
+    /// Parses a pattern. Variables have their indices in `variables`, to which new ones are added.
     pub(super) fn new(text: &str, variables: &mut Vec<String>) -> Result<Self, String> {
         let Some(body) = text.strip_prefix('/') else {
             return Err(format!("`{text}` does not begin with `/`"));
@@ -45,7 +45,7 @@ impl NamePattern {
         Ok(pattern)
     }
 
-    /// Whether the name is one of these; binds variables that are not bound, and compares the others.
+    /// Whether the name matches; binds unbound variables, and compares the others.
     pub(super) fn matches<'a>(&self, name: NameRef<'a>, bindings: &mut Bindings<'a>) -> bool {
         let length = name.len();
         if length < self.items.len() || (!self.is_open && length > self.items.len()) {
@@ -65,7 +65,7 @@ impl NamePattern {
         })
     }
 
-    /// The pattern with what its variables stand for.
+    /// The pattern with the values of its variables.
     pub(super) fn describe(&self, bindings: &Bindings<'_>) -> String {
         let mut text = String::new();
         for item in &self.items {
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_none_are_refused() {
+    fn malformed_pattern_is_refused() {
         for wrong in ["a", "/**/a", "/a//b", "/<>", "/<a b>", "/<a", "/a/", "/%zz"] {
             assert!(NamePattern::new(wrong, &mut Vec::new()).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_description_says_what_variables_stand_for() {
+    fn description_shows_the_values_of_variables() {
         let mut variables = Vec::new();
         let data = NamePattern::new("/lab/<site>/**", &mut variables).unwrap();
         let key = NamePattern::new("/lab/<site>/*/server", &mut variables).unwrap();

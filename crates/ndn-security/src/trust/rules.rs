@@ -1,4 +1,4 @@
-//! One rule: which packets it is about, and what it asks of their keys.
+//! A trust rule: the packets that it applies to, and the keys that it allows.
 
 use ndn_packet::{Name, NameRef, SignatureType};
 
@@ -11,7 +11,7 @@ use crate::certificate::KEY;
 /// Components from `KEY` on in the name of a certificate.
 const KEY_SUFFIX_MAX: usize = 4;
 
-/// How two names are related.
+/// A relation of two names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     Equal,
@@ -29,16 +29,16 @@ impl Relation {
     }
 }
 
-/// What a packet is for: rules by patterns tell certificates from what they vouch for.
+/// The role of a packet: rules by patterns distinguish certificates from content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketSort {
-    /// A link of a chain.
+    /// A certificate in the chain.
     Certificate,
-    /// What is to be trusted in the end.
+    /// The packet at the start of the chain.
     Other,
 }
 
-/// A name that rules are to judge.
+/// A name that rules apply to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) name: NameRef<'a>,
@@ -46,8 +46,8 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// What a pattern of this sort is compared with: the identity that a certificate is for, or the
-    /// name; `None` for packets of the other sort.
+    /// The name that a pattern of this role is compared with: the identity of a certificate, or the name of content; `None` for
+    /// packets of the other role.
     fn for_pattern(self, sort: PacketSort) -> Option<NameRef<'a>> {
         match (self.sort == sort, sort) {
             (false, _) => None,
@@ -60,7 +60,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Who signed, as far as is known.
+/// The signer, as far as it is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Signer<'a> {
     pub(super) locator: NameRef<'a>,
@@ -68,18 +68,18 @@ pub(super) struct Signer<'a> {
 }
 
 impl<'a> Signer<'a> {
-    /// What the packet claims: whether it is worth the while to look for the certificate.
+    /// The key name that the packet claims, before its certificate is available.
     pub(super) fn of_locator(locator: NameRef<'a>) -> Self {
         Self { locator, identity: identity(locator) }
     }
 
-    /// The identity that a certificate is for.
+    /// The identity of a certificate.
     pub(super) fn of_certificate(locator: NameRef<'a>, certificate: &'a Certificate) -> Self {
         Self { locator, identity: Some(certificate.identity()) }
     }
 }
 
-/// Which names a rule is about.
+/// The names that a rule applies to.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Relation {
@@ -107,10 +107,10 @@ impl Filter {
     }
 }
 
-/// What the name of the key has to be like.
+/// The requirement on the name of the key.
 #[derive(Debug, Clone)]
 pub(super) enum KeyCheck {
-    /// Anything.
+    /// Any name.
     Any,
     /// The identity in it.
     Identity {
@@ -118,7 +118,7 @@ pub(super) enum KeyCheck {
         relation: Relation,
     },
     Regex(NameRegex),
-    /// What the two expressions take out of the names of key and packet.
+    /// The names that the two expressions extract from the names of key and packet.
     Hyper {
         key: NameRegex,
         key_template: String,
@@ -126,7 +126,7 @@ pub(super) enum KeyCheck {
         packet_template: String,
         relation: Relation,
     },
-    /// The identity in it is one of a pattern, with variables as in the packet's name.
+    /// The identity in it matches a pattern, with the variables of the packet's name.
     Pattern {
         names: NamePattern,
         sort: PacketSort,
@@ -137,7 +137,7 @@ pub(super) enum KeyCheck {
 }
 
 impl KeyCheck {
-    /// The issuer's name is a prefix of what it signs.
+    /// The identity of the issuer is a prefix of the packet's name.
     pub(super) fn hierarchical() -> Result<Self, String> {
         Ok(Self::Hyper {
             key: NameRegex::new("^(<>*)<KEY><>{1,3}$")?,
@@ -177,7 +177,7 @@ impl KeyCheck {
         }
     }
 
-    /// What it takes for a packet.
+    /// The keys that it allows for a packet.
     fn describe(&self, subject: Subject<'_>) -> String {
         match self {
             Self::Any => "any key".to_owned(),
@@ -226,8 +226,7 @@ fn identity(key: NameRef<'_>) -> Option<NameRef<'_>> {
 
 #[derive(Debug, Clone)]
 pub(super) struct Checker {
-    /// `None`: of any type that takes a key. A digest, which anybody can compute, has to be asked
-    /// for.
+    /// `None`: any type with a key. A digest has to be allowed explicitly.
     pub(super) signature_type: Option<SignatureType>,
     pub(super) key: KeyCheck,
 }
@@ -240,9 +239,9 @@ fn needs_key(ty: SignatureType) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     pub(super) id: String,
-    /// Without any, the rule is about every packet.
+    /// Without filters, the rule applies to every packet.
     pub(super) filters: Vec<Filter>,
-    /// One of them has to be content.
+    /// At least one of them has to accept.
     pub(super) checkers: Vec<Checker>,
 }
 
@@ -268,7 +267,7 @@ impl Rule {
         })
     }
 
-    /// What its checkers take for a packet.
+    /// The keys that its checkers allow for a packet.
     pub(super) fn describe(&self, subject: Subject<'_>) -> String {
         let checkers = self.checkers.iter().map(|checker| match checker.signature_type {
             Some(SignatureType::DIGEST_SHA256) => "a digest".to_owned(),

@@ -1,21 +1,20 @@
-//! Trust rules as text, one on a line.
+//! Trust rules as text, one per line.
 
 use std::sync::Arc;
 
 use super::anchors::AnchorGroup;
-use super::config::{AnchorSource, LoadAnchors};
+use super::anchors::{AnchorSource, LoadAnchors};
 use super::pattern::NamePattern;
 use super::rules::{Checker, Filter, KeyCheck, PacketSort, Rule};
 use super::{MAX_RULES, TrustPolicy};
 use crate::info::{Include, InfoError, Node};
 
 impl TrustPolicy {
-    /// Reads rules: those of [`Self::from_text`] if the first line that says something begins with
-    /// `anchor`, `data` or `key`, and otherwise those of ndn-cxx. `include` reads other files that
-    /// the latter name, `load` reads certificates.
+    /// Parses rules: in the format of [`Self::from_text`] if the first line that is not empty or a comment begins with
+    /// `anchor`, `data` or `key`, and otherwise in that of ndn-cxx. `include` reads included files, `load` reads certificates.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// The first fault, with its line.
     pub fn from_rules(
         origin: &str,
         text: &str,
@@ -29,10 +28,10 @@ impl TrustPolicy {
         Self::from_info(&Node::parse(origin, text, include)?, load)
     }
 
-    /// Reads rules of one line each.
+    /// Parses rules of one line each.
     ///
     /// ```text
-    /// # Whom we trust without further proof: the certificate in a file.
+    /// # The trust anchor: the certificate in a file.
     /// anchor root.cert
     /// # Data of these names may be signed by keys of these identities.
     /// data /lab/<site>/files/** by /lab/<site>/server
@@ -41,12 +40,12 @@ impl TrustPolicy {
     /// key /lab/<site> by /lab
     /// ```
     ///
-    /// `*` is any one component, `**` at the end any number of them, `<site>` any one component that
-    /// is the same wherever the line has it. The first rule about a name decides. `data` is not about
-    /// certificates, and `key` about nothing else. What no rule is about is not trusted.
+    /// `*` matches one component, `**` at the end any number of components, `<site>` one component that is the same throughout
+    /// the line. The first rule that matches a name decides. `data` applies to packets that are no certificates, `key` to
+    /// certificates. A packet that no rule matches is not trusted.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// The first fault, with its line.
     pub fn from_text(origin: &str, text: &str, load: LoadAnchors<'_>) -> Result<Self, InfoError> {
         let origin: Arc<str> = origin.into();
         let mut policy = Self::default();

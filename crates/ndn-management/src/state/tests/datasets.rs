@@ -77,7 +77,7 @@ fn faces() {
 }
 
 #[test]
-fn queries_of_many_faces_are_answered_between_other_requests() {
+fn query_of_many_faces_is_answered_in_slices() {
     let mut harness = Harness::new();
     let many = 6000..12_000;
     for face_id in many.clone() {
@@ -134,7 +134,7 @@ fn queries_of_many_faces_are_answered_between_other_requests() {
 }
 
 #[test]
-fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_names() {
+fn query_that_names_faces_is_answered_at_once() {
     let mut harness = Harness::new();
     for face_id in 1000..51_000 {
         let uri = format!("udp4://192.0.2.1:{}", face_id / 2);
@@ -182,7 +182,7 @@ fn a_query_that_few_of_many_faces_match_is_sliced_or_looks_at_those_that_it_name
 }
 
 #[test]
-fn a_malformed_query_gets_a_nack() {
+fn malformed_query_is_nacked() {
     let mut harness = Harness::new();
     let query = name("/localhost/nfd/faces/query/x");
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
@@ -230,7 +230,7 @@ fn tables() {
 }
 
 #[test]
-fn a_version_stays_as_it_was_while_the_table_changes() {
+fn version_is_unchanged_while_the_table_changes() {
     let mut harness = Harness::new();
     for number in 0..700 {
         harness.command(APP, Verb::RibRegister, &named(&format!("/prefix/{number}")));
@@ -254,7 +254,7 @@ fn a_version_stays_as_it_was_while_the_table_changes() {
 }
 
 #[test]
-fn an_unchanged_table_is_not_encoded_again_within_a_second() {
+fn unchanged_table_is_encoded_once_within_a_second() {
     let mut harness = Harness::new();
     harness.command(APP, Verb::RibRegister, &named("/a"));
     let prefix = name("/localhost/nfd/rib/list");
@@ -318,7 +318,7 @@ fn fetch_version(harness: &mut Harness, version: &Name) -> Vec<u8> {
 }
 
 #[test]
-fn commands_are_handled_between_the_slices_of_a_large_table() {
+fn commands_are_executed_between_slices_of_a_large_table() {
     for (uri, is_fib) in [("/localhost/nfd/fib/list", true), ("/localhost/nfd/rib/list", false)] {
         let mut harness = Harness::new();
         fill(&mut harness, 3000);
@@ -363,7 +363,7 @@ fn commands_are_handled_between_the_slices_of_a_large_table() {
 }
 
 #[test]
-fn faces_come_and_go_between_the_slices_of_their_list() {
+fn face_list_is_consistent_while_faces_change_between_slices() {
     let mut harness = Harness::new();
     let (first, count) = (1000, 10_000);
     for face_id in first..first + count {
@@ -408,7 +408,7 @@ fn faces_come_and_go_between_the_slices_of_their_list() {
 }
 
 #[test]
-fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
+fn table_that_changes_faster_than_slices_follow_is_listed() {
     let mut harness = Harness::new();
     fill(&mut harness, 2000);
     discover(&mut harness, "/localhost/nfd/rib/list");
@@ -427,7 +427,7 @@ fn a_table_that_changes_faster_than_it_is_encoded_is_listed_nevertheless() {
 }
 
 #[test]
-fn what_remains_of_a_route_is_told_anew_and_an_idle_table_is_forgotten() {
+fn remaining_lifetime_is_encoded_anew_and_idle_listing_is_dropped() {
     let mut harness = Harness::new();
     let parameters = ControlParameters { expiration_period_ms: Some(100_000), ..named("/a") };
     harness.command(APP, Verb::RibRegister, &parameters);

@@ -265,7 +265,7 @@ fn create(harness: &mut Harness, face_id: u64) {
 }
 
 #[test]
-fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
+fn requests_are_served_while_routes_are_removed() {
     let mut harness = Harness::new();
     fill(&mut harness);
     harness.state.face_destroyed(harness.now, APP);
@@ -291,7 +291,7 @@ fn others_are_served_while_routes_go_and_their_updates_do_not_wait() {
 }
 
 #[test]
-fn a_face_with_few_routes_does_not_wait_for_one_with_many() {
+fn face_with_few_routes_is_removed_at_once() {
     let mut harness = Harness::new();
     fill(&mut harness);
     create(&mut harness, 400);
@@ -318,7 +318,7 @@ fn a_face_with_few_routes_does_not_wait_for_one_with_many() {
 }
 
 #[test]
-fn a_command_for_what_a_slice_has_done_already_waits_for_it() {
+fn command_waits_for_the_publication_of_a_slice() {
     for verb in [Verb::FibRemoveNextHop, Verb::RibUnregister] {
         let mut harness = Harness::new();
         fill(&mut harness);
@@ -339,7 +339,7 @@ fn a_command_for_what_a_slice_has_done_already_waits_for_it() {
 }
 
 #[test]
-fn what_is_to_be_removed_anyway_makes_room() {
+fn removals_in_progress_make_room() {
     let limit = 4 * SLICE_PREFIXES;
     let full_fib = ControlConfig { fib_entries_max: limit, ..ControlConfig::default() };
     let full_rib = ControlConfig { rib_routes_max: limit, ..ControlConfig::default() };
@@ -381,7 +381,7 @@ fn full_fib(shared: usize, others: usize) -> Harness {
 }
 
 #[test]
-fn slices_that_make_no_room_are_followed_by_others_but_not_without_end() {
+fn slices_for_room_are_limited() {
     let mut harness = full_fib(3 * SLICE_PREFIXES, 2 * SLICE_PREFIXES);
     for verb in [Verb::RibRegister, Verb::FibAddNextHop] {
         let more = named(&format!("/more/{verb:?}"));
@@ -409,7 +409,7 @@ fn expire(harness: &mut Harness, slices: usize) {
 }
 
 #[test]
-fn expired_routes_are_not_listed_and_share_versions_of_the_fib() {
+fn expired_routes_share_fib_versions_and_are_not_listed() {
     let mut harness = Harness::new();
     expire(&mut harness, SLICES_PER_VERSION + 2);
     harness.handle_timeout();
@@ -437,7 +437,7 @@ fn expired_routes_are_not_listed_and_share_versions_of_the_fib() {
 }
 
 #[test]
-fn expired_routes_make_room_and_do_not_wait_for_a_face_with_many() {
+fn expired_routes_make_room_beside_a_face_with_many_routes() {
     let config = ControlConfig { rib_routes_max: 4 * SLICE_PREFIXES, ..ControlConfig::default() };
     let mut harness = Harness::with_config(config);
     expire(&mut harness, 4);
@@ -463,7 +463,7 @@ fn expired_routes_make_room_and_do_not_wait_for_a_face_with_many() {
 }
 
 #[test]
-fn routes_that_end_at_the_same_time_end_a_part_at_a_time() {
+fn routes_that_expire_together_are_removed_in_slices() {
     let mut harness = Harness::new();
     expire(&mut harness, 4);
     let mut left = Vec::new();

@@ -27,7 +27,7 @@ const fn failed() -> FaceCreationError {
 }
 
 #[test]
-fn a_face_is_created_once() {
+fn face_is_created_once() {
     let mut harness = Harness::new();
     let uri = "udp4://192.0.2.7:6363";
     let mut parameters = create(uri);
@@ -89,7 +89,7 @@ fn event_of(wire: &[u8]) -> (u64, FaceEventKind, u64) {
 }
 
 #[test]
-fn a_face_that_the_data_plane_already_has_is_a_conflict() {
+fn existing_face_of_the_data_plane_is_a_conflict() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
     // Its first packet came in while the command was under way.
@@ -110,7 +110,7 @@ fn a_face_that_the_data_plane_already_has_is_a_conflict() {
 }
 
 #[test]
-fn a_failure_is_passed_on() {
+fn failure_of_the_data_plane_is_reported() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
     harness.state.face_creation_done(harness.now, ticket, Err(failed()));
@@ -122,7 +122,7 @@ fn a_failure_is_passed_on() {
 }
 
 #[test]
-fn a_face_for_which_nobody_waits_any_more_is_known_nevertheless() {
+fn face_created_after_its_command_expired_is_known() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
     harness.advance(100 * SECOND_NS);
@@ -134,7 +134,7 @@ fn a_face_for_which_nobody_waits_any_more_is_known_nevertheless() {
 }
 
 #[test]
-fn what_cannot_be_created() {
+fn invalid_face_specification_is_refused() {
     let mut harness = Harness::new();
     let local = |remote: &str, local: &str| ControlParameters {
         local_uri: Some(local.to_owned()),
@@ -220,7 +220,7 @@ fn what_cannot_be_created() {
 }
 
 #[test]
-fn an_application_turns_on_local_fields_for_itself() {
+fn application_enables_local_fields_on_its_face() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters::default();
     parameters.set_flag(face_flag::LOCAL_FIELDS, true);
@@ -263,7 +263,7 @@ fn all_properties_of_a_tunnel_can_be_updated() {
 }
 
 #[test]
-fn the_face_of_management_stays_as_it_has_to_be() {
+fn management_face_ignores_updates() {
     let mut harness = Harness::new();
     for bit in [face_flag::LOCAL_FIELDS, face_flag::LP_RELIABILITY] {
         let mut parameters =
@@ -275,7 +275,7 @@ fn the_face_of_management_stays_as_it_has_to_be() {
 }
 
 #[test]
-fn impossible_updates_are_listed_and_nothing_is_changed() {
+fn conflicting_update_lists_conflicts_and_changes_nothing() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters {
         face_id: Some(TUNNEL),
@@ -320,7 +320,7 @@ fn destruction() {
 }
 
 #[test]
-fn events_are_sent_and_can_be_asked_for() {
+fn face_events_are_sent_and_answered() {
     let mut harness = Harness::new();
     harness.state.face_changed_state(harness.now, TUNNEL, false);
     harness.state.face_changed_state(harness.now, TUNNEL, true);
@@ -359,7 +359,7 @@ fn with_ethernet() -> Harness {
 }
 
 #[test]
-fn stations_have_a_face_for_each_interface() {
+fn station_has_a_face_per_interface() {
     let mut harness = with_ethernet();
     let remote = "ether://[08:00:27:01:dd:01]";
     let on =

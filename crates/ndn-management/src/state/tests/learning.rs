@@ -29,7 +29,7 @@ fn learn(harness: &mut Harness, wire: &[u8]) -> Learning {
 }
 
 #[test]
-fn an_announcement_makes_a_route_and_the_next_one_renews_it() {
+fn announcement_adds_a_route_and_the_next_one_renews_it() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let wire = announcement("/net/app", 3_600_000, &root.signer());
@@ -57,7 +57,7 @@ fn an_announcement_makes_a_route_and_the_next_one_renews_it() {
 }
 
 #[test]
-fn a_refused_interest_ends_the_longest_learnt_route_of_its_face() {
+fn forget_learnt_removes_the_longest_route_of_its_face() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     for prefix in ["/net", "/net/app"] {
@@ -74,7 +74,7 @@ fn a_refused_interest_ends_the_longest_learnt_route_of_its_face() {
 }
 
 #[test]
-fn what_is_not_to_be_trusted_makes_no_route() {
+fn untrusted_announcement_adds_no_route() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let cases = [
@@ -95,7 +95,7 @@ fn what_is_not_to_be_trusted_makes_no_route() {
 }
 
 #[test]
-fn the_certificate_of_an_announcement_is_fetched() {
+fn certificate_of_an_announcement_is_fetched() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
     let mut harness = guarded(&root);
@@ -123,7 +123,7 @@ fn the_certificate_of_an_announcement_is_fetched() {
 }
 
 #[test]
-fn the_announcement_of_a_data_is_that_of_its_route() {
+fn data_carries_the_announcement_of_its_route() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let data = name("/net/app/1");
@@ -149,7 +149,7 @@ fn the_announcement_of_a_data_is_that_of_its_route() {
 }
 
 #[test]
-fn an_announcement_is_about_the_data_that_it_comes_with() {
+fn announcement_of_another_prefix_is_refused() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let wire = announcement("/net/app", 60_000, &root.signer());

@@ -252,7 +252,7 @@ fn deep_name(len: usize) -> Name {
 }
 
 #[test]
-fn bytes_that_are_no_interest_and_faces_that_are_unknown() {
+fn malformed_packet_and_unknown_face_are_counted() {
     let mut harness = Harness::new();
     assert_eq!(harness.interest(&[5, 0], APP), Handled::Malformed);
     let dataset = name("/localhost/nfd/rib/list");
@@ -268,7 +268,7 @@ fn bytes_that_are_no_interest_and_faces_that_are_unknown() {
 }
 
 #[test]
-fn the_answer_has_the_name_of_the_command_and_comes_after_the_fib_update() {
+fn answer_has_the_name_of_the_command_and_follows_the_fib_update() {
     let mut harness = Harness::new();
     let wire = CommandBuilder::default()
         .digest_signed_interest(Verb::RibRegister, &named("/a"), 1, 2)
@@ -285,7 +285,7 @@ fn the_answer_has_the_name_of_the_command_and_comes_after_the_fib_update() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_signed_is_counted() {
+fn answer_that_cannot_be_signed_is_counted() {
     let mut harness = Harness::new();
     harness.state.outbox.signer = Box::new(|_: &DataBuilder<'_>| None);
     harness.begin(APP, Verb::RibRegister, &named("/a"));

@@ -66,7 +66,7 @@ fn verbs(told: &[(String, Name)]) -> Vec<&str> {
 }
 
 #[test]
-fn routes_of_clients_are_told_and_withdrawn_with_their_face() {
+fn client_routes_are_readvertised_and_withdrawn_with_their_face() {
     let mut harness = harness();
     harness.command(APP, Verb::RibRegister, &client("/early"));
     harness.state.set_readvertise_nlsr(true);
@@ -93,7 +93,7 @@ fn routes_of_clients_are_told_and_withdrawn_with_their_face() {
 }
 
 #[test]
-fn nothing_is_told_unless_that_is_wanted() {
+fn readvertisement_is_off_by_default() {
     let mut harness = harness();
     harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr"));
     harness.command(APP, Verb::RibRegister, &client("/a"));
@@ -245,7 +245,7 @@ fn prefixes_are_registered_with_the_gateway_by_the_shortest_identity() {
 }
 
 #[test]
-fn registrations_are_refreshed_tried_again_and_made_anew_for_another_gateway() {
+fn registration_is_refreshed_retried_and_repeated_for_another_gateway() {
     let mut host = host(&["/site"]);
     let gateway = ControlParameters { face_id: Some(TUNNEL), ..named("/") };
     // A route of all names leads there, too.
@@ -290,7 +290,7 @@ fn registrations_are_refreshed_tried_again_and_made_anew_for_another_gateway() {
 }
 
 #[test]
-fn prefixes_without_identity_are_looked_at_again_when_that_is_asked_for() {
+fn prefixes_without_identity_are_checked_again_at_reload() {
     let mut host = host(&[]);
     let gateway = ControlParameters { face_id: Some(TUNNEL), ..named(GATEWAY) };
     host.command(APP, Verb::RibRegister, &gateway);
@@ -307,7 +307,7 @@ fn prefixes_without_identity_are_looked_at_again_when_that_is_asked_for() {
 }
 
 #[test]
-fn a_prefix_that_is_not_answered_holds_up_nobody() {
+fn unanswered_prefix_does_not_delay_others() {
     let mut host = host(&["/a", "/b", "/c"]);
     for uri in [GATEWAY, "/a/x"] {
         host.command(APP, Verb::RibRegister, &named(uri));
@@ -324,7 +324,7 @@ fn a_prefix_that_is_not_answered_holds_up_nobody() {
 }
 
 #[test]
-fn commands_wait_for_a_key_chain_that_somebody_else_holds() {
+fn commands_wait_for_a_locked_key_chain() {
     let mut host = Harness::new();
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);
@@ -347,7 +347,7 @@ fn commands_wait_for_a_key_chain_that_somebody_else_holds() {
 }
 
 #[test]
-fn what_ends_while_the_identities_are_unknown_is_not_registered() {
+fn route_removed_while_identities_are_unknown_is_not_registered() {
     let mut host = Harness::new();
     let keys = KeyChain::with(&["/site"]);
     let is_locked = Arc::clone(&keys.is_locked);

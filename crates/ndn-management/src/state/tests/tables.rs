@@ -5,7 +5,7 @@ use crate::strategy_name::StrategyError;
 use crate::types::{FACE_ID_INTERNAL, PREFIX_DEPTH_MAX, cs_flag, route_flag, route_origin};
 
 #[test]
-fn an_application_registers_and_unregisters_its_own_face() {
+fn application_registers_and_unregisters_its_own_face() {
     let mut harness = Harness::new();
     let response = harness.command(APP, Verb::RibRegister, &named("/a"));
     assert_eq!((response.code, response.text.as_str()), (200, "Success"));
@@ -28,7 +28,7 @@ fn an_application_registers_and_unregisters_its_own_face() {
 }
 
 #[test]
-fn an_operator_registers_another_face_and_children_inherit() {
+fn operator_registers_another_face_and_longer_prefixes_inherit() {
     let mut harness = Harness::new();
     let parameters = ControlParameters {
         face_id: Some(TUNNEL),
@@ -92,7 +92,7 @@ fn routes_expire() {
 }
 
 #[test]
-fn full_tables_refuse_new_prefixes_and_say_so() {
+fn full_table_refuses_new_prefixes() {
     let config =
         ControlConfig { fib_entries_max: 2, rib_routes_max: 3, ..ControlConfig::default() };
     let mut harness = Harness::with_config(config);
@@ -135,7 +135,7 @@ fn direct_next_hops() {
 }
 
 #[test]
-fn what_is_taken_back_is_told() {
+fn removed_route_is_reported_to_the_owner() {
     let mut harness = Harness::new();
     let forgotten = |face_id, origin| {
         let prefix = name("/a");
@@ -207,7 +207,7 @@ fn strategy_choices_are_limited() {
 }
 
 #[test]
-fn strategy_choices_of_a_configuration_are_made_together_or_not_at_all() {
+fn strategy_choices_of_a_configuration_are_atomic() {
     let config = ControlConfig { strategy_choices_max: 5, ..ControlConfig::default() };
     let mut harness = Harness::with_config(config);
     let state = &mut harness.state;
@@ -254,7 +254,7 @@ fn strategy_choices_of_a_configuration_are_made_together_or_not_at_all() {
 }
 
 #[test]
-fn an_authorizer_without_room_for_its_route_is_not_put_in_charge() {
+fn authorizer_without_room_for_its_route_is_refused() {
     use crate::AccessControl;
     use crate::access::PRIVILEGED_MODULES;
     use ndn_security::trust::TrustPolicy;
@@ -317,7 +317,7 @@ fn erase(
 }
 
 #[test]
-fn erasing_is_limited_and_the_limit_is_told_when_more_remain() {
+fn erase_is_limited_and_reports_the_limit_when_more_remain() {
     let mut harness = Harness::new();
     for (count, erased, more_remain, limit, capacity) in [
         (None, 3, false, 256, None),
@@ -335,7 +335,7 @@ fn erasing_is_limited_and_the_limit_is_told_when_more_remain() {
 }
 
 #[test]
-fn commands_that_wait_are_limited_and_forgotten_in_time() {
+fn waiting_commands_are_limited_and_expire() {
     let mut harness = Harness::new();
     for _ in 0..1024 {
         harness.begin(APP, Verb::CsErase, &named("/a"));
@@ -348,7 +348,7 @@ fn commands_that_wait_are_limited_and_forgotten_in_time() {
 }
 
 #[test]
-fn what_a_forwarder_starts_with() {
+fn default_strategies_and_routes_are_set_at_start() {
     let mut harness = Harness::new();
     harness.state.register_management().unwrap();
     harness.state.set_default_strategies().unwrap();
@@ -370,7 +370,7 @@ fn what_a_forwarder_starts_with() {
 }
 
 #[test]
-fn the_route_to_management_stays() {
+fn management_route_cannot_be_changed() {
     let mut harness = Harness::new();
     let own = ControlParameters {
         name: Some(name("/localhost/nfd")),

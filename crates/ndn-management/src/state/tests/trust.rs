@@ -133,7 +133,7 @@ fn certificates_are_fetched_one_after_the_other() {
 }
 
 #[test]
-fn certificates_that_do_not_come_or_do_not_help_end_in_403() {
+fn missing_or_useless_certificate_ends_in_403() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
     let mut harness = guarded(&root);
@@ -168,7 +168,7 @@ fn certificates_that_do_not_come_or_do_not_help_end_in_403() {
 }
 
 #[test]
-fn commands_that_wait_are_bounded_in_number() {
+fn waiting_commands_of_a_face_are_limited() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
@@ -262,7 +262,7 @@ fn waiting_commands_end_with_their_face() {
 }
 
 #[test]
-fn an_announcement_makes_a_route_that_expires() {
+fn announcement_adds_a_route_that_expires() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let handled = harness.announce(&announcement("/net/app", 5000, &root.signer()));
@@ -277,7 +277,7 @@ fn an_announcement_makes_a_route_that_expires() {
 }
 
 #[test]
-fn announcements_that_are_not_trusted_or_not_announcements_are_refused() {
+fn untrusted_or_malformed_announcement_is_refused() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     let code = |handled: Handled| match handled {
@@ -308,7 +308,7 @@ fn announcements_that_are_not_trusted_or_not_announcements_are_refused() {
 }
 
 #[test]
-fn data_that_nobody_waits_for_changes_nothing() {
+fn unexpected_data_changes_nothing() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     harness.data(&root);
@@ -320,7 +320,7 @@ fn data_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn anchors_are_read_again_when_their_time_is_over() {
+fn anchors_are_refreshed_at_their_deadline() {
     use ndn_security::trust::AnchorChange;
     use std::sync::Mutex;
     const PERIOD_NS: u64 = 60 * 1_000_000_000;
