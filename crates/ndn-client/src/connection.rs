@@ -242,8 +242,8 @@ impl Connection {
         loop {
             match reader.readable().await {
                 Ok(None) => {}
-                Ok(Some(Ended::Said(farewell))) => return ConnectionError::Left(farewell),
-                Ok(Some(Ended::Silently)) => return ConnectionError::Closed,
+                Ok(Some(Ended::Disconnected(farewell))) => return ConnectionError::Left(farewell),
+                Ok(Some(Ended::Closed)) => return ConnectionError::Closed,
                 Err(error) => return error.into(),
             }
             let mut is_empty = false;

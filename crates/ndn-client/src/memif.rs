@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ndn_memif::{
-    Address, ClientHandshake, ClientOptions, Ended, Farewell, Fault, HandshakeError, Link,
+    Address, ClientHandshake, ClientOptions, DisconnectReason, Ended, Fault, HandshakeError, Link,
     Progress, Received, Receiver, Secret, Sender, Sent,
 };
 use ndn_sys::clock;
@@ -56,9 +56,9 @@ fn secret_of(variable: Result<String, VarError>) -> io::Result<Secret> {
 
 /// That a forwarder does not want this program, with what can be done about it.
 #[derive(Debug, thiserror::Error)]
-#[error("it refuses: {farewell}{advice}")]
+#[error("it refuses: {reason}{advice}")]
 pub(crate) struct MemifRefusal {
-    farewell: Farewell,
+    reason: DisconnectReason,
     advice: String,
 }
 
@@ -67,15 +67,15 @@ pub(crate) struct MemifRefusal {
 /// An error that is none of a refused handshake stays what it is.
 #[must_use]
 pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io::Error {
-    let farewell = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(HandshakeError::Refused(farewell)) => *farewell,
+    let reason = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(HandshakeError::Refused(reason)) => *reason,
         _ => return error,
     };
-    let advice = if farewell.is_about_secrets() && secret.is_none() {
+    let advice = if reason.mentions_secret() && secret.is_none() {
         format!(". Set {MEMIF_SECRET_VARIABLE} to the secret of this interface.")
-    } else if farewell.is_about_secrets() {
+    } else if reason.mentions_secret() {
         format!(". What {MEMIF_SECRET_VARIABLE} holds is not the secret of this interface.")
-    } else if farewell.is_about_another_client() {
+    } else if reason.mentions_other_client() {
         let Address { socket, id } = address;
         let id = id.map_or_else(String::new, |id| format!(" {id}"));
         let free = socket.display();
@@ -83,7 +83,7 @@ pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io
     } else {
         String::new()
     };
-    io::Error::new(io::ErrorKind::ConnectionRefused, MemifRefusal { farewell, advice })
+    io::Error::new(io::ErrorKind::ConnectionRefused, MemifRefusal { reason, advice })
 }
 
 /// A connection by shared memory.
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn who_is_refused_hears_what_to_do() {
         let explained = |said: &str, uri: &str, secret: &str| {
-            let refused = HandshakeError::Refused(Farewell::new(0, said));
+            let refused = HandshakeError::Refused(DisconnectReason::new(0, said));
             let secret = Secret::new(secret).unwrap_or_default();
             let error = io::Error::other(refused);
             explain_memif(error, &uri.parse().unwrap(), &secret)

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ndn_memif::Farewell;
+use ndn_memif::DisconnectReason;
 use ndn_webtransport::{Attached, PathMtu};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -124,7 +124,7 @@ pub(crate) enum ConnectionError {
     #[error("the forwarder closed the connection")]
     Closed,
     #[error("the forwarder has left: {0}")]
-    Left(Farewell),
+    Left(DisconnectReason),
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]

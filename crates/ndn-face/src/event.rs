@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use ndn_memif::Farewell;
+use ndn_memif::DisconnectReason;
 use ndn_table::FaceIndex;
 
 /// Why a face closed, or lost its connection.
@@ -12,9 +12,9 @@ pub enum CloseReason {
     /// The peer closed the connection.
     PeerClosed,
     /// The peer of a memif face has disconnected with this reason.
-    Left(Farewell),
+    Left(DisconnectReason),
     /// The server of a memif face has refused it with this reason.
-    Refused(Farewell),
+    Refused(DisconnectReason),
     /// The connection failed.
     Failed(io::ErrorKind),
     /// The peer sent a frame longer than any packet, so that the start of the next one is unknown.
@@ -41,8 +41,8 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PeerClosed => formatter.write_str("closed by the peer"),
-            Self::Left(farewell) => write!(formatter, "the peer has left: {farewell}"),
-            Self::Refused(farewell) => write!(formatter, "the peer refuses: {farewell}"),
+            Self::Left(reason) => write!(formatter, "the peer has left: {reason}"),
+            Self::Refused(reason) => write!(formatter, "the peer refuses: {reason}"),
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent a malformed TLV"),

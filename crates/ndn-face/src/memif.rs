@@ -51,9 +51,9 @@ impl MemifEnd {
     /// Tells the peer that there will be no face.
     pub fn reject(&self, reason: &str) {
         match self {
-            Self::Accepted(link) => link.bid_farewell(reason),
-            Self::Client(client) => ndn_memif::turn_away(client.handshake.as_fd(), reason),
-            Self::Connected(connection) => connection.link.bid_farewell(reason),
+            Self::Accepted(link) => link.send_disconnect(reason),
+            Self::Client(client) => ndn_memif::send_disconnect(client.handshake.as_fd(), reason),
+            Self::Connected(connection) => connection.link.send_disconnect(reason),
         }
     }
 }
@@ -581,8 +581,8 @@ impl MemifState {
     fn reason_of_end(&self) -> CloseReason {
         match &self.rings {
             Rings::Up(link) => match link.ended() {
-                Some(Ended::Said(farewell)) => CloseReason::Left(farewell),
-                Some(Ended::Silently) | None => CloseReason::PeerClosed,
+                Some(Ended::Disconnected(farewell)) => CloseReason::Left(farewell),
+                Some(Ended::Closed) | None => CloseReason::PeerClosed,
             },
             Rings::Connecting { .. } | Rings::Waiting(_) => CloseReason::PeerClosed,
         }
@@ -624,12 +624,12 @@ impl MemifState {
             Rings::Up(link) => {
                 detach(link, &shared.poller);
                 match self.fault {
-                    Some(fault) => link.bid_farewell(&fault.to_string()),
-                    None => link.bid_farewell("the face is closed"),
+                    Some(fault) => link.send_disconnect(&fault.to_string()),
+                    None => link.send_disconnect("the face is closed"),
                 }
             }
             Rings::Connecting { handshake, .. } => {
-                ndn_memif::turn_away(
+                ndn_memif::send_disconnect(
                     handshake.as_fd(),
                     "the face is closed, or waited for too long",
                 );

@@ -11,7 +11,7 @@ use ndn_face::{
 };
 use ndn_forwarding::Scope;
 use ndn_memif::{
-    Address, ClientOptions, Farewell, HandshakeError, Link, Progress, Refusal, Secret,
+    Address, ClientOptions, DisconnectReason, HandshakeError, Link, Progress, Refusal, Secret,
     ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::Interrupter;
@@ -271,8 +271,8 @@ fn a_permanent_client_connects_again() {
     let (mut near, client, mut far, accepted, mut server) = connected(ClientOptions::default());
     far.faces.remove(accepted, &far.pool);
     near.settle();
-    let farewell = Farewell::new(0, "the face is closed");
-    let change = FaceChange::Down(CloseReason::Left(farewell));
+    let reason = DisconnectReason::new(0, "the face is closed");
+    let change = FaceChange::Down(CloseReason::Left(reason));
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change }));
     near.send(client, &tlv(6, 100, 1));
     near.flush();
@@ -288,7 +288,7 @@ fn a_permanent_client_connects_again() {
     // Whoever was accepted closes.
     near.faces.remove(client, &near.pool);
     far.settle();
-    let change = FaceChange::Closed(CloseReason::Left(farewell));
+    let change = FaceChange::Closed(CloseReason::Left(reason));
     assert_eq!(far.faces.poll_event(), Some(FaceEvent { face: accepted, change }));
     near.finish();
     far.finish();
@@ -321,7 +321,7 @@ fn refusal_of_a_server_is_reported_once() {
     let (mut near, mut server) = (Worker::new(), Server::new());
     let secret = Secret::new("right").unwrap();
     let check = |said: &Secret| if *said == secret { Ok(()) } else { Err(Refusal::SecretWrong) };
-    let refused = CloseReason::Refused(Farewell::new(0, "Incorrect secret"));
+    let refused = CloseReason::Refused(DisconnectReason::new(0, "Incorrect secret"));
     let options = |text| ClientOptions { secret: Secret::new(text).unwrap(), ..Default::default() };
     let persistent = add_client(&mut near, &server, options("wrong"), Persistency::Persistent);
     server.admit(&mut near, check).unwrap_err();
@@ -337,7 +337,8 @@ fn refusal_of_a_server_is_reported_once() {
     assert_eq!(near.faces.poll_event(), None);
     near.advance(Duration::from_secs(70));
     server.admit(&mut near, |_| Err(Refusal::Taken)).unwrap_err();
-    let change = FaceChange::Down(CloseReason::Refused(Farewell::new(0, "Already connected")));
+    let change =
+        FaceChange::Down(CloseReason::Refused(DisconnectReason::new(0, "Already connected")));
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: permanent, change }));
     // A server that does not ask takes it.
     near.advance(Duration::from_secs(70));

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd, Persistency};
 use ndn_forwarding::Scope;
 use ndn_memif::{
-    Farewell, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret, ServerHandshake,
-    ServerOptions,
+    DisconnectReason, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret,
+    ServerHandshake, ServerOptions,
 };
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 use ndn_sys::seqpacket;
@@ -68,13 +68,13 @@ impl Hostile {
     }
 
     /// Why the server has ended the connection.
-    fn farewell(&self) -> Farewell {
+    fn reason(&self) -> DisconnectReason {
         loop {
             let mut bytes = [0; MESSAGE_LENGTH];
             let received = seqpacket::receive(self.socket.as_fd(), &mut bytes).unwrap();
             let message = Message::decode(&bytes[..received.length]).unwrap();
-            if let Message::Disconnect(farewell) = message {
-                return farewell;
+            if let Message::Disconnect(reason) = message {
+                return reason;
             }
         }
     }
@@ -105,7 +105,7 @@ fn disconnect_names_the_fault_of_the_peer() {
         }
         let change = FaceChange::Closed(CloseReason::Misbehaved);
         assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: index, change }));
-        assert_eq!(peer.farewell(), Farewell::new(0, &Fault::Positions.to_string()));
+        assert_eq!(peer.reason(), DisconnectReason::new(0, &Fault::Positions.to_string()));
         near.finish();
     }
 }

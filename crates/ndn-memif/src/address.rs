@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_none() {
+    fn invalid_addresses_are_rejected() {
         for text in ["", "unix:///run/x", "memif://run/x/0", "memif://", "memif:/run/x"] {
             assert_eq!(text.parse::<Address>(), Err(AddressError::Scheme), "{text}");
         }

@@ -1,29 +1,28 @@
-//! How much memory all clients together may share, and those of one user.
+//! Limits on the shared memory of all clients together, and of those of one user.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The share of all memory that one user may have, as a divisor.
+/// One user may have this fraction of all memory: one half.
 const USER_PARTS: u64 = 2;
 
-/// A limit on the shared memory of all connections. The memory belongs to files of the clients, but the server maps it
-/// and pays for pages that it touches first. Clients of one user get at most half of it, so that no user can take
-/// everything: connections cost a client almost nothing.
+/// A limit on the memory of all connections. The memory belongs to files of the clients, but the server allocates the
+/// pages that it accesses first. Clients of one user may have half of it: connections cost a client almost nothing.
 #[derive(Debug)]
 pub struct MemoryBudget {
     bytes_max: u64,
     used: Mutex<Used>,
 }
 
-/// What connections have, bytes.
+/// Bytes in use.
 #[derive(Debug, Default)]
 struct Used {
     all: u64,
-    /// Of users that have something, how much of that.
+    /// By user; users without memory are left out.
     by_user: BTreeMap<u32, u64>,
 }
 
-/// Memory that is counted until this is dropped.
+/// Memory that is charged until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<MemoryBudget>,
@@ -32,25 +31,25 @@ pub(crate) struct Charge {
 }
 
 impl MemoryBudget {
-    /// A budget of this number of bytes, all unused.
+    /// A budget of `bytes_max`, all of it free.
     #[must_use]
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { bytes_max, used: Mutex::default() })
     }
 
-    /// Bytes that connections have.
+    /// Bytes in use.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.lock().all
     }
 
-    /// Bytes that they may have.
+    /// The limit, bytes.
     #[must_use]
     pub const fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Reserves bytes for a user, if available.
+    /// Charges `bytes` to a user, if both limits allow it.
     pub(crate) fn charge(self: &Arc<Self>, user: u32, bytes: u64) -> Option<Charge> {
         let used = &mut *self.lock();
         let more =
@@ -62,7 +61,7 @@ impl MemoryBudget {
         Some(Charge { budget: Arc::clone(self), user, bytes })
     }
 
-    /// The numbers are consistent even after a panic.
+    /// The numbers are consistent even after a panic of a holder.
     fn lock(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_taken_than_there_is() {
+    fn total_is_limited() {
         let budget = MemoryBudget::new(100);
         let first = budget.charge(1, 50).unwrap();
         let second = budget.charge(2, 30).unwrap();
@@ -103,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn one_user_leaves_half_to_others() {
+    fn one_user_gets_half_at_most() {
         let budget = MemoryBudget::new(100);
         let greedy: Vec<_> = (0..100).map_while(|_| budget.charge(1, 10)).collect();
         assert_eq!((greedy.len(), budget.used()), (5, 50));
         let other = budget.charge(2, 50).unwrap();
         assert!(budget.charge(2, 1).is_none());
-        // What the one gives back, is nothing to the other.
+        // Memory freed by one user does not raise the limit of another.
         drop(greedy);
         assert!(budget.charge(2, 1).is_none());
         drop(other);

@@ -1,4 +1,4 @@
-//! A connection that is up.
+//! An established connection.
 
 use std::fmt;
 use std::io;
@@ -6,80 +6,85 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
-use crate::Farewell;
+use crate::disconnect::DisconnectReason;
 use crate::message::{MESSAGE_LENGTH, Message, Name};
 use crate::receive::Receiver;
 use crate::send::Sender;
 
 /// The rings of a connection, and its socket.
 ///
-/// The socket has a hang-up when the peer is gone, and nothing else of use.
+/// The socket reports the end of the peer, and carries nothing else.
 #[derive(Debug)]
 pub struct Link {
     pub(crate) socket: OwnedFd,
-    /// Which interface of the server.
+    /// The interface of the server.
     pub id: u32,
     /// The peer's program.
     pub peer: Name,
     /// The peer's interface.
     pub interface: Name,
-    /// Longest frame that the peer should be sent, bytes: that of one buffer, unless it is known to take several.
+    /// Longest frame to send to the peer, bytes: one buffer, unless the peer is known to accept chains.
     pub frame_length_max: u32,
-    /// Rings that frames come by; at least one.
+    /// Rings to receive from; at least one.
     pub receivers: Vec<Receiver>,
-    /// Rings that frames go by; at least one.
+    /// Rings to send by; at least one.
     pub senders: Vec<Sender>,
 }
 
-/// How a peer has left.
+/// How the peer has ended the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It has said why.
-    Said(Farewell),
-    /// It is gone.
-    Silently,
+    /// It has sent a DISCONNECT message.
+    Disconnected(DisconnectReason),
+    /// It has closed the socket.
+    Closed,
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Said(farewell) => write!(formatter, "the peer has left: {farewell}"),
-            Self::Silently => formatter.write_str("the peer has closed the connection"),
+            Self::Disconnected(reason) => write!(formatter, "the peer has left: {reason}"),
+            Self::Closed => formatter.write_str("the peer has closed the connection"),
         }
     }
 }
 
 impl Link {
-    /// Whether the peer has left, or said that it will.
+    /// Whether the peer has ended the connection.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
         ended(self.socket.as_fd())
     }
 
-    /// Tells the peer why the connection ends, and ends it.
+    /// Sends the peer the reason, and closes the connection.
     pub fn disconnect(self, reason: &str) {
-        self.bid_farewell(reason);
+        self.send_disconnect(reason);
     }
 
-    /// Tells the peer why the connection ends.
-    pub fn bid_farewell(&self, reason: &str) {
-        let message = Message::Disconnect(Farewell::new(0, reason));
-        // A peer that does not read it sees the end of the socket.
-        let _ = seqpacket::send(self.socket.as_fd(), &message.encode(), None);
+    /// Sends the peer the reason for which the connection ends.
+    pub fn send_disconnect(&self, reason: &str) {
+        send_disconnect(self.socket.as_fd(), reason);
     }
 }
 
-/// As [`Link::ended`], of the link that has this socket.
+/// Sends the peer the reason for which a connection ends, or is not established.
+pub fn send_disconnect(socket: BorrowedFd<'_>, reason: &str) {
+    let message = Message::Disconnect(DisconnectReason::new(0, reason));
+    // A peer that does not read it detects the end of the socket.
+    let _ = seqpacket::send(socket, &message.encode(), None);
+}
+
+/// As [`Link::ended`], for the socket of a link.
 #[must_use]
 pub fn ended(socket: BorrowedFd<'_>) -> Option<Ended> {
     let mut bytes = [0; MESSAGE_LENGTH];
     match seqpacket::receive(socket, &mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(_) => Some(Ended::Silently),
-        // Nothing but a farewell is expected, so whatever else there is ends the connection too.
+        Err(_) => Some(Ended::Closed),
+        // Only DISCONNECT is expected; any other message ends the connection, too.
         Ok(received) => match bytes.get(..received.length).map(Message::decode) {
-            Some(Ok(Message::Disconnect(farewell))) => Some(Ended::Said(farewell)),
-            _ => Some(Ended::Silently),
+            Some(Ok(Message::Disconnect(reason))) => Some(Ended::Disconnected(reason)),
+            _ => Some(Ended::Closed),
         },
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::Farewell;
+use crate::disconnect::DisconnectReason;
 use crate::secret::Secret;
 use crate::text::{padded, printable};
 
@@ -23,8 +23,8 @@ const TYPE_DISCONNECT: u16 = 8;
 /// Flag of ADD_RING: its frames go to the server.
 const RING_TO_SERVER: u16 = 1;
 
-/// A text of at most 32 bytes that names a program or an interface. Bytes after the first zero are ignored; invalid
-/// UTF-8 and unprintable characters are shown as `?`.
+/// The name of a program or an interface, at most 32 bytes. It ends at the first zero; invalid UTF-8 and characters that
+/// are not printable are shown as `?`.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Name([u8; NAME_LENGTH]);
 
@@ -51,13 +51,13 @@ impl fmt::Debug for Name {
 /// A message between client and server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The server or client has taken the last message.
+    /// The last message was accepted.
     Ack,
-    /// The server's first word.
+    /// The first message, from the server.
     Hello {
         /// Its program.
         name: Name,
-        /// Lowest and highest version that it speaks.
+        /// Lowest and highest version of the protocol.
         versions: (u16, u16),
         /// Highest index of a region.
         region_max: u16,
@@ -68,35 +68,35 @@ pub enum Message {
         /// Largest binary logarithm of the size of a ring.
         log2_ring_size_max: u8,
     },
-    /// The client asks for an interface.
+    /// The client requests an interface.
     Init {
         /// Of the protocol.
         version: u16,
         /// Which interface.
         id: u32,
-        /// What frames are: 0 for Ethernet, 1 for IP.
+        /// Content of frames: 0 for Ethernet, 1 for IP.
         mode: u8,
-        /// What the server wants to hear, or none.
+        /// The secret of the interface, or none.
         secret: Secret,
         /// The client's program.
         name: Name,
     },
-    /// The client shares memory, whose descriptor comes along.
+    /// The client shares memory; its descriptor accompanies the message.
     AddRegion {
         /// Its number.
         index: u16,
         /// Bytes.
         size: u64,
     },
-    /// The client adds a ring, whose eventfd comes along.
+    /// The client adds a ring; its eventfd accompanies the message.
     AddRing {
         /// Its frames go to the server.
         to_server: bool,
         /// Its number among those of the direction.
         index: u16,
-        /// Where it lies.
+        /// Its region.
         region: u16,
-        /// And at which byte.
+        /// Its offset in the region, bytes.
         offset: u32,
         /// Binary logarithm of its size.
         log2_size: u8,
@@ -111,23 +111,23 @@ pub enum Message {
         /// Its interface.
         interface: Name,
     },
-    /// It is over.
-    Disconnect(Farewell),
+    /// The sender ends the connection.
+    Disconnect(DisconnectReason),
 }
 
-/// Why bytes are no message.
+/// Why bytes are no valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Their number is wrong.
+    /// Their length is wrong.
     #[error("a message of {0} bytes")]
     Length(usize),
-    /// There is no such message.
+    /// The type is unknown.
     #[error("a message of the unknown type {0}")]
     Type(u16),
 }
 
 impl Message {
-    /// Its bytes.
+    /// The encoded message.
     #[must_use]
     pub fn encode(&self) -> [u8; MESSAGE_LENGTH] {
         let mut writer = Writer { bytes: [0; MESSAGE_LENGTH], at: 0 };
@@ -179,19 +179,19 @@ impl Message {
                 writer.put(&TYPE_CONNECTED.to_ne_bytes());
                 writer.put(&interface.0);
             }
-            Self::Disconnect(farewell) => {
+            Self::Disconnect(reason) => {
                 writer.put(&TYPE_DISCONNECT.to_ne_bytes());
-                writer.put(&farewell.code.to_ne_bytes());
-                writer.put(farewell.reason());
+                writer.put(&reason.code.to_ne_bytes());
+                writer.put(reason.text());
             }
         }
         writer.bytes
     }
 
-    /// The message of these bytes.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// See [`MessageError`]. Whether numbers make sense is for others to say.
+    /// See [`MessageError`]. Values are not checked.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let bytes: &[u8; MESSAGE_LENGTH] =
             bytes.try_into().map_err(|_| MessageError::Length(bytes.len()))?;
@@ -225,7 +225,9 @@ impl Message {
             },
             TYPE_CONNECT => Self::Connect { interface: Name(reader.take()) },
             TYPE_CONNECTED => Self::Connected { interface: Name(reader.take()) },
-            TYPE_DISCONNECT => Self::Disconnect(Farewell::of_fields(reader.u32(), reader.take())),
+            TYPE_DISCONNECT => {
+                Self::Disconnect(DisconnectReason::of_fields(reader.u32(), reader.take()))
+            }
             unknown => return Err(MessageError::Type(unknown)),
         })
     }
@@ -301,14 +303,14 @@ mod tests {
             Message::AddRing { to_server: false, index: 0, region: 0, offset: 0, log2_size: 0 },
             Message::Connect { interface: name },
             Message::Connected { interface: name },
-            Message::Disconnect(Farewell::new(5, "tired")),
+            Message::Disconnect(DisconnectReason::new(5, "tired")),
         ] {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
     }
 
     #[test]
-    fn fields_lie_where_the_header_says() {
+    fn fields_are_at_the_offsets_of_memif_h() {
         let init = Message::Init {
             version: 0x200,
             id: 0x0403_0201,
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_somewhere() {
+    fn names_end_at_zero_or_the_end_of_the_field() {
         let long = "x".repeat(100);
         assert_eq!(Name::new(&long).to_string().len(), NAME_LENGTH - 1);
         assert_eq!(Name([b'y'; NAME_LENGTH]).to_string(), "y".repeat(NAME_LENGTH));
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_messages() {
+    fn invalid_messages_are_rejected() {
         for length in [0, 1, 127, 129] {
             assert_eq!(Message::decode(&vec![1; length]), Err(MessageError::Length(length)));
         }

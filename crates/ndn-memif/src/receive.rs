@@ -1,4 +1,4 @@
-//! The side of a ring that takes frames.
+//! The receiving side of a ring.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
@@ -8,41 +8,41 @@ use ndn_sys::interrupt::{Interrupt, Interrupter};
 use crate::limits::{AHEAD, CHAIN_RECEIVED_MAX};
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
-/// What [`Receiver::receive`] has found.
+/// The result of [`Receiver::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// The ring is empty.
     Nothing,
-    /// A frame with its length in bytes.
+    /// A frame of this length, bytes.
     Frame(usize),
-    /// A frame that was longer than the buffer, passed over.
+    /// A frame longer than the buffer, skipped.
     TooLong,
-    /// A frame whose descriptors lead nowhere or do not end, passed over.
+    /// A frame with invalid descriptors, skipped.
     Malformed,
 }
 
-/// Takes frames out of one ring.
+/// Receives frames from one ring.
 #[derive(Debug)]
 pub struct Receiver {
     ring: Ring,
     interrupt: Interrupt,
-    /// The next descriptor to read.
+    /// The next descriptor to be read.
     position: u16,
-    /// Those before this one hold frames, as the peer has said last.
+    /// Descriptors before this one hold frames, as last published by the peer.
     filled: u16,
-    /// Up to here the peer has heard what was taken.
+    /// Descriptors before this one were released to the peer.
     released: u16,
-    /// Buffers that are given to the peer to fill, if this is the client.
+    /// On the client, the buffers that the peer fills.
     buffers: Option<Buffers>,
 }
 
 impl Receiver {
-    /// Of a server.
+    /// The receiver of a server.
     pub(crate) fn of_server(ring: Ring, interrupt: Interrupt) -> Self {
         Self { ring, interrupt, position: 0, filled: 0, released: 0, buffers: None }
     }
 
-    /// Of a client.
+    /// The receiver of a client.
     pub(crate) fn of_client(ring: Ring, interrupt: Interrupt, buffers: Buffers) -> Self {
         let buffers = Some(buffers);
         Self { ring, interrupt, position: 0, filled: 0, released: 0, buffers }
@@ -58,7 +58,7 @@ impl Receiver {
         self.buffers.is_some()
     }
 
-    /// Gives the server all buffers, once it is ready.
+    /// Gives the server all buffers, after the handshake.
     pub(crate) fn start(&mut self) -> Result<(), Fault> {
         let size = self.ring.size();
         self.offer(0, size)?;
@@ -66,15 +66,15 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes the next frame into `buffer`. What it holds behind the frame is of no meaning.
+    /// Copies the next frame to `buffer`. The content of `buffer` behind the frame is undefined.
     ///
     /// Buffers go back to the peer with [`release`](Self::release).
     ///
     /// # Errors
-    /// If the peer does not keep to the protocol.
+    /// If the peer violates the protocol.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Received, Fault> {
-        if self.position == self.filled && !self.look()? {
+        if self.position == self.filled && !self.poll_peer()? {
             return Ok(Received::Nothing);
         }
         self.prefetch(AHEAD);
@@ -82,7 +82,7 @@ impl Receiver {
         let mut outcome = None;
         for _ in 0..CHAIN_RECEIVED_MAX {
             let found = self.ring.descriptor(self.position)?;
-            // The positions of a client's own buffers are its own.
+            // A client uses its own buffer addresses, whatever the descriptor says.
             let place = self.buffers.map_or(found, |buffers| {
                 buffers.descriptor(self.position, self.ring.size(), found.length)
             });
@@ -93,7 +93,7 @@ impl Receiver {
             if found.flags & FLAG_NEXT == 0 {
                 return Ok(outcome.unwrap_or(Received::Frame(length)));
             }
-            // The peer has said that its frames end here.
+            // The frame continues beyond what the peer has published.
             if self.position == self.filled {
                 return Ok(Received::Malformed);
             }
@@ -101,7 +101,7 @@ impl Receiver {
         Err(Fault::Chain)
     }
 
-    /// Copies what `place` names to the end of the frame; says if that cannot be.
+    /// Appends the buffer of a descriptor to the frame; fails if it is outside of the memory.
     #[inline]
     fn append(&self, place: Descriptor, buffer: &mut [u8], length: &mut usize) -> Option<Received> {
         let Descriptor { region, length: more, offset, .. } = place;
@@ -118,13 +118,13 @@ impl Receiver {
         copied.is_err().then_some(Received::Malformed)
     }
 
-    /// Looks how far the peer is; false if it is not further.
+    /// Reads the position of the peer; false if it has not advanced.
     #[inline]
-    fn look(&mut self) -> Result<bool, Fault> {
-        // What the peer has written into descriptors and buffers is seen after this.
+    fn poll_peer(&mut self) -> Result<bool, Fault> {
+        // Acquire: the descriptors and buffers were written before.
         let (filled, given) = match self.buffers {
             None => (self.ring.head()?.load(Ordering::Acquire), self.ring.size()),
-            // It can fill no more buffers than it was given.
+            // It cannot fill more buffers than it has.
             Some(_) => {
                 let given = self.released.wrapping_sub(self.position);
                 (self.ring.tail()?.load(Ordering::Acquire), given)
@@ -138,7 +138,7 @@ impl Receiver {
         Ok(self.position != filled)
     }
 
-    /// Asks for the buffer that is so far ahead, if there is a frame in it.
+    /// Prefetches the buffer `AHEAD` descriptors ahead, if it holds a frame.
     #[inline]
     fn prefetch(&self, ahead: u16) {
         if self.filled.wrapping_sub(self.position) <= ahead {
@@ -154,15 +154,15 @@ impl Receiver {
         }
     }
 
-    /// Whether nothing is in the ring that was not taken.
+    /// Whether all frames of the ring were read.
     ///
     /// # Errors
-    /// If the peer does not keep to the protocol.
+    /// If the peer violates the protocol.
     pub fn is_empty(&mut self) -> Result<bool, Fault> {
-        Ok(self.position == self.filled && !self.look()?)
+        Ok(self.position == self.filled && !self.poll_peer()?)
     }
 
-    /// Lets the peer use the buffers of all frames that were taken.
+    /// Releases the buffers of all frames that were read to the peer.
     ///
     /// # Errors
     /// None that the peer could cause.
@@ -197,16 +197,16 @@ impl Receiver {
         Ok(())
     }
 
-    /// The interrupts that have come are known. Take all frames after this, not before.
+    /// Clears pending interrupts. Receive all frames after this, not before.
     pub fn clear_interrupt(&self) {
         self.interrupt.clear();
     }
 
-    /// Clears received interrupts after the ring was found empty. If the peer has written frames meanwhile, raises one
-    /// instead: a reader that stops before the ring is empty is woken for the rest.
+    /// Clears pending interrupts after the ring was found empty. If the peer has added frames meanwhile, raises one
+    /// in its place, so that no frame is left without an interrupt.
     ///
     /// # Errors
-    /// If the peer does not keep to the protocol, or the interrupt cannot be raised.
+    /// If the peer violates the protocol, or the interrupt cannot be raised.
     pub fn rest(&mut self, interrupter: &mut Interrupter) -> Result<(), Fault> {
         self.interrupt.clear();
         if self.is_empty()? {
@@ -215,14 +215,14 @@ impl Receiver {
         interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)
     }
 
-    /// Whether the peer should raise interrupts. After enabling them, and before sleeping again, the reader polls the
-    /// ring once more.
+    /// Sets whether the peer raises interrupts. After switching them on, check the ring once more before waiting.
     ///
     /// # Errors
     /// None that the peer could cause.
     pub fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
         self.ring.set_interrupts(wanted)?;
-        // Before the ring is polled: a peer that has not seen the flag has written its frame before.
+        // Orders the flag before the following read of the ring: a peer that has not seen the flag has added its frame
+        // before.
         fence(Ordering::SeqCst);
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::budget::Charge;
 #[derive(Debug, Clone)]
 pub(crate) struct Regions(Arc<[Region]>);
 
-/// One region, and what it is counted as once its client is connected, which ends behind it.
+/// One region, and its charge once the client is connected. The charge is dropped after the memory.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) memory: SharedMemory,
@@ -22,7 +22,7 @@ impl Regions {
         Self(regions.into())
     }
 
-    /// One that was made here.
+    /// A region of this process.
     pub(crate) fn own(memory: SharedMemory) -> Self {
         Self::new(vec![Region { memory, charge: None }])
     }
@@ -38,7 +38,7 @@ impl Regions {
         self.0.get(usize::from(index)).map(|region| &region.memory).ok_or(OutOfRange)
     }
 
-    /// Asks for the start of a buffer ahead of its use.
+    /// Prefetches the start of a buffer.
     #[inline]
     pub(crate) fn prefetch(&self, region: u16, offset: u32, to_write: bool) {
         if let (Ok(region), Ok(offset)) = (self.region(region), place(offset)) {

@@ -1,10 +1,10 @@
 //! A ring of descriptors in shared memory (`memif_ring_t`, `memif_desc_t`).
 //!
 //! Three cache lines and then the descriptors: the first line begins with a constant, flags and the
-//! *head*, the second with the *tail*. Head and tail count descriptors and wrap at 16 bits. Towards the
-//! server, the client moves the head past frames and the server the tail past what it has taken. Towards
-//! the client, the client moves the head past buffers for frames and the server the tail past those that
-//! it has filled.
+//! *head*, the second with the *tail*. Head and tail count descriptors and wrap at 16 bits. In C2S rings,
+//! the client advances the head past frames, and the server the tail past those that it has read. In S2C
+//! rings, the client advances the head past empty buffers, and the server the tail past those that it has
+//! filled.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -13,11 +13,11 @@ use ndn_sys::shared_memory::OutOfRange;
 use crate::limits::LOG2_RING_SIZE_MAX;
 use crate::regions::Regions;
 
-/// What every ring begins with.
+/// The first word of every ring.
 pub(crate) const COOKIE: u32 = 0x3E3_1F20;
 /// The receiver wants no interrupts.
 const FLAG_MASK_INTERRUPT: u16 = 1;
-/// The frame goes on in the next descriptor.
+/// The frame continues in the next descriptor.
 pub(crate) const FLAG_NEXT: u16 = 1;
 
 const AT_FLAGS: usize = 4;
@@ -26,22 +26,22 @@ const AT_TAIL: usize = 64;
 const AT_DESCRIPTORS: usize = 128;
 const DESCRIPTOR_LENGTH: usize = 16;
 
-/// The peer does not keep to the protocol: nothing of the connection can be used any more.
+/// A violation of the protocol by the peer: the connection cannot be used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Head and tail are further apart than the ring is long, or what was given is taken back.
+    /// Head and tail are further apart than the ring is long, or a position moved backwards.
     #[error("the positions in a ring of the peer make no sense")]
     Positions,
-    /// A buffer to be filled lies outside of the shared memory, or has no room.
+    /// A buffer to be filled is outside of the shared memory, or empty.
     #[error("a descriptor of the peer leads nowhere")]
     Descriptor,
-    /// A frame lies in more buffers than any frame takes.
+    /// A frame has more buffers than the limit.
     #[error("a frame of the peer has too many pieces")]
     Chain,
-    /// What is used of the memory does not lie in it.
+    /// A ring is outside of the shared memory.
     #[error("a ring lies outside of the shared memory")]
     Layout,
-    /// The kernel does not let the peer be woken.
+    /// The kernel has refused to raise an interrupt.
     #[error("the peer cannot be woken")]
     Interrupt,
 }
@@ -52,7 +52,7 @@ impl From<OutOfRange> for Fault {
     }
 }
 
-/// One descriptor, as it was at one moment.
+/// A copy of one descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) flags: u16,
@@ -61,7 +61,7 @@ pub(crate) struct Descriptor {
     pub(crate) offset: u32,
 }
 
-/// Where a ring lies.
+/// The position of a ring in the shared memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
     regions: Regions,
@@ -76,7 +76,7 @@ pub(crate) const fn ring_length(log2_size: u8) -> usize {
 }
 
 impl Ring {
-    /// One that lies in its region.
+    /// Checks that the ring is inside its region.
     pub(crate) fn new(
         regions: Regions,
         region: u16,
@@ -92,7 +92,7 @@ impl Ring {
         Ok(Self { regions, region, offset, log2_size })
     }
 
-    /// Makes an empty ring of what may be anything.
+    /// Initialises an empty ring.
     pub(crate) fn initialize(&self) -> Result<(), Fault> {
         self.flags()?.store(0, Ordering::Relaxed);
         self.head()?.store(0, Ordering::Relaxed);
@@ -102,13 +102,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether it begins as rings do.
+    /// Whether it starts with the cookie.
     pub(crate) fn has_cookie(&self) -> Result<bool, Fault> {
         let word = self.regions.region(self.region)?.word32(self.offset)?;
         Ok(word.load(Ordering::Acquire) == COOKIE)
     }
 
-    /// Descriptors.
+    /// Number of descriptors.
     #[inline]
     pub(crate) fn size(&self) -> u16 {
         1 << self.log2_size
@@ -144,7 +144,7 @@ impl Ring {
         Ok(self.flags()?.load(Ordering::Relaxed) & FLAG_MASK_INTERRUPT == 0)
     }
 
-    /// The receiver wants interrupts from now on, or none.
+    /// Sets whether the receiver wants interrupts.
     pub(crate) fn set_interrupts(&self, wanted: bool) -> Result<(), Fault> {
         let flags = if wanted { 0 } else { FLAG_MASK_INTERRUPT };
         self.flags()?.store(flags, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Ring {
     }
 }
 
-/// The buffers of a ring, which its client has made: one for each descriptor, one behind the other.
+/// The buffers of a ring, allocated by the client: one for each descriptor, consecutively.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffers {
     pub(crate) region: u16,

@@ -1,32 +1,32 @@
-//! What a client has to know of an interface.
+//! Secrets of interfaces.
 
 use std::fmt;
 
 /// Bytes of a secret in a message.
 pub const SECRET_LENGTH: usize = 24;
 
-/// A text of at most 24 bytes that server and client both know, or none.
+/// A shared secret of at most 24 bytes, or none.
 ///
-/// It is compared in constant time, and is not shown.
+/// Comparison takes constant time, and `Debug` does not show it.
 #[derive(Clone, Copy, Default, Eq)]
 pub struct Secret([u8; SECRET_LENGTH]);
 
-/// Why a text is no secret.
+/// Why a text is no valid secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// That means that there is none.
+    /// An empty text means no secret.
     #[error("a secret has a byte at least")]
     Empty,
-    /// The message has no room for it.
+    /// It exceeds the field of the message.
     #[error("a secret has at most {SECRET_LENGTH} bytes")]
     TooLong,
-    /// Others use the text before the first zero.
+    /// Other programs end the secret there.
     #[error("a secret holds no zero bytes")]
     Zero,
 }
 
 impl Secret {
-    /// The secret that is written so; zeros fill the field behind it, as others have it.
+    /// The secret `text`, padded with zeros as in other programs.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -43,7 +43,7 @@ impl Secret {
         Ok(Self(field))
     }
 
-    /// Whether it is none.
+    /// Whether there is no secret.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -57,7 +57,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text, to be written where it was read.
+    /// The text, to be written to a configuration.
     #[must_use]
     pub fn reveal(&self) -> String {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(SECRET_LENGTH);
@@ -69,7 +69,7 @@ impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         let bytes = self.0.iter().zip(&other.0);
         let different = bytes.fold(0, |different, (one, other)| different | (one ^ other));
-        // What the compiler does not know, it cannot make a shorter way of.
+        // Keeps the compiler from ending the comparison early.
         std::hint::black_box(different) == 0
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_short_texts() {
+    fn secret_length_is_limited() {
         let longest = "x".repeat(SECRET_LENGTH);
         for text in ["a", "with spaces", "schlüssel", &longest] {
             let secret = Secret::new(text).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_counts() {
+    fn every_byte_is_compared() {
         let text = "abcdefghijklmnopqrstuvwx";
         let secret = Secret::new(text).unwrap();
         assert_eq!(secret, Secret::new(text).unwrap());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_not_shown() {
+    fn debug_does_not_show_secrets() {
         let secret = Secret::new("swordfish").unwrap();
         assert!(!format!("{secret:?}{:?}", Some(secret)).contains("sword"));
         assert_eq!(format!("{:?}", Secret::default()), "Secret(none)");

@@ -1,4 +1,4 @@
-//! The side of a ring that sends frames.
+//! The sending side of a ring.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -7,14 +7,14 @@ use ndn_sys::interrupt::{Interrupt, Interrupter};
 use crate::limits::{AHEAD, CHAIN_MAX};
 use crate::ring::{Buffers, Descriptor, FLAG_NEXT, Fault, Ring};
 
-/// Outcome of sending a frame.
+/// The result of [`Sender::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It lies in the ring, and goes with [`Sender::publish`].
+    /// The frame is in the ring; [`Sender::publish`] shows it to the peer.
     Queued,
-    /// There is no room for it now.
+    /// The ring is full.
     Full,
-    /// The buffers of the ring are too small or too few for such a frame.
+    /// The frame exceeds the buffers of the ring.
     TooLong,
 }
 
@@ -23,37 +23,37 @@ pub enum Sent {
 pub struct Sender {
     ring: Ring,
     interrupt: Interrupt,
-    /// The next descriptor to be used.
+    /// The next descriptor to be written.
     position: u16,
-    /// Those before this one are the sender's, as the peer has said last.
+    /// Descriptors before this one are free, as last published by the peer.
     limit: u16,
-    /// Up to here the peer knows of frames.
+    /// Descriptors before this one were shown to the peer.
     published: u16,
-    /// If this is the client, its buffers; a server fills those that it is given.
+    /// On the client, its buffers; a server fills those of the client.
     buffers: Option<Buffers>,
 }
 
 impl Sender {
-    /// Of a server.
+    /// The sender of a server.
     pub(crate) fn of_server(ring: Ring, interrupt: Interrupt) -> Self {
         Self { ring, interrupt, position: 0, limit: 0, published: 0, buffers: None }
     }
 
-    /// Of a client.
+    /// The sender of a client.
     pub(crate) fn of_client(ring: Ring, interrupt: Interrupt, buffers: Buffers) -> Self {
         let limit = ring.size();
         Self { ring, interrupt, position: 0, limit, published: 0, buffers: Some(buffers) }
     }
 
-    /// Buffers of the ring.
+    /// Number of buffers of the ring.
     pub(crate) fn ring_size(&self) -> u16 {
         self.ring.size()
     }
 
-    /// Puts the frame that consists of `parts` into the ring, in as many buffers as it takes.
+    /// Writes the frame that consists of `parts` to the ring, in as many buffers as it needs.
     ///
     /// # Errors
-    /// If the peer does not keep to the protocol.
+    /// If the peer violates the protocol.
     #[inline]
     pub fn send(&mut self, parts: &[&[u8]]) -> Result<Sent, Fault> {
         self.prefetch();
@@ -66,11 +66,11 @@ impl Sender {
         let mut count: u16 = 0;
         // An empty frame takes a buffer, too.
         for place in &mut chain {
-            // There will never be more.
+            // The ring has no more.
             if count == self.ring.size() {
                 break;
             }
-            if self.position.wrapping_add(count) == self.limit && !self.look(count)? {
+            if self.position.wrapping_add(count) == self.limit && !self.poll_peer(count)? {
                 return Ok(Sent::Full);
             }
             let buffer = self.buffer(self.position.wrapping_add(count))?;
@@ -89,7 +89,7 @@ impl Sender {
     /// As [`send`](Self::send), for a frame that fits one buffer, as nearly all do.
     #[inline]
     fn send_short(&mut self, length: usize, parts: &[&[u8]]) -> Result<Option<Sent>, Fault> {
-        if self.position == self.limit && !self.look(0)? {
+        if self.position == self.limit && !self.poll_peer(0)? {
             return Ok(Some(Sent::Full));
         }
         let buffer = self.buffer(self.position)?;
@@ -101,7 +101,7 @@ impl Sender {
         Ok(Some(Sent::Queued))
     }
 
-    /// Asks for a buffer that will be written to soon.
+    /// Prefetches a buffer that will be written soon.
     #[inline]
     fn prefetch(&self) {
         if self.limit.wrapping_sub(self.position) <= AHEAD {
@@ -117,7 +117,7 @@ impl Sender {
         }
     }
 
-    /// Fills buffers with a frame that has room in them.
+    /// Fills buffers with a frame that fits.
     #[inline]
     fn fill<'a>(
         &self,
@@ -159,22 +159,22 @@ impl Sender {
         }
         let given = self.ring.descriptor(position)?;
         let Descriptor { region, offset, length, .. } = given;
-        // Without room a frame would have no end.
+        // A frame in empty buffers would never end.
         match length > 0 && self.ring.regions().contain(region, offset, length) {
             true => Ok(given),
             false => Err(Fault::Descriptor),
         }
     }
 
-    /// Looks how far the peer is; false if there is no room beyond the next `count` descriptors.
+    /// Reads the position of the peer; false if there is no room beyond the next `count` descriptors.
     #[inline]
-    fn look(&mut self, count: u16) -> Result<bool, Fault> {
+    fn poll_peer(&mut self, count: u16) -> Result<bool, Fault> {
         let size = self.ring.size();
         let limit = match self.buffers {
             Some(_) => self.ring.tail()?.load(Ordering::Acquire).wrapping_add(size),
             None => self.ring.head()?.load(Ordering::Acquire),
         };
-        // The peer can neither take what was not published nor give more than there is.
+        // The peer can neither read what was not published nor free more than the ring has.
         let room = limit.wrapping_sub(self.position);
         let unpublished = self.position.wrapping_sub(self.published);
         if room > size - unpublished.min(size) {
@@ -184,13 +184,13 @@ impl Sender {
         Ok(room > count)
     }
 
-    /// Whether something waits for [`publish`](Self::publish).
+    /// Whether there are frames for [`publish`](Self::publish).
     #[must_use]
     pub fn is_unpublished(&self) -> bool {
         self.published != self.position
     }
 
-    /// Whether the peer wants to be woken: it does not poll the ring.
+    /// Whether the peer needs an interrupt: it does not poll the ring.
     ///
     /// # Errors
     /// None that the peer could cause.
@@ -199,10 +199,10 @@ impl Sender {
         self.ring.wants_interrupts()
     }
 
-    /// Shows the peer what was sent since the last time, and wakes it if it wants that.
+    /// Shows the peer the frames sent since the last call, and raises an interrupt if the peer wants one.
     ///
     /// # Errors
-    /// If it cannot be woken.
+    /// If the interrupt cannot be raised.
     #[inline]
     pub fn publish(&mut self, interrupter: &mut Interrupter) -> Result<(), Fault> {
         if !self.is_unpublished() {
@@ -211,8 +211,8 @@ impl Sender {
         self.published = self.position;
         let shown = if self.buffers.is_some() { self.ring.head()? } else { self.ring.tail()? };
         shown.store(self.position, Ordering::Release);
-        // Either a receiver that enables interrupts and then polls the ring sees the frames, or this side sees the
-        // flag.
+        // Orders the position before the read of the flag: a receiver that sets the flag and then reads the ring sees
+        // the frames, or this sees the flag.
         fence(Ordering::SeqCst);
         if self.ring.wants_interrupts()? {
             interrupter.raise(&self.interrupt).map_err(|_| Fault::Interrupt)?;

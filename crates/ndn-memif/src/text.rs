@@ -1,6 +1,6 @@
-//! Texts in fields of fixed length.
+//! Text in fields of fixed length.
 
-/// As much of `text` as fits in front of a zero.
+/// The field with `text`, cut so that a zero follows.
 pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
     let mut field = [0; LENGTH];
     let length = text.len().min(LENGTH - 1);
@@ -8,15 +8,15 @@ pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
     field
 }
 
-/// The text before the first zero, for output: characters that reorder or hide the line (Unicode format characters)
-/// become question marks.
+/// The text before the first zero, for display: characters that are not printable or that reorder or hide text
+/// (Unicode format characters) become question marks.
 pub(crate) fn printable(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     let text = String::from_utf8_lossy(&field[..end]);
     text.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect()
 }
 
-/// As the standard library has it, which shows such characters only as their numbers.
+/// By the standard library, whose `escape_debug` escapes such characters.
 fn is_printable(letter: char) -> bool {
     let is_plain = matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().len() == 1;
     is_plain && letter != char::REPLACEMENT_CHARACTER
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reorders_or_hides_a_line() {
+    fn format_and_control_characters_are_replaced() {
         let plain = "VPP 24.02 \"köln\" 'x' \\ 例え";
         assert_eq!(printable(plain.as_bytes()), plain);
         assert_eq!(printable(b"before\0behind"), "before");

@@ -43,7 +43,7 @@ impl Control {
                         self.full.connection_refused(now, self.config.limits.faces);
                         if matches!(listener.local, LocalEnd::Memif(_)) {
                             // Its end alone looks as if no forwarder were there.
-                            ndn_memif::turn_away(accepted.stream.as_fd(), FULL);
+                            ndn_memif::send_disconnect(accepted.stream.as_fd(), FULL);
                         }
                         continue;
                     }

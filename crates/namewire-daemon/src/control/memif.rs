@@ -100,7 +100,7 @@ impl MemifClients {
         let late = self.pending.extract_if(.., |_, pending| is_late(pending));
         let late: Vec<_> = late.map(|(_, pending)| pending.handshake).collect();
         for handshake in late {
-            ndn_memif::turn_away(handshake.as_fd(), "The handshake takes too long");
+            ndn_memif::send_disconnect(handshake.as_fd(), "The handshake takes too long");
             self.count("too_slow");
         }
     }
@@ -124,7 +124,7 @@ impl Control {
                 HANDSHAKES_MAX => "Too many clients connect at this moment",
                 _ => "Too many clients of this user connect at this moment",
             };
-            ndn_memif::turn_away(stream.as_fd(), reason);
+            ndn_memif::send_disconnect(stream.as_fd(), reason);
             return self.memif.count("too_many_handshakes");
         }
         let options = ServerOptions {
@@ -365,7 +365,7 @@ impl Control {
             Err(error) => {
                 let mut reason = crate::text::without_numbers(&error.to_string());
                 if let HandshakeError::Refused(farewell) = error
-                    && farewell.is_about_secrets()
+                    && farewell.mentions_secret()
                 {
                     reason +=
                         " (what this forwarder says is in [[memif_secrets]] of its configuration)";
@@ -381,7 +381,7 @@ impl Control {
         let is_late = |attempt: &mut Attempt| attempt.deadline_ns <= now.monotonic_ns;
         let late = self.memif.attempts.extract_if(.., |_, attempt| is_late(attempt));
         for (_, attempt) in late.collect::<Vec<_>>() {
-            ndn_memif::turn_away(attempt.handshake.as_fd(), "The handshake takes too long");
+            ndn_memif::send_disconnect(attempt.handshake.as_fd(), "The handshake takes too long");
             let reason = "the server does not answer";
             self.memif_server_failed(now, &attempt.address, &attempt.wanted, reason);
         }

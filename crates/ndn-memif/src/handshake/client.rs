@@ -1,4 +1,4 @@
-//! The client: makes the memory and hands it over.
+//! The client: allocates the memory and shares it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
     HandshakeError, MODE_ETHERNET, PROGRAM, Progress, VERSION, buffer_length, frame_length_max,
-    is_own, next_message, none, tell,
+    is_own, next_message, none, report,
 };
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, RINGS_MAX, log2_ring_size};
 use crate::link::Link;
@@ -22,23 +22,23 @@ use crate::ring::{Buffers, Fault, Ring, ring_length};
 use crate::secret::Secret;
 use crate::send::Sender;
 
-/// `EPROTOTYPE`: a socket that takes a stream, such as the Unix socket of a forwarder.
+/// `EPROTOTYPE`: a socket of another type, such as the Unix stream socket of a forwarder.
 const PROTOCOL_WRONG_TYPE: i32 = 91;
 
-/// What a client asks for.
+/// What a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Which interface of the server.
+    /// The interface of the server.
     pub id: u32,
-    /// What the server wants to hear.
+    /// The secret of the interface.
     pub secret: Secret,
     /// Rings of each direction, at most [`RINGS_MAX`].
     pub rings: u16,
-    /// Binary logarithm of the size of each; by default what suits the length of the buffers.
+    /// Binary logarithm of the size of each; the default depends on the length of the buffers.
     pub log2_ring_size: Option<u8>,
-    /// Bytes of a buffer; by default what suits the server. Longer frames take several.
+    /// Bytes of a buffer; the default depends on the program of the server. Longer frames take several.
     pub buffer_length: Option<u32>,
-    /// The server takes frames in several buffers, whatever program it is.
+    /// The server accepts frames in several buffers, even if its program is unknown.
     pub chains: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for ClientOptions {
 struct Prepared {
     receivers: Vec<Receiver>,
     senders: Vec<Sender>,
-    /// What is still to be said, one after each answer.
+    /// Messages still to be sent, one after each acknowledgement.
     messages: VecDeque<(Message, Option<OwnedFd>)>,
     buffer_length: u32,
 }
@@ -74,7 +74,7 @@ pub struct ClientHandshake {
     prepared: Option<Prepared>,
 }
 
-/// A last component that is not an interface number is taken as part of the path, and the system reports the error.
+/// Explains errors of `connect(2)` that come from an invalid interface number: it is taken for a part of the path.
 fn explain(path: &Path, error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(PROTOCOL_WRONG_TYPE) {
         let reason = "it is a socket of another kind; that of memif has a place of its own";
@@ -94,7 +94,7 @@ fn explain(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
-/// Why what stands behind the path of a socket names none of its interfaces.
+/// Why the last part of a path is no interface number.
 fn not_an_interface(last: &str) -> String {
     let most = u32::MAX;
     format!(
@@ -112,18 +112,18 @@ impl ClientHandshake {
         Ok(Self::new(socket, options))
     }
 
-    /// On a socket that is connected already, and does not wait.
+    /// Begins on a connected, non-blocking socket.
     #[must_use]
     pub fn new(socket: OwnedFd, options: ClientOptions) -> Self {
         Self { socket, options, peer: Name::default(), prepared: None }
     }
 
-    /// Takes what the server has said, and answers.
+    /// Processes the messages of the server, and answers.
     ///
     /// # Errors
-    /// See [`HandshakeError`]; the connection is of no use then.
+    /// See [`HandshakeError`]; the connection cannot be used then.
     pub fn advance(mut self) -> Result<Progress<Self>, HandshakeError> {
-        match self.go_on() {
+        match self.process_messages() {
             Ok(None) => Ok(Progress::Waiting(self)),
             Ok(Some((interface, Prepared { receivers, senders, buffer_length, .. }))) => {
                 let Self { socket, options: ClientOptions { id, chains, .. }, peer, .. } = self;
@@ -135,14 +135,14 @@ impl ClientHandshake {
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {
-                tell(self.socket.as_fd(), &error);
+                report(self.socket.as_fd(), &error);
                 Err(error)
             }
         }
     }
 
-    /// The server's interface and what belongs to the link, when everything is said.
-    fn go_on(&mut self) -> Result<Option<(Name, Prepared)>, HandshakeError> {
+    /// The server's interface and the parts of the link, when the handshake is complete.
+    fn process_messages(&mut self) -> Result<Option<(Name, Prepared)>, HandshakeError> {
         while let Some((message, descriptors)) = next_message(self.socket.as_fd())? {
             none(&descriptors)?;
             match (message, &mut self.prepared) {
@@ -170,10 +170,10 @@ impl ClientHandshake {
                     let log2_size = log2_size.unwrap_or_else(|| log2_ring_size(length));
                     let log2_size = log2_size.min(log2_ring_size_max);
                     self.prepared = Some(prepare(&self.options, rings, log2_size, length)?);
-                    self.say_next()?;
+                    self.send_next()?;
                 }
                 (Message::Ack, Some(prepared)) if !prepared.messages.is_empty() => {
-                    self.say_next()?;
+                    self.send_next()?;
                 }
                 (Message::Connected { interface }, Some(prepared))
                     if prepared.messages.is_empty() =>
@@ -189,7 +189,7 @@ impl ClientHandshake {
         Ok(None)
     }
 
-    fn say_next(&mut self) -> Result<(), HandshakeError> {
+    fn send_next(&mut self) -> Result<(), HandshakeError> {
         let next = self.prepared.as_mut().and_then(|prepared| prepared.messages.pop_front());
         let Some((message, descriptor)) = next else { return Ok(()) };
         let descriptor = descriptor.as_ref().map(AsFd::as_fd);
@@ -204,7 +204,7 @@ impl AsFd for ClientHandshake {
     }
 }
 
-/// Makes the memory: the rings to the server, those from it, then the buffers of all.
+/// Allocates the memory: the rings to the server, those from it, then the buffers of all.
 fn prepare(
     options: &ClientOptions,
     rings: u16,
@@ -215,7 +215,7 @@ fn prepare(
     let (log2_size, count) = (log2_size.min(LOG2_RING_SIZE_MAX), 2 * usize::from(rings));
     let ring_bytes = ring_length(log2_size);
     let buffer_bytes = (buffer_length as usize) << log2_size;
-    // Rings are lines of the cache, and so are buffers if their length is.
+    // Rings are multiples of cache lines, and so are buffers if their length is.
     let buffers_at = (count * ring_bytes).next_multiple_of(64);
     let size = buffers_at + count * buffer_bytes;
     if size as u64 > MEMORY_MAX {
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_socket_of_memif_is_said_to_be_none() {
+    fn connect_errors_name_the_cause() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
         std::fs::write(&socket, "").unwrap();

@@ -1,7 +1,7 @@
-//! From a connected socket to a link.
+//! The handshake: from a connected socket to a link.
 //!
-//! Both sides answer each message before the next one is sent, so there is never more than one message
-//! on its way, and none has to be kept because a socket is full.
+//! Both sides acknowledge each message before the next one is sent, so at most one message is in flight,
+//! and a socket is never full.
 
 mod client;
 mod server;
@@ -11,12 +11,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ndn_sys::seqpacket;
 
-use crate::Farewell;
+use crate::disconnect::DisconnectReason;
 use crate::limits::{
     BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, BUFFER_LENGTH_OWN,
     CHAIN_MAX_PIECES,
 };
-use crate::link::Link;
+use crate::link::{Link, send_disconnect};
 use crate::message::{MESSAGE_LENGTH, Message, MessageError, Name};
 use crate::ring::Fault;
 
@@ -27,11 +27,11 @@ pub use server::{ServerHandshake, ServerOptions};
 const VERSION: u16 = 0x200;
 /// The mode of frames that need not be IP.
 const MODE_ETHERNET: u8 = 0;
-/// How this program calls itself.
+/// The name that this program sends.
 const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
 
-/// Bytes of a buffer: the requested size, else one that suits the peer. Some programs copy one buffer into their own
-/// without checking its length, so only a known program gets more than the default.
+/// Bytes of a buffer: as requested, else the default for the peer. Some programs copy a buffer into one of their own
+/// without checking its length, so only known programs get longer ones than usual.
 fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
     let usual = if is_own(peer) { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
     wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
@@ -42,8 +42,8 @@ fn is_own(peer: &Name) -> bool {
     peer.to_string().starts_with("Namewire ")
 }
 
-/// Bytes of the longest frame: that of one buffer, or of several if the peer `takes_chains`. A frame then uses at most
-/// half of a ring, so that the next one has room while the peer reads it.
+/// Bytes of the longest frame: one buffer, or several if the peer `takes_chains`. A frame takes at most half of a
+/// ring then, so that the next one has room while the peer reads it.
 fn frame_length_max(buffer_length: u32, ring_size: u16, takes_chains: bool) -> u32 {
     if !takes_chains {
         return buffer_length;
@@ -52,68 +52,68 @@ fn frame_length_max(buffer_length: u32, ring_size: u16, takes_chains: bool) -> u
     buffer_length.saturating_mul(pieces).min(BUFFER_LENGTH_OWN).max(buffer_length)
 }
 
-/// Why a server does not want a client. The words are for the client, too.
+/// Why a server refuses a client. The text is sent to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The interface has a secret, and the client has said none.
+    /// The interface has a secret, and the client has sent none.
     #[error("A secret is required")]
     SecretMissing,
-    /// The client has said another secret.
+    /// The client has sent another secret.
     #[error("Incorrect secret")]
     SecretWrong,
     /// The interface has a client already.
     #[error("Already connected")]
     Taken,
-    /// All clients together, or those of this user, share as much memory as they may.
+    /// All clients together, or those of this user, have reached the memory limit.
     #[error("Too much memory is shared by all clients together, or by those of this user")]
     MemoryUsedUp,
 }
 
-/// How far a handshake is.
+/// The progress of a handshake.
 #[derive(Debug)]
 pub enum Progress<Handshake> {
-    /// Go on when the socket is readable.
+    /// Continue when the socket is readable.
     Waiting(Handshake),
     /// Frames can travel.
     Done(Box<Link>),
 }
 
-/// Why there is no link.
+/// Why a handshake has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The system does not let it be.
+    /// A system call has failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The peer has closed the socket without a word.
+    /// The peer has closed the socket without DISCONNECT.
     #[error("the peer has closed the connection")]
     Closed,
-    /// The peer has said why it does not want one.
+    /// The peer has sent DISCONNECT.
     #[error("the peer refuses: {0}")]
-    Refused(Farewell),
-    /// What the peer has sent is no message.
+    Refused(DisconnectReason),
+    /// The peer has sent a malformed message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// The peer violates the protocol; it receives the reason.
+    /// The peer has violated the protocol; it gets this reason.
     #[error("{0}")]
     Protocol(&'static str),
-    /// The request of the client is rejected; it receives the reason.
+    /// The client is refused; it gets this reason.
     #[error("{refusal}")]
     NotAdmitted {
-        /// The interface that it asks for.
+        /// The requested interface.
         id: u32,
         /// Its program.
         client: Name,
-        /// Why it cannot have it.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The memory is not what the peer says.
+    /// The shared memory is invalid.
     #[error(transparent)]
     Memory(#[from] Fault),
 }
 
-/// Takes the next message with its file descriptor; `None` if there is none yet.
+/// Receives the next message with its descriptors; `None` if there is none yet.
 fn next_message(socket: BorrowedFd<'_>) -> Result<Option<(Message, Vec<OwnedFd>)>, HandshakeError> {
-    // One byte more, to see messages that are too long.
+    // One byte more, to detect messages that are too long.
     let mut bytes = [0; MESSAGE_LENGTH + 1];
     let received = match seqpacket::receive(socket, &mut bytes) {
         Ok(received) if received.length == 0 => return Err(HandshakeError::Closed),
@@ -125,8 +125,8 @@ fn next_message(socket: BorrowedFd<'_>) -> Result<Option<(Message, Vec<OwnedFd>)
         return Err(HandshakeError::Protocol("Invalid message size"));
     }
     let message = Message::decode(&bytes[..received.length])?;
-    if let Message::Disconnect(farewell) = message {
-        return Err(HandshakeError::Refused(farewell));
+    if let Message::Disconnect(reason) = message {
+        return Err(HandshakeError::Refused(reason));
     }
     Ok(Some((message, received.descriptors)))
 }
@@ -140,7 +140,7 @@ fn single(mut descriptors: Vec<OwnedFd>) -> Result<OwnedFd, HandshakeError> {
     }
 }
 
-/// A message that brings no descriptor has brought none.
+/// Checks that a message has no descriptors.
 fn none(descriptors: &[OwnedFd]) -> Result<(), HandshakeError> {
     match descriptors.is_empty() {
         true => Ok(()),
@@ -148,8 +148,8 @@ fn none(descriptors: &[OwnedFd]) -> Result<(), HandshakeError> {
     }
 }
 
-/// Tells the peer what is wrong, unless it has said so itself.
-fn tell(socket: BorrowedFd<'_>, error: &HandshakeError) {
+/// Sends the peer the reason of an error, unless the peer has ended the connection itself.
+fn report(socket: BorrowedFd<'_>, error: &HandshakeError) {
     let reason = match error {
         HandshakeError::Closed | HandshakeError::Refused(_) => return,
         HandshakeError::Io(_) => "Out of resources".to_owned(),
@@ -158,14 +158,7 @@ fn tell(socket: BorrowedFd<'_>, error: &HandshakeError) {
         | HandshakeError::NotAdmitted { .. }
         | HandshakeError::Memory(_) => error.to_string(),
     };
-    turn_away(socket, &reason);
-}
-
-/// Rejects the peer of a socket, with the reason.
-pub fn turn_away(socket: BorrowedFd<'_>, reason: &str) {
-    let message = Message::Disconnect(Farewell::new(0, reason));
-    // A peer that does not read it sees the end of the socket.
-    let _ = seqpacket::send(socket, &message.encode(), None);
+    send_disconnect(socket, &reason);
 }
 
 #[cfg(test)]
@@ -173,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_as_long_as_buffers_and_rings_allow() {
+    fn frame_length_is_limited_by_buffers_and_rings() {
         for (buffer_length, ring_size, takes_chains, longest) in [
             (2048, 1024, false, 2048),
             (9216, 256, false, 9216),

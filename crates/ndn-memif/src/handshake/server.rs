@@ -1,4 +1,4 @@
-//! The server: takes the memory over, and believes nothing.
+//! The server: maps the memory of the client, which it does not trust.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ndn_sys::shared_memory::SharedMemory;
 
 use super::{
     HandshakeError, MODE_ETHERNET, PROGRAM, Progress, Refusal, VERSION, buffer_length,
-    frame_length_max, is_own, next_message, none, single, tell,
+    frame_length_max, is_own, next_message, none, report, single,
 };
 use crate::budget::MemoryBudget;
 use crate::limits::{LOG2_RING_SIZE_MAX, MEMORY_MAX, REGIONS_MAX, RINGS_MAX};
@@ -30,7 +30,7 @@ struct Added {
     interrupt: Interrupt,
 }
 
-/// What makes a link, beside the socket.
+/// The parts of a link, except the socket.
 struct Agreed {
     id: u32,
     peer: Name,
@@ -39,14 +39,14 @@ struct Agreed {
     senders: Vec<Sender>,
 }
 
-/// What a server wants.
+/// Options of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Bytes that are sent in one buffer at most; by default what suits the client.
+    /// Maximum bytes to send in one buffer; the default depends on the program of the client.
     pub buffer_length: Option<u32>,
-    /// Clients take frames in several buffers, whatever programs they are.
+    /// Clients accept frames in several buffers, even if their programs are unknown.
     pub chains: bool,
-    /// Memory that clients may share together with others; by default each may what a client may.
+    /// Limit on the memory of all clients together; by default there is only that of each client.
     pub memory: Option<Arc<MemoryBudget>>,
 }
 
@@ -55,7 +55,7 @@ pub struct ServerOptions {
 pub struct ServerHandshake {
     socket: OwnedFd,
     options: ServerOptions,
-    /// What the client has asked for, once it has.
+    /// The interface and the program of the client, after INIT.
     client: Option<(u32, Name)>,
     regions: Vec<Region>,
     to_server: Vec<Added>,
@@ -63,7 +63,7 @@ pub struct ServerHandshake {
 }
 
 impl ServerHandshake {
-    /// Greets the client on a socket that was accepted, and does not wait.
+    /// Sends HELLO on an accepted, non-blocking socket.
     ///
     /// # Errors
     /// If the client is gone.
@@ -81,22 +81,22 @@ impl ServerHandshake {
         Ok(Self { socket, options, client: None, regions, to_server, to_client })
     }
 
-    /// The interface that the client has asked for, and was admitted to.
+    /// The interface that the client has requested and was admitted to.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.client.map(|(id, _)| id)
     }
 
-    /// Takes what the client has said, and answers. `admit` says whether it may have an interface if it
-    /// knows this secret, or why not.
+    /// Processes the messages of the client, and answers. `admit` decides whether a client with this secret may use
+    /// an interface.
     ///
     /// # Errors
-    /// See [`HandshakeError`]; the connection is of no use then.
+    /// See [`HandshakeError`]; the connection cannot be used then.
     pub fn advance(
         mut self,
         admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
     ) -> Result<Progress<Self>, HandshakeError> {
-        match self.go_on(admit) {
+        match self.process_messages(admit) {
             Ok(None) => Ok(Progress::Waiting(self)),
             Ok(Some(Agreed { id, peer, interface, receivers, senders })) => {
                 let socket = self.socket;
@@ -109,13 +109,13 @@ impl ServerHandshake {
                 Ok(Progress::Done(Box::new(link)))
             }
             Err(error) => {
-                tell(self.socket.as_fd(), &error);
+                report(self.socket.as_fd(), &error);
                 Err(error)
             }
         }
     }
 
-    fn go_on(
+    fn process_messages(
         &mut self,
         admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
     ) -> Result<Option<Agreed>, HandshakeError> {
@@ -169,8 +169,8 @@ impl ServerHandshake {
         Ok(())
     }
 
-    /// Counts all regions. Nothing has read them until here, so they are addresses only, and an unfinished handshake
-    /// takes nothing from others.
+    /// Charges all regions. Before, they are mapped and not accessed, so that an unfinished handshake takes no memory
+    /// from others.
     fn charge(&mut self, id: u32, client: Name) -> Result<(), HandshakeError> {
         let Some(budget) = &self.options.memory else { return Ok(()) };
         let user = seqpacket::user_of_peer(self.socket.as_fd())?;
@@ -200,7 +200,7 @@ impl ServerHandshake {
         Ok(())
     }
 
-    /// Checks that everything lies where it should.
+    /// Checks the rings and makes the parts of the link.
     fn link(&mut self, id: u32, peer: Name, interface: Name) -> Result<Agreed, HandshakeError> {
         if self.to_server.is_empty() || self.to_client.is_empty() {
             return Err(HandshakeError::Protocol("Missing rings"));

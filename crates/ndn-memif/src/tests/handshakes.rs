@@ -4,7 +4,9 @@ use std::time::Duration;
 use ndn_sys::poll::{Events, Interest, Poller};
 
 use super::*;
-use crate::{Ended, Farewell, MESSAGE_LENGTH, MemoryBudget, Message, Name, Refusal, Secret};
+use crate::{
+    DisconnectReason, Ended, MESSAGE_LENGTH, MemoryBudget, Message, Name, Refusal, Secret,
+};
 
 #[test]
 fn frames_travel_in_both_directions() {
@@ -58,7 +60,7 @@ fn long_frames_take_several_buffers() {
 }
 
 #[test]
-fn frames_that_are_too_long_for_a_buffer_are_passed_over() {
+fn frames_longer_than_the_buffer_are_skipped() {
     let (mut client, mut server) = connect(ClientOptions::default());
     let mut interrupter = Interrupter::new().unwrap();
     for frame in [&[1_u8; 5000][..], &[2; 10]] {
@@ -72,7 +74,7 @@ fn frames_that_are_too_long_for_a_buffer_are_passed_over() {
 }
 
 #[test]
-fn a_receiver_is_interrupted_unless_it_polls() {
+fn polling_receiver_gets_no_interrupts() {
     let (mut client, mut server) = connect(ClientOptions::default());
     let mut interrupter = Interrupter::new().unwrap();
     let poller = Poller::new().unwrap();
@@ -102,7 +104,7 @@ fn a_receiver_is_interrupted_unless_it_polls() {
 }
 
 #[test]
-fn who_is_left_hears_why() {
+fn disconnect_carries_the_reason() {
     let (client, server) = connect(ClientOptions::default());
     let poller = Poller::new().unwrap();
     poller.add(&server, 1, Interest::Closed).unwrap();
@@ -113,8 +115,8 @@ fn who_is_left_hears_why() {
     client.disconnect("enough");
     poller.wait(&mut events, None).unwrap();
     assert!(events.event(0).closed);
-    assert_eq!(server.ended(), Some(Ended::Said(Farewell::new(0, "enough"))));
-    assert_eq!(server.ended(), Some(Ended::Silently));
+    assert_eq!(server.ended(), Some(Ended::Disconnected(DisconnectReason::new(0, "enough"))));
+    assert_eq!(server.ended(), Some(Ended::Closed));
 }
 
 /// What the client hears if the server does not want it.
@@ -122,7 +124,7 @@ fn refused(
     options: ClientOptions,
     serving: ServerOptions,
     admit: impl Fn(u32, &Secret) -> Result<(), Refusal>,
-) -> Option<(Farewell, Refusal)> {
+) -> Option<(DisconnectReason, Refusal)> {
     let (near, far) = seqpacket::pair().unwrap();
     let mut client = ClientHandshake::new(near, options);
     let mut server = ServerHandshake::new(far, serving).unwrap();
@@ -135,10 +137,10 @@ fn refused(
             Ok(Progress::Waiting(server)) => server,
             Ok(Progress::Done(_)) => return None,
             Err(HandshakeError::NotAdmitted { refusal, .. }) => {
-                let Err(HandshakeError::Refused(farewell)) = client.advance() else {
+                let Err(HandshakeError::Refused(reason)) = client.advance() else {
                     panic!("the client was not told")
                 };
-                return Some((farewell, refusal));
+                return Some((reason, refusal));
             }
             Err(error) => panic!("{error}"),
         };
@@ -166,14 +168,14 @@ fn secrets_and_interfaces_are_checked() {
     ] {
         let found = refused(options(id, said), ServerOptions::default(), admit);
         assert_eq!(found.map(|(_, refusal)| refusal), expected, "{id}");
-        if let Some((farewell, refusal)) = found {
-            assert_eq!(farewell, Farewell::new(0, &refusal.to_string()));
+        if let Some((reason, refusal)) = found {
+            assert_eq!(reason, DisconnectReason::new(0, &refusal.to_string()));
         }
     }
 }
 
 #[test]
-fn all_clients_together_share_so_much_memory() {
+fn memory_of_all_clients_is_limited() {
     let shares = |link: &Link| link.receivers[0].ring().regions().length();
     let own = shares(&connect(ClientOptions::default()).0);
     // Half of it is for one user: room for two, but not for three.
@@ -221,16 +223,16 @@ fn serve_on(server: ServerHandshake) -> ServerHandshake {
 }
 
 #[test]
-fn who_is_turned_away_hears_why() {
+fn refused_client_gets_the_reason() {
     let (near, far) = seqpacket::pair().unwrap();
     let client = ClientHandshake::new(near, ClientOptions::default());
-    crate::turn_away(far.as_fd(), "no room");
-    let Err(HandshakeError::Refused(farewell)) = client.advance() else { panic!() };
-    assert_eq!(farewell.to_string(), "\"no room\"");
+    crate::send_disconnect(far.as_fd(), "no room");
+    let Err(HandshakeError::Refused(reason)) = client.advance() else { panic!() };
+    assert_eq!(reason.to_string(), "\"no room\"");
 }
 
 #[test]
-fn sockets_are_files() {
+fn listening_socket_is_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     assert!(ClientHandshake::connect(&path, ClientOptions::default()).is_err());
@@ -252,7 +254,7 @@ fn sockets_are_files() {
 }
 
 #[test]
-fn only_who_takes_chains_is_sent_long_frames() {
+fn long_frames_are_sent_only_to_peers_that_accept_chains() {
     let short = |chains| ClientOptions {
         buffer_length: Some(2048),
         log2_ring_size: Some(5),

@@ -9,7 +9,7 @@ use ndn_sys::shared_memory::SharedMemory;
 use super::*;
 use crate::limits::CHAIN_RECEIVED_MAX;
 use crate::ring::{COOKIE, Descriptor, FLAG_NEXT, Fault, ring_length};
-use crate::{Farewell, MESSAGE_LENGTH, Message, Name, Secret};
+use crate::{DisconnectReason, MESSAGE_LENGTH, Message, Name, Secret};
 
 const RING: usize = ring_length(2);
 const AT_DESCRIPTORS: usize = 128;
@@ -128,7 +128,7 @@ impl Said {
 }
 
 #[test]
-fn messages_out_of_order_end_the_handshake() {
+fn unexpected_message_ends_the_handshake() {
     let connect = Message::Connect { interface: Name::new("x") };
     for message in [Message::Ack, connect, Message::AddRegion { index: 0, size: 1 }] {
         Client::new().say(&message, None).fails("Unexpected message");
@@ -161,7 +161,7 @@ fn messages_out_of_order_end_the_handshake() {
 }
 
 #[test]
-fn regions_are_what_they_should_be() {
+fn invalid_regions_are_rejected() {
     let start = || {
         let mut client = Client::new();
         client.init();
@@ -188,7 +188,7 @@ fn regions_are_what_they_should_be() {
 }
 
 #[test]
-fn rings_lie_in_their_regions() {
+fn rings_outside_their_regions_are_rejected() {
     let start = || {
         let mut client = Client::new();
         client.init();
@@ -231,7 +231,7 @@ fn rings_lie_in_their_regions() {
 }
 
 #[test]
-fn clients_may_leave_at_any_time() {
+fn client_may_disconnect_at_any_step() {
     for steps in 0..4 {
         let mut client = Client::new();
         if steps > 0 {
@@ -251,7 +251,7 @@ fn clients_may_leave_at_any_time() {
 }
 
 #[test]
-fn positions_are_checked() {
+fn invalid_positions_are_faults() {
     for head in [5, 6, 100, 0x7fff, 0xffff] {
         let mut client = Client::new();
         let mut link = client.finish();
@@ -271,7 +271,7 @@ fn positions_are_checked() {
 }
 
 #[test]
-fn descriptors_that_lead_nowhere_cost_their_frame_only() {
+fn frame_with_invalid_descriptor_is_skipped() {
     let mut client = Client::new();
     let mut link = client.finish();
     let (data, end) = (2 * RING as u32, 2 * RING as u32 + 512);
@@ -305,7 +305,7 @@ fn descriptors_that_lead_nowhere_cost_their_frame_only() {
 }
 
 #[test]
-fn frames_of_too_many_pieces_end_the_connection() {
+fn frame_with_too_many_buffers_is_a_fault() {
     let (mut client, mut server) =
         connect(ClientOptions { log2_ring_size: Some(10), ..Default::default() });
     let pieces = u16::try_from(CHAIN_RECEIVED_MAX).unwrap();
@@ -330,7 +330,7 @@ fn frames_of_too_many_pieces_end_the_connection() {
 }
 
 #[test]
-fn buffers_to_fill_are_checked() {
+fn invalid_buffers_are_faults() {
     let (data, end) = (2 * RING as u32, 2 * RING as u32 + 512);
     for (region, length, offset) in [(1, 9, data), (0, 0, data), (0, 9, end - 8), (0, u32::MAX, 0)]
     {
@@ -353,7 +353,7 @@ fn buffers_to_fill_are_checked() {
 }
 
 #[test]
-fn servers_have_no_say_in_where_buffers_lie() {
+fn client_ignores_buffer_addresses_of_the_server() {
     let (mut client, mut server) =
         connect(ClientOptions { buffer_length: Some(2048), ..Default::default() });
     let mut interrupter = Interrupter::new().unwrap();
@@ -394,7 +394,7 @@ fn servers_have_no_say_in_where_buffers_lie() {
 }
 
 #[test]
-fn servers_that_say_odd_things_are_left() {
+fn client_rejects_invalid_messages() {
     let hello = |versions, log2_ring_size_max| Message::Hello {
         name: Name::new("odd"),
         versions,
@@ -425,7 +425,7 @@ fn servers_that_say_odd_things_are_left() {
     assert!(say(&[good.clone(), good.clone()]).contains("Unexpected"));
     assert!(say(&[good.clone(), connected.clone()]).contains("Unexpected"));
     assert_eq!(say(&[hello((0x100, 0x300), 0)]), "waits");
-    let bye = Message::Disconnect(Farewell::new(0, "no"));
+    let bye = Message::Disconnect(DisconnectReason::new(0, "no"));
     assert!(say(&[good.clone(), bye]).contains("no"));
     // Initialization, region, two rings, connect: the fifth answer is one too many.
     let answers = |count: usize, last: &Message| {

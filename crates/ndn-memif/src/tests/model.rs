@@ -96,7 +96,7 @@ fn check(interrupter: &mut Interrupter, operations: &[(bool, Operation)], log2_r
 }
 
 #[test]
-fn rings_are_queues() {
+fn rings_behave_as_queues() {
     let interrupter = std::cell::RefCell::new(Interrupter::new().unwrap());
     let operations = prop::collection::vec((any::<bool>(), operation()), 0..400);
     proptest!(ProptestConfig::with_cases(64), |(operations in operations, log2_size in 0_u8..5)| {
@@ -105,7 +105,7 @@ fn rings_are_queues() {
 }
 
 #[test]
-fn positions_wrap() {
+fn positions_wrap_at_16_bits() {
     let mut interrupter = Interrupter::new().unwrap();
     let round = [
         Operation::Send(900),

@@ -1,4 +1,4 @@
-//! Why a side ends a connection.
+//! The reason of a DISCONNECT message.
 
 use std::fmt;
 
@@ -6,32 +6,32 @@ use crate::text;
 
 const REASON_LENGTH: usize = 96;
 
-/// What a side says when it leaves, or when it does not want the other one.
+/// Why a side ends or refuses a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Farewell {
-    /// Of no defined meaning; this program says 0.
+pub struct DisconnectReason {
+    /// Without defined meaning; this program sends 0.
     pub code: u32,
-    /// For people.
+    /// Human-readable, padded with zeros.
     reason: [u8; REASON_LENGTH],
 }
 
-impl Farewell {
-    /// The first 95 bytes of `reason`, or as many whole letters as fit them.
+impl DisconnectReason {
+    /// The first 95 bytes of `reason`, cut at a character boundary.
     #[must_use]
     pub fn new(code: u32, reason: &str) -> Self {
         let end = reason.floor_char_boundary(REASON_LENGTH - 1);
         Self { code, reason: text::padded(&reason.as_bytes()[..end]) }
     }
 
-    /// Whether the message concerns a secret, as far as it can be known: each server words it differently.
+    /// Whether the reason mentions a secret. Each server has its own wording.
     #[must_use]
-    pub fn is_about_secrets(&self) -> bool {
+    pub fn mentions_secret(&self) -> bool {
         text::printable(&self.reason).to_ascii_lowercase().contains("secret")
     }
 
-    /// Whether the words are that the interface has a client, as this program, DPDK and libmemif say it.
+    /// Whether the reason is that the interface has a client, in the wording of this program, DPDK and libmemif.
     #[must_use]
-    pub fn is_about_another_client(&self) -> bool {
+    pub fn mentions_other_client(&self) -> bool {
         let words = text::printable(&self.reason).to_ascii_lowercase();
         words.contains("already connected") || words.contains("already in use")
     }
@@ -40,14 +40,14 @@ impl Farewell {
         Self { code, reason }
     }
 
-    pub(crate) const fn reason(&self) -> &[u8; REASON_LENGTH] {
+    pub(crate) const fn text(&self) -> &[u8; REASON_LENGTH] {
         &self.reason
     }
 }
 
-impl fmt::Display for Farewell {
-    /// The reason in quotation marks, as it is the other side's: what of it is no printable character is
-    /// shown as `?`. A code that is not 0 comes behind it.
+impl fmt::Display for DisconnectReason {
+    /// The reason in quotation marks, since the peer chose it, with `?` for characters that are not printable. A code
+    /// other than 0 follows.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = text::printable(&self.reason);
         match reason.trim() {
@@ -61,9 +61,9 @@ impl fmt::Display for Farewell {
     }
 }
 
-impl fmt::Debug for Farewell {
+impl fmt::Debug for DisconnectReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Farewell({self})")
+        write!(formatter, "DisconnectReason({self})")
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_other_side_says_is_shown_as_its_words() {
+    fn reason_of_the_peer_is_quoted() {
         for (code, reason, shown) in [
             (0, "enough", "\"enough\""),
             (7, "enough", "\"enough\" (code 7)"),
@@ -80,14 +80,14 @@ mod tests {
             (1, " ", "no reason is given (code 1)"),
             (0, "a\nb\u{1b}[2Jc", "\"a?b?[2Jc\""),
         ] {
-            assert_eq!(Farewell::new(code, reason).to_string(), shown);
+            assert_eq!(DisconnectReason::new(code, reason).to_string(), shown);
         }
     }
 
     #[test]
-    fn long_reasons_end_with_a_whole_letter() {
+    fn long_reason_is_cut_at_a_character_boundary() {
         let reason = format!("{}ü", "x".repeat(REASON_LENGTH - 2));
-        let shown = Farewell::new(0, &reason).to_string();
+        let shown = DisconnectReason::new(0, &reason).to_string();
         assert_eq!(shown, format!("\"{}\"", "x".repeat(REASON_LENGTH - 2)));
     }
 }
