@@ -8,12 +8,12 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count per thread of how often it was asked for memory.
+/// The system's allocator, with a count of allocations per thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CountingAllocator;
 
 impl CountingAllocator {
-    /// How often the calling thread has asked for memory so far: new memory, or more of it. Always
+    /// Allocations and reallocations of the calling thread so far. Always
     /// 0 unless this is the global allocator.
     #[must_use]
     pub fn count_of_thread() -> u64 {

@@ -95,7 +95,7 @@ impl CpuTimes {
 /// have ended included.
 ///
 /// # Errors
-/// If there is no such process, or it is not allowed to be looked at.
+/// If there is no such process, or it may not be inspected.
 pub fn process_time(pid: u32) -> io::Result<Duration> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut clock: libc::clockid_t = 0;

@@ -1,4 +1,4 @@
-//! What `/sys` says of a network device beyond what netlink does.
+//! Properties of network devices that `/sys` reports and netlink does not.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ pub struct Device {
     pub numa_node: Option<usize>,
     /// Megabits per second, if its link is up and the driver knows.
     pub speed_mbps: Option<u64>,
-    /// Receive and transmit queues that are in use, if it says.
+    /// Receive and transmit queues that are in use, if the driver reports them.
     pub queues: Option<(usize, usize)>,
 }
 
 impl Device {
-    /// What the files below `root/sys/class/net` say of the device `name`.
+    /// Reads the files of the device `name` below `root/sys/class/net`.
     #[must_use]
     pub fn read(root: &Path, name: &str) -> Self {
         let directory = root.join("sys/class/net").join(name);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// What tells a file from one that was put in its place, as long as the file exists.
+/// The identity of a file, which distinguishes it from a replacement while it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
     device: u64,
@@ -15,7 +15,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// That of what is at `path`; of a link, its own.
+    /// The identity of the file at `path`; symbolic links are not followed.
     ///
     /// # Errors
     /// Those of `open(2)`.

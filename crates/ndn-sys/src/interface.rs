@@ -89,10 +89,10 @@ struct Channels {
     combined: u32,
 }
 
-/// Receive and transmit queues of an interface that are in use, as its driver says.
+/// Receive and transmit queues of an interface that are in use, as reported by its driver.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] if it does not say, [`io::ErrorKind::NotFound`] if there is no such
+/// [`io::ErrorKind::Unsupported`] if the driver does not report them, [`io::ErrorKind::NotFound`] if there is no such
 /// interface.
 pub fn queues(name: &str) -> io::Result<(u32, u32)> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), None)?;
@@ -146,7 +146,7 @@ unsafe fn add(found: &mut BTreeMap<String, Interface>, entry: &libc::ifaddrs) {
     let Some(address) = (unsafe { entry.ifa_addr.as_ref() }) else { return };
     match libc::c_int::from(address.sa_family) {
         libc::AF_INET => {
-            // SAFETY: the family says so. Reading unaligned asks nothing of the list.
+            // SAFETY: the family gives the type. An unaligned read has no requirement on the list.
             let ipv4 = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
             let octets = ipv4.sin_addr.s_addr.to_ne_bytes();
             interface.addresses.push(IpAddr::V4(Ipv4Addr::from(octets)));

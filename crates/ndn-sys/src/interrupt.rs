@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// Reads that may be unfinished or not looked at.
+/// Reads that may be unfinished or unprocessed.
 const READS_MAX: usize = 64;
 /// `IOCB_CMD_PREAD`.
 const COMMAND_READ: u16 = 0;
@@ -34,7 +34,7 @@ impl Interrupt {
         Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? }.checked()
     }
 
-    /// That of a peer. Whoever uses it looks into the ring once before waiting for it.
+    /// The interrupt of a peer. Check the ring once before waiting for it.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if it is something else, [`io::ErrorKind::Unsupported`] on a
@@ -47,10 +47,10 @@ impl Interrupt {
         }
     }
 
-    /// Takes the interrupts that have come, so that it is no longer readable. Look into the ring after
+    /// Clears pending interrupts, so that it is no longer readable. Check the ring after
     /// this, not before, or an interrupt is missed.
     pub fn clear(&self) {
-        // It fails only if nothing has come.
+        // It fails only if no interrupt is pending.
         let _ = self.read();
     }
 
@@ -173,7 +173,7 @@ impl Interrupter {
     fn forget_completions(&mut self) {
         let mut completions = [Completion::default(); READS_MAX];
         let no_wait = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: there is room for as many completions as are asked for.
+        // SAFETY: there is room for the requested number of completions.
         unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,

@@ -1,12 +1,12 @@
-//! What the forwarder asks of the kernel, behind safe functions.
+//! Safe interfaces to the kernel.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`allocation`] | an allocator that counts, for tests |
 //! | [`clock`] | the only place that reads clocks |
 //! | [`mod@file`] | which file a path leads to |
 //! | [`interface`] | network interfaces and their addresses |
-//! | [`device`] | what `/sys` says of network devices: driver, NUMA node, speed |
+//! | [`device`] | network devices in `/sys`: driver, NUMA node, speed |
 //! | [`interrupt`] | eventfds that a process that is not trusted holds too |
 //! | [`netlink`] | links, their changes, and what XDP can do with them |
 //! | [`packet`] | frames of network devices: AF_PACKET with a receive ring |

@@ -9,12 +9,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 /// The usual size of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// What pages some memory is made of.
+/// The kind of pages of a memory area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     /// Huge pages that the administrator has set aside.
     Huge,
-    /// The system's usual pages, which the kernel was asked to join to huge ones where it can.
+    /// Base pages, with a request for transparent huge pages.
     Ordinary,
 }
 
@@ -23,15 +23,15 @@ pub enum PageKind {
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
-    /// What was mapped, if more than that.
+    /// The mapped area, if it is larger.
     whole: (NonNull<u8>, usize),
 }
 
-// SAFETY: the memory belongs to the mapping, which nobody else has.
+// SAFETY: the memory belongs to the mapping, which has one owner.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// The `length` bytes from `offset` on of what `socket` shares.
+    /// Maps `length` bytes from `offset` on of `socket`.
     pub(crate) fn of_socket(
         socket: BorrowedFd<'_>,
         length: usize,
@@ -94,7 +94,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (start, length) = self.whole;
-        // SAFETY: it was mapped with this length, and whoever reads it holds the mapping.
+        // SAFETY: it was mapped with this length, and every reader holds the mapping.
         let _ = unsafe { munmap(start.as_ptr().cast(), length) };
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(mapping.len(), 4 << 20, "{kind:?}");
         assert!(mapping.start().addr().get().is_multiple_of(HUGE_PAGE));
         for at in [0, 4095, (4 << 20) - 1] {
-            // SAFETY: the place lies in the mapping, which nobody else has.
+            // SAFETY: the address is in the mapping, which has one owner.
             unsafe {
                 let place = mapping.start().add(at);
                 assert_eq!(place.read(), 0);

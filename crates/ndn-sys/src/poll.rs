@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
-/// What to wait for on a descriptor. Errors and hang-ups are always reported.
+/// The events to wait for on a descriptor. Errors and hang-ups are always reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     /// There is something to read or to accept.
@@ -36,13 +36,13 @@ impl Interest {
 /// Readiness of one descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What was given to [`Poller::add`].
+    /// The token given to [`Poller::add`].
     pub token: u64,
     /// Reading will not block: there is data, the end of the stream, or an error to fetch.
     pub readable: bool,
     /// Writing will not block, or will fail.
     pub writable: bool,
-    /// The other side is gone, or the descriptor has an error.
+    /// Hang-up or error.
     pub closed: bool,
 }
 
@@ -79,8 +79,8 @@ impl Events {
         self.pushed.clear();
     }
 
-    /// Adds that reading will not block of what was given this token; false if there is no room. Its
-    /// event is [writable](Event::writable), too, by which it is told from one of the kernel.
+    /// Adds an event that the source with this token is readable; false if there is no room. The
+    /// event is [writable](Event::writable), too, which distinguishes it from one of the kernel.
     #[must_use]
     pub fn push(&mut self, token: u64) -> bool {
         let has_room = self.pushed.len() < self.pushed.capacity();
@@ -145,7 +145,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Changes what to wait for on `descriptor`, and its token.
+    /// Changes the events to wait for on `descriptor`, and its token.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a descriptor that is not in the set.
@@ -162,7 +162,7 @@ impl Poller {
     }
 
     /// Waits until a descriptor is ready or `timeout` has passed, `None` for as long as it takes.
-    /// The time is rounded up to a millisecond; zero only looks. A signal ends the wait without
+    /// The time is rounded up to a millisecond; zero does not wait. A signal ends the wait without
     /// an event.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl AsFd for Poller {
     }
 }
 
-/// At most what `epoll_wait` takes, about 24 days.
+/// Milliseconds for `epoll_wait`, whose maximum is about 24 days.
 fn whole_millis(timeout: Duration) -> Timespec {
     let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
     let millis = i64::try_from(millis).unwrap_or(i64::from(i32::MAX));
@@ -213,7 +213,7 @@ impl Waker {
 
     /// Makes the waker unreadable. Look for work after this, not before, or a call is missed.
     pub fn reset(&self) {
-        // Fails only if nobody has called.
+        // Fails only if the waker was not used.
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
     }
 }

@@ -1,4 +1,4 @@
-//! Who the process is, and becoming somebody with fewer rights.
+//! The identity of the process, and dropping privileges.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -13,7 +13,7 @@ const RECORD_LEN_MAX: usize = 1 << 20;
 /// Groups of one user at most.
 const GROUPS_MAX: usize = 65_536;
 
-/// Stands for "leave it as it is" in `setresuid(2)` and `chown(2)`: nobody's number.
+/// Means "unchanged" in `setresuid(2)` and `chown(2)`: no user has this number.
 const UNCHANGED: u32 = u32::MAX;
 
 /// A user of the system.
@@ -27,7 +27,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// What a process becomes.
+/// The identity that a process takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The user; not root.
@@ -70,7 +70,7 @@ pub fn find_user(name: &str) -> io::Result<Option<User>> {
     let text = CString::new(name)?;
     let found = with_record(|record, buffer| {
         let mut entry = std::ptr::null_mut();
-        // SAFETY: the name ends in a zero byte, record and buffer are live and of the lengths told.
+        // SAFETY: the name ends in a zero byte, record and buffer are live and of the given lengths.
         let error = unsafe {
             libc::getpwnam_r(
                 text.as_ptr(),
@@ -99,7 +99,7 @@ fn user_with_number(uid: u32) -> io::Result<Option<User>> {
     }
     with_record(|record, buffer| {
         let mut entry = std::ptr::null_mut();
-        // SAFETY: record and buffer are live and of the lengths told.
+        // SAFETY: record and buffer are live and of the given lengths.
         let error = unsafe {
             libc::getpwuid_r(uid, record, buffer.as_mut_ptr(), buffer.len(), &raw mut entry)
         };
@@ -122,7 +122,7 @@ pub fn find_group(name: &str) -> io::Result<Option<u32>> {
     let text = CString::new(name)?;
     let found = with_record(|record, buffer| {
         let mut entry = std::ptr::null_mut();
-        // SAFETY: the name ends in a zero byte, record and buffer are live and of the lengths told.
+        // SAFETY: the name ends in a zero byte, record and buffer are live and of the given lengths.
         let error = unsafe {
             libc::getgrnam_r(
                 text.as_ptr(),
@@ -150,7 +150,7 @@ fn with_record<R, T>(
         match look(record.as_mut_ptr(), &mut buffer) {
             (libc::ERANGE, _) if length < RECORD_LEN_MAX => length *= 2,
             (0, found) => return Ok(found),
-            // Different systems say in different ways that there is none (getpwnam(3), "ERRORS").
+            // Systems differ in how they report a missing entry (getpwnam(3), "ERRORS").
             (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(None),
             (error, _) => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -166,7 +166,7 @@ pub fn groups_of(user: &User, gid: u32) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
     loop {
         let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the name ends in a zero byte, and there is room for as many groups as told.
+        // SAFETY: the name ends in a zero byte, and there is room for the given number of groups.
         let result =
             unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
         let count = usize::try_from(count).unwrap_or(0);
@@ -181,7 +181,7 @@ pub fn groups_of(user: &User, gid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Whether this thread may become somebody else.
+/// Whether this thread may change its identity.
 #[must_use]
 pub fn can_become_another() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
@@ -193,7 +193,7 @@ pub fn can_become_another() -> bool {
 ///
 /// # Errors
 /// If there are several threads already, which would keep theirs, and those of the calls, such as
-/// for a user that this user namespace does not know. What was given up by then stays given up.
+/// for a user that this user namespace does not know. Privileges dropped before the error stay dropped.
 pub fn become_identity(identity: &Identity, kept: &[Capability]) -> io::Result<()> {
     let Identity { uid, gid, groups } = identity;
     if [*uid, *gid].contains(&UNCHANGED) || groups.contains(&UNCHANGED) {
@@ -210,7 +210,7 @@ pub fn become_identity(identity: &Identity, kept: &[Capability]) -> io::Result<(
         }
     };
     set_keep_capabilities(!kept.is_empty())?;
-    // SAFETY: the list is live and of the length told.
+    // SAFETY: the list is live and of the given length.
     check("setgroups", unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
     // SAFETY: these take numbers only.
     unsafe {
@@ -238,7 +238,7 @@ pub fn raise_locked_memory() {
     let no_limit = Rlimit { current: None, maximum: None };
     if setrlimit(Resource::Memlock, no_limit).is_err() {
         let maximum = getrlimit(Resource::Memlock).maximum;
-        // What may not be raised stays, and whoever needs more will be told.
+        // If it may not be raised, the step that needs more memory reports the error.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
     }
 }

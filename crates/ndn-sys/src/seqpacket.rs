@@ -13,7 +13,7 @@ use rustix::net::{
 
 use crate::stream::unix_socket;
 
-/// Descriptors of one message that are looked at; the kernel closes what goes beyond.
+/// Maximum number of descriptors of one message; the kernel closes further ones.
 const DESCRIPTORS_MAX: usize = 4;
 
 /// A received message.
@@ -21,9 +21,9 @@ const DESCRIPTORS_MAX: usize = 4;
 pub struct Message {
     /// Its length, bytes; 0 is the end of the connection.
     pub length: usize,
-    /// It did not fit the buffer, or carried more descriptors than anybody has use for.
+    /// It did not fit the buffer, or carried more descriptors than the maximum.
     pub is_truncated: bool,
-    /// The descriptors that came with it, to be closed when they are not wanted.
+    /// The descriptors that accompanied it, closed on drop.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -74,7 +74,7 @@ pub fn send(
     loop {
         match rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
-            // A message goes whole or not at all.
+            // A message is sent whole or not at all.
             Ok(_) => return Ok(()),
             Err(error) => return Err(error.into()),
         }

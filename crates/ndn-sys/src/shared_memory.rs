@@ -1,13 +1,13 @@
 //! Memory that another process writes to at any time, and that cannot go away.
 //!
-//! A file that is mapped and then made shorter kills with `SIGBUS` whoever touches what is gone. So
-//! what a peer shares is mapped only if it is sealed against that (`memfd_create(2)`,
+//! A file that is mapped and then made shorter raises `SIGBUS` in every process that accesses the removed part. So
+//! memory of a peer is mapped only if it is sealed against that (`memfd_create(2)`,
 //! `F_SEAL_SHRINK`), lies in plain memory (pages of hugetlbfs may be missing when they are touched),
-//! and is as long as the peer says.
+//! and has the length that the peer announced.
 //!
 //! Nothing here is ever borrowed as plain bytes: words are atomics, and ranges are copied, word by
 //! word with relaxed atomics or by an instruction of the processor that the compiler does not see through,
-//! so that a peer who writes meanwhile spoils only what the copy holds.
+//! so that a peer that writes meanwhile affects only the content of the copy.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,10 +28,10 @@ const WORD: usize = size_of::<u64>();
 const STRING_MIN: usize = 256;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
-/// Lines that are asked for ahead: a short packet. What follows is guessed by the processor.
+/// Cache lines to prefetch: a short packet. The hardware prefetcher fetches the rest.
 const PREFETCH_LINES: usize = 3;
 
-/// What lies outside of the memory, or across the limits of words, cannot be used.
+/// An access outside of the memory, or a misaligned word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfRange;
 
@@ -61,7 +61,7 @@ impl SharedMemory {
         Ok((memory, file))
     }
 
-    /// The first `length` bytes of what a peer shares.
+    /// Maps the first `length` bytes of a file of a peer.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if the peer could take the memory away again,
@@ -159,7 +159,7 @@ impl SharedMemory {
         Ok(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
     }
 
-    /// Asks the processor for the first lines of what lies at `offset`, to read them soon, or to write. A hint:
+    /// Prefetches the first lines at `offset`, to read or to write. A hint:
     /// outside of the memory it does nothing.
     #[inline]
     pub fn prefetch(&self, offset: usize, to_write: bool) {
@@ -169,7 +169,7 @@ impl SharedMemory {
         }
     }
 
-    /// Copies what lies at `offset` into `buffer`, each byte once.
+    /// Copies the bytes at `offset` into `buffer`, reading each byte once.
     ///
     /// # Errors
     /// If it does not lie in the memory; nothing is copied then.
@@ -177,7 +177,7 @@ impl SharedMemory {
     pub fn copy_out(&self, offset: usize, buffer: &mut [u8]) -> Result<(), OutOfRange> {
         let place = self.place(offset, buffer.len(), 1)?;
         if buffer.len() >= STRING_MIN && has_quick_strings() {
-            // SAFETY: so many bytes lie in the mapping and in the buffer.
+            // SAFETY: the bytes are inside the mapping and the buffer.
             unsafe { copy_string(place.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl SharedMemory {
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
         let place = self.place(offset, bytes.len(), 1)?;
         if bytes.len() >= STRING_MIN && has_quick_strings() {
-            // SAFETY: so many bytes lie in the mapping and in the slice.
+            // SAFETY: the bytes are inside the mapping and the slice.
             unsafe { copy_string(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
             return Ok(());
         }
@@ -301,7 +301,7 @@ unsafe fn word_at<'a>(place: NonNull<u8>, head: usize, index: usize) -> &'a Atom
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and whoever uses it borrows it.
+        // SAFETY: it was mapped with this length, and every user borrows it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

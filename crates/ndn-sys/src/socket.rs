@@ -1,4 +1,4 @@
-//! What stream and datagram sockets have in common.
+//! Common parts of stream and datagram sockets.
 
 use std::io;
 use std::net::SocketAddr;

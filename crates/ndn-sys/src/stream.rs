@@ -22,15 +22,15 @@ const BACKLOG: i32 = 1024;
 /// bursts would find it full.
 const UNIX_SEND_BUFFER_LEN: usize = 1 << 20;
 
-/// A TCP peer that has been silent for so long is asked whether it is still there.
+/// Idle time after which TCP keepalive probes begin.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
-/// How often it is asked again; after the system's number of questions the connection fails.
+/// Interval of keepalive probes; after the system's number of probes the connection fails.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Slices that one [`write_vectored`] takes at most (`IOV_MAX` of Linux).
 pub const WRITE_SLICES_MAX: usize = 1024;
 
-/// Reads what there is, at most `buffer.len()` bytes. 0 is the end of the stream.
+/// Reads available bytes, at most `buffer.len()`. 0 is the end of the stream.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if there is nothing yet, else those of `read(2)`.
@@ -92,7 +92,7 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Starts to connect to `remote` by TCP. The socket becomes writable when the attempt has ended;
-/// [`take_error`] then tells how.
+/// [`take_error`] then returns the result.
 ///
 /// # Errors
 /// If the attempt cannot even be started.
@@ -136,12 +136,12 @@ pub struct Accepted {
 /// Why there is no connection to take.
 #[derive(Debug)]
 pub enum AcceptError {
-    /// Nobody is waiting.
+    /// No connection is waiting.
     WouldBlock,
     /// A peer was waiting and has been turned away, because the process or the system has no
     /// descriptors left. Others may be waiting.
     DescriptorsExhausted,
-    /// A peer goes on waiting, because there is neither memory nor a descriptor for it: the listener
+    /// A connection keeps waiting, because there is no memory or descriptor for it: the listener
     /// stays readable. Try again after a while.
     NoResources(io::Error),
     /// The peer gave up, or the network failed for it. Others may be waiting.
@@ -177,7 +177,7 @@ impl Listener {
     }
 
     /// Listens on the Unix socket `path`, with the permission bits `mode`. A socket file that
-    /// nobody listens on is replaced. The file is removed when the listener is dropped.
+    /// without a listener is replaced. The file is removed when the listener is dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process listens on it,
@@ -230,7 +230,7 @@ impl Listener {
                 Ok(Accepted { stream, peer })
             }
             Err(Errno::WOULDBLOCK) => Err(AcceptError::WouldBlock),
-            Err(Errno::MFILE | Errno::NFILE) => Err(self.turn_away()),
+            Err(Errno::MFILE | Errno::NFILE) => Err(self.reject_connection()),
             Err(error @ (Errno::NOBUFS | Errno::NOMEM)) => {
                 Err(AcceptError::NoResources(error.into()))
             }
@@ -252,7 +252,7 @@ impl Listener {
     }
 
     /// Accepts and closes one connection with the descriptor that was kept for it.
-    fn turn_away(&mut self) -> AcceptError {
+    fn reject_connection(&mut self) -> AcceptError {
         self.reserve = None;
         let accepted = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC);
         let result = match accepted {
@@ -353,7 +353,7 @@ fn reserve_descriptor() -> Option<OwnedFd> {
     fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
 
-/// Removes the socket file `path` if nobody listens on it.
+/// Removes the socket file `path` if it has no listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         let text = format!("{} exists and is not a socket", path.display());
@@ -362,7 +362,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match connect_unix(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Connected, or a queue that is full: somebody is there.
+        // Connected, or a full queue: there is a listener.
         Ok(_) | Err(_) => {
             let text = format!("another process listens on {}", path.display());
             Err(io::Error::new(io::ErrorKind::AddrInUse, text))

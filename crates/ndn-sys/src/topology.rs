@@ -1,5 +1,5 @@
-//! Processors, their cores and NUMA nodes, and what of them this process may use: as `/sys` and
-//! `/proc` tell.
+//! Processors, their cores and NUMA nodes, and which of them this process may use, from `/sys` and
+//! `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,8 +36,8 @@ impl Topology {
         Ok(Self::read(Path::new("/"), &cpu::allowed_cpus()?))
     }
 
-    /// What the files below `root/sys` and `root/proc` say of the processors `allowed`. One of
-    /// which they say nothing is a core of its own, on node 0.
+    /// Reads the properties of the processors `allowed` from the files below `root/sys` and `root/proc`. A processor
+    /// without files is a core of its own, on node 0.
     #[must_use]
     pub fn read(root: &Path, allowed: &[usize]) -> Self {
         let devices = root.join("sys/devices/system");
@@ -114,7 +114,7 @@ fn parse_list(text: &str) -> Vec<usize> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some((first.trim().parse::<usize>().ok()?, last.trim().parse::<usize>().ok()?))
     });
-    // No machine has more; a list that says so is not believed.
+    // No machine has more; a longer list is invalid.
     let ranges = ranges.filter(|(_, last)| *last < 1 << 16);
     ranges.flat_map(|(first, last)| first..=last).collect()
 }

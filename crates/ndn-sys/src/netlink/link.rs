@@ -19,7 +19,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_XDP: u16 = 43;
-/// Numbers of programs: of the one, or by who runs them.
+/// Attributes with program numbers: in total, and by mode.
 const IFLA_XDP_PROGRAMS: std::ops::RangeInclusive<u16> = 4..=7;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
@@ -28,10 +28,10 @@ const IFLA_VLAN_ID: u16 = 1;
 const TYPE_ETHERNET: u16 = 1;
 const TYPE_LOOPBACK: u16 = 772;
 
-/// What the link of a device does (RFC 2863, `ifOperStatus`).
+/// The state of the link of a device (RFC 2863, `ifOperStatus`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
-    /// The driver does not say.
+    /// The driver does not report it.
     Unknown,
     /// No operator has turned it on.
     Disabled,
@@ -39,7 +39,7 @@ pub enum LinkState {
     NoCarrier,
     /// It is on and waits, for authentication or another device.
     Waiting,
-    /// Frames go out and come in.
+    /// The link is operational.
     Up,
 }
 
@@ -62,7 +62,7 @@ impl LinkState {
         matches!(self, Self::Up | Self::Unknown)
     }
 
-    /// In a word.
+    /// The name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// Longest payload of a frame, bytes.
     pub mtu: u32,
-    /// What its link does.
+    /// The state of its link.
     pub state: LinkState,
     /// It can send to groups.
     pub can_multicast: bool,
@@ -200,7 +200,7 @@ mod tests {
         whole.finish(0)[16..].to_vec()
     }
 
-    /// What the kernel sends for a VLAN on device 4, but for what is not looked at.
+    /// A message of the kernel for a VLAN on device 4, reduced to the parsed attributes.
     fn vlan(flags: u32, operational: u8) -> Vec<u8> {
         let mut info = [0; INFO_LENGTH];
         info[2..4].copy_from_slice(&TYPE_ETHERNET.to_ne_bytes());
@@ -257,7 +257,7 @@ mod tests {
             for value in [0, 1, 3, 5, 0x7f, 0xff] {
                 let mut changed = whole.clone();
                 changed[at] = value;
-                // Whatever comes of it, it comes without a panic.
+                // The result does not matter, only that there is no panic.
                 let _ = read(&changed);
             }
         }

@@ -53,7 +53,7 @@ pub(super) struct Message<'a> {
     pub(super) kind: u16,
     pub(super) flags: u16,
     pub(super) sequence: u32,
-    /// What follows the header.
+    /// The payload.
     pub(super) payload: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Network devices by netlink: links, changes of them, and what XDP can do with them.
+//! Network devices by netlink: links, their changes, and their support of XDP.
 
 mod link;
 mod message;

@@ -1,4 +1,4 @@
-//! Hearing of changes at once.
+//! Notification of changes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,14 +9,14 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR` and `RTMGRP_IPV6_IFADDR`.
 const LINKS: u32 = 0x1 | 0x10 | 0x100;
 
-/// Readable after a network device or an address of one has come, changed or gone.
+/// Readable after a network device or an address was added, changed or removed.
 #[derive(Debug)]
 pub struct LinkMonitor {
     socket: OwnedFd,
 }
 
 impl LinkMonitor {
-    /// Hears of changes from now on.
+    /// Starts to receive notifications.
     ///
     /// # Errors
     /// Those of netlink sockets.
@@ -28,10 +28,10 @@ impl LinkMonitor {
         Ok(Self { socket })
     }
 
-    /// Makes it unreadable. Look for changes after this, not before, or one may be missed.
+    /// Makes it unreadable. Read the state after this, not before, or a change may be missed.
     pub fn reset(&self) {
-        // What has changed is asked for anyway: also after an overflow, which is an error that is
-        // told once.
+        // The content does not matter, since the caller reads the whole state; so an overflow, which is reported
+        // once, is no error.
         let mut buffer = [0; 8192];
         loop {
             match recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_monitor_can_be_made_and_is_not_waited_for() {
+    fn reset_of_a_monitor_does_not_block() {
         let monitor = LinkMonitor::new().unwrap();
         monitor.reset();
         monitor.reset();

@@ -18,11 +18,11 @@ pub(super) const FLAG_REQUEST: u16 = 1;
 /// Everything there is of a kind.
 pub(super) const FLAG_DUMP: u16 = 0x300;
 
-/// An answer comes at once, or something is wrong with this kernel.
+/// Timeout of an answer, which the kernel sends immediately.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The kernel fills at most 32 KiB at a time.
 const BUFFER_LENGTH: usize = 64 << 10;
-/// How often a list that changed meanwhile is asked for.
+/// Maximum attempts for a dump that was interrupted by a change.
 const ATTEMPTS: usize = 8;
 
 /// A netlink socket of one family.
@@ -42,7 +42,7 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends what `request` makes, and gives each message of the answer to `take`, anew if the list
+    /// Sends the request, and gives each message of the answer to `take`; repeats that if the list
     /// has changed meanwhile.
     pub(super) fn call<T>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What XDP can do with a device, as the kernel tells since 6.3 (generic netlink family `netdev`).
+//! Support of XDP by devices, as reported since Linux 6.3 (generic netlink family `netdev`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::netlink::message::{Message, Request, attributes, read_u16, read_u32, read_u64};
 use crate::netlink::socket::{FLAG_DUMP, FLAG_REQUEST, NetlinkSocket};
 
-/// The family that tells of families, its command and attributes.
+/// The controller family, its command and attributes.
 const CONTROL_FAMILY: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
@@ -60,10 +60,10 @@ impl XdpSupport {
     }
 }
 
-/// What XDP can do with each device of this namespace, by their number.
+/// The support of XDP by each device of this namespace, by interface index.
 ///
 /// # Errors
-/// Those of netlink sockets; [`io::ErrorKind::NotFound`] on a kernel that does not tell.
+/// Those of netlink sockets; [`io::ErrorKind::NotFound`] on a kernel without the family.
 pub fn xdp_support() -> io::Result<BTreeMap<u32, XdpSupport>> {
     let mut socket = NetlinkSocket::new(libc::NETLINK_GENERIC)?;
     let find = || {

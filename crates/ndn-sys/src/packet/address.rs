@@ -1,6 +1,6 @@
 //! Link-layer addresses as the kernel writes them.
 
-/// `struct sockaddr_ll`: where a frame goes, or came from.
+/// `struct sockaddr_ll`: the destination or source of a frame.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct KernelLinkAddress {
@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<KernelLinkAddress>() == size_of::<libc::sockaddr
 const FAMILY: libc::sa_family_t = 17;
 const _: () = assert!(libc::AF_PACKET == FAMILY as i32);
 
-/// Where on a link a frame goes to.
+/// The destination of a frame on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkAddress {
     /// The network device, by the kernel's number.

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Loads: a word, or a half word, from a fixed place.
+/// Loads of a word or half word at a fixed offset.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 /// Jumps if what was loaded equals a constant.
 const JUMP_EQUAL: u16 = 0x15;
-/// Ends the program: so many bytes of the frame are taken.
+/// Ends the program, with the number of bytes to accept.
 const RETURN: u16 = 0x06;
 
 /// Places beyond the frame: the kind of delivery, and the device (`SKF_AD_OFF`).

@@ -12,7 +12,7 @@ const VLAN_MASK: u16 = 0x0fff;
 /// A frame has no fewer bytes than this, without its checksum.
 pub(crate) const FRAME_MIN: usize = 60;
 
-/// Who receives frames, and of what.
+/// The receiver of frames: device, EtherType and addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameReader {
     /// The device, by the kernel's number.

@@ -2,12 +2,12 @@
 //!
 //! | file | the concept of the kernel |
 //! |---|---|
-//! | `socket` | the socket: what it is bound to, groups, what it counts |
-//! | `filter` | the classic BPF program that drops what is not for us |
+//! | `socket` | the socket: binding, groups, statistics |
+//! | `filter` | the classic BPF program that drops frames for others |
 //! | `ring` | the receive ring (TPACKET_V2): slots that the kernel fills and we give back |
-//! | `header` | Ethernet headers, for who gets frames without the kernel's help |
-//! | `port` | what drivers have in common that bring whole frames |
-//! | `address` | link-layer addresses as the kernel writes them |
+//! | `header` | Ethernet headers, for drivers that bypass the network stack |
+//! | `port` | the interface of drivers that bring whole frames |
+//! | `address` | link-layer addresses (`sockaddr_ll`) |
 //!
 //! Sending is by [`SendBatch`](crate::udp::SendBatch), many frames per `sendmmsg`; a transmit ring was
 //! no faster on veth, and would copy what lies in a packet buffer already.

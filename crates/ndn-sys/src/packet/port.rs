@@ -1,4 +1,4 @@
-//! What all drivers have in common that bring whole frames, without the kernel's help.
+//! The interface of drivers that bring whole frames and bypass the network stack.
 
 use std::fmt;
 use std::io;
@@ -27,11 +27,11 @@ pub trait FramePort: fmt::Debug + Send {
     /// Is done with the frame that was found. Without one it does nothing.
     fn release(&mut self);
 
-    /// Frames that were lost since this was asked for the last time, because nobody took them in time.
+    /// Frames lost since the last call because the ring was full.
     fn take_lost(&mut self) -> u64;
 
-    /// The same, asked whenever there is no frame that could [tell](Frame::follows_loss) of them: what is polled
-    /// looks now and then.
+    /// The same, called whenever there is no frame that could [report](Frame::follows_loss) a loss; a polling driver
+    /// checks at intervals.
     fn take_lost_when_idle(&mut self) -> u64 {
         0
     }
@@ -46,7 +46,7 @@ pub trait FramePort: fmt::Debug + Send {
     /// Why not now, or never.
     fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), FrameRefusal>;
 
-    /// Sends what was taken, as far as there is room now.
+    /// Sends queued frames, as far as there is room.
     ///
     /// # Errors
     /// That the device does not send any more.

@@ -25,7 +25,7 @@ const AT_ADDRESS: usize = 32;
 pub(super) const PAYLOAD_OFFSET: usize = 80;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
-/// Slots ahead of the next one whose first lines are asked for: header, sender and a short packet.
+/// Distance of prefetching, in slots: header, sender and a short packet.
 const SLOTS_AHEAD: usize = 4;
 const LINES_AHEAD: usize = 3;
 /// Bits of a VLAN tag that are its number.
@@ -74,14 +74,14 @@ pub enum Delivery {
     Host,
     /// To a group.
     Group,
-    /// To all, to somebody else, or by this host.
+    /// Broadcast, to another host, or from this host.
     Other,
 }
 
 /// A received frame, in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What follows the Ethernet header, with the padding of short frames.
+    /// The payload of the Ethernet frame, including padding.
     pub payload: &'a [u8],
     /// The sender, if it has an address of six bytes.
     pub source: Option<[u8; 6]>,
@@ -98,7 +98,7 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// One that is for nobody.
+    /// An empty frame that is not for this host.
     #[must_use]
     pub fn nothing(interface: u32) -> Self {
         Self {

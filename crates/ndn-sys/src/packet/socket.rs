@@ -31,7 +31,7 @@ pub struct PacketSocketOptions {
     pub interface: u32,
     /// The EtherType of the frames to receive.
     pub protocol: u16,
-    /// A group to join. What is sent to others is not received.
+    /// A group to join. Frames to other groups are not received.
     pub group: Option<[u8; 6]>,
     /// Longest payload of a frame to receive, bytes: the device's MTU.
     pub payload_max: usize,
@@ -39,7 +39,7 @@ pub struct PacketSocketOptions {
     pub ring_bytes: usize,
 }
 
-/// What a socket counts.
+/// Statistics of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketStatistics {
     /// Frames received, lost ones included.
@@ -56,7 +56,7 @@ pub struct PacketStatistics {
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
-    /// Dropped before what it looks at.
+    /// Dropped before the memory that it reads.
     ring: Ring,
     _memory: Mapping,
     interface: u32,
@@ -125,7 +125,7 @@ impl PacketSocket {
         self.ring.release();
     }
 
-    /// What it has counted since this was asked for the last time.
+    /// The statistics since the last call.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`.
@@ -165,7 +165,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Has a device receive what is sent to a group, until it is dropped, for who receives by other ways.
+/// Membership of a device in a group until this is dropped, for receivers other than a packet socket.
 #[derive(Debug)]
 pub struct GroupMembership {
     _socket: OwnedFd,
@@ -177,7 +177,7 @@ impl GroupMembership {
     /// # Errors
     /// As for [`PacketSocket::open`].
     pub fn join(interface: u32, group: [u8; 6]) -> io::Result<Self> {
-        // Bound to no protocol: nothing comes by it.
+        // Bound to no protocol: it receives nothing.
         let socket = unbound()?;
         join(socket.as_fd(), interface, group)?;
         Ok(Self { _socket: socket })

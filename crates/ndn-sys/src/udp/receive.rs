@@ -28,7 +28,7 @@ pub struct ReceivedMessage {
     /// The sender.
     pub peer: Option<SocketAddr>,
     /// Datagrams that this socket has dropped since it was made because its buffer was full
-    /// (modulo 2^32), if the kernel says.
+    /// (modulo 2^32), if the kernel reports it.
     pub dropped: Option<u32>,
     /// When the kernel received it, on its [wall clock](crate::clock::wall_clock), if it was
     /// [asked](crate::udp::UdpSocket::set_time_stamps) to tell.
@@ -133,7 +133,7 @@ impl ReceiveBatch {
     }
 }
 
-/// What the control messages of a message say.
+/// The content of the control messages of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Controls {
     segment_length: Option<usize>,
@@ -146,7 +146,7 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// What we asked for among the control messages of a received message.
+/// The requested control messages of a received message.
 ///
 /// Read by hand instead of with the `CMSG_` macros, so that the bounds are checked.
 fn read_controls(header: &libc::msghdr, control: &Control) -> Controls {

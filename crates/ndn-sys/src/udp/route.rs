@@ -1,4 +1,4 @@
-//! What the kernel knows of the way to a peer.
+//! The route to a peer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,20 +13,20 @@ const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
-/// The way to a peer, as it is now.
+/// The current route to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpRoute {
-    /// The address that datagrams come from, unless their socket is bound to another one.
+    /// The source address of datagrams, unless their socket is bound to another one.
     pub source: IpAddr,
     /// Longest payload of a datagram that needs no IP fragments: of the device, or of the path where it has been
     /// found to take less (RFC 1191, RFC 8201).
     pub payload_max: usize,
 }
 
-/// Asks the kernel for the way to `peer`. Nothing is sent.
+/// Finds the route to `peer`. Nothing is sent.
 ///
 /// # Errors
-/// That there is no way.
+/// If there is no route.
 pub fn udp_route(peer: SocketAddr) -> io::Result<UdpRoute> {
     let any = match peer {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),

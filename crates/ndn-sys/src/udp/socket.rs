@@ -18,10 +18,10 @@ pub struct UdpOptions {
     pub local: SocketAddr,
     /// The only peer to exchange datagrams with.
     pub remote: Option<SocketAddr>,
-    /// Let another socket that also says so bind to the same address (`SO_REUSEADDR`): a
+    /// Allow other sockets with this option to bind to the same address (`SO_REUSEADDR`): a
     /// connected socket beside the listener on the same port.
     pub reuse_address: bool,
-    /// Spread datagrams of different peers over the sockets that say so (`SO_REUSEPORT`): one
+    /// Distribute datagrams of different peers over the sockets with this option (`SO_REUSEPORT`): one
     /// socket per worker.
     pub reuse_port: bool,
     /// Bytes that the kernel may hold for us before it drops datagrams; it may grant fewer.
@@ -52,7 +52,7 @@ pub struct MulticastOptions {
     pub group: SocketAddr,
     /// Number of the interface.
     pub interface: u32,
-    /// The address of the interface that datagrams of an IPv4 group come from.
+    /// The source address of datagrams to an IPv4 group, which selects the interface.
     pub source: Option<Ipv4Addr>,
 }
 
@@ -147,9 +147,9 @@ impl UdpSocket {
         Self { socket: socket.into(), segmentation }
     }
 
-    /// A socket at the same address that receives what comes from `peer`, instead of this one.
+    /// A socket at the same address that receives datagrams from `peer`, instead of this one.
     ///
-    /// Datagrams of others that come at the moment at which it is made may be lost, or be received by
+    /// Datagrams of others that arrive while it is created may be lost, or be received by
     /// it. While there is a branch, a process of the same user can bind to the address, too, if it
     /// says that it wants to share it (`SO_REUSEPORT`).
     ///
@@ -159,7 +159,7 @@ impl UdpSocket {
         let local = self.local_address()?;
         let own = SockRef::from(self);
         let shares = own.reuse_port()?;
-        // Both have to say that they share the address; this one only for as long as it takes.
+        // Both need the option to share the address; this one only until the other is bound.
         own.set_reuse_port(true)?;
         let branch = (|| {
             let socket = new_socket(local, Type::DGRAM, Protocol::UDP)?;
@@ -179,7 +179,7 @@ impl UdpSocket {
         branch
     }
 
-    /// Has the kernel tell when it received what is received from now on, or no more.
+    /// Sets whether the kernel reports the time at which it received each message.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.

@@ -36,7 +36,7 @@ pub struct PeerSpread {
 }
 
 impl PeerSpread {
-    /// A spread over so many sockets (1 to 65,535).
+    /// A spread over this number of sockets (1 to 65,535).
     #[must_use]
     pub fn new(key: u64, sockets: usize) -> Self {
         let halves = [key >> 32, key & u64::from(u32::MAX)];
@@ -44,7 +44,7 @@ impl PeerSpread {
         Self { factors, sockets: u32::from(u16::try_from(sockets).unwrap_or(u16::MAX).max(1)) }
     }
 
-    /// Which of the sockets gets what `peer` sends: what the filter computes.
+    /// The index of the socket for datagrams of `peer`, as the filter computes it.
     #[must_use]
     pub fn socket_of(&self, peer: SocketAddr) -> usize {
         let [first, second] = self.factors;
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Short enough for the kernel, and for what is set aside for them.
+    /// Short enough for the kernel and for the reserved memory.
     #[test]
     fn filters_are_short() {
         let kernel_max = usize::try_from(libc::BPF_MAXINSNS).unwrap();

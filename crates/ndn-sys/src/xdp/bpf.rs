@@ -12,30 +12,29 @@ const PROGRAM_LOAD: libc::c_int = 5;
 const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const INFORMATION: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
-/// A map of AF_XDP sockets, a program for frames as they come, and where that is attached.
+/// Map type XSKMAP, program type XDP and its attach type.
 const TYPE_SOCKETS: u32 = 17;
 const TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program can do with frames of several pieces (`BPF_F_XDP_HAS_FRAGS`).
+/// The program supports frames of several buffers (`BPF_F_XDP_HAS_FRAGS`).
 const HAS_FRAGMENTS: u32 = 1 << 5;
-/// Who runs the program (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
+/// Where the program runs (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
 const BY_KERNEL: u32 = 1 << 1;
 const BY_DRIVER: u32 = 1 << 2;
 
-/// What the kernel calls our programs.
+/// The name of our programs in the kernel.
 pub(super) const OWN_NAME: &[u8] = b"namewire_xdp";
 
-/// Who runs an XDP program.
+/// Where an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpMode {
-    /// The driver, before the kernel has made a packet of the frame.
+    /// In the driver, before the frame becomes an `sk_buff`.
     Native,
-    /// The kernel, for a driver that cannot, or not at this MTU.
+    /// In the network stack, if the driver does not support XDP, or not at this MTU.
     Generic,
 }
 
-/// Attributes of the commands, as far as they are used (`union bpf_attr`). There is no padding in
-/// them, of which the kernel would have to be told that it is zeros.
+/// The used attributes of the commands (`union bpf_attr`), without padding, which the kernel requires to be zero.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -87,7 +86,7 @@ struct Information {
     place: u64,
 }
 
-/// What the kernel tells of a program (`bpf_prog_info`), as far as its name.
+/// The start of `bpf_prog_info`, up to the name.
 #[repr(C)]
 struct ProgramInformation {
     before: [u64; 8],
@@ -126,13 +125,13 @@ impl SocketMap {
             numa_node: 0,
             name: *b"namewire_sockets",
         };
-        // The name has to end in a zero byte.
+        // The name must end with a zero byte.
         let attributes = MapCreate { name: cut(attributes.name), ..attributes };
         // SAFETY: the attributes are those of the command and hold no pointers.
         Ok(Self { map: descriptor(unsafe { bpf(MAP_CREATE, &attributes)? }) })
     }
 
-    /// Frames of `queue` go to `socket` from now on, until that is closed.
+    /// Redirects frames of `queue` to `socket`, until that is closed.
     pub(super) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd();
         let attributes = MapUpdate {
@@ -152,7 +151,7 @@ impl SocketMap {
     }
 }
 
-/// Loads an XDP program; with `has_fragments`, one for devices whose frames come in several pieces.
+/// Loads an XDP program; with `has_fragments`, one for devices whose frames have several buffers.
 pub(super) fn load(instructions: &[Instruction], has_fragments: bool) -> io::Result<OwnedFd> {
     let license = c"Apache-2.0";
     let attributes = ProgramLoad {
@@ -169,11 +168,11 @@ pub(super) fn load(instructions: &[Instruction], has_fragments: bool) -> io::Res
         interface: 0,
         attach_type: ATTACH_XDP,
     };
-    // SAFETY: instructions and license are live and as long as told; the kernel copies them.
+    // SAFETY: instructions and license are live and have the given lengths; the kernel copies them.
     Ok(descriptor(unsafe { bpf(PROGRAM_LOAD, &attributes)? }))
 }
 
-/// Attaches a program to a device for as long as the link is open: it goes with the process.
+/// Attaches a program to a device until the link is closed, at the latest with the process.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -189,21 +188,21 @@ pub(super) fn attach(
     Ok(descriptor(unsafe { bpf(LINK_CREATE, &attributes)? }))
 }
 
-/// The name of the program with this number; root learns that, or who has CAP_SYS_ADMIN.
+/// The name of the program with this number; this needs CAP_SYS_ADMIN.
 pub(super) fn name_of(program: u32) -> io::Result<String> {
     let attributes = ProgramNumber { number: program, next: 0, flags: 0 };
     // SAFETY: the attributes are those of the command and hold no pointers.
     let program = descriptor(unsafe { bpf(PROGRAM_BY_NUMBER, &attributes)? });
-    // Zeros: lengths of parts that are not asked for.
-    let mut told = ProgramInformation { before: [0; 8], name: [0; 16] };
+    // Zero lengths: the other parts are not requested.
+    let mut information = ProgramInformation { before: [0; 8], name: [0; 16] };
     let attributes = Information {
         descriptor: number(program.as_fd()),
         length: u32::try_from(size_of::<ProgramInformation>()).unwrap_or(0),
-        place: (&raw mut told).expose_provenance() as u64,
+        place: (&raw mut information).expose_provenance() as u64,
     };
-    // SAFETY: the kernel writes at most the length that is told, to a live structure that has it.
+    // SAFETY: the kernel writes at most the given length, to a live structure of that length.
     unsafe { bpf(INFORMATION, &attributes)? };
-    let name = told.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = information.name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
@@ -223,19 +222,19 @@ fn number(descriptor: BorrowedFd<'_>) -> u32 {
     descriptor.as_raw_fd().cast_unsigned()
 }
 
-/// The descriptor that a command has made.
+/// The descriptor returned by a command.
 fn descriptor(made: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it for us, and nobody else knows its number.
+    // SAFETY: the kernel has just opened it for this call, so it has no other owner.
     unsafe { OwnedFd::from_raw_fd(made) }
 }
 
 /// Calls `bpf(2)`, which returns a number or a new descriptor.
 ///
 /// # Safety
-/// The attributes are those of the command, and the addresses in them are of live memory of the lengths
-/// that they and what they name say.
+/// The attributes are those of the command, and the addresses in them point to live memory of the lengths given
+/// there.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes are live and have the given length; the rest is the caller's promise.
+    // SAFETY: the attributes are live and have the given length; the caller guarantees the rest.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
     };

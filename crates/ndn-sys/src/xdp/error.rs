@@ -1,18 +1,18 @@
-//! Why frames cannot be had by AF_XDP, in words that help.
+//! Errors of AF_XDP, with advice.
 
 use std::fmt;
 use std::io;
 
-/// What was tried.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpStep {
-    /// Memory for frames.
+    /// Allocating memory for frames.
     Memory,
-    /// A socket.
+    /// Opening a socket.
     Socket,
-    /// Registering the memory and making the rings.
+    /// Registering the memory and creating the rings.
     Rings,
-    /// The map from queues to sockets.
+    /// Creating the map from queues to sockets.
     Map,
     /// Loading the program.
     Program,
@@ -24,12 +24,12 @@ pub enum XdpStep {
     Group,
 }
 
-/// A step that the kernel has refused.
+/// An error of the kernel in one step.
 #[derive(Debug)]
 pub struct XdpError {
-    /// Which one.
+    /// The step.
     pub step: XdpStep,
-    /// The kernel's word.
+    /// The error.
     pub error: io::Error,
 }
 
@@ -53,20 +53,20 @@ impl XdpStep {
 }
 
 impl XdpError {
-    /// Whether somebody else has the device, or had it a moment ago.
+    /// Whether another program uses the device, or used it until a moment ago.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.error.kind() == io::ErrorKind::ResourceBusy
             || self.error.kind() == io::ErrorKind::AlreadyExists
     }
 
-    /// Whether rights are missing.
+    /// Whether capabilities are missing.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.error.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// What to do about it, where that is known.
+    /// Advice, if there is some.
     fn advice(&self) -> Option<&'static str> {
         if self.is_refused() {
             return Some(match self.step {
@@ -122,16 +122,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_rights_are_named() {
-        let told = |step: XdpStep, error: i32| {
+    fn missing_capabilities_are_named() {
+        let text = |step: XdpStep, error: i32| {
             step.failed()(io::Error::from_raw_os_error(error)).to_string()
         };
-        assert!(told(XdpStep::Program, libc::EPERM).contains("CAP_BPF and CAP_NET_ADMIN"));
-        assert!(told(XdpStep::Socket, libc::EPERM).contains("CAP_NET_RAW"));
-        assert!(told(XdpStep::Attach, libc::EPERM).contains("CAP_NET_ADMIN"));
-        assert!(told(XdpStep::Attach, libc::EBUSY).contains("ip link show"));
-        assert!(told(XdpStep::Attach, libc::EEXIST).contains("ip link show"));
-        assert!(told(XdpStep::Rings, libc::ENOBUFS).contains("ulimit -l"));
-        assert!(!told(XdpStep::Memory, libc::ENOMEM).contains("missing"));
+        assert!(text(XdpStep::Program, libc::EPERM).contains("CAP_BPF and CAP_NET_ADMIN"));
+        assert!(text(XdpStep::Socket, libc::EPERM).contains("CAP_NET_RAW"));
+        assert!(text(XdpStep::Attach, libc::EPERM).contains("CAP_NET_ADMIN"));
+        assert!(text(XdpStep::Attach, libc::EBUSY).contains("ip link show"));
+        assert!(text(XdpStep::Attach, libc::EEXIST).contains("ip link show"));
+        assert!(text(XdpStep::Rings, libc::ENOBUFS).contains("ulimit -l"));
+        assert!(!text(XdpStep::Memory, libc::ENOMEM).contains("missing"));
     }
 }

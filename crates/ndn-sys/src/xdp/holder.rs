@@ -1,34 +1,34 @@
-//! Whose an XDP program is.
+//! The owner of an XDP program.
 
 use std::path::Path;
 
 use crate::xdp::bpf;
 
-/// What can be known of an XDP program by its number. Users without rights learn nothing of what is not theirs.
+/// The owner of an XDP program, as far as the rights of this process allow to find it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct XdpHolder {
-    /// Its name.
+    /// The name of the program.
     pub program: Option<String>,
-    /// A process that keeps it or its link open: there is none where it was attached for good, as by `ip link`.
+    /// A process that has the program or its link open; none if it was attached permanently, as by `ip link`.
     pub process: Option<(u32, String)>,
 }
 
 impl XdpHolder {
-    /// Of the program with this number.
+    /// The owner of the program with this number.
     #[must_use]
     pub fn of(program: u32) -> Self {
         let process = process_with(Path::new("/proc"), program);
         Self { program: bpf::name_of(program).ok().filter(|name| !name.is_empty()), process }
     }
 
-    /// Whether it is the program of a forwarder of this kind.
+    /// Whether it is the program of a Namewire forwarder.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.program.as_ref().is_some_and(|name| name.as_bytes() == bpf::OWN_NAME)
     }
 }
 
-/// The process with the lowest number that has a descriptor of this program or of a link of it.
+/// The process with the lowest number that has a descriptor of this program or of its link.
 fn process_with(proc: &Path, program: u32) -> Option<(u32, String)> {
     let entries = std::fs::read_dir(proc).ok()?.flatten();
     let mut processes: Vec<u32> =
@@ -43,7 +43,7 @@ fn has_program(proc: &Path, process: u32, program: u32) -> bool {
     let of_process = proc.join(process.to_string());
     let Ok(descriptors) = std::fs::read_dir(of_process.join("fd")) else { return false };
     descriptors.flatten().any(|descriptor| {
-        // There are many others, most of them sockets.
+        // Most descriptors are others, such as sockets.
         let target = std::fs::read_link(descriptor.path()).unwrap_or_default();
         target.to_string_lossy().starts_with("anon_inode:bpf")
             && std::fs::read_to_string(of_process.join("fdinfo").join(descriptor.file_name()))
@@ -51,7 +51,7 @@ fn has_program(proc: &Path, process: u32, program: u32) -> bool {
     })
 }
 
-/// Whether a line of an `fdinfo` (proc(5)) has this number of a program.
+/// Whether an `fdinfo` (proc(5)) names this program.
 fn names_program(text: &str, program: u32) -> bool {
     let numbers = text.lines().filter_map(|line| line.strip_prefix("prog_id:"));
     numbers.filter_map(|number| number.trim().parse::<u32>().ok()).any(|number| number == program)

@@ -1,20 +1,20 @@
 //! Frames of network devices (AF_XDP), for one EtherType.
 //!
-//! | file | the concept of the kernel |
+//! | file | kernel concept |
 //! |---|---|
-//! | `port` | a device with the program on it and a socket for each queue |
-//! | `open` | what is asked for and got, a socket for each queue |
+//! | `port` | a device with the program attached, and a socket for each queue |
+//! | `open` | options, and opening a socket for each queue |
 //! | `program` | the XDP program, in C and in instructions |
 //! | `bpf` | maps, programs and links |
-//! | `umem` | the memory that frames lie in |
-//! | `rings` | the protocol of the rings, on any memory |
-//! | `socket` | a socket, its four rings, and what it is bound to |
+//! | `umem` | the memory for frames (UMEM) |
+//! | `rings` | the ring protocol, on any memory |
+//! | `socket` | a socket, its four rings, and its binding |
 //! | `receive` | the next frame of several queues |
-//! | `error` | which step was refused, and which right is missing |
+//! | `error` | the step that failed, and the missing capability |
 //!
-//! The queues of a device are one thread's, or dealt over several threads. Those of one thread share one memory;
-//! chunks for received frames belong to a queue, since the kernel gives them back in whatever order. A thread sends
-//! by the first of its queues. Threads have the program in common, and the map from queues to sockets.
+//! The queues of a device belong to one thread, or are distributed over several. Queues of one thread share one UMEM;
+//! chunks for received frames belong to one queue, since the kernel returns them in any order. A thread sends by the
+//! first of its queues. The threads share the program and the map from queues to sockets.
 
 mod bpf;
 mod error;

@@ -1,4 +1,4 @@
-//! Opening: what is asked for, what is got, and a socket for each queue.
+//! Opening a device: options, the result, and a socket for each queue.
 
 use std::io;
 
@@ -9,12 +9,12 @@ use crate::xdp::program;
 use crate::xdp::socket::{self, Binding, Socket};
 use crate::xdp::umem::{Layout, Umem};
 
-/// Queues that are used at most; frames of others go to the kernel.
+/// Maximum number of queues; frames of others go to the kernel.
 pub const QUEUES_MAX: u32 = 64;
 /// How to open an [`XdpPort`](super::XdpPort).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// The network device, by the kernel's number.
+    /// The network device, by its interface index.
     pub interface: u32,
     /// The EtherType of the frames to receive.
     pub protocol: u16,
@@ -24,32 +24,32 @@ pub struct XdpOptions {
     pub group: Option<[u8; 6]>,
     /// Longest payload of a frame to receive, bytes: the device's MTU.
     pub payload_max: usize,
-    /// Receive queues of the device; those that are not in use do not matter.
+    /// Receive queues of the device, at most.
     pub queue_count: u32,
-    /// Memory for received frames, bytes, about.
+    /// Approximate memory for received frames, bytes.
     pub ring_bytes: usize,
     /// The only mode to try; none for native, else generic.
     pub mode: Option<XdpMode>,
 }
 
-/// What was got.
+/// The result of opening a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpSetup {
-    /// Who runs the program.
+    /// Where the program runs.
     pub mode: XdpMode,
-    /// Frames are not copied between the device and our memory.
+    /// Zero-copy mode.
     pub zero_copy: bool,
-    /// A frame may consist of several pieces.
+    /// A frame may have several buffers.
     pub multi_buffer: bool,
     /// Longest payload of a frame that can be received and sent, bytes; that of the device may be longer.
     pub payload_max: usize,
     /// Queues that are received from.
     pub queue_count: u32,
-    /// What the memory is made of.
+    /// The pages of the memory.
     pub pages: PageKind,
 }
 
-/// The queues of one part of a device, and the memory that their frames lie in.
+/// The queues of one part of a device, and their UMEM.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) layout: Layout,
@@ -57,7 +57,7 @@ pub(super) struct Opened {
     /// A bound socket for each queue that is in use, with its chunks in the fill ring; the first one sends.
     pub(super) sockets: Vec<Socket>,
     numbers: Vec<u32>,
-    /// Frames may come in several pieces.
+    /// Frames may have several buffers.
     pub(super) multi_buffer: bool,
 }
 
@@ -68,8 +68,8 @@ impl Opened {
     }
 }
 
-/// The queues below `queue_count` that are in use, dealt over `part_count` parts; there are fewer parts if there are
-/// not as many queues. All are bound alike.
+/// Opens the queues below `queue_count` that are in use, distributed over `part_count` parts; fewer if there are not
+/// as many queues. All are bound in the same way.
 pub(super) fn open_parts(
     options: &XdpOptions,
     queue_count: u32,
@@ -91,7 +91,7 @@ pub(super) fn open_parts(
                 bindings = &bindings[at..=at];
                 parts.push(part);
             }
-            // There are fewer queues in use than there might be.
+            // Fewer queues are in use than the device has.
             Err(error) if !parts.is_empty() && is_no_queue(&error) => break,
             Err(error) => return Err(error),
         }
@@ -110,7 +110,7 @@ fn is_no_queue(error: &XdpError) -> bool {
     error.step == XdpStep::Bind && error.error.raw_os_error() == Some(libc::EINVAL)
 }
 
-/// Opens the queues with these numbers; says which of the bindings the kernel has accepted.
+/// Opens the queues with these numbers; also returns the index of the binding that the kernel has accepted.
 fn open_part(
     options: &XdpOptions,
     queue_count: u32,
@@ -119,7 +119,7 @@ fn open_part(
 ) -> Result<(Opened, usize), XdpError> {
     let XdpOptions { interface, .. } = *options;
     let own_count = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-    // Each queue has the same share, whoever has it.
+    // Each queue has the same share.
     let bytes = options.ring_bytes.saturating_mul(numbers.len()) / queue_count.max(1) as usize;
     let layout = Layout::new(options.payload_max, bytes, own_count);
     let umem = Umem::new(layout.length()).map_err(XdpStep::Memory.failed())?;
@@ -141,7 +141,7 @@ fn open_part(
             None => {
                 let error = refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
                 let error = XdpStep::Bind.failed()(error);
-                // There are fewer queues in use than there might be.
+                // Fewer queues are in use than the device has.
                 if !sockets.is_empty() && is_no_queue(&error) {
                     break;
                 }
@@ -153,7 +153,7 @@ fn open_part(
     Ok((Opened { layout, umem, sockets, numbers, multi_buffer }, accepted))
 }
 
-/// The socket of the queue with this place among those of a part, the first of which brings the memory.
+/// Opens the socket of the queue with this position in a part. The first one registers the memory.
 fn open_queue(layout: Layout, place: u32, umem: Option<&Umem>) -> Result<Socket, XdpError> {
     let unbound = socket::open().map_err(XdpStep::Socket.failed())?;
     if let Some(umem) = umem {
@@ -168,8 +168,8 @@ fn open_queue(layout: Layout, place: u32, umem: Option<&Umem>) -> Result<Socket,
     Ok(socket)
 }
 
-/// Tries again for a moment while what is wanted is busy: the kernel takes its time to give a queue free
-/// whose socket was closed.
+/// Retries for a tenth of a second while a resource is busy: the kernel releases the queue of a closed socket with a
+/// delay.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..10 {
         match attempt() {
@@ -182,10 +182,10 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Re
     attempt()
 }
 
-/// Whether this process may use AF_XDP: opens a socket and loads a program that is attached nowhere.
+/// Checks whether this process may use AF_XDP: opens a socket, and loads a program without attaching it.
 ///
 /// # Errors
-/// Why not.
+/// The step that failed.
 pub fn may_use() -> Result<(), XdpError> {
     socket::open().map_err(XdpStep::Socket.failed())?;
     let map = SocketMap::new(1).map_err(XdpStep::Map.failed())?;
@@ -199,13 +199,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_queue_is_dealt_once_and_no_part_is_empty() {
+    fn each_queue_is_in_one_part_and_no_part_is_empty() {
         for (queues, parts, expected) in [(1, 4, 1), (4, 1, 1), (4, 2, 2), (5, 3, 3), (64, 64, 64)]
         {
             let dealt: Vec<_> = deal(queues, parts).collect();
             assert_eq!(dealt.len(), expected, "{queues} over {parts}");
             assert!(dealt.iter().all(|part| !part.is_empty()));
-            // A part sends by its first queue: there may be fewer to send by than to receive by.
+            // A part sends by its first queue: a device may have fewer transmit than receive queues.
             let first: Vec<u32> = dealt.iter().map(|part| part[0]).collect();
             assert!(first.iter().copied().eq(0..u32::try_from(expected).unwrap_or(0)));
             let mut all = dealt.concat();

@@ -14,33 +14,33 @@ use crate::xdp::rings::{CONTINUES, Descriptor};
 use crate::xdp::socket::Socket;
 use crate::xdp::umem::{Layout, Umem};
 
-/// Pieces that a frame to be sent may be cut into: the kernel's limit is 17.
+/// Maximum buffers of a sent frame; the limit of the kernel is 17.
 const PIECES_MAX: usize = 16;
 
-/// Why a frame was not taken to be sent.
+/// Why a frame was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpRefusal {
     /// No chunk is free: [`XdpPort::transmit`], then try again.
     Full,
-    /// The frame is longer than can be sent.
+    /// The frame exceeds the limit.
     TooLong,
 }
 
-/// What a call of [`XdpPort::transmit`] did.
+/// The result of [`XdpPort::transmit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpTransmitted {
     /// System calls.
     pub calls: u64,
-    /// The kernel has taken everything, or takes it by itself.
+    /// The kernel has accepted all frames, or will fetch them without a call.
     pub is_done: bool,
 }
 
 /// Frames of one EtherType on one network device, with their
 /// headers, by AF_XDP: those of all its queues, or a [part](XdpPort::open_parts) of them.
 ///
-/// Other frames go to the kernel as ever. When this is dropped, or the process ends in whatever way, the
-/// program leaves the device. What this host sends is not received. While the device is down nothing
-/// comes; when it is up again, frames do. When it is gone, so is the use of this.
+/// Other frames go to the kernel. When this is dropped, or the process ends, the program is detached. Frames that this
+/// host sends are not received. While the device is down there are no frames. After the device is gone, this is of no
+/// further use.
 #[derive(Debug)]
 pub struct XdpPort {
     /// Dropped first: frames go to the kernel again.
@@ -51,16 +51,16 @@ pub struct XdpPort {
     layout: Layout,
     setup: XdpSetup,
     reader: FrameReader,
-    /// What [`prepare`](Self::prepare) has found.
+    /// The state of [`prepare`](Self::prepare).
     received: Received,
-    /// Chunks to write frames to.
+    /// Free chunks for frames to be sent.
     free: Vec<u64>,
-    /// Frames were pushed since the kernel was last told.
+    /// Frames were pushed since the last commit.
     is_pushed: bool,
     lost: u64,
 }
 
-/// What all parts of a device have in common.
+/// What all parts of a device share.
 #[derive(Debug)]
 struct Attached {
     /// Dropped first.
@@ -70,24 +70,24 @@ struct Attached {
 }
 
 impl XdpPort {
-    /// Attaches the program and opens sockets. Waits for who has just given the device up, a tenth of a
-    /// second at most for each step: the program, and the socket of each queue.
+    /// Attaches the program and opens sockets. While a previous user still holds the device, retries each step for up
+    /// to a tenth of a second.
     ///
     /// # Errors
-    /// Which step the kernel refused: [`XdpError`].
+    /// The step that failed: [`XdpError`].
     pub fn open(options: &XdpOptions) -> Result<Self, XdpError> {
         let nothing = || XdpStep::Bind.failed()(io::ErrorKind::Unsupported.into());
         Self::open_parts(options, 1)?.pop().ok_or_else(nothing)
     }
 
-    /// As [`open`](Self::open), for so many threads: the queues are dealt over them in turn, and each thread has
-    /// memory, rings and a queue to send by of its own. There are fewer parts if the device has not as many queues.
-    /// A device sends by those queues only that it has for sending: it should have one for each part.
+    /// As [`open`](Self::open), for `part_count` threads: the queues are distributed round-robin, and each thread has
+    /// its own memory, rings and transmit queue. There are fewer parts if the device has fewer queues. The device
+    /// should have one transmit queue for each part.
     ///
     /// The program stays until the last part is dropped. Frames of queues whose part is dropped go to the kernel.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`open`](Self::open).
     pub fn open_parts(options: &XdpOptions, part_count: u32) -> Result<Vec<Self>, XdpError> {
         let both = [XdpMode::Native, XdpMode::Generic];
         let chosen = options.mode.map(|mode| [mode]);
@@ -96,7 +96,7 @@ impl XdpPort {
         for mode in modes {
             match Self::open_mode(options, part_count, *mode) {
                 Ok(parts) => return Ok(parts),
-                // A device that is taken, or rights that are missing, are so in every mode.
+                // A busy device and missing capabilities are the same in every mode.
                 Err(error) if error.is_busy() || error.is_refused() => return Err(error),
                 Err(error) => refused = refused.or(Some(error)),
             }
@@ -117,7 +117,7 @@ impl XdpPort {
         let joined = joined.transpose().map_err(XdpStep::Group.failed())?;
         let map = SocketMap::new(queue_count).map_err(XdpStep::Map.failed())?;
         let code = program::program(protocol, map.as_fd());
-        // Kernels before 5.18 know of no fragments.
+        // Kernels before 5.18 do not support fragments.
         let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
         let loaded = loaded.map_err(XdpStep::Program.failed())?;
         let link = patiently(|| bpf::attach(loaded.as_fd(), interface, mode));
@@ -159,7 +159,7 @@ impl XdpPort {
         Ok(parts.collect())
     }
 
-    /// What was got.
+    /// The result of opening.
     #[must_use]
     pub fn setup(&self) -> XdpSetup {
         self.setup
@@ -176,21 +176,21 @@ impl XdpPort {
         self.reader.mac = mac;
     }
 
-    /// What to wait for: the sockets of all queues. That the first is writable says that its ring has room, and
-    /// not that there are free chunks.
+    /// The descriptors to poll: the sockets of all queues. The first one is writable while its ring has room, even if
+    /// no chunk is free.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Looks for a received frame; false if there is none. It stays the next one until it is
+    /// Prepares the next received frame; false if there is none. It stays the next one until it is
     /// [released](Self::release).
     #[inline]
     pub fn prepare(&mut self) -> bool {
         self.received.prepare(&mut self.queues, &self.umem)
     }
 
-    /// The frame that [`prepare`](Self::prepare) has found. One of another EtherType is empty, and for
-    /// nobody.
+    /// The frame of [`prepare`](Self::prepare). A frame of another EtherType is shown as an empty one that is not for
+    /// this host.
     #[must_use]
     #[inline]
     pub fn peek(&self) -> Option<Frame<'_>> {
@@ -200,32 +200,31 @@ impl XdpPort {
         Some(frame)
     }
 
-    /// Is done with the frame that was found. Without one it does nothing.
+    /// Releases the prepared frame, if there is one.
     #[inline]
     pub fn release(&mut self) {
         self.received.release(&mut self.queues, self.layout);
     }
 
-    /// Frames that were received and lost since this was asked for the last time, because nobody took
-    /// them in time.
+    /// Received frames that were lost since the last call because the ring was full.
     pub fn take_lost(&mut self) -> u64 {
         let lost = self.queues.iter().filter_map(|socket| socket.lost().ok()).sum();
         lost - std::mem::replace(&mut self.lost, lost)
     }
 
-    /// Takes the error that makes a socket ready, such as that its device went down.
+    /// Takes the pending error of a socket, such as that the device went down.
     ///
     /// # Errors
-    /// That one.
+    /// The pending error.
     pub fn take_error(&self) -> io::Result<()> {
         self.queues.iter().map(Socket::take_error).fold(Ok(()), Result::and)
     }
 
-    /// Takes a frame to send to a station or group; its payload is in pieces, and is made as long as
-    /// Ethernet wants it. It goes out with the next [`transmit`](Self::transmit).
+    /// Queues a frame to a station or group. The payload consists of several parts, and is padded to the minimum of
+    /// Ethernet. The next [`transmit`](Self::transmit) sends it.
     ///
     /// # Errors
-    /// Why not now, or never.
+    /// If no chunk is free, or the frame is too long.
     pub fn send(&mut self, to: [u8; 6], payload: &[&[u8]]) -> Result<(), XdpRefusal> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length > self.setup.payload_max {
@@ -282,7 +281,7 @@ impl XdpPort {
                 break;
             }
         }
-        // Without copying, the driver takes them in its own time.
+        // In zero-copy mode, the driver fetches them asynchronously.
         transmitted.is_done = pending == 0 || self.setup.zero_copy;
         while socket.completion.refresh() > 0 {
             while let Some(address) = socket.completion.entry(0) {
@@ -298,7 +297,7 @@ impl XdpPort {
     }
 }
 
-/// Whether an error will not go away by trying again soon.
+/// Whether an error is permanent.
 fn is_lasting(error: &io::Error) -> bool {
     !matches!(
         error.raw_os_error(),
@@ -306,7 +305,7 @@ fn is_lasting(error: &io::Error) -> bool {
     )
 }
 
-/// A header, what follows it, and then zeros.
+/// A header, a payload in parts, and padding.
 struct Parts<'p> {
     head: &'p [u8],
     parts: &'p [&'p [u8]],

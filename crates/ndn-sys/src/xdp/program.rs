@@ -1,6 +1,6 @@
-//! The program that sends frames of our EtherType to our sockets.
+//! The XDP program that redirects frames of our EtherType to our sockets.
 //!
-//! It would be this in C:
+//! In C:
 //!
 //! ```c
 //! struct { __uint(type, BPF_MAP_TYPE_XSKMAP); ... } sockets SEC(".maps");
@@ -23,7 +23,7 @@
 //! }
 //! ```
 //!
-//! What belongs to a queue without a socket goes on to the kernel, which is what the last argument says.
+//! Frames of a queue without a socket are passed to the kernel, by the last argument.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -67,22 +67,22 @@ const AT_QUEUE: i16 = 16;
 const TAGGED: u16 = 0x8100;
 const VLAN_MASK: u16 = 0x0fff;
 
-/// Where a jump goes.
+/// The target of a jump.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Redirect,
     Pass,
 }
 
-/// Targets that there are.
+/// Number of targets.
 const TARGETS: usize = 2;
 
-/// Instructions, and jumps whose targets are not known yet.
+/// Instructions, and jumps whose offsets are not known yet.
 #[derive(Debug, Default)]
 struct Assembler {
     instructions: Vec<Instruction>,
     jumps: Vec<(usize, Target)>,
-    /// Where the targets are.
+    /// The positions of the targets.
     marks: [usize; TARGETS],
 }
 
@@ -100,13 +100,13 @@ impl Assembler {
         self.add(code, to, from, 0, constant);
     }
 
-    /// A map into a register.
+    /// Loads the descriptor of a map into a register.
     fn add_map(&mut self, to: u8, map: i32) {
         self.add(LOAD_CONSTANT, to, PSEUDO_MAP, 0, map);
         self.add(0, 0, 0, 0, 0);
     }
 
-    /// The next instruction is where jumps to `target` go.
+    /// Makes the next instruction the target.
     fn mark(&mut self, target: Target) {
         self.marks[target as usize] = self.instructions.len();
     }
@@ -121,7 +121,7 @@ impl Assembler {
     }
 }
 
-/// A number as it is in a frame.
+/// A number in network byte order.
 fn network(value: u16) -> i32 {
     i32::from(value.to_be())
 }

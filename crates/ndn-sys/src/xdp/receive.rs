@@ -1,48 +1,48 @@
-//! Taking received frames out of the rings of several queues.
+//! Received frames of several queues.
 
 use crate::xdp::rings::Descriptor;
 use crate::xdp::socket::Socket;
 use crate::xdp::umem::{Layout, Umem};
 
-/// Frames that are taken before the kernel gets their chunks back.
+/// Frames that are released before their chunks are returned to the kernel.
 const TAKEN_MAX: u32 = 16;
 /// With fewer free entries than this, the kernel may have found none.
 const FREE_MIN: u32 = 16;
 
-/// Frames ahead of the present one that the processor is asked for.
+/// Distance of prefetching, in frames.
 const FRAMES_AHEAD: u32 = 4;
 
-/// Where the bytes of a frame are.
+/// The bytes of a frame.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// In the chunk that the kernel has written them to.
+    /// In the chunk that the kernel has written.
     Chunk(Descriptor),
-    /// Put together from several chunks.
+    /// Copied together from several chunks.
     Scratch,
 }
 
-/// The frame that is being looked at.
+/// The prepared frame.
 #[derive(Debug, Clone, Copy)]
 struct Current {
     place: Place,
-    /// Descriptors that it takes.
+    /// Its number of descriptors.
     count: u32,
 }
 
-/// Which frame is next.
+/// The position of the next frame.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     queue: usize,
     current: Option<Current>,
-    /// Frames taken from the queue that its ring does not know of yet.
+    /// Frames of the queue that were released and not committed to its ring.
     taken: u32,
-    /// The ring was about full when it was looked at.
+    /// The ring was almost full when it was read.
     was_full: bool,
     scratch: Vec<u8>,
 }
 
 impl Received {
-    /// Looks for a frame, in the queue of the last one first; false if there is none in any.
+    /// Prepares the next frame, from the queue of the last one first; false if all queues are empty.
     #[inline]
     pub(super) fn prepare(&mut self, queues: &mut [Socket], umem: &Umem) -> bool {
         if self.current.is_some() {
@@ -88,7 +88,7 @@ impl Received {
         }
     }
 
-    /// The frame that was found.
+    /// The prepared frame.
     #[inline]
     pub(super) fn bytes<'m>(&'m self, umem: &'m Umem) -> Option<&'m [u8]> {
         match self.current?.place {
@@ -107,7 +107,7 @@ impl Received {
         self.was_full
     }
 
-    /// Is done with the frame that was found.
+    /// Releases the prepared frame.
     #[inline]
     pub(super) fn release(&mut self, queues: &mut [Socket], layout: Layout) {
         let (Some(current), Some(socket)) = (self.current.take(), queues.get_mut(self.queue))

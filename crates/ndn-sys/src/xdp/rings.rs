@@ -1,4 +1,4 @@
-//! Rings that are shared with the kernel (`AF_XDP` of the kernel's documentation).
+//! The rings of AF_XDP, shared with the kernel (kernel documentation, "AF_XDP").
 //!
 //! A ring has a power of two of entries and two positions that only grow, modulo 2^32: one side
 //! produces, the other consumes. Each writes its own position, after it is done with the entries, and
@@ -7,20 +7,20 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The kernel sleeps and has to be told of new entries (`XDP_RING_NEED_WAKEUP`).
+/// The kernel sleeps and needs a system call for new entries (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
 
-/// What lies in a receive or transmit ring (`struct xdp_desc`).
+/// An entry of a receive or transmit ring (`struct xdp_desc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Descriptor {
-    /// Where the bytes start in the memory for frames.
+    /// Address of the bytes in the UMEM.
     pub(super) address: u64,
     pub(super) length: u32,
     pub(super) options: u32,
 }
 
-/// The frame goes on in the next descriptor (`XDP_PKT_CONTD`).
+/// The frame continues in the next descriptor (`XDP_PKT_CONTD`).
 pub(super) const CONTINUES: u32 = 1;
 
 impl Descriptor {
@@ -29,7 +29,7 @@ impl Descriptor {
     }
 }
 
-/// Where the parts of a ring lie.
+/// The parts of a mapped ring.
 #[derive(Debug)]
 pub(super) struct RingMemory<T> {
     pub(super) producer: NonNull<u32>,
@@ -64,23 +64,23 @@ impl<T: Copy> RingMemory<T> {
     }
 }
 
-/// The side that fills a ring: for us the fill and transmit rings.
+/// The producing side of a ring: here the fill and transmit rings.
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     memory: RingMemory<T>,
-    /// Where the next entry goes; those before it may still be ours alone.
+    /// The position of the next entry; entries before it may not be committed yet.
     next: u32,
-    /// How far the other side was when it was last looked at.
+    /// The last known position of the other side.
     consumed: u32,
 }
 
-/// The side that empties a ring: for us the receive and completion rings.
+/// The consuming side of a ring: here the receive and completion rings.
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     memory: RingMemory<T>,
-    /// The next entry to take.
+    /// The next entry to read.
     next: u32,
-    /// How far the other side was when it was last looked at.
+    /// The last known position of the other side.
     produced: u32,
 }
 
@@ -90,17 +90,17 @@ unsafe impl<T: Send> Send for Producer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Consumer<T> {}
 
-/// Entries for the kernel to write received frames to: addresses.
+/// Addresses of chunks for received frames.
 pub(super) type FillRing = Producer<u64>;
-/// Frames for the kernel to send.
+/// Frames to be sent.
 pub(super) type TransmitRing = Producer<Descriptor>;
-/// Frames that the kernel has received.
+/// Received frames.
 pub(super) type ReceiveRing = Consumer<Descriptor>;
-/// What the kernel has sent: addresses.
+/// Addresses of sent frames.
 pub(super) type CompletionRing = Consumer<u64>;
 
 impl<T: Copy> Producer<T> {
-    /// The filling side of a ring.
+    /// The producing side of a ring.
     ///
     /// # Safety
     /// The memory is as it says, aligned, and lasts as long as this. The capacity is a power of two.
@@ -128,30 +128,30 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Shows the other side what was pushed.
+    /// Publishes the pushed entries.
     #[inline]
     pub(super) fn commit(&mut self) {
         // The entries are written before the position.
         self.memory.producer().store(self.next, Ordering::Release);
     }
 
-    /// Entries that the other side has not taken yet.
+    /// Entries that the other side has not consumed.
     pub(super) fn pending(&mut self) -> u32 {
         self.consumed = self.memory.consumer().load(Ordering::Acquire);
         self.next.wrapping_sub(self.consumed)
     }
 
-    /// Whether the kernel has to be told of what was committed.
+    /// Whether the kernel needs a system call for the committed entries.
     pub(super) fn needs_wakeup(&self) -> bool {
-        // The kernel says that it sleeps, then looks at the position once more; so it is written
-        // before this is read.
+        // The kernel sets the flag before it reads the position a last time; so the position must be written before
+        // the flag is read.
         fence(Ordering::SeqCst);
         self.memory.flags().load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 }
 
 impl<T: Copy> Consumer<T> {
-    /// The emptying side of a ring.
+    /// The consuming side of a ring.
     ///
     /// # Safety
     /// As for [`Producer::new`], with the roles exchanged.
@@ -161,7 +161,7 @@ impl<T: Copy> Consumer<T> {
         Self { memory, next, produced }
     }
 
-    /// Looks for new entries if none is known; returns how many are.
+    /// Reads the position of the other side if no entry is known; returns the number of entries.
     #[inline]
     pub(super) fn refresh(&mut self) -> u32 {
         if self.next == self.produced {
@@ -171,19 +171,19 @@ impl<T: Copy> Consumer<T> {
         self.known()
     }
 
-    /// Entries that are known to be there.
+    /// Entries that are known to be available.
     #[inline]
     pub(super) fn known(&self) -> u32 {
-        // Nobody who follows the protocol is further ahead than the ring is long.
+        // By the protocol, the other side is at most one ring length ahead.
         self.produced.wrapping_sub(self.next).min(self.memory.capacity)
     }
 
-    /// Entries that fit.
+    /// Capacity in entries.
     pub(super) fn capacity(&self) -> u32 {
         self.memory.capacity
     }
 
-    /// The entry `index` places behind the next one, if it is known to be there.
+    /// The entry at `index` from the next one, if it is known to be available.
     #[inline]
     pub(super) fn entry(&self, index: u32) -> Option<T> {
         // SAFETY: the entry lies between the two positions, so it is the consumer's, and written.
@@ -191,8 +191,7 @@ impl<T: Copy> Consumer<T> {
             .then(|| unsafe { self.memory.entry(self.next.wrapping_add(index)).read() })
     }
 
-    /// Is done with the next entry, which the other side may write to after [`commit`](Self::commit).
-    /// Without one that is known it does nothing.
+    /// Consumes the next known entry, if any. The other side may reuse it after [`commit`](Self::commit).
     #[inline]
     pub(super) fn advance(&mut self) {
         if self.known() > 0 {
@@ -200,7 +199,7 @@ impl<T: Copy> Consumer<T> {
         }
     }
 
-    /// Gives the entries that were taken back to the other side.
+    /// Returns the consumed entries to the other side.
     #[inline]
     pub(super) fn commit(&mut self) {
         // They are read before the position is written.

@@ -22,7 +22,7 @@ const COMPLETION_RING: libc::c_int = 6;
 const STATISTICS: libc::c_int = 7;
 const OPTIONS: libc::c_int = 8;
 const FRAMES_PER_CALL: libc::c_int = 9;
-/// Where the rings are mapped from.
+/// Offsets for mapping the rings.
 const AT_RECEIVE: u64 = 0;
 const AT_TRANSMIT: u64 = 0x8000_0000;
 const AT_FILL: u64 = 0x1_0000_0000;
@@ -32,7 +32,7 @@ const SHARED_UMEM: u16 = 1;
 const COPY: u16 = 1 << 1;
 const USE_NEED_WAKEUP: u16 = 1 << 3;
 const USE_SEGMENTS: u16 = 1 << 4;
-/// Frames that wait to be sent, bytes with the kernel's own.
+/// Send buffer, bytes, including the overhead of the kernel.
 const SEND_BUFFER: libc::c_int = 1 << 20;
 const FAMILY: u16 = 44;
 const _: () = assert!(libc::AF_XDP == FAMILY as i32);
@@ -91,9 +91,9 @@ struct Statistics {
 /// How to bind a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Binding {
-    /// Frames may come in several pieces.
+    /// Frames may have several buffers.
     pub(super) segments: bool,
-    /// The kernel is not even to try without copying.
+    /// Copy mode only.
     pub(super) copies: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Socket {
     pub(super) transmit: Option<TransmitRing>,
     pub(super) completion: CompletionRing,
     socket: OwnedFd,
-    /// What the rings look at; dropped after them.
+    /// The mappings of the rings; dropped after them.
     _memory: Vec<Mapping>,
 }
 
@@ -124,12 +124,12 @@ pub(super) fn open() -> io::Result<Unbound> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just opened it for this call.
     Ok(Unbound { socket: unsafe { OwnedFd::from_raw_fd(socket) } })
 }
 
 impl Unbound {
-    /// Tells the kernel of the memory, which must outlast the socket.
+    /// Registers the UMEM, which must outlive the socket.
     pub(super) fn register(&self, umem: &Umem, layout: Layout) -> io::Result<()> {
         let registration = UmemRegistration {
             address: umem.address(),
@@ -140,11 +140,11 @@ impl Unbound {
         set_structure(self.socket.as_fd(), REGISTER_UMEM, &registration)
     }
 
-    /// Makes the rings, those for sending too if it `sends`.
+    /// Creates the rings, including those for sending if it `sends`.
     pub(super) fn with_rings(self, layout: Layout, sends: bool) -> io::Result<Socket> {
         let socket = self.socket;
         let (received, sent) = (layout.receive_count, layout.transmit_count);
-        // A socket that does not send needs a completion ring all the same.
+        // A socket that does not send needs a completion ring, too.
         let completed = if sends { sent } else { 1 };
         let mut sizes =
             vec![(FILL_RING, received), (COMPLETION_RING, completed), (RECEIVE_RING, received)];
@@ -269,18 +269,18 @@ impl Socket {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether frames are not copied.
+    /// Whether it is in zero-copy mode.
     pub(super) fn is_zero_copy(&self) -> bool {
         structure::<u32>(self.socket.as_fd(), OPTIONS).is_ok_and(|flags| flags & 1 != 0)
     }
 
-    /// Frames that the kernel has received for it and lost, because there was no room for them.
+    /// Received frames that were dropped because there was no room.
     pub(super) fn lost(&self) -> io::Result<u64> {
         let counts: Statistics = structure(self.socket.as_fd(), STATISTICS)?;
         Ok(counts.received_dropped + counts.receive_ring_full)
     }
 
-    /// Has the kernel look at the transmit ring.
+    /// Wakes the kernel for the transmit ring.
     pub(super) fn wake_to_send(&self) -> io::Result<()> {
         // SAFETY: nothing is to be read or written.
         let result = unsafe {
@@ -289,9 +289,9 @@ impl Socket {
         if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Has the kernel look at the fill ring.
+    /// Wakes the kernel for the fill ring.
     pub(super) fn wake_to_receive(&self) {
-        // An error is that of a device that is down, which its owner hears of by other ways.
+        // An error means that the device is down, which the owner learns by netlink.
         // SAFETY: nothing is to be read or written.
         unsafe {
             libc::recvfrom(
@@ -305,7 +305,7 @@ impl Socket {
         };
     }
 
-    /// Takes the error that makes it ready.
+    /// Takes the pending error.
     pub(super) fn take_error(&self) -> io::Result<()> {
         rustix::net::sockopt::socket_error(&self.socket)??;
         Ok(())
@@ -327,8 +327,7 @@ fn set_structure<T>(socket: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io:
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks for an option of `SOL_XDP` whose value is numbers; a kernel that knows fewer of them leaves the
-/// others at 0.
+/// Reads an option of `SOL_XDP` whose value consists of numbers; older kernels leave the last ones at 0.
 fn structure<T: Copy + Default>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut length = libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0);

@@ -1,25 +1,24 @@
-//! The memory that frames lie in (UMEM): chunks of one size, each either the kernel's or ours.
+//! The memory for frames (UMEM): chunks of one size, each owned by the kernel or by this process.
 
 use std::io;
 
 use crate::mapping::{Mapping, PageKind};
 use crate::prefetch::prefetch_line;
 
-/// What the kernel keeps free before each frame that it receives (`XDP_PACKET_HEADROOM`).
+/// Headroom before each received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// Sizes of chunks: the smallest that there can be, and a page.
+/// Sizes of chunks: the minimum, and a page.
 const CHUNK_SHORT: usize = 2048;
 const CHUNK_LONG: usize = 4096;
-/// An Ethernet header, with a tag that the kernel may have left in.
+/// An Ethernet header with a VLAN tag, which the kernel may leave in place.
 const HEADER_MAX: usize = 18;
-/// Lines that are asked for ahead: a short frame.
+/// Cache lines to prefetch: a short frame.
 const LINES_AHEAD: usize = 3;
-/// Chunks for received frames of a queue at least, however many queues share the memory that is asked for:
-/// a burst on one of them has to fit.
+/// Minimum chunks for received frames of a queue, so that a burst fits whatever the number of queues.
 const RECEIVE_COUNT_MIN: u32 = 256;
 const RECEIVE_COUNT_MAX: u32 = 8192;
 
-/// How the memory is divided.
+/// The division of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes of a chunk: a power of two.
@@ -32,8 +31,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For frames with payloads of up to `payload_max` bytes on `queue_count` queues; about `bytes`
-    /// bytes are for received ones, but 256 frames of each queue have room.
+    /// The layout for payloads of up to `payload_max` bytes on `queue_count` queues, with about `bytes` bytes for received
+    /// frames, and at least 256 frames for each queue.
     pub(super) fn new(payload_max: usize, bytes: usize, queue_count: u32) -> Self {
         let fits_short = payload_max + HEADER_MAX <= CHUNK_SHORT - HEADROOM;
         let chunk_length = if fits_short { CHUNK_SHORT } else { CHUNK_LONG };
@@ -50,7 +49,7 @@ impl Layout {
         self.chunk_length - HEADROOM - HEADER_MAX
     }
 
-    /// Addresses of the chunks for received frames of the queue with this place.
+    /// Addresses of the chunks for received frames of the queue with this position.
     pub(super) fn receive_chunks(self, queue: u32) -> impl Iterator<Item = u64> {
         let first = u64::from(queue) * u64::from(self.receive_count);
         self.chunks(first, self.receive_count)
@@ -67,7 +66,7 @@ impl Layout {
         (first..first + u64::from(count)).map(move |chunk| chunk * length)
     }
 
-    /// The chunk that an address lies in.
+    /// The chunk of an address.
     pub(super) fn chunk_of(self, address: u64) -> u64 {
         address & !(self.chunk_length as u64 - 1)
     }
@@ -95,12 +94,12 @@ impl Umem {
         self.pages
     }
 
-    /// Where it starts, as a number for the kernel.
+    /// The start address, as a number for the kernel.
     pub(super) fn address(&self) -> u64 {
         self.mapping.start().as_ptr().expose_provenance() as u64
     }
 
-    /// Asks the processor for the first lines of what lies at `address`.
+    /// Prefetches the first lines at `address`.
     #[inline]
     pub(super) fn prefetch(&self, address: u64) {
         let Some(at) = self.place(address, 1) else { return };
@@ -109,10 +108,10 @@ impl Umem {
         }
     }
 
-    /// `length` bytes from `address` on, or nothing if they do not lie in the memory.
+    /// `length` bytes from `address` on, or none if they are outside of the memory.
     ///
     /// # Safety
-    /// The kernel has given them to us and gets them back only after the slice is gone.
+    /// This process owns the chunk, and returns it to the kernel only after the slice is gone.
     pub(super) unsafe fn bytes(&self, address: u64, length: usize) -> &[u8] {
         let Some(at) = self.place(address, length) else { return &[] };
         // SAFETY: the bytes lie in the mapping, and the caller promises that nobody writes to them.
@@ -122,7 +121,7 @@ impl Umem {
     /// As [`bytes`](Self::bytes), to write to.
     ///
     /// # Safety
-    /// The chunk is ours, and the kernel gets it only after the slice is gone.
+    /// This process owns the chunk, and gives it to the kernel only after the slice is gone.
     pub(super) unsafe fn bytes_mut(&mut self, address: u64, length: usize) -> &mut [u8] {
         let Some(at) = self.place(address, length) else { return &mut [] };
         // SAFETY: the bytes lie in the mapping, which is borrowed, and the caller promises that the
