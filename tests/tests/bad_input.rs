@@ -26,7 +26,7 @@ impl Victim {
     fn start(settings: &Settings) -> Self {
         let forwarder = settings.start();
         let mut server = forwarder.spawn("ping-server", &["ping-server", "/victim"]);
-        server.wait_for_output("answering");
+        server.wait_for_output("responding");
         let victim = Self { _server: server, forwarder };
         victim.assert_serving();
         victim

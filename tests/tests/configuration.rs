@@ -84,11 +84,11 @@ fn what_the_machine_does_not_have_is_told_with_its_line() {
     std::fs::write(&toml, "\n[forwarder]\ncpus = [4000]\n").unwrap();
     let refused = run(&["config", "check", &toml]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("namewire.toml:3:1: forwarder.cpus: processor 4000"), "{said}");
+    assert!(said.contains("namewire.toml:3:8: forwarder.cpus: processor 4000"), "{said}");
     std::fs::write(&toml, "\nmanagement.localhop_rib = \"/nonexistent/rules\"\n").unwrap();
     let refused = run(&["config", "check", &toml]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("namewire.toml:2:12: ") && said.contains("/nonexistent/rules"), "{said}");
+    assert!(said.contains("namewire.toml:2:27: ") && said.contains("/nonexistent/rules"), "{said}");
     let text = format!(
         "face_system {{ unix {{ path {} }} }}\nmw-nfd {{\nforwarding-worker-core-assign 4000\n}}\n",
         path("nfd.sock")
@@ -153,7 +153,7 @@ fn a_route_that_is_there_is_changed_or_left() {
     };
     assert!(add("5").ends_with(" added"), "{}", add("5"));
     assert!(add("6").ends_with(" changed"));
-    assert!(add("6").ends_with(" was there already"));
+    assert!(add("6").ends_with(" exists already"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
         (connections() == before).then_some(refused)
     });
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(said(&refused).contains("has no face left: it has 3 faces, and may have 3"));
+    assert!(said(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3"));
     // Whoever may use the control socket is let in, and can make room.
     let told = forwarder.output(&["status"]);
     assert!(told.contains("limit reached"), "{told}");
@@ -251,7 +251,7 @@ fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
     assert!(!of_others.to_string().contains("waiting"), "{of_others}");
     for (name, is_needed) in [("/led/to", true), ("/elsewhere", false)] {
         let ping = forwarder.run(&["ping", name, "--count", "1", "--timeout", "100ms"]);
-        assert!(said(&ping).contains("this forwarder has no route for it"), "{}", said(&ping));
+        assert!(said(&ping).contains("there is no route for it"), "{}", said(&ping));
         assert_eq!(said(&ping).contains(&uri), is_needed, "{name}: {}", said(&ping));
     }
 }

@@ -185,7 +185,7 @@ fn a_forwarder_that_is_killed_and_comes_back_is_waited_for() {
     assert!(fetcher.wait().success(), "{}", fetcher.everything());
     assert!(fs::read(&bed.out).unwrap() == bed.content);
     let server = bed.server.as_ref().unwrap().stderr();
-    assert!(server.contains("is lost; trying again") && server.contains("is back"), "{server}");
+    assert!(server.contains("is lost; reconnecting") && server.contains("is back"), "{server}");
 }
 
 /// Leaves what `answer` sends for a segment in the cache, fresh for long, and fetches the file.

@@ -279,13 +279,13 @@ fn a_passphrase_is_asked_for_at_the_terminal() {
     assert_eq!(status, Some(0), "{shown}");
     assert!(ours(&other, &["key", "list"], "").contains("/a/KEY/"));
 
-    // Where there is no terminal, that is said.
+    // Without a terminal, the error says so.
     let mut command = Command::new(program());
     command.args(["key", "export", "/a"]).env("HOME", home).env_remove("NAMEWIRE_PASSPHRASE");
     command.env_remove("NDN_CLIENT_PIB").env_remove("NDN_CLIENT_TPM").stdin(Stdio::null());
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && error.contains("no terminal"), "{error}");
+    assert!(!output.status.success() && error.contains("not a terminal"), "{error}");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn applications_find_the_socket_by_client_conf() {
 fn ping_peek_and_poke_find_each_other() {
     let forwarder = Settings::new().start();
     let mut server = forwarder.spawn("ping-server", &["ping-server", "/pong"]);
-    server.wait_for_output("answering");
+    server.wait_for_output("responding");
     let pings = forwarder.json(&["ping", "/pong", "-c", "5", "-i", "10ms"]);
     assert_eq!(pings["answered"], 5, "{pings}");
     let nobody = forwarder.run(&["ping", "/nobody", "-c", "1", "-t", "100ms"]);
@@ -315,7 +315,7 @@ fn ndnping_and_ndnpingserver_join_in() {
         command
     };
     let mut ours = forwarder.spawn("ping-server", &["ping-server", "/ours"]);
-    ours.wait_for_output("answering");
+    ours.wait_for_output("responding");
     let output = run_to_end(theirs("ndnping", &["-c", "5", "-i", "10", "/ours"]));
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("5 packets transmitted, 5 received"), "{printed}");

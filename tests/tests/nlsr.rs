@@ -227,7 +227,7 @@ impl Network {
         let command = self.topology.command(node, &["ping-server", &prefix]);
         let mut server =
             Process::start(&format!("server_{node}"), command, self.topology.directory());
-        server.wait_for_output("answering pings");
+        server.wait_for_output("responding to pings");
         let routes = self.topology.output(node, &["route", "list", "--json"]);
         let routes: Vec<serde_json::Value> = serde_json::from_str(&routes).unwrap();
         let route = routes.iter().find(|route| route["prefix"] == format!("{prefix}/ping"));

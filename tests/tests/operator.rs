@@ -112,7 +112,7 @@ fn a_lost_forwarder_is_told() {
     let mut put = forwarder.spawn("put", &["put", "/lost/file", &path]);
     put.wait_for_output("published");
     let mut server = forwarder.spawn("server", &["ping-server", "/lost/ping"]);
-    server.wait_for_output("answering");
+    server.wait_for_output("responding");
     // Nobody answers there, so that it is waiting when the forwarder goes.
     let mut slow = vec!["get", "/lost/file/v=1", "-o", "-", "--discover", "none"];
     slow.extend(["--lifetime", "15s", "--retries", "0"]);
@@ -127,12 +127,12 @@ fn a_lost_forwarder_is_told() {
     forwarder.process.wait();
     for process in [&put, &server] {
         wait_until("the loss to be told", || {
-            process.stderr().contains("is lost; trying again").then_some(())
+            process.stderr().contains("is lost; reconnecting").then_some(())
         });
     }
     let status = get.wait();
     assert_eq!(status.code(), Some(3), "{}", get.everything());
-    assert!(get.stderr().contains("is gone"), "{}", get.everything());
+    assert!(get.stderr().contains("is lost"), "{}", get.everything());
     let socket = forwarder.socket().display().to_string();
     let mut again = Command::new(program());
     again.args(["run", "--no-tcp", "--no-udp", "--socket", &socket]);

@@ -133,12 +133,12 @@ fn a_log_that_cannot_be_rotated_is_told() {
         let mut process = command.spawn().unwrap();
         wait_until("the end of root's rights", || {
             let said = std::fs::read_to_string(&log).ok()?;
-            said.contains("rights are given up").then_some(())
+            said.contains("privileges dropped").then_some(())
         });
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, Signal::TERM).unwrap();
         assert!(process.wait().unwrap().success());
         let said = std::fs::read_to_string(&log).unwrap();
-        assert_eq!(said.contains("after a rotation"), is_told, "{mode:o}: {said}");
+        assert_eq!(said.contains("log rotation must create the next file"), is_told, "{mode:o}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `namewire capture`: what faces receive and send, into a pcapng file.
+//! `namewire capture`: writes packets of faces to a pcapng file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,19 +11,19 @@ use super::failure::{Failure, Outcome};
 use super::interrupt;
 use super::output::bytes_for_people;
 
-/// Capture what the faces of a running forwarder receive and send, as pcapng
+/// Capture the packets of a running forwarder as pcapng
 ///
-/// Packets appear as Ethernet frames with EtherType 0x8624, the way Wireshark's NDN dissector and
-/// ndndump expect them; each face is an interface of its own. Ctrl-C ends the capture.
+/// Packets are written as Ethernet frames with EtherType 0x8624, as Wireshark's NDN dissector and
+/// ndndump expect; each face is an interface. Ctrl-C ends the capture.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Only this face (its FaceId)
+    /// Capture only this face (FaceId)
     #[arg(long, short, value_name = "FACE-ID")]
     face: Option<u64>,
-    /// The file to write; `-` for standard output
+    /// Output file; `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     write: PathBuf,
-    /// Bytes kept of each packet
+    /// Maximum number of bytes to capture of each packet
     #[arg(long, short, value_name = "BYTES", default_value_t = 65_536)]
     snap_length: usize,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     };
     super::output::note(&"capturing; Ctrl-C ends it");
     interrupt::on_interrupt(move || {
-        // If the connection is gone, the copying below ends by itself.
+        // If the connection is closed, the loop below ends.
         let _ = end.finish();
     })?;
     let written = copy(&mut stream, &mut output, &options.write)?;
@@ -52,7 +52,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Copies as data comes, so that a reader of the file sees it.
+/// Writes data as it arrives, so that a reader of the file sees it.
 fn copy(stream: &mut impl Read, output: &mut impl Write, path: &std::path::Path) -> Outcome<u64> {
     let mut buffer = vec![0; 64 * 1024];
     let mut written = 0;

@@ -51,12 +51,12 @@ pub(super) struct SignOptions {
     /// Last second of validity, YYYYMMDDhhmmss in UTC [default: 365 days after the first]
     #[arg(long, short = 'E', value_parser = time, value_name = "TIME")]
     not_after: Option<i64>,
-    /// Key and text of AdditionalDescription, with a space between; may be repeated
+    /// Key and value of AdditionalDescription, separated by a space; may be repeated
     #[arg(long, short = 'I', value_name = "TEXT")]
     info: Vec<String>,
 }
 
-/// Put a certificate into the key chain beside its key
+/// Install a certificate into the key chain
 ///
 /// It becomes the default certificate, its key the default key and its identity the default identity, unless an option
 /// limits this.
@@ -65,23 +65,23 @@ pub(super) struct SignOptions {
 pub(super) struct InstallOptions {
     /// The certificate in Base64, `-` for standard input
     file: String,
-    /// Leave the default identity as it is
+    /// Do not change the default identity
     #[arg(long, short = 'I', group = "default")]
     identity_default: bool,
-    /// Leave the default identity and the default key as they are
+    /// Do not change the default identity and key
     #[arg(long, short = 'K', group = "default")]
     key_default: bool,
-    /// Leave all defaults as they are
+    /// Do not change any default
     #[arg(long, short = 'N', group = "default")]
     no_default: bool,
 }
 
-/// Show a certificate of the key chain or of a file
+/// Print a certificate of the key chain or of a file
 #[derive(Args, Debug)]
 pub(super) struct DumpOptions {
     /// Identity, key or certificate, `default`, or a file with --file
     name: String,
-    /// It is a file with the certificate in Base64, `-` for standard input
+    /// NAME is a file with the certificate in Base64, `-` for standard input
     #[arg(long, short)]
     file: bool,
     /// Print the contents in readable form instead of Base64
@@ -109,7 +109,7 @@ fn sign(options: &SignOptions) -> Outcome {
     let request = read(&options.file)?;
     if !request.is_self_signed() {
         return Err(Failure::Unverified(format!(
-            "{}: the request is not signed by the key that it is about",
+            "{}: the request is not signed by the key that it certifies",
             options.file
         )));
     }
@@ -123,7 +123,7 @@ fn sign(options: &SignOptions) -> Outcome {
     let mut description = Vec::new();
     for info in &options.info {
         description.push(info.split_once(' ').ok_or_else(|| {
-            Failure::Usage(format!("--info {info}: give a key, a space and the text"))
+            Failure::Usage(format!("--info {info}: write a key, a space and the value"))
         })?);
     }
     let now_ms = now_unix_ms();
@@ -162,7 +162,7 @@ fn dump(options: &DumpOptions) -> Outcome {
         read(&options.name)?
     } else {
         let argument: IdentityArgument = options.name.parse().map_err(|error| {
-            Failure::Usage(format!("{}: {error} (is it a file? Then give --file)", options.name))
+            Failure::Usage(format!("{}: {error} (if it is a file, use --file)", options.name))
         })?;
         let chain = open(Access::Read)?;
         let name = argument.resolve(&chain)?;
@@ -223,7 +223,7 @@ fn time(text: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_are_written_as_ndnsec_writes_them() {
+    fn times_have_the_format_of_ndnsec() {
         assert_eq!(super::time("19700102000001"), Ok(86_401));
         for wrong in ["", "19700102", "1970010200000", "19701302000001", "1970é10200000"] {
             assert!(super::time(wrong).is_err(), "{wrong}");

@@ -1,4 +1,5 @@
-//! `namewire completions` and `namewire man`: what packages install, and the page of all commands in the documents.
+//! `namewire completions` and `namewire man`: files for packages, and the reference of all
+//! commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use clap_complete::Shell;
 
 use super::failure::{Failure, Outcome};
 
-/// Print a shell's completions for this program
+/// Print shell completions
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The shell
@@ -21,10 +22,10 @@ pub(super) struct Options {
 /// Print the manual page, or write the pages of all commands
 #[derive(Args, Debug)]
 pub(super) struct ManOptions {
-    /// Write the pages of all commands into this directory
+    /// Write the manual pages of all commands to this directory
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Print all commands with their options as one Markdown page
+    /// Print a reference of all commands in Markdown
     #[arg(long, conflicts_with = "directory")]
     markdown: bool,
 }
@@ -137,7 +138,7 @@ fn add_command(
     }
 }
 
-/// A list item for an argument: its form, meaning, values and default.
+/// A list item for an argument: its syntax, help, values and default.
 fn item(argument: &clap::Arg) -> String {
     let short = argument.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
     let help = argument.get_long_help().or_else(|| argument.get_help());
@@ -164,7 +165,7 @@ fn item(argument: &clap::Arg) -> String {
     item
 }
 
-/// Help text whose angle brackets are not read as HTML.
+/// Help text with escaped angle brackets, which are HTML in Markdown.
 fn escaped(text: &str) -> String {
     text.replace('<', "\\<").replace('>', "\\>")
 }

@@ -1,4 +1,4 @@
-//! `namewire config`: checks and shows configurations.
+//! `namewire config`: validates, prints and converts configurations.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ pub(super) enum Command {
         /// The file
         file: PathBuf,
     },
-    /// Print a configuration file with every setting explained and at its default
+    /// Print a sample configuration file with every setting, its explanation and its default
     Sample,
-    /// Print the reference of all settings, in Markdown
+    /// Print the reference of all settings in Markdown
     Reference,
     /// Print a configuration file equivalent to an nfd.conf of NFD or MW-NFD
     Convert {
@@ -54,8 +54,8 @@ pub(super) fn run(command: &Command) -> Outcome {
     Ok(())
 }
 
-/// Reads a configuration file and asks what it comes to here. What is wrong with the file does not keep what is wrong
-/// with this machine from being told.
+/// Reads a configuration file and checks it against this machine. Problems of the file and of the
+/// machine are reported together.
 fn check(file: &Path) -> Outcome<(Config, Source)> {
     let (config, source, error) = load_leniently(file)?;
     let faults = Prepared::new(&config).err().unwrap_or_default();
@@ -71,16 +71,16 @@ fn check(file: &Path) -> Outcome<(Config, Source)> {
     Err(Failure::Usage(describe(&error.with(&more))))
 }
 
-/// Nothing is written unless all went well. An empty file, which a shell has made by then, is no
-/// configuration either.
+/// Nothing is written after an error. An empty file, which a shell has created by then, is not a
+/// valid configuration.
 fn convert(file: &Path, output: Option<&Path>) -> Outcome {
     let (config, source) = load_nfd_conf(file)?;
     plan(&config, &source)?;
-    let text = format!("# Made from {}.\n{}", file.display(), config.to_toml());
-    let again = config::parse("what was made", &text).map_err(|error| describe(&error));
+    let text = format!("# Converted from {}.\n{}", file.display(), config.to_toml());
+    let again = config::parse("the result", &text).map_err(|error| describe(&error));
     let again = again.map_err(Failure::Failed)?;
     if again != config {
-        let reason = "what was made of it says something else: this is a fault of namewire";
+        let reason = "the converted configuration differs: this is a bug of namewire";
         return Err(Failure::Failed(format!("{}: {reason}", file.display())));
     }
     match output {
@@ -90,7 +90,7 @@ fn convert(file: &Path, output: Option<&Path>) -> Outcome {
     }
 }
 
-/// Puts a file in place once it is whole.
+/// Writes a file and renames it into place.
 fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let name = path.file_name().ok_or(std::io::ErrorKind::IsADirectory)?.to_string_lossy();
     let partial = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
@@ -100,31 +100,31 @@ fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     });
     let placed = written.and_then(|()| std::fs::rename(&partial, path));
     if placed.is_err() {
-        // There may be none.
+        // It may not exist.
         let _ = std::fs::remove_file(&partial);
     }
     placed
 }
 
-/// Where settings are from, to tell the place of those that turn out not to be good.
+/// The source of the settings, to locate those with problems.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// There is no file.
+    /// The defaults.
     Defaults,
-    /// A file of ours.
+    /// A configuration file.
     File(PathBuf),
-    /// A file of NFD, and where settings stand in it.
+    /// An nfd.conf, and the locations of settings in it.
     NfdConf(PathBuf, nfd_conf::KeyLocations),
 }
 
 impl Source {
-    /// As [`Self::describe`], of several, each in a line of its own.
+    /// As [`Self::describe`], for several conflicts, each on a line of its own.
     pub(super) fn describe_all(&self, faults: &[Conflict]) -> String {
         let told: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
         lines(&told)
     }
 
-    /// What is wrong, with the place if it is known.
+    /// The conflict with its location, if known.
     pub(super) fn describe(&self, fault: &Conflict) -> String {
         match self {
             Self::Defaults => fault.to_string(),
@@ -136,7 +136,7 @@ impl Source {
     }
 }
 
-/// Tells on standard error what may be meant otherwise, with its line; says how much that is.
+/// Prints warnings with their lines to standard error; returns their number.
 pub(super) fn tell(warnings: Vec<Warning>, source: &Source) -> u64 {
     let mut count = 0;
     for warning in warnings {
@@ -150,23 +150,23 @@ pub(super) fn tell(warnings: Vec<Warning>, source: &Source) -> u64 {
     count
 }
 
-/// What a configuration comes to on this machine.
+/// The plan of a forwarder with this configuration on this machine.
 pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
     Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
 }
 
-/// Each line says which program speaks; the first says so anyway.
+/// Each line begins with the name of the program, which the caller adds to the first.
 pub(super) fn lines(told: &[String]) -> String {
     told.join("\nnamewire: ")
 }
 
-/// Reads a configuration file; what is wrong with it is shown with the lines of the file.
+/// Reads a configuration file; problems are shown with the lines of the file.
 pub(super) fn load(file: &Path) -> Outcome<(Config, Source)> {
     let config = config::load(file).map_err(|error| Failure::Usage(describe(&error)))?;
     Ok((config, Source::File(file.to_owned())))
 }
 
-/// As [`load`], but what can be made of it comes beside what is wrong with it.
+/// As [`load`], but returns the configuration of a file with problems, too.
 pub(super) fn load_leniently(file: &Path) -> Outcome<(Config, Source, Option<ConfigError>)> {
     let read = config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)));
     read.map(|(config, error)| (config, Source::File(file.to_owned()), error))
@@ -180,22 +180,22 @@ pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
     }
     let mut config = read.config;
     let source = Source::NfdConf(file.to_owned(), read.locations);
-    // MW-NFD's sample names processors that a small machine does not have.
+    // The sample of MW-NFD has processors that a small machine lacks.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
         let told = source.describe(&fault);
-        output::note(&format_args!("namewire: warning: {told}; the workers run on any"));
+        output::note(&format_args!("namewire: warning: {told}; the workers are not pinned"));
         config.forwarder.cpus.clear();
     }
     Ok((config, source))
 }
 
-/// The problems, drawn into the lines of the file on a terminal, one per line otherwise.
+/// The problems: on a terminal with the lines of the file, otherwise one on each line.
 pub(super) fn describe(error: &ConfigError) -> String {
     if std::io::stderr().is_terminal() {
         let colour = std::env::var_os("NO_COLOR").is_none();
-        format!("the configuration is not usable\n{}", error.render(colour))
+        format!("the configuration is invalid\n{}", error.render(colour))
     } else {
-        // Each line says which program speaks; the first says so anyway.
+        // Each line begins with the name of the program, which the caller adds to the first.
         error.to_string().replace('\n', "\nnamewire: ")
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_in_the_file_has_no_place_in_it() {
+    fn conflict_outside_the_file_has_no_position() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("namewire.toml");
         std::fs::write(&file, "# first\nunknown = 1\n").unwrap();

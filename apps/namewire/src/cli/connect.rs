@@ -1,4 +1,4 @@
-//! How commands find and reach a forwarder.
+//! Connects commands to a forwarder.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,25 +10,24 @@ use ndn_client::{
     ExpressError, ForwarderAddress, OpenError, RegisterError,
 };
 use ndn_management::status;
-use ndn_packet::{Name, SignatureType};
+use ndn_packet::SignatureType;
 use ndn_security::Signer;
 use tokio::sync::{Notify, watch};
 
-use super::beside;
+use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::interrupt::or_interrupted;
 use super::key_chain::{IdentityArgument, usual_signer};
 use super::keys;
-use crate::config::parse_duration;
 use namewire_control::FaceLimit;
 
-/// The forwarder that was reached. A command has one connection, and what may be wrong where there is no
-/// answer depends on its kind.
+/// The address of the forwarder. A command has one connection, and the possible reasons of a
+/// missing response depend on its transport.
 static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
 
-/// Whether its commands are signed by a digest only, which shows nobody who signs.
+/// Whether commands are signed by a digest only, which does not authenticate the signer.
 static BY_DIGEST: OnceLock<bool> = OnceLock::new();
-/// What to do about it where that is not enough.
+/// How to sign commands if a digest is not sufficient.
 const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anybody can: --identity NAME signs \
     it by a key of your key chain, and `namewire key list` shows which there are)";
 
@@ -36,22 +35,22 @@ const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anyb
 static TURNED_AWAY: Notify = Notify::const_new();
 const TURNED_AWAY_MAX: u32 = 3;
 
-/// The state of the connection, if its end has to be waited for.
+/// The state of the connection, if the program must wait until it is closed.
 static ENDING: OnceLock<watch::Receiver<ConnectionState>> = OnceLock::new();
-/// How long the program waits at its end at most until the listener of its session knows of it. A face would
-/// be left there otherwise, for as long as the listener believes that it is only silent.
+/// Maximum time to wait at exit until the peer of the session has closed it. Otherwise the peer
+/// would keep the face until its idle timeout.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which forwarder to use.
+/// The forwarder to use.
 #[derive(Args, Debug, Default)]
 pub(super) struct ConnectOptions {
-    /// The forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
-    /// https://host:port/ndn (WebTransport)
+    /// Forwarder to connect to: unix:///path or a path, tcp://host:port, udp://host:port,
+    /// memif:///socket or https://host:port/ndn (WebTransport)
     ///
     /// The default is NDN_CLIENT_TRANSPORT, then client.conf, then the default socket.
     #[arg(long, value_name = "URI", value_parser = transport)]
     transport: Option<ForwarderAddress>,
-    /// Sign as this identity, key or certificate of the key chain, or as the `default` identity
+    /// Sign with this identity, key or certificate of the key chain, or with the `default` identity
     ///
     /// Applies to commands to the forwarder and to published Data. `namewire key list` lists the identities.
     #[arg(long, value_name = "NAME")]
@@ -82,7 +81,7 @@ impl ConnectOptions {
         let Some((address, limit)) = self.full_forwarder()? else {
             return self.connect(signer).await;
         };
-        let stream = beside::management_stream(&address).map_err(|_| no_room(&address, &limit))?;
+        let stream = control_queries::management_stream(&address).map_err(|_| no_room(&address, &limit))?;
         let failed =
             |error: std::io::Error| Failure::Failed(format!("the control socket: {error}"));
         stream.set_nonblocking(true).map_err(failed)?;
@@ -96,16 +95,16 @@ impl ConnectOptions {
         Ok(Endpoint::from_stream_to_address(reader, writer, &options))
     }
 
-    /// The forwarder that would be connected to, if it has as many faces as it may, as far as it tells.
+    /// The forwarder to connect to, if it reports that it has reached its limit of faces.
     fn full_forwarder(&self) -> Outcome<Option<(ForwarderAddress, FaceLimit)>> {
         let candidates = match &self.transport {
             Some(address) => Candidates::given(address.clone()),
             None => Candidates::from_environment().map_err(OpenError::Address)?,
         };
-        Ok(beside::full_among(candidates.addresses))
+        Ok(control_queries::full_among(candidates.addresses))
     }
 
-    /// As [`Self::open`], for what programs of NFD did: they sign with the default identity.
+    /// As [`Self::open`], for replacements of NFD's programs, which sign with the default identity.
     pub(super) async fn open_as_usual(&self) -> Outcome<Endpoint> {
         let signer = self.identity.as_ref().map_or_else(usual_signer, IdentityArgument::signer)?;
         self.open_with(signer).await
@@ -142,13 +141,13 @@ impl ConnectOptions {
         Ok(endpoint)
     }
 
-    /// What signs Data: the identity if there is one, else what `--sign` names.
+    /// The signer of Data: the identity if there is one, otherwise that of `--sign`.
     pub(super) fn data_signer(&self, sign: &str) -> Outcome<Arc<dyn Signer>> {
         self.identity.as_ref().map_or_else(|| keys::signer(sign), IdentityArgument::signer)
     }
 }
 
-/// A forwarder's address. A path alone is that of a Unix socket.
+/// Parses the address of a forwarder. A path is that of a Unix socket.
 pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
     if !text.contains("://") && text.contains('/') {
         let path = std::path::absolute(text).map_err(|error| error.to_string())?;
@@ -157,7 +156,7 @@ pub(super) fn transport(text: &str) -> Result<ForwarderAddress, String> {
     text.parse().map_err(|error: ndn_client::AddressError| error.to_string())
 }
 
-/// Runs a command that waits for the network, until it is done or interrupted.
+/// Runs an asynchronous command until it is done or interrupted.
 pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = runtime()?;
     let unless_turned_away = async {
@@ -169,12 +168,12 @@ pub(super) fn block_on<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> 
     };
     let outcome = runtime.block_on(or_interrupted(unless_turned_away));
     runtime.block_on(session_ended());
-    // Looking a host name up cannot be interrupted; nobody waits for it.
+    // The resolution of a host name cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
-/// As [`block_on`], for commands that serve until they are interrupted and deal with that themselves.
+/// As [`block_on`], for servers, which handle interrupts themselves.
 pub(super) fn block_on_until_done<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = runtime()?;
     let outcome = runtime.block_on(work);
@@ -182,7 +181,7 @@ pub(super) fn block_on_until_done<T>(work: impl Future<Output = Outcome<T>>) -> 
     outcome
 }
 
-/// As [`block_on_until_done`], on several threads: for commands that serve many at a time.
+/// As [`block_on_until_done`], on several threads, for servers with many clients.
 pub(super) fn block_on_threads<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -194,7 +193,7 @@ pub(super) fn block_on_threads<T>(work: impl Future<Output = Outcome<T>>) -> Out
     outcome
 }
 
-/// Waits until the other side of a session knows that it is over, for a while.
+/// Waits for a limited time until the peer of a session has closed it.
 async fn session_ended() {
     let Some(mut state) = ENDING.get().cloned() else { return };
     let is_closed = |state: &ConnectionState| *state == ConnectionState::Closed;
@@ -208,7 +207,7 @@ fn runtime() -> Outcome<tokio::runtime::Runtime> {
         .map_err(|error| Failure::Failed(format!("no runtime: {error}")))
 }
 
-/// The kind of failure that it is that there is no connection.
+/// The failure of a connection.
 pub(super) fn kind_of_connect(error: &std::io::Error) -> fn(String) -> Failure {
     match ConnectFailure::of(error) {
         ConnectFailure::Unreachable => Failure::Unreachable,
@@ -217,7 +216,7 @@ pub(super) fn kind_of_connect(error: &std::io::Error) -> fn(String) -> Failure {
     }
 }
 
-/// The kind of failure that an unanswered Interest is.
+/// The failure of an unsatisfied Interest.
 pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
     if matches!(error, ExpressError::Timeout { .. } | ExpressError::Nack { .. }) {
         Failure::NoAnswer
@@ -230,7 +229,7 @@ pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
     }
 }
 
-/// The kind of failure that a fetch ended with.
+/// The failure of a fetch.
 pub(super) fn kind_of_fetch(error: &FetchError) -> fn(String) -> Failure {
     if let FetchError::Discovery(error) = error {
         kind_of(error)
@@ -291,29 +290,29 @@ impl From<CommandError> for Failure {
     }
 }
 
-/// What to add to a refusal with this code, where a better signature may be what is missing.
+/// A hint for a refusal with this code, if another signature may help.
 pub(super) fn hint_of_code(code: u32) -> &'static str {
     let by_digest = BY_DIGEST.get().is_some_and(|by_digest| *by_digest);
     if code == status::FORBIDDEN && by_digest { HINT_OF_DIGEST } else { "" }
 }
 
-/// Whether a command was refused that anybody could have sent.
+/// Whether an unauthenticated command was refused.
 fn is_forbidden_digest(error: &CommandError) -> bool {
     matches!(error, CommandError::Refused { code, .. } if !hint_of_code(*code).is_empty())
 }
 
-/// Why the forwarder at this address does not answer, as far as it tells.
+/// The reason why the forwarder at this address does not respond, if known.
 fn why_silent(address: &ForwarderAddress) -> String {
-    let full = beside::is_full(address).map(|limit| format!(" ({})", for_people(&limit)));
+    let full = control_queries::is_full(address).map(|limit| format!(" ({})", for_people(&limit)));
     full.unwrap_or_else(|| hint_of_silence(address).to_owned())
 }
 
-/// The forwarder takes connections and closes them at once.
+/// The forwarder accepts connections and closes them at once.
 fn turned_away() -> Failure {
     let Some(address) = REACHED.get() else {
         return Failure::Failed("the forwarder closes our connections at once".to_owned());
     };
-    match beside::is_full(address) {
+    match control_queries::is_full(address) {
         Some(limit) => no_room(address, &limit),
         None => Failure::Failed(format!(
             "the forwarder at {address} closes our connections at once: has it as many faces as it may \
@@ -322,35 +321,37 @@ fn turned_away() -> Failure {
     }
 }
 
-/// A forwarder has no face for this program.
+/// The forwarder has reached its limit of faces.
 fn no_room(address: &ForwarderAddress, limit: &FaceLimit) -> Failure {
-    Failure::Failed(format!("the forwarder at {address} has no face left: {}", for_people(limit)))
+    Failure::Failed(format!(
+        "the forwarder at {address} has reached its limit of faces: {}",
+        for_people(limit)
+    ))
 }
 
-/// A forwarder that has no room, in words.
+/// The message for a forwarder at its limit of faces.
 pub(super) fn for_people(limit: &FaceLimit) -> String {
     let FaceLimit { faces, faces_max, .. } = limit;
     format!(
-        "it has {faces} faces, and may have {faces_max}: it closes new connections until one is gone; \
-         `limits.faces` in its configuration says how many"
+        "it has {faces} faces, the limit is {faces_max} (`limits.faces`): it closes new connections until a face is closed"
     )
 }
 
-/// Why a forwarder of this address may not answer.
+/// A possible reason why the forwarder at this address does not respond.
 const fn hint_of_silence(address: &ForwarderAddress) -> &'static str {
     match address {
         ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) => {
-            " (it has taken the connection: it is busy, or hangs, or management is turned off)"
+            " (it has accepted the connection: it is busy or hangs, or management is disabled)"
         }
         ForwarderAddress::Tcp { .. } => {
             " (does the forwarder take us for a local application? Over TCP it does so from loopback \
              addresses only, and if it is configured to)"
         }
         ForwarderAddress::Udp { .. } => {
-            " (does the forwarder take us for a local application? Over UDP it never does)"
+            " (management needs a local face; UDP faces are never local)"
         }
         ForwarderAddress::WebTransport(_) => {
-            " (does the forwarder take us for a local application? Over WebTransport it never does)"
+            " (management needs a local face; WebTransport faces are never local)"
         }
     }
 }
@@ -366,12 +367,12 @@ impl From<RegisterError> for Failure {
     }
 }
 
-/// Why a forwarder that is reached over the network may not register a prefix.
+/// A possible reason why a remote forwarder does not register a prefix.
 pub(super) const HINT_OF_LOCALHOP: &str = " (over the network prefixes are registered under /localhop/nfd, if `management.localhop_rib` in the \
      forwarder's configuration allows it: \"any\" lets everybody do so, trust rules those who sign with \
      --identity; or have a route added there to the face of this program)";
 
-/// Why a forwarder of this address may not register a prefix.
+/// A possible reason why the forwarder at this address does not register a prefix.
 fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> String {
     let is_of_host = match address {
         ForwarderAddress::Unix(_) | ForwarderAddress::Memif(_) | ForwarderAddress::Tcp { .. } => {
@@ -389,57 +390,4 @@ fn hint_of_refusal(address: &ForwarderAddress, error: &CommandError) -> String {
         };
     }
     HINT_OF_LOCALHOP.to_owned()
-}
-
-/// Reads a name on the command line.
-pub(super) fn name(text: &str) -> Result<Name, String> {
-    if !text.starts_with('/') && !text.starts_with("ndn:") {
-        return Err("names begin with `/`".to_owned());
-    }
-    Name::from_uri(text).map_err(|error| error.to_string())
-}
-
-/// Reads the name of something to publish: digests name packets, not what is to become one.
-pub(super) fn published_name(text: &str) -> Result<Name, String> {
-    let name = name(text)?;
-    match name.components().any(|component| component.ty().is_digest()) {
-        true => Err("a digest cannot be part of a name to publish under".to_owned()),
-        false => Ok(name),
-    }
-}
-
-/// Reads a duration on the command line; a bare number counts milliseconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
-        Err(_) => parse_duration(text),
-    }
-}
-
-/// As [`duration`], for times in which something is to happen.
-pub fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
-        duration => Ok(duration),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_a_unit_or_are_in_milliseconds() {
-        assert_eq!(duration("250"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("0"), Ok(Duration::ZERO));
-        assert!(duration("0.5s").is_err());
-    }
-
-    #[test]
-    fn a_time_to_wait_is_not_zero() {
-        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
-        assert!(positive_duration("0").is_err());
-        assert!(positive_duration("0s").is_err());
-    }
 }

@@ -1,4 +1,4 @@
-//! What commands do when the connection to the forwarder is lost.
+//! Reports a lost connection to the forwarder, and waits for its return.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::output;
 pub(super) async fn tell_losses(endpoint: &Endpoint) {
     let mut state = endpoint.state();
     while wait_for(&mut state, false).await {
-        note(endpoint, "the connection to", "is lost; trying again");
+        note(endpoint, "the connection to", "is lost; reconnecting");
         if !wait_for(&mut state, true).await {
             break;
         }
@@ -20,17 +20,22 @@ pub(super) async fn tell_losses(endpoint: &Endpoint) {
     std::future::pending().await
 }
 
-/// Does `work`, but waits for a forwarder that has gone for no longer than `patience`.
+/// Runs `work`, but fails if the connection is lost for longer than `patience`.
 pub(super) async fn while_connected<T>(
     endpoint: &Endpoint,
     patience: Duration,
     work: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
-    let gone = || Failure::Unreachable(format!("the forwarder{} is gone", address(endpoint)));
+    let gone = || {
+        Failure::Unreachable(format!(
+            "the connection to the forwarder{} is lost",
+            address(endpoint)
+        ))
+    };
     let losses = async {
         let mut state = endpoint.state();
         while wait_for(&mut state, false).await {
-            note(endpoint, "the connection to", "is lost; trying again");
+            note(endpoint, "the connection to", "is lost; reconnecting");
             match tokio::time::timeout(patience, wait_for(&mut state, true)).await {
                 Ok(true) => note(endpoint, "the connection to", "is back"),
                 Ok(false) | Err(_) => return,
@@ -49,7 +54,7 @@ pub(super) async fn while_connected<T>(
     }
 }
 
-/// Waits until there is a connection, or none; false if that will not be.
+/// Waits until the connection is restored or lost; false if its state no longer changes.
 async fn wait_for(
     state: &mut tokio::sync::watch::Receiver<ConnectionState>,
     connected: bool,

@@ -1,4 +1,4 @@
-//! How commands find the control socket of a running forwarder.
+//! Finds the control socket of a running forwarder.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,19 @@ use super::failure::{Failure, Outcome};
 use crate::config::Config;
 use namewire_control::{ControlClient, ControlError};
 
-/// Which forwarder to talk to.
+/// The forwarder to connect to.
 #[derive(Args, Debug)]
 pub(super) struct ControlOptions {
-    /// Control socket of the forwarder [default: beside its Unix socket, ending in .control.sock]
+    /// Control socket of the forwarder [default: the path of its Unix socket with the ending
+    /// .control.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// The forwarder by its Unix socket, as other commands name it: unix:///path or a path alone
+    /// Unix socket of the forwarder: unix:///path or a path
     #[arg(long, value_name = "URI", value_parser = unix_socket, conflicts_with = "control")]
     transport: Option<PathBuf>,
 }
 
-/// The path of a forwarder's Unix socket, beside which its control socket is.
+/// The path of the Unix socket, from which that of the control socket follows.
 fn unix_socket(text: &str) -> Result<PathBuf, String> {
     match transport(text)? {
         ForwarderAddress::Unix(path) => Ok(path),
@@ -38,7 +39,7 @@ fn unix_socket(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The control socket beside a Unix socket.
+/// The control socket in the directory of a Unix socket.
 fn beside(socket: PathBuf) -> Option<PathBuf> {
     let mut config = Config::default();
     config.listeners.unix.path = Some(socket);
@@ -78,7 +79,7 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// For how long to look: a duration, or the same as a number of seconds.
+/// The length of a measurement: a duration or a number of seconds.
 pub(super) fn span(duration: Duration, seconds: Option<f64>) -> Outcome<Duration> {
     let (option, span) = match seconds {
         None => ("--duration", Some(duration)),
@@ -92,14 +93,15 @@ pub(super) fn span(duration: Duration, seconds: Option<f64>) -> Outcome<Duration
 const SPAN_MIN: Duration = Duration::from_millis(10);
 const SPAN_MAX: Duration = Duration::from_hours(1);
 
-/// Connects where the first of them listens; where none does, the error is that of the first.
+/// Connects to the first path that accepts the connection; if none does, the error is that of the
+/// first.
 fn connect_to_first(paths: &[PathBuf]) -> Result<ControlClient, ControlError> {
     let mut attempts = paths.iter().map(PathBuf::as_path).map(ControlClient::connect);
     let first = attempts.next().unwrap_or_else(|| ControlClient::connect(Path::new("")));
     first.or_else(|error| attempts.find_map(Result::ok).ok_or(error))
 }
 
-/// Beside the Unix sockets where the other commands look for the forwarder, in the same order.
+/// In the directories of the Unix sockets that the other commands try, in the same order.
 fn default_paths() -> Outcome<Vec<PathBuf>> {
     let candidates =
         Candidates::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
@@ -114,7 +116,8 @@ fn default_paths() -> Outcome<Vec<PathBuf>> {
     if !paths.is_empty() {
         return Ok(paths);
     }
-    // One of this host that was named otherwise has its control socket where nothing was said about it.
+    // A forwarder of this host that is not named by its Unix socket has its control socket at the
+    // default path.
     match candidates.addresses.iter().find(|address| !is_of_this_host(address)) {
         None => Ok(Config::default().control_socket_path().into_iter().collect()),
         Some(address) => Err(Failure::Usage(format!(
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_this_one() {
+    fn remote_hosts_are_distinguished_from_this_one() {
         for (uri, is_here) in [
             ("unix:///run/nfd/nfd.sock", true),
             ("tcp://127.0.0.1", true),
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_a_duration_or_a_number_of_seconds() {
+    fn length_is_a_duration_or_a_number_of_seconds() {
         let second = Duration::from_secs(1);
         assert_eq!(span(second, None).unwrap(), second);
         assert_eq!(span(second, Some(0.05)).unwrap(), Duration::from_millis(50));

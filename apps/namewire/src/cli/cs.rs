@@ -5,7 +5,8 @@ use ndn_management::{ControlParameters, CsInfo, Verb, cs_flag};
 use ndn_packet::Name;
 use serde_json::{Value, json};
 
-use super::connect::{block_on, name};
+use super::arguments::name;
+use super::connect::block_on;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, Switch, command};
 use super::output::{self, counted, grouped};
@@ -24,7 +25,7 @@ pub(super) struct Options {
 enum Command {
     /// Show capacity, contents and hits (same as `namewire cs`)
     Info(CommonOptions),
-    /// Change capacity and behaviour
+    /// Change the capacity and the policies
     Config {
         /// Maximum number of Data packets
         #[arg(long, value_name = "PACKETS")]
@@ -32,7 +33,7 @@ enum Command {
         /// Whether Data is admitted to the store
         #[arg(long, value_enum)]
         admit: Option<Switch>,
-        /// Whether Interests are answered from the store
+        /// Whether Interests are satisfied from the store
         #[arg(long, value_enum)]
         serve: Option<Switch>,
         #[command(flatten)]
@@ -75,7 +76,7 @@ async fn configure(
 ) -> Outcome {
     if capacity.is_none() && admit.is_none() && serve.is_none() {
         return Err(Failure::Usage(
-            "nothing to change: give --capacity, --admit or --serve".to_owned(),
+            "nothing to change: use --capacity, --admit or --serve".to_owned(),
         ));
     }
     let endpoint = common.connect.open_as_operator().await?;
@@ -83,12 +84,12 @@ async fn configure(
     Switch::apply(admit, cs_flag::ADMIT, &mut parameters);
     Switch::apply(serve, cs_flag::SERVE, &mut parameters);
     let before = endpoint.management().cs_info().await?;
-    // The answer has the settings in force; the dataset may be a second old.
+    // The response has the current settings; the dataset may be a second old.
     let accepted = command(&endpoint, Verb::CsConfig, &parameters).await?;
     if let (Some(asked), Some(most)) = (capacity, accepted.capacity)
         && most < asked
     {
-        // It does not do the half of what it was asked for.
+        // The forwarder has applied only some of the settings.
         command(&endpoint, Verb::CsConfig, &as_before(&before)).await?;
         return Err(Failure::Failed(format!(
             "--capacity {asked}: the forwarder holds at most {} as it was started \
@@ -103,7 +104,7 @@ async fn configure(
     show(&CsInfo { capacity, flags, ..info }, common.json)
 }
 
-/// The command that makes a store what it was.
+/// The command that restores the settings.
 fn as_before(before: &CsInfo) -> ControlParameters {
     let mut parameters =
         ControlParameters { capacity: Some(before.capacity), ..ControlParameters::default() };
@@ -113,7 +114,8 @@ fn as_before(before: &CsInfo) -> ControlParameters {
     parameters
 }
 
-/// Repeats the command while it says that more remains: forwarders erase in steps.
+/// Repeats the command while the response reports that more packets remain: forwarders erase in
+/// steps.
 async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut erased = 0;
@@ -127,7 +129,7 @@ async fn erase(prefix: &Name, count: Option<u64>, common: &CommonOptions) -> Out
         let answer = command(&endpoint, Verb::CsErase, &parameters).await?;
         let step = answer.count.unwrap_or(0);
         erased += step;
-        // Capacity in the answer says that there is more to erase.
+        // Capacity in the response means that more packets remain.
         if step == 0 || answer.capacity.is_none() || count.is_some_and(|count| erased >= count) {
             break;
         }
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_store_was_can_be_asked_for() {
+    fn previous_settings_can_be_restored() {
         let info = CsInfo { capacity: 7, flags: cs_flag::SERVE, ..CsInfo::default() };
         let parameters = as_before(&info);
         assert_eq!(parameters.capacity, Some(7));

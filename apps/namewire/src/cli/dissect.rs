@@ -1,4 +1,4 @@
-//! `namewire dissect`: shows what is in a packet.
+//! `namewire dissect`: shows the elements of a packet.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -24,16 +24,16 @@ pub(super) struct Options {
     /// Encoding of the input
     #[arg(long, short, value_enum, default_value = "auto")]
     format: Format,
-    /// Print JSON: type, name, offset, length (of the value), value and hex, or elements within
+    /// Print JSON: type, name, offset, length (of the value), and value and hex or nested elements
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Binary if it does not look like text, else hexadecimal if possible, else Base64
+    /// Binary unless it is text, then hexadecimal if possible, otherwise Base64
     Auto,
-    /// The bytes themselves
+    /// Binary
     Binary,
     /// Hexadecimal digits; white space, commas, colons and 0x are ignored
     Hex,
@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// The elements at this depth, with those inside them.
+/// The elements at this depth, with nested elements.
 fn json_of(
     wire: &[u8],
     elements: &mut std::iter::Peekable<std::slice::Iter<'_, Element>>,
@@ -121,7 +121,7 @@ fn read_input(input: &str) -> Outcome<Vec<u8>> {
     }
     match std::fs::read(input) {
         Ok(bytes) => Ok(bytes),
-        // Not a file: the packet itself, unless it looks like a path that does not exist.
+        // The packet itself, unless the input looks like a path.
         Err(error) if input.contains(['.', '/']) && from_base64(input).is_err() => {
             Err(Failure::file(input, &error))
         }
@@ -188,7 +188,7 @@ mod tests {
     const INTEREST: [u8; 7] = [5, 5, 7, 3, 8, 1, b'a'];
 
     #[test]
-    fn the_way_a_packet_is_written_is_found_out() {
+    fn encoding_of_input_is_detected() {
         for text in ["05050703080161", "0x05 0x05 07:03:08,01 61\n", "BQUHAwgBYQ==", "BQUHAwgBYQ"] {
             assert_eq!(decode(text.as_bytes(), Format::Auto).unwrap(), INTEREST, "{text}");
         }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_elements_inside_one_another() {
+    fn json_has_nested_elements() {
         let dissection = dissect(&INTEREST);
         let json = json_of(&INTEREST, &mut dissection.elements().iter().peekable(), 0);
         let name = json!({
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_every_length_is_read() {
+    fn base64_of_every_length_is_decoded() {
         for (text, bytes) in [
             ("", &b""[..]),
             ("Zg", b"f"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_refused() {
+    fn input_that_is_not_a_packet_is_rejected() {
         for (text, format) in [
             ("", Format::Auto),
             ("hello world!", Format::Auto),

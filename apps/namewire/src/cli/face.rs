@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use ndn_management::{ControlParameters, FaceDriver, FaceUri, Persistency, Verb, face_flag};
 use serde_json::json;
 
-use super::beside;
 use super::connect::block_on;
+use super::control_queries;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, FaceArgument, Switch, command, face_uri, find_face, refused};
 use super::output;
@@ -37,12 +37,12 @@ enum Command {
     List(ListOptions),
     /// Show one face with all its counters
     Show {
-        /// FaceId, or the peer's URI
+        /// FaceId, or the URI of the peer
         face: FaceArgument,
         #[command(flatten)]
         common: CommonOptions,
     },
-    /// Create a face to a peer, or find the one that exists
+    /// Create a face to a peer, or show the existing one
     Create {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         #[arg(value_parser = face_uri)]
@@ -63,7 +63,7 @@ enum Command {
     },
     /// Change a face
     Update {
-        /// FaceId, or the peer's URI
+        /// FaceId, or the URI of the peer
         face: FaceArgument,
         /// persistent, on-demand or permanent
         #[arg(long, value_parser = persistency())]
@@ -75,7 +75,7 @@ enum Command {
     },
     /// Destroy a face
     Destroy {
-        /// FaceId, or the peer's URI
+        /// FaceId, or the URI of the peer
         face: FaceArgument,
         #[command(flatten)]
         common: CommonOptions,
@@ -93,7 +93,7 @@ struct ListOptions {
 
 #[derive(Args, Debug)]
 struct Settings {
-    /// Largest frame in bytes
+    /// Maximum size of a frame, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MTU_MIN..=MTU_MAX))]
     mtu: Option<u64>,
     /// Link reliability (NDNLPv2): retransmit lost frames
@@ -122,13 +122,14 @@ impl Settings {
 
 fn persistency() -> impl TypedValueParser<Value = Persistency> {
     PossibleValuesParser::new(["persistent", "on-demand", "permanent"]).try_map(|word| {
-        Persistency::from_word(&word).ok_or_else(|| format!("{word} is no persistency"))
+        Persistency::from_word(&word).ok_or_else(|| format!("{word} is not a persistency"))
     })
 }
 
 fn driver() -> impl TypedValueParser<Value = FaceDriver> {
-    PossibleValuesParser::new(["packet", "xdp"])
-        .try_map(|word| FaceDriver::from_word(&word).ok_or_else(|| format!("{word} is no driver")))
+    PossibleValuesParser::new(["packet", "xdp"]).try_map(|word| {
+        FaceDriver::from_word(&word).ok_or_else(|| format!("{word} is not a driver"))
+    })
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -138,7 +139,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::Show { face, common }) => block_on(async {
             let endpoint = common.connect.open_as_operator().await?;
             let face = find_face(&endpoint, face).await?;
-            show(&face, &beside::links(&endpoint), common.json)
+            show(&face, &control_queries::links(&endpoint), common.json)
         }),
         Some(Command::Create { uri, local, persistency, driver, settings, common }) => {
             let ends = (uri, local.as_ref());
@@ -215,7 +216,7 @@ async fn create(
     }
 }
 
-/// Whether a face of the one persistency outlives more than one of the other, as nfdc ranks them.
+/// The order of persistencies, as in nfdc.
 fn lasts_longer(one: Persistency, other: Persistency) -> bool {
     let rank = |persistency| match persistency {
         Persistency::OnDemand => 0,
@@ -253,12 +254,13 @@ async fn update(
 
 async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
-    // Destroying a face that does not exist succeeds in the protocol; people mistype numbers.
+    // In the protocol, destroying a face that does not exist succeeds; here it is an error, as the
+    // number may be mistyped.
     let (face_id, remote_uri) = match find_face(&endpoint, argument).await {
         Ok(face) => (face.properties.face_id, face.properties.remote_uri),
-        // One whose session has ended is not in the list; it can be given up all the same.
+        // A permanent face without a session is not in the list, but can be destroyed.
         Err(failure) => {
-            let waiting = beside::waiting_faces(&endpoint).into_iter();
+            let waiting = control_queries::waiting_faces(&endpoint).into_iter();
             let named = |face: WaitingFace| Some((face.face_id?, face.remote_uri));
             let is_it = |(face_id, uri): &(u64, String)| argument.names(*face_id, uri);
             waiting.filter_map(named).find(is_it).ok_or(failure)?

@@ -1,4 +1,4 @@
-//! How a command fails: what it says and which status it exits with.
+//! Failures of commands: messages and exit statuses.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use namewire_daemon::text::without_numbers;
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
 pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \
-    A bare number counts milliseconds.\n\n\
+    A number without a unit is in milliseconds.\n\n\
     Exit status:\n  \
     0    success\n  \
     1    failure: the forwarder rejected a command, a file could not be written, ...\n  \
@@ -18,33 +18,33 @@ pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 2
     5    Data did not verify\n  \
     130  interrupted";
 
-/// The status of a command that was asked to stop before its end.
+/// The exit status of an interrupted command.
 pub const INTERRUPTED: u8 = 130;
 
-/// Why a command did not do what it was asked to. Every text names the input it is about.
+/// The failure of a command. The message names the input at fault.
 #[derive(Debug)]
 pub enum Failure {
-    /// Wrong arguments or a wrong configuration.
+    /// Invalid arguments or configuration.
     Usage(String),
-    /// No forwarder could be reached.
+    /// The forwarder is unreachable.
     Unreachable(String),
-    /// Nobody answered in time, or the answer was a Nack.
+    /// Timeout or Nack.
     NoAnswer(String),
-    /// What was fetched could not be verified.
+    /// The verification of fetched Data failed.
     Unverified(String),
-    /// Anything else.
+    /// Other failures.
     Failed(String),
-    /// The user or the system asked to stop before the end.
+    /// The command was interrupted.
     Interrupted,
     /// The reader of standard output has closed it.
     OutputClosed,
 }
 
-/// What commands return.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The status to exit with.
+    /// The exit status.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Failed(_) => 1,
@@ -89,7 +89,7 @@ impl From<ndn_files::PartError> for Failure {
         if matches!(error, PartError::NoFileName(_) | PartError::Reserved(_)) {
             Self::Usage(error.to_string())
         } else if matches!(error, PartError::Older { .. }) {
-            Self::Unverified(format!("{error} (--allow-older takes it)"))
+            Self::Unverified(format!("{error} (--allow-older accepts it)"))
         } else {
             Self::Failed(error.to_string())
         }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_system_have_no_numbers() {
+    fn system_errors_are_shown_without_numbers() {
         let error = io::Error::from(rustix::io::Errno::ACCESS);
         assert!(error.to_string().contains("os error"), "{error}");
         for failure in [

@@ -1,4 +1,4 @@
-//! Fetching one object into a target: version, manifest, what is there already.
+//! Fetches one object into a target: version, manifest, and resuming an interrupted fetch.
 
 use std::time::Duration;
 
@@ -17,34 +17,34 @@ use super::failure::{Failure, Outcome};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
 
-/// How long metadata is waited for that is not needed to find the version.
+/// Time to wait for metadata that is not needed to find the version.
 const METADATA_PATIENCE: Duration = Duration::from_secs(1);
-/// Segments written at once where they are written in order.
+/// Number of segments to write at once in sequential order.
 const BATCH: usize = 256;
 
-/// How objects are fetched and what is believed.
+/// Options of a fetch and of its verification.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) fetching: FetchOptions,
-    /// What `--verify` means; see `keys::identity`.
+    /// The identity of `--verify`; see `keys::identity`.
     pub(super) identity: String,
     pub(super) allow_older: bool,
-    /// Start over, whatever is there.
+    /// Start over instead of resuming.
     pub(super) restart: bool,
     /// Whether the listing of a directory is wanted.
     pub(super) listing: Listing,
-    /// Files are on the disk before they get their names.
+    /// Whether files are synced to disk before they are renamed.
     pub(super) durable: bool,
 }
 
 /// Whether the listing of a directory is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
-    /// A file is.
+    /// The content of a file.
     No,
-    /// The name is that of a listing.
+    /// NAME is that of a listing.
     Named,
-    /// It is, and nothing else.
+    /// Only the listing.
     Demanded,
 }
 
@@ -60,33 +60,31 @@ impl Policy {
 pub(super) fn abandon(target: Target) {
     if let Some(bytes) = target.keep() {
         let kept = bytes_for_people(bytes);
-        output::note(&format_args!(
-            "namewire: {kept} are kept; the same command goes on from there"
-        ));
+        output::note(&format_args!("namewire: {kept} are kept; run the same command to resume"));
     }
 }
 
-/// What an interrupted fetch has left.
+/// The segments of an interrupted fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Already {
     pub(super) segments: u64,
     pub(super) bytes: u64,
 }
 
-/// What was fetched.
+/// The fetched object.
 #[derive(Debug)]
 pub(super) struct Fetched {
     /// Name of the object with its version.
     pub(super) name: Name,
-    /// How its segment numbers are written.
+    /// The convention of its segment components.
     pub(super) convention: Convention,
     pub(super) already: Already,
     pub(super) progress: FetchProgress,
-    /// Packets that did not verify, and came again otherwise.
+    /// Packets that failed verification and were retransmitted.
     pub(super) refused: u64,
 }
 
-/// Fetches an object into `target`, as far as it is not there yet. `observe` is called now and then.
+/// Fetches the missing segments of an object into `target`. `observe` is called periodically.
 pub(super) async fn fetch(
     endpoint: &Endpoint,
     name: &Name,
@@ -99,24 +97,24 @@ pub(super) async fn fetch(
     let is_directory = is_directory(&found);
     if policy.listing == Listing::No && is_directory == Some(true) {
         return Err(Failure::Usage(format!(
-            "{name} is a directory: --recursive fetches what is in it, --listing the list of its entries"
+            "{name} is a directory: use --recursive to fetch its files, --listing to fetch the list of its entries"
         )));
     }
     if policy.listing == Listing::Demanded && is_directory == Some(false) {
         return Err(Failure::Usage(format!(
-            "{name} is no directory of a file server: without --listing it is fetched"
+            "{name} is not a directory of a file server: fetch it without --listing"
         )));
     }
     fetch_found(endpoint, found, policy, target, workers, observe).await
 }
 
-/// Whether it is a directory of a file server; nobody knows without metadata.
+/// Whether it is a directory of a file server; unknown without metadata.
 fn is_directory(found: &FoundObject) -> Option<bool> {
     let metadata = FileMetadata::decode(found.metadata()?);
     Some(metadata.is_ok_and(|metadata| metadata.is_directory()))
 }
 
-/// Fetches what was found into `target`, as far as it is not there yet.
+/// Fetches the missing segments of the object that was found into `target`.
 pub(super) async fn fetch_found(
     endpoint: &Endpoint,
     found: FoundObject,
@@ -181,8 +179,8 @@ fn early(
     Some(endpoint.fetch_packets(object, 0, &policy.fetching))
 }
 
-/// Writes segments to their places, in any order; `None` where that cannot be done, because they have
-/// different lengths.
+/// Writes segments to their offsets, in any order; `None` if that is impossible because their
+/// lengths differ.
 async fn positional(
     endpoint: &Endpoint,
     known: &Known,
@@ -210,7 +208,7 @@ async fn positional(
     if let Some((size, _)) = known.layout {
         part.reserve(size)?;
     }
-    // Unless the manifest is of something else than the metadata.
+    // The manifest and the metadata may describe different objects.
     let mut early = early.filter(|early| {
         let is_same = early.name() == found.name() && early.last_segment() == found.final_segment();
         is_same && already.segments == 0 && known.layout.is_some()
@@ -243,16 +241,15 @@ async fn positional(
     }
 }
 
-/// An object, and how it is to be fetched.
+/// An object and its fetch options.
 pub(super) struct Known {
     pub(super) found: FoundObject,
     pub(super) fetching: FetchOptions,
-    /// Its length and that of a segment, by a manifest.
+    /// Its length and that of a segment, from a manifest.
     layout: Option<(u64, u64)>,
 }
 
-/// Where a key is to vouch for the object and there is a manifest, the key vouches for that, and the
-/// manifest for the segments.
+/// With a key and a manifest, the key verifies the manifest, and the manifest the segments.
 pub(super) async fn under_manifest(
     endpoint: &Endpoint,
     found: FoundObject,
@@ -265,7 +262,7 @@ pub(super) async fn under_manifest(
     let found = with_metadata(endpoint, found, fetching).await;
     let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
     match manifest {
-        // Metadata of other services is not that of files.
+        // Metadata of other services does not describe files.
         Ok(None) | Err(ManifestError::Metadata(_)) => {
             endpoint.learn_certificates(&found, fetching).await.map_err(failure)?;
             without(found)
@@ -314,10 +311,10 @@ fn manifest_failure(error: &ManifestError) -> Failure {
     kind(error.to_string())
 }
 
-/// What is there of the object, if it begins as the object does and so has the same segments.
+/// The segments that the target has, if its beginning matches the object.
 ///
-/// All of them may be there already: then nobody would answer for the next one, so the final segment
-/// is to be known.
+/// If all segments are present, an Interest for the next one would time out, so the final segment
+/// must be known.
 async fn resume(
     endpoint: &Endpoint,
     found: &mut FoundObject,
@@ -341,7 +338,7 @@ async fn resume(
             && part.head(content.len()).is_ok_and(|head| head == content)
     };
     if !fits(&first) {
-        // Somebody may have made it up: what is there is not given up for that.
+        // It may be forged: do not discard the part.
         let again = endpoint.past_cache(found, fetching).fetch(0, None).await;
         let again = again.ok().filter(|again| fetching.verification.check(&again.data()).is_ok());
         first = again.filter(fits).unwrap_or(first);

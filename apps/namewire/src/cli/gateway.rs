@@ -12,7 +12,8 @@ use ndn_packet::Name;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::connect::{ConnectOptions, block_on_threads, duration, name, positive_duration};
+use super::arguments::{duration, name, positive_duration};
+use super::connect::{ConnectOptions, block_on_threads};
 use super::connection::tell_losses;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -36,7 +37,7 @@ pub(super) struct Options {
     /// Name prefix of the root `/` of URLs
     #[arg(long, short, value_parser = name)]
     prefix: Name,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     ///
     /// There is neither TLS nor a password: every client that can connect can read everything under PREFIX. Use
     /// addresses other than loopback in trusted networks only.
@@ -100,7 +101,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.trim_start_matches(':');
     if port.parse::<u16>().is_ok() {
         return Err(format!(
-            "which address? 127.0.0.1:{port} is for this machine alone, 0.0.0.0:{port} for the network"
+            "the address is missing: use 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for the network"
         ));
     }
     text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:8080".to_owned())
@@ -153,7 +154,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     })
 }
 
-/// What one address may have, if it is not said: a quarter of all.
+/// The default limit of one address: a quarter of all.
 fn share(said: Option<usize>, all: usize) -> usize {
     said.unwrap_or(all.div_ceil(4))
 }
@@ -198,7 +199,7 @@ fn tell_served(options: &Options, gateway: &Gateway) -> Outcome {
         }))?);
     }
     let line = format!(
-        "{} requests, {}; {} failed, {} not sent to their end",
+        "{} requests, {}; {} failed, {} aborted",
         grouped(counters.requests()),
         bytes_for_people(counters.body_bytes()),
         grouped(counters.failures()),

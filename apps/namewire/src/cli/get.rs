@@ -12,7 +12,8 @@ use ndn_files::{LIST, Workers};
 use ndn_packet::{Convention, Name};
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on, name, positive_duration};
+use super::arguments::{name, positive_duration};
+use super::connect::{ConnectOptions, block_on};
 use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Fetched, Listing, Policy, abandon, fetch};
@@ -20,7 +21,7 @@ use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
 use super::target::Target;
-use super::{range, reach, tree};
+use super::{diagnose, range, tree};
 
 /// Fetch a segmented object
 ///
@@ -38,7 +39,7 @@ pub(super) struct Options {
     /// Name of the object, with or without version
     #[arg(value_parser = name)]
     name: Name,
-    /// Where to write it: a file, which appears when it is complete, or `-` for standard output
+    /// Output file, which appears when it is complete, or `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
@@ -72,12 +73,12 @@ pub(super) struct Options {
     /// are resumed.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
-    /// If NAME is a directory of a file server, fetch the list of its entries
+    /// Fetch the list of entries of NAME, a directory of a file server
     ///
     /// Each entry ends with a zero byte, that of a directory with a slash and a zero byte.
     #[arg(long, conflicts_with_all = ["range", "recursive"])]
     listing: bool,
-    /// Fetch only the bytes from A to B, counted from 0, both included; `A-` ends with the file
+    /// Fetch only the bytes from A to B, counted from 0, both included; `A-` means up to the end
     ///
     /// Only for files of a file server (`namewire serve`): objects of `namewire put` do not state their length.
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
@@ -105,21 +106,21 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Discover {
-    /// By the version at the end of NAME, else by metadata, else by prefix
+    /// By the version at the end of NAME, then metadata, then prefix
     Auto,
     /// By RDR metadata
     Metadata,
-    /// By an Interest for NAME that any longer name answers
+    /// By an Interest for NAME with CanBePrefix
     Prefix,
-    /// Not at all: segments follow NAME
+    /// No version: NAME is followed by segment components
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CongestionControl {
-    /// Losses and congestion marks: takes its share beside others that fill queues
+    /// CUBIC: reacts to losses and congestion marks; takes its share against other loss-based flows
     Cubic,
-    /// Round-trip times: keeps queues short, and does not mind a few losses
+    /// Delay-based: keeps queues short and tolerates some losses
     Delay,
 }
 
@@ -161,9 +162,9 @@ pub(super) fn run(options: &Options) -> Outcome {
             fetched
         })
         .await;
-        reach::explained(fetched, &endpoint, &options.name).await
+        diagnose::explained(fetched, &endpoint, &options.name).await
     });
-    // Nothing writes to the target any more.
+    // All writes to the target have finished.
     drop(workers);
     match fetched {
         Ok(fetched) => {
@@ -178,10 +179,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Fetches a directory with all that is in it.
+/// Fetches a directory recursively.
 fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
-        return Err(Failure::Usage("a directory needs -o DIRECTORY to go to".to_owned()));
+        return Err(Failure::Usage(
+            "a directory needs an output directory: use -o DIRECTORY".to_owned(),
+        ));
     };
     let workers = Arc::new(start_workers()?);
     let started = now();
@@ -191,7 +194,7 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
         let work = tree.fetch(&options.name, output);
         let fetched = while_connected(&endpoint, patience(options), work).await;
-        reach::explained(fetched, &endpoint, &options.name).await
+        diagnose::explained(fetched, &endpoint, &options.name).await
     });
     kept.tell();
     let fetched = fetched?;
@@ -211,7 +214,7 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
         let unchanged = match fetched.unchanged {
             0 => String::new(),
-            count => format!(" ({} were there)", grouped(count)),
+            count => format!(" ({} unchanged)", grouped(count)),
         };
         output::note(&format_args!(
             "{files}{unchanged}, {bytes} in {:.3} s, {rate}/s",
@@ -221,7 +224,7 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     fetched.failure.map_or(Ok(()), Err)
 }
 
-/// How long silence is borne.
+/// The time without a response after which a fetch fails.
 fn patience(options: &Options) -> Duration {
     options.lifetime.saturating_mul(options.retries.saturating_add(1))
 }
@@ -256,7 +259,7 @@ fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "for people: how long a fetch took")]
+#[expect(clippy::disallowed_methods, reason = "for display: the duration of a fetch")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -288,12 +291,12 @@ fn update(bar: &ProgressBar, progress: &FetchProgress, already: Already, started
     if let Some(rtt) = progress.rtt {
         message.push_str(&format!("  rtt {:.1} ms", rtt.as_secs_f64() * 1000.0));
     }
-    message.push_str(&format!("  {} sent again", progress.retransmissions));
+    message.push_str(&format!("  {} retransmitted", progress.retransmissions));
     bar.set_message(message);
     bar.set_position(already.segments + progress.segments);
 }
 
-/// How long the rest takes if segments go on as they did.
+/// The remaining time if the rate stays the same.
 fn seconds_left(progress: &FetchProgress, already: Already, last: u64, rate: u64) -> Option<u64> {
     let segment_bytes = progress.bytes.checked_div(progress.segments)?;
     let segments_left = (last + 1).saturating_sub(already.segments + progress.segments);
@@ -332,18 +335,18 @@ impl Report {
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
         let resumed = match already.bytes {
             0 => String::new(),
-            bytes => format!(", {} were there", bytes_for_people(bytes)),
+            bytes => format!(", {} resumed", bytes_for_people(bytes)),
         };
         let refused = match refused {
             0 => String::new(),
-            count => format!(", {} did not verify and were replaced", grouped(*count)),
+            count => format!(", {} failed verification and were replaced", grouped(*count)),
         };
         let convention = match convention {
             Convention::Typed => "",
             Convention::Marked => ", named by the older convention",
         };
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} sent again{resumed}{refused}{convention}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{resumed}{refused}{convention}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -382,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_takes_as_long_as_it_has_bytes() {
+    fn remaining_time_is_proportional_to_remaining_bytes() {
         let progress = FetchProgress { bytes: 8000, segments: 1, ..FetchProgress::default() };
         let none = Already::default();
         assert_eq!(seconds_left(&progress, none, 10, 8000), Some(10));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_listed_once_and_every_listed_one_is_there() {
+    fn every_command_is_listed_once() {
         let program = super::super::Arguments::command();
         let list = list(&program);
         for command in program.get_subcommands() {

@@ -1,4 +1,4 @@
-//! `namewire interfaces`: network devices, and how Namewire can use them.
+//! `namewire interfaces`: network interfaces and the drivers for them.
 
 use std::path::Path;
 
@@ -23,21 +23,21 @@ use namewire_daemon::frames::Facts;
 /// this machine with the rights of this user; it needs no forwarder.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Only this interface
+    /// Show only this interface
     name: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How frames of an interface can reach a forwarder.
+/// A driver of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
     /// AF_XDP: Ethernet faces.
     AfXdp,
     /// AF_PACKET: Ethernet faces.
     AfPacket,
-    /// The sockets of the kernel's IP: UDP and TCP faces.
+    /// IP sockets of the kernel: UDP and TCP faces.
     Sockets,
 }
 
@@ -51,38 +51,39 @@ impl Driver {
     }
 }
 
-/// What is known of one interface.
+/// The properties of one interface.
 #[derive(Debug)]
 struct Found {
     link: Link,
     device: Device,
     has_address: bool,
-    /// None if the kernel does not tell.
+    /// None if the kernel does not report it.
     xdp: Option<XdpSupport>,
     master: Option<String>,
-    /// Whose the XDP program is that is attached to it, if one is.
+    /// The owner of the attached XDP program, if there is one.
     holder: Option<XdpHolder>,
     facts: Facts,
 }
 
-/// Why this user may not use drivers.
+/// Reasons why this user cannot use drivers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Refused<'a> {
     packet: Option<&'a str>,
     xdp: Option<&'a str>,
 }
 
-/// What Namewire would do with an interface.
+/// The drivers that Namewire would use on an interface.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
-    /// Those that it can use now, the one that it would pick first; AF_XDP where a forwarder uses it already, too.
+    /// The drivers that it can use, the selected one first; AF_XDP even if a forwarder uses it
+    /// already.
     usable: Vec<Driver>,
-    /// The one that it would pick.
+    /// The selected driver.
     pick: Option<Driver>,
     why: String,
 }
 
-/// Decides for one interface.
+/// Selects the driver of an interface.
 fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     let link = &found.link;
     let packet_refused = refused.packet;
@@ -103,12 +104,12 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
         return none(format!("the link is {}", link.state.name()));
     }
     if let Some(master) = &found.master {
-        return none(format!("it is a part of {master}, which receives its frames"));
+        return none(format!("it is a port of {master}, which receives its frames"));
     }
     let holder = link.xdp_program.zip(found.holder.as_ref());
     if let Some((program, holder)) = holder.filter(|(_, holder)| holder.is_own()) {
         let why = holder_for_people(program, holder);
-        // By that forwarder, which has it.
+        // The forwarder that has it.
         usable.insert(0, Driver::AfXdp);
         return Choice { usable, pick: Some(Driver::AfXdp), why };
     }
@@ -146,19 +147,19 @@ fn choose(found: &Found, refused: Refused<'_>) -> Choice {
     }
 }
 
-/// Whose a program is that is attached to an interface.
+/// The owner of a program that is attached to an interface.
 fn holder_for_people(program: u32, holder: &XdpHolder) -> String {
     let process = holder.process.as_ref();
     let process = process.map(|(process, name)| format!("process {process} ({name})"));
     let name = holder.program.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     match (holder.is_own(), process) {
-        (true, Some(process)) => format!("a forwarder has it by AF_XDP: {process}"),
-        (true, None) => "a forwarder has it by AF_XDP".to_owned(),
+        (true, Some(process)) => format!("a forwarder uses it by AF_XDP: {process}"),
+        (true, None) => "a forwarder uses it by AF_XDP".to_owned(),
         (false, Some(process)) => {
             format!("XDP program {program}{name} is attached to it, of {process}")
         }
         (false, None) if name.is_empty() => format!(
-            "XDP program {program} is attached to it: a forwarder has it by AF_XDP, or it is of another program \
+            "XDP program {program} is attached to it: a forwarder uses it by AF_XDP, or it is of another program \
              (root is told which)"
         ),
         (false, None) => format!("XDP program {program}{name} is attached to it"),
@@ -251,13 +252,13 @@ pub(super) fn run(options: &Options) -> Outcome {
     Ok(table.print("no network interfaces")?)
 }
 
-/// How many workers can have queues of it to receive and to send by AF_XDP: the queues are dealt over them in turn.
+/// The number of workers that can have AF_XDP queues of it; queues are assigned to workers in turn.
 fn workers_max(found: &Found) -> u64 {
     let (receive, transmit) = queues_of(found);
     if found.link.is_ethernet() { receive.min(transmit).min(xdp::QUEUES_MAX.into()) } else { 0 }
 }
 
-/// The queues that are in use, or else those that there are.
+/// The queues in use, or otherwise all queues.
 fn queues_of(found: &Found) -> (u64, u64) {
     let (receive, transmit) = found.link.queues;
     let of_link = (u64::from(receive), u64::from(transmit));
@@ -268,7 +269,7 @@ fn mac_text([a, b, c, d, e, f]: [u8; 6]) -> String {
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
-/// What the kernel says of AF_XDP on an interface.
+/// The AF_XDP support of an interface, as the kernel reports it.
 fn xdp_text(found: &Found) -> &'static str {
     match found.xdp {
         _ if !found.link.is_ethernet() => "no",
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_picked_depends_on_link_permission_and_master() {
+    fn driver_depends_on_link_permission_and_master() {
         let pick = |found: &Found, refused| {
             let choice = choose(found, packet_refused(refused));
             (choice.usable.len(), choice.pick, choice.why)
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn af_xdp_is_picked_where_frames_are_not_copied() {
+    fn af_xdp_is_selected_for_zero_copy() {
         let support = XdpSupport { native: true, zero_copy: true, multi_buffer: false };
         let facts = Facts { xdp: Some(support), has_address: false, ..ethernet().facts };
         let found = Found { has_address: false, xdp: Some(support), facts, ..ethernet() };
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_an_xdp_program_is_is_told_as_far_as_it_can_be_known() {
+    fn owner_of_xdp_program_is_reported() {
         let taken = |program: Option<&str>, process: Option<&str>| {
             let mut found = ethernet();
             (found.facts.is_taken, found.link.xdp_program) = (true, Some(7));
@@ -416,7 +417,7 @@ mod tests {
             let value = json_of(&found, &choice, Refused::default());
             let is_usable = choice.usable.contains(&Driver::AfXdp);
             assert_eq!(is_usable, choice.pick == Some(Driver::AfXdp), "{choice:?}");
-            assert_eq!(choice.usable.first(), choice.pick.as_ref(), "the picked one comes first");
+            assert_eq!(choice.usable.first(), choice.pick.as_ref(), "the selected one comes first");
             assert_eq!(value["af_xdp"]["usable"], is_usable);
             (choice.pick, choice.why, value["af_xdp"]["process"].clone())
         };
@@ -424,7 +425,7 @@ mod tests {
         assert_eq!((pick, process), (Some(Driver::AfXdp), json!({ "id": 42, "name": "namewire" })));
         assert!(why.contains("process 42 (namewire)"), "{why}");
         let (pick, why, _) = taken(Some("namewire_xdp"), None);
-        assert_eq!((pick, why.as_str()), (Some(Driver::AfXdp), "a forwarder has it by AF_XDP"));
+        assert_eq!((pick, why.as_str()), (Some(Driver::AfXdp), "a forwarder uses it by AF_XDP"));
         let (pick, why, _) = taken(Some("firewall"), Some("guard"));
         assert_eq!(pick, Some(Driver::AfPacket));
         assert!(why.contains("7 (firewall)") && why.contains("42 (guard)"), "{why}");
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_learn_the_same() {
+    fn json_has_the_same_facts() {
         let found = ethernet();
         let value = json_of(&found, &choose(&found, Refused::default()), Refused::default());
         assert_eq!((&value["receive_queues"], &value["transmit_queues"]), (&json!(8), &json!(4)));

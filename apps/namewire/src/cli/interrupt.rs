@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and the end of the terminal.
+//! Interrupts: Ctrl-C, SIGTERM and hangup of the terminal.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::{Failure, Outcome};
 
-/// The signals that ask a command to end.
+/// The signals that interrupt a command.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` for a command that is to outlive its terminal, as under nohup.
+    /// `None` for a command that survives its terminal, as under nohup.
     hangup: Option<Signal>,
 }
 
@@ -49,13 +49,13 @@ fn hangup_is_ignored() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & 1 != 0
 }
 
-/// Waits until the user or the system asks the program to end.
+/// Waits for an interrupt.
 pub(super) async fn interrupted() -> io::Result<()> {
     Signals::catch()?.wait().await;
     Ok(())
 }
 
-/// Runs `work` until it is done; interrupted, it is dropped and the command fails.
+/// Runs `work` until it is done. An interrupt drops it, and the command fails.
 pub(super) async fn or_interrupted<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     tokio::select! {
         outcome = work => outcome,
@@ -72,7 +72,7 @@ pub fn on_interrupt(act: impl FnOnce() + Send + 'static) -> Outcome {
         |error: io::Error| Failure::Failed(format!("signals cannot be waited for: {error}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    // Made here, so that the signal does not end the program before the thread runs.
+    // Created here, so that the signal does not terminate the program before the thread runs.
     let signals = runtime.block_on(async { Signals::catch() }).map_err(failed)?;
     std::thread::spawn(move || {
         runtime.block_on(signals.wait());

@@ -12,7 +12,7 @@ use ndn_security::{EncryptionSeed, KeyType, PublicKey, SafeBag};
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::connect::name;
+use super::arguments::name;
 use super::failure::{Failure, Outcome};
 use super::key_chain::{IdentityArgument, PassphraseOptions, failure, now_unix_ms, open};
 use super::output;
@@ -41,10 +41,11 @@ pub(super) struct GenOptions {
     /// Type of key; ndn-cxx 0.9 cannot sign with ed25519
     #[arg(long, short = 't', value_enum, default_value_t = Kind::Ecdsa)]
     r#type: Kind,
-    /// Last component of the key's name, `digest` for the SHA-256 of the public key [default: random]
+    /// Last component of the key name, or `digest` for the SHA-256 digest of the public key
+    /// [default: random]
     #[arg(long, value_name = "COMPONENT")]
     key_id: Option<String>,
-    /// Do not make the identity and the key the default ones
+    /// Do not change the default identity and key
     #[arg(long, short)]
     not_default: bool,
 }
@@ -59,7 +60,7 @@ enum Kind {
     Ed25519,
 }
 
-/// List identities with their keys and certificates; `*` marks the default ones
+/// List identities with their keys and certificates; `*` marks defaults
 #[derive(Args, Debug)]
 pub(super) struct ListOptions {
     /// Print JSON
@@ -67,12 +68,12 @@ pub(super) struct ListOptions {
     json: bool,
 }
 
-/// Write a key and its certificate as a SafeBag under a passphrase
+/// Export a key and its certificate as a SafeBag, encrypted with a passphrase
 #[derive(Args, Debug)]
 pub(super) struct ExportOptions {
     /// Identity, key or certificate, or `default`
     name: IdentityArgument,
-    /// Write to a new file that only its owner can read [default: standard output]
+    /// Output file, which must not exist and only its owner can read [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -97,12 +98,12 @@ pub(super) struct DeleteOptions {
     /// Identity, key or certificate
     #[arg(value_parser = name)]
     name: Name,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Show the default identity, or make an identity, key or certificate the default one
+/// Show or set the default identity, key or certificate
 #[derive(Args, Debug)]
 pub(super) struct DefaultOptions {
     /// Identity, key (of its identity) or certificate (of its key)
@@ -199,7 +200,7 @@ fn tree(chain: &KeyChain) -> Result<Vec<Value>, ndn_keychain::KeyChainError> {
 fn export(options: &ExportOptions) -> Outcome {
     let chain = open(Access::Read)?;
     let name = options.name.resolve(&chain)?;
-    // Nobody is to think of a passphrase for nothing.
+    // Check the output file before the prompt for a passphrase.
     chain.key(name.as_ref()).map_err(failure)?;
     let passphrase = options.passphrase.read(true)?;
     let mut random = rand::rng();
@@ -228,16 +229,16 @@ fn import(options: &ImportOptions) -> Outcome {
 }
 
 fn delete(options: &DeleteOptions) -> Outcome {
-    // Where there is no key chain, none is made.
+    // A missing key chain is not created.
     let doomed = doomed(&tree(&open(Access::Read)?).map_err(failure)?, &options.name.to_uri());
     if !doomed.is_empty() && !options.yes {
         let what = doomed.join("\n  ");
         if !std::io::stdin().is_terminal() {
             return Err(Failure::Usage(format!(
-                "standard input is no terminal to ask at: --yes deletes\n  {what}"
+                "standard input is not a terminal, so confirmation is impossible; --yes deletes\n  {what}"
             )));
         }
-        eprint!("Delete\n  {what}\nfor ever? [y/N] ");
+        eprint!("Delete\n  {what}\npermanently? [y/N] ");
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
         read.map_err(|error| Failure::file("standard input", &error))?;
@@ -245,7 +246,7 @@ fn delete(options: &DeleteOptions) -> Outcome {
             return Err(Failure::Failed("nothing was deleted".to_owned()));
         }
     }
-    // It says what is wrong with names of nothing.
+    // It reports names that do not exist.
     open(Access::Write)?.delete(options.name.as_ref()).map_err(failure)?;
     doomed.iter().for_each(|entry| eprintln!("deleted {entry}"));
     Ok(())
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_deleted_is_told_with_what_belongs_to_it() {
+    fn dependents_of_deleted_keys_are_listed() {
         let certificate = |name: &str| json!({"name": name});
         let tree = [
             json!({"name": "/a", "keys": [

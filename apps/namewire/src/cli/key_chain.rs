@@ -1,4 +1,4 @@
-//! What the commands that use the key chain share.
+//! Access to the key chain.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -28,13 +28,13 @@ impl std::str::FromStr for IdentityArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "default" => Ok(Self::Default),
-            _ => super::connect::name(text).map(Self::Named),
+            _ => super::arguments::name(text).map(Self::Named),
         }
     }
 }
 
 impl IdentityArgument {
-    /// What it stands for in this key chain.
+    /// The name in this key chain.
     pub(super) fn resolve(&self, chain: &KeyChain) -> Outcome<Name> {
         match self {
             Self::Default => Ok(chain.default_identity().map_err(failure)?),
@@ -49,7 +49,8 @@ impl IdentityArgument {
     }
 }
 
-/// The default identity if there is one, else a digest: how programs on ndn-cxx sign.
+/// The default identity if there is one, otherwise a digest: the signature of programs with
+/// ndn-cxx.
 pub(super) fn usual_signer() -> Outcome<Arc<dyn Signer>> {
     let locations = Locations::from_environment().map_err(failure)?;
     let signer = KeyChain::open(locations, Access::Read)
@@ -80,11 +81,11 @@ pub(super) fn now_unix_ms() -> u64 {
     duration_ms(clock::wall_clock())
 }
 
-/// Where the passphrase of a SafeBag comes from; never the command line, which others can read.
+/// The source of the passphrase of a SafeBag; never the command line, which other users can read.
 #[derive(Args, Debug)]
 pub(super) struct PassphraseOptions {
-    /// Take the passphrase from the first line of a file, instead of NAMEWIRE_PASSPHRASE; without both
-    /// it is asked for at the terminal
+    /// Read the passphrase from the first line of this file, instead of NAMEWIRE_PASSPHRASE;
+    /// without both, the terminal prompts for it
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }

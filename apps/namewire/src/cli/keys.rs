@@ -1,4 +1,4 @@
-//! What to sign and verify with: `--sign` and `--verify`.
+//! Keys for signing and verification: `--sign` and `--verify`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,24 +14,26 @@ use ndn_security::{
 use super::failure::{Failure, Outcome};
 use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 
-/// Holds the passphrase of encrypted keys.
+/// The environment variable with the passphrase of encrypted keys.
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
 
 /// Help of `--sign`.
 pub(super) const SIGN_HELP: &str = "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE
 
-FILE holds a private key (PEM, or Base64 as in the key files of ndnsec and python-ndn) or what `ndnsec export` \
-writes. NAMEWIRE_PASSPHRASE gives the passphrase of an encrypted one. FILE of hmac: holds the shared key in Base64.";
+FILE contains a private key (PEM, or Base64 as in the key files of ndnsec and python-ndn) or the \
+output of `ndnsec export`. NAMEWIRE_PASSPHRASE is the passphrase of an encrypted key. FILE of \
+hmac: contains the shared key in Base64.";
 
 /// Help of `--verify`.
 pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
 
-`digest` checks digests, and accepts packets with other signatures unchecked. FILE holds a public key (PEM), a \
-certificate (the output of `ndnsec cert-dump`) or a private key; every packet must be signed by that key, and a \
-certificate must be valid. `rules:` names a file of trust anchors and rules (docs/data/trust.md, or in the format of \
-ndn-cxx); intermediate certificates are fetched by name.";
+`digest` checks digests, and accepts packets with other signatures unchecked. FILE holds a \
+public key (PEM), a certificate (the output of `ndnsec cert-dump`) or a private key; every \
+packet must be signed by that key, and a certificate must be valid. `rules:` names a file of \
+trust anchors and rules (docs/data/trust.md, or in the format of ndn-cxx); intermediate \
+certificates are fetched by name.";
 
-/// The signer that `--sign` names.
+/// The signer of `--sign`.
 pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {
     match argument {
         "digest" => return Ok(Arc::new(DigestSigner)),
@@ -46,7 +48,7 @@ pub(super) fn signer(argument: &str) -> Outcome<Arc<dyn Signer>> {
     Ok(Arc::new(KeySigner::new(Arc::new(key), locator)))
 }
 
-/// What `--verify` names.
+/// The verifier of `--verify`.
 pub(super) fn verification(argument: &str) -> Outcome<Verification> {
     match argument {
         "digest" => return Ok(Verification::Digest),
@@ -84,13 +86,15 @@ pub(super) fn identity(argument: &str) -> Outcome<String> {
     Ok(format!("{kind} {}", fingerprint(read(file)?.trim().as_bytes())))
 }
 
-/// Rules and anchors, which are trusted while they are valid.
+/// Trust rules, and anchors that are valid now.
 fn rules(file: &str) -> Outcome<DataRules> {
     let DataRules { policy, texts } =
         data_rules(Path::new(file)).map_err(|error| Failure::Usage(format!("{error:#}")))?;
     let policy = policy.with_anchors_that_expire();
     if policy.anchors().next().is_none() && !policy.accepts_all() {
-        return Err(Failure::Usage(format!("{file} names no trust anchor: nothing could verify")));
+        return Err(Failure::Usage(format!(
+            "{file} has no trust anchor: no packet could be verified"
+        )));
     }
     Ok(DataRules { policy, texts })
 }
@@ -160,7 +164,7 @@ fn unusable(file: &str, error: &KeyError) -> Failure {
     Failure::Usage(format!("{file}: the key is unusable: {error}{hint}"))
 }
 
-/// What identifies a key in a sidecar, without giving a shared one away.
+/// Identifies a key in the description of a part, without revealing a shared key.
 fn fingerprint(key: &[u8]) -> String {
     ndn_security::sha256(key).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -209,10 +213,13 @@ mod tests {
         let refused = verification(&other).unwrap().check(&Data::parse(&wire).unwrap());
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("signed with another key"), "{said}");
-        assert!(check(signer.as_ref(), &verification("digest").unwrap()), "taken as it is");
+        assert!(
+            check(signer.as_ref(), &verification("digest").unwrap()),
+            "accepted without verification"
+        );
         assert!(
             !check(&DigestSigner, &verification(&own).unwrap()),
-            "a digest is no signature by the key"
+            "a digest is not a signature by the key"
         );
     }
 
@@ -227,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_of_rules_covers_what_they_include() {
+    fn identity_of_rules_covers_included_files() {
         let directory = tempfile::tempdir().unwrap();
         let rule = |id: &str| {
             format!("rule {{\n id \"{id}\"\n for data\n checker {{\n type hierarchical\n }}\n}}\n")

@@ -1,4 +1,4 @@
-//! Lists on the command line: with commas, as their defaults are shown.
+//! Lists on the command line, separated by commas.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -27,7 +27,7 @@ impl<T: fmt::Display> fmt::Display for List<T> {
     }
 }
 
-/// Reads a list of numbers from this range.
+/// Parses a list of numbers in this range.
 pub fn numbers<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<List<T>, String> + Clone + Send + Sync + 'static
@@ -45,13 +45,13 @@ where
     }
 }
 
-/// The first value that is there twice.
+/// The first repeated value.
 pub fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     let mut numbered = values.iter().enumerate();
     numbered.find_map(|(number, value)| values[..number].contains(value).then_some(value))
 }
 
-/// The processors of `--cpus`, all of which can be used here.
+/// The processors of `--cpus`, all of which must be usable on this machine.
 pub fn processors(list: &List<usize>) -> Outcome<Vec<usize>> {
     match placement::unusable(&list.0) {
         Some(reason) => Err(Failure::Usage(format!("--cpus: {reason}"))),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_as_they_are_shown() {
+    fn lists_round_trip() {
         let list: List<usize> = "1, 2,30".parse().unwrap();
         assert_eq!((list.0.as_slice(), list.to_string().as_str()), (&[1, 2, 30][..], "1,2,30"));
         assert_eq!("0.5,2".parse::<List<f64>>().unwrap().to_string(), "0.5,2");
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_there_twice_are_found() {
+    fn repeated_values_are_found() {
         assert_eq!(repeated(&[1, 2, 3, 2, 1]), Some(&2));
         assert_eq!(repeated(&[1, 2, 3]), None);
     }
 
     #[test]
-    fn processors_that_are_not_there_or_not_enough_are_told() {
+    fn missing_processors_are_reported() {
         let told = processors(&List(vec![4000])).unwrap_err().to_string();
         assert!(told.starts_with("--cpus: processor 4000 cannot be used here"), "{told}");
         let told = processors_of::<2>(&List(Vec::new())).unwrap_err().to_string();

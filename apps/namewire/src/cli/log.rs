@@ -58,7 +58,7 @@ mod tests {
     use crate::config::{LOG_LIBRARIES, LOG_MODULES};
 
     #[test]
-    fn the_help_has_all_modules() {
+    fn help_lists_all_modules() {
         let help = Options::augment_args(clap::Command::new("log")).render_long_help().to_string();
         let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         let words: Vec<_> = help.split(is_other).collect();

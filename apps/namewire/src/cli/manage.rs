@@ -1,4 +1,4 @@
-//! What the management commands share: commands, faces by number or URI.
+//! Common parts of the management commands: sending commands, faces by FaceId or URI.
 
 use clap::Args;
 use ndn_client::Endpoint;
@@ -11,7 +11,7 @@ use super::connect::{ConnectOptions, hint_of_code};
 use super::failure::{Failure, Outcome};
 use super::resolve::canonical;
 
-/// What every management command takes.
+/// Options of every management command.
 #[derive(Args, Debug)]
 pub(super) struct CommonOptions {
     /// Print JSON
@@ -21,12 +21,12 @@ pub(super) struct CommonOptions {
     pub(super) connect: ConnectOptions,
 }
 
-/// The words for the bits that are set.
+/// The names of the bits that are set.
 pub(super) fn words_of(flags: u64, named: &[(u64, &'static str)]) -> Vec<&'static str> {
     named.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, word)| *word).collect()
 }
 
-/// Sends a command; a refusal is a failure that repeats what the forwarder said.
+/// Sends a command; a refusal is a failure with the message of the forwarder.
 pub(super) async fn command(
     endpoint: &Endpoint,
     verb: Verb,
@@ -35,10 +35,10 @@ pub(super) async fn command(
     accepted(&endpoint.management().command(verb, parameters).await?)
 }
 
-/// What the forwarder has made of the parameters of a command that succeeded.
+/// The parameters in the response to a successful command.
 pub(super) fn accepted(response: &ControlResponse) -> Outcome<ControlParameters> {
     response.parameters().map_err(|error| {
-        Failure::Failed(format!("the forwarder's answer cannot be understood: {error}"))
+        Failure::Failed(format!("the response of the forwarder is invalid: {error}"))
     })
 }
 
@@ -47,10 +47,10 @@ pub(super) fn face_uri(text: &str) -> Result<FaceUri, String> {
     FaceUri::parse(text).map_err(|error| format!("{error}{}", hint_of_scheme(text)))
 }
 
-/// What to write instead of an address alone.
+/// A suggestion for an address without a scheme.
 fn hint_of_scheme(text: &str) -> String {
     match is_address(text) {
-        true => format!(" (a UDP neighbour is udp://{text}, a TCP neighbour tcp://{text})"),
+        true => format!(" (use udp://{text} for UDP, tcp://{text} for TCP)"),
         false => String::new(),
     }
 }
@@ -63,7 +63,7 @@ fn is_address(text: &str) -> bool {
     is_host_name || text.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[')
 }
 
-/// A face on the command line: its number, or the URI of its peer.
+/// A face on the command line: its FaceId, or the URI of its peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FaceArgument {
     Id(u64),
@@ -71,7 +71,7 @@ pub(super) enum FaceArgument {
 }
 
 impl FaceArgument {
-    /// Whether it means the face of this number and far end.
+    /// Whether it is the face with this FaceId and remote URI.
     pub(super) fn names(&self, face_id: u64, remote_uri: &str) -> bool {
         match self {
             Self::Id(id) => *id == face_id,
@@ -87,9 +87,8 @@ impl std::str::FromStr for FaceArgument {
         if let Ok(id) = text.parse() {
             return Ok(Self::Id(id));
         }
-        let uri = FaceUri::parse(text).map_err(|_| {
-            format!("that is neither a FaceId nor a face URI{}", hint_of_scheme(text))
-        });
+        let uri = FaceUri::parse(text)
+            .map_err(|_| format!("it is neither a FaceId nor a face URI{}", hint_of_scheme(text)));
         uri.map(Self::Uri)
     }
 }
@@ -103,7 +102,7 @@ impl std::fmt::Display for FaceArgument {
     }
 }
 
-/// The face that the argument means.
+/// The face of the argument.
 pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> Outcome<FaceStatus> {
     let filter = match argument {
         FaceArgument::Id(id) => {
@@ -123,25 +122,25 @@ pub(super) async fn find_face(endpoint: &Endpoint, argument: &FaceArgument) -> O
         (Some(face), 0) => Ok(face),
         (None, _) => Err(Failure::Failed(format!("there is no face {argument}"))),
         (Some(_), more) => Err(Failure::Failed(format!(
-            "{} faces have the URI {argument}: name one by its FaceId",
+            "{} faces have the URI {argument}: use a FaceId",
             more + 1
         ))),
     }
 }
 
-/// URIs that faces of applications have, such as fd://20, have none.
+/// URIs of application faces, such as fd://20, have no canonical form.
 fn has_canonical_form(uri: &FaceUri) -> bool {
     ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "ether"].contains(&uri.scheme())
 }
 
-/// The number of the face that the argument means; a UDP or TCP URI without a face gets one.
+/// The FaceId of the argument; for a UDP or TCP URI without a face, one is created.
 pub(super) async fn find_or_create_face(
     endpoint: &Endpoint,
     argument: &FaceArgument,
 ) -> Outcome<u64> {
     match argument {
         FaceArgument::Id(id) => Ok(*id),
-        // One for a station could only be made for an interface, too.
+        // A face to an Ethernet station would need an interface, too.
         FaceArgument::Uri(uri) if has_canonical_form(uri) && uri.scheme() != "ether" => {
             let uri = canonical(uri).await?;
             let parameters =
@@ -158,7 +157,7 @@ pub(super) async fn find_or_create_face(
     }
 }
 
-/// A refusal of a command about something.
+/// The failure of a refused command.
 pub(super) fn refused(what: &dyn std::fmt::Display, response: &ControlResponse) -> Failure {
     let ControlResponse { code, text, .. } = response;
     Failure::Failed(format!("{what}: {code} {text}{}", hint_of_code(*code)))
@@ -171,7 +170,7 @@ pub(super) fn strategy_name(text: &str) -> Result<Name, String> {
     } else {
         format!("/localhost/nfd/strategy/{text}")
     };
-    super::connect::name(&full)
+    super::arguments::name(&full)
 }
 
 /// Whether `on` or `off`.
@@ -182,7 +181,7 @@ pub(super) enum Switch {
 }
 
 impl Switch {
-    /// Sets a flag bit in the parameters of a command, if the switch was given.
+    /// Sets a flag bit in the parameters of a command, if the option is present.
     pub(super) fn apply(switch: Option<Self>, bit: u64, parameters: &mut ControlParameters) {
         if let Some(switch) = switch {
             parameters.set_flag(bit, switch == Self::On);

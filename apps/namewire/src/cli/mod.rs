@@ -5,8 +5,8 @@
 //! that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need the control socket of this
 //! program.
 
+mod arguments;
 mod bench;
-mod beside;
 mod capture;
 mod cert;
 mod companions;
@@ -15,7 +15,9 @@ mod config;
 mod connect;
 mod connection;
 mod control;
+mod control_queries;
 mod cs;
+mod diagnose;
 mod dissect;
 mod face;
 mod failure;
@@ -42,7 +44,6 @@ mod ping;
 mod poke;
 mod put;
 mod range;
-mod reach;
 mod resolve;
 mod route;
 mod run;
@@ -56,9 +57,9 @@ mod tree;
 mod webtransport;
 mod workers;
 
-/// What the commands of other programs share with those of `namewire`.
+/// Common parts of `namewire` and the commands of other programs.
 pub mod shared {
-    pub use super::connect::{duration, positive_duration};
+    pub use super::arguments::{duration, positive_duration};
     pub use super::failure::{Failure, INTERRUPTED, Outcome};
     pub use super::interrupt::on_interrupt;
     pub use super::list::{List, numbers, processors, processors_of, repeated};
@@ -72,9 +73,9 @@ use failure::{Failure, Outcome};
 
 /// NDN forwarder and tools
 ///
-/// `namewire run` is the forwarder. All other commands are its users: they find it by
-/// NDN_CLIENT_TRANSPORT, by client.conf, or on the usual socket, and work with any forwarder that
-/// speaks NFD's protocols.
+/// `namewire run` is the forwarder. The other commands are its clients: they find it by
+/// NDN_CLIENT_TRANSPORT, by client.conf, or at the default Unix socket, and work with any forwarder
+/// that supports NFD's protocols.
 #[derive(Parser, Debug)]
 #[command(name = "namewire", version, after_long_help = failure::NOTES, max_term_width = 100)]
 struct Arguments {
@@ -133,7 +134,7 @@ pub fn main() -> ExitCode {
     let matches = program.get_matches_from(companions::arguments());
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
-        // It has exit statuses of its own.
+        // It has other exit statuses.
         return nfdc::run(options);
     }
     match execute(&arguments.command) {
@@ -211,5 +212,33 @@ mod tests {
         let mut program = super::Arguments::command();
         program.build();
         check(&program);
+    }
+
+    #[test]
+    fn help_has_no_avoided_phrases() {
+        // prose:off
+        const AVOIDED: [&str; 9] = [
+            "whoever",
+            " so many",
+            "so long",
+            " told",
+            "tell ",
+            "becomes of",
+            "looked at",
+            "goes on with",
+            "may be there",
+        ];
+        // prose:on
+        fn check(command: &mut clap::Command, path: &str) {
+            let help = command.render_long_help().to_string().to_lowercase();
+            for phrase in AVOIDED {
+                assert!(!help.contains(phrase), "{path}: {phrase}");
+            }
+            for command in command.get_subcommands_mut() {
+                let path = format!("{path} {}", command.get_name());
+                check(command, &path);
+            }
+        }
+        check(&mut super::Arguments::command(), "namewire");
     }
 }

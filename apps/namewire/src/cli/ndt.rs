@@ -1,16 +1,16 @@
-//! `namewire ndt`: which worker of a running forwarder has which names.
+//! `namewire ndt`: the assignment of names to workers.
 
 use clap::{Args, Subcommand};
 
 use ndn_packet::Name;
 
-use super::connect::name;
+use super::arguments::name;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, counted, grouped};
 use namewire_control::{Dispatch, Request};
 
-/// Entries that are shown unless all are asked for.
+/// Number of entries shown without --all.
 const ENTRIES_SHOWN: usize = 10;
 
 /// Show or change the dispatch table of a running forwarder: which worker owns which names
@@ -44,7 +44,7 @@ enum Action {
         /// The name, with at least as many components as the dispatch depth
         #[arg(value_parser = name)]
         name: Name,
-        /// The number of the worker, from 0
+        /// Number of the worker, from 0
         worker: u8,
         #[command(flatten)]
         common: Common,
@@ -86,12 +86,12 @@ pub(super) fn run(options: &Options) -> Outcome {
             let below =
                 if name.components().count() < dispatch.depth { "" } else { "and names below it " };
             let prefix = name.as_ref().prefix(dispatch.depth).to_uri();
-            Ok(output::print_line(&format!("worker {worker} has {prefix} {below}from now on"))?)
+            Ok(output::print_line(&format!("{prefix} {below}assigned to worker {worker}"))?)
         }
         Action::Balance(_) => {
             let Dispatch { moved, split, .. } = dispatch;
             let text = match (moved, split) {
-                (0, 0) => "nothing to move: the load is even, or there is none".to_owned(),
+                (0, 0) => "no entries moved: the load is balanced, or there is none".to_owned(),
                 _ => format!("entries moved to other workers: {moved}, split: {split}"),
             };
             Ok(output::print_line(&text)?)
@@ -99,7 +99,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Names below one that is shorter than names are dispatched by are in entries of their own.
+/// Names below a name that is shorter than the dispatch depth have entries of their own.
 fn warn_of_short_name(name: &Name, depth: usize) {
     let count = name.components().count();
     if count < depth {
@@ -111,7 +111,7 @@ fn warn_of_short_name(name: &Name, depth: usize) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+#[expect(clippy::cast_precision_loss, reason = "a percentage for display")]
 fn share(load: u64, total: u64) -> String {
     format!("{:.1} %", load as f64 * 100.0 / total.max(1) as f64)
 }
@@ -143,7 +143,7 @@ fn print(dispatch: &Dispatch, all: bool) -> Outcome {
             entry.depth.map_or_else(|| "-".to_owned(), |depth| format!("{depth} components")),
         ]);
     }
-    entries.print("no entry has any load, and none was moved")?;
+    entries.print("no entry has load, and none was moved")?;
     if shown < dispatch.entries.len() {
         let more = dispatch.entries.len() - shown;
         output::print_line(&format!("and {more} with less (--all, --json)"))?;

@@ -1,4 +1,4 @@
-//! Tables for people, JSON for programs.
+//! Tables and JSON on standard output.
 
 use std::io::{self, Write};
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use namewire_daemon::text::without_numbers;
 
-/// Columns are not made narrower than this to fit a terminal.
+/// Minimum width of a column that is truncated to fit the terminal.
 const COLUMN_MIN: usize = 12;
 
-/// Writes a line for people to standard error. Where that cannot be written, nobody reads it.
+/// Writes a line to standard error; errors are ignored.
 pub fn note(text: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{}", without_numbers(&text.to_string()));
 }
 
-/// Why packets were dropped, for people: programs read the name that counters have.
+/// A drop reason in words; JSON has the name of the counter.
 pub(super) fn reason_in_words(reason: &str) -> String {
     match reason {
         "down" => "without a connection".to_owned(),
@@ -26,7 +26,8 @@ pub(super) fn reason_in_words(reason: &str) -> String {
     }
 }
 
-/// Rows under headings, the columns as wide as they need to be, or as a terminal has room for.
+/// A table with headings. Columns are as wide as their widest cell, or truncated to the width of
+/// the terminal.
 #[derive(Debug)]
 pub struct Table {
     headings: Vec<&'static str>,
@@ -45,7 +46,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Writes the table, or `nothing` where it has no rows.
+    /// Writes the table, or `nothing` if it has no rows.
     pub fn print(&self, nothing: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.rows.is_empty() {
@@ -54,7 +55,7 @@ impl Table {
         out.write_all(self.render(terminal_columns()).as_bytes())
     }
 
-    /// With a limit, the widest columns of text are cut until a line is not longer.
+    /// With a limit, the widest columns of text are truncated until a line fits.
     fn render(&self, line_len_max: Option<usize>) -> String {
         let heading_of = |column: usize| self.headings[column].trim_start_matches('>');
         let mut widths: Vec<usize> = (0..self.headings.len())
@@ -86,7 +87,7 @@ impl Table {
 }
 
 impl Table {
-    /// Takes width from the widest columns of text, down to what the others have.
+    /// Reduces the widest columns of text to the width of the others.
     fn narrow(&self, widths: &mut [usize], limit: usize) {
         loop {
             let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
@@ -108,7 +109,7 @@ fn terminal_columns() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// The text with its middle left out, if it is longer than `length` characters.
+/// The text without its middle if it is longer than `length` characters.
 fn shortened(text: &str, length: usize) -> String {
     let count = text.chars().count();
     if count <= length {
@@ -159,7 +160,7 @@ pub fn counted(number: u64, one: &str) -> String {
     format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Bytes in the unit in which they are easy to read: `10.0 MiB`.
+/// Bytes in a suitable unit: `10.0 MiB`.
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn bytes_for_people(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -175,7 +176,7 @@ pub(super) fn bytes_for_people(bytes: u64) -> String {
     format!("{amount:.1} {}", UNITS[unit])
 }
 
-/// A time span in the two units in which it is easy to read: `3 d 4 h`, `250 ms`.
+/// A duration in at most two units: `3 d 4 h`, `250 ms`.
 pub(super) fn span_for_people(milliseconds: u64) -> String {
     const UNITS: [(&str, u64); 4] =
         [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_in_the_middle_where_there_is_no_room_for_it() {
+    fn long_names_are_truncated_in_the_middle() {
         let mut table = Table::new(&["NAME", "FACE", ">COST"]);
         table.row(vec![format!("/begin{}/end", "/x".repeat(500)), "12".to_owned(), "7".to_owned()]);
         table.row(vec!["/short".to_owned(), "1".to_owned(), "100000".to_owned()]);
@@ -221,7 +222,7 @@ mod tests {
              /begin/x/x/x/…/x/x/x/x/end  12         7\n\
              /short                      1     100000\n"
         );
-        // Never less than what says something.
+        // At least the minimum width.
         assert_eq!(table.render(Some(1)).lines().nth(1).unwrap(), "/begin…x/end  12         7");
         assert!(table.render(None).lines().nth(1).unwrap().len() > 1000);
         assert_eq!(shortened("äöü", 2), "ä…");
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_easy_to_read() {
+    fn amounts_are_formatted_in_suitable_units() {
         assert_eq!(reason_in_words("too_many_fragments"), "too many fragments");
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");

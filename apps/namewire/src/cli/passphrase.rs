@@ -1,4 +1,4 @@
-//! Asks for a passphrase at the terminal, without showing what is typed.
+//! Prompts for a passphrase at the terminal without echo.
 
 use std::io::{self, Read, Write};
 
@@ -17,22 +17,21 @@ const BACKSPACE: u8 = 0x08;
 const CTRL_U: u8 = 0x15;
 const DELETE: u8 = 0x7f;
 
-/// Asks at standard input, which is a terminal.
+/// Prompts at standard input, which is a terminal.
 pub(super) fn ask(prompt: &str) -> Outcome<String> {
     let mut error = io::stderr().lock();
-    // First, so that nothing is shown of what is typed as soon as the prompt is there.
+    // Disable echo before the prompt appears.
     let quiet = Quiet::begin()?;
     write!(error, "{prompt}")?;
     error.flush()?;
     let typed = read_line(io::stdin().lock().bytes());
-    // What ended the line was not shown either.
+    // The end of the line was not echoed either.
     writeln!(error)?;
     drop(quiet);
     typed
 }
 
-/// A terminal that shows nothing, and gives every byte at once: Ctrl-C must not end the program while
-/// the terminal is like this.
+/// A terminal in raw mode without echo. Ctrl-C must not terminate the program in this mode.
 struct Quiet(Termios);
 
 impl Quiet {
@@ -42,7 +41,7 @@ impl Quiet {
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // What was typed ahead counts.
+        // Input before the prompt counts.
         tcsetattr(io::stdin(), OptionalActions::Now, &quiet)?;
         Ok(Self(before))
     }
@@ -50,12 +49,12 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // Nothing to do about it.
+        // The error cannot be handled.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
 }
 
-/// A line, with what was corrected in it.
+/// Reads a line and applies its corrections.
 fn read_line(bytes: impl Iterator<Item = io::Result<u8>>) -> Outcome<String> {
     let mut line: Vec<u8> = Vec::new();
     for byte in bytes {
@@ -66,7 +65,7 @@ fn read_line(bytes: impl Iterator<Item = io::Result<u8>>) -> Outcome<String> {
             CTRL_D => return text(line),
             CTRL_U => line.clear(),
             BACKSPACE | DELETE => {
-                // A character of several bytes is one.
+                // Delete all bytes of a character.
                 while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
             }
             _ if line.len() == LENGTH_MAX => {
@@ -83,7 +82,7 @@ fn read_line(bytes: impl Iterator<Item = io::Result<u8>>) -> Outcome<String> {
 
 fn text(line: Vec<u8>) -> Outcome<String> {
     String::from_utf8(line)
-        .map_err(|_| Failure::Usage("the passphrase is no text in UTF-8".to_owned()))
+        .map_err(|_| Failure::Usage("the passphrase is not valid UTF-8".to_owned()))
 }
 
 #[cfg(test)]
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_is_left_after_corrections() {
+    fn corrections_are_applied_to_the_line() {
         for (bytes, line) in [
             (&b"secret\n"[..], "secret"),
             (b"secret\rmore\n", "secret"),
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_is_understood() {
+    fn interrupt_and_end_of_input_cancel() {
         assert!(matches!(typed(b"half\x03"), Err(Failure::Interrupted)));
         for bytes in [&b"\x04"[..], b"", b"\xff\n", &[b'x'; LENGTH_MAX + 1]] {
             assert!(matches!(typed(bytes), Err(Failure::Usage(_))), "{bytes:?}");

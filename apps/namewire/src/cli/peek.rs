@@ -8,7 +8,8 @@ use ndn_client::{InterestRequest, ReceivedData};
 use ndn_packet::dissect::dissect;
 use ndn_packet::{Data, Name};
 
-use super::connect::{ConnectOptions, block_on, name, positive_duration};
+use super::arguments::{name, positive_duration};
+use super::connect::{ConnectOptions, block_on};
 use super::failure::{Failure, Outcome};
 use super::keys;
 use super::output;
@@ -37,7 +38,7 @@ pub(super) struct Options {
     /// File with ApplicationParameters, `-` for standard input
     #[arg(long, value_name = "FILE")]
     parameters: Option<String>,
-    /// What to print
+    /// Output format
     #[arg(long, short, value_enum, default_value = "content")]
     output: Output,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
@@ -52,7 +53,7 @@ enum Output {
     Content,
     /// The whole packet
     Packet,
-    /// The packet for people, element by element
+    /// The dissected packet
     Dissect,
     /// Name and fields as JSON, the content in Base64
     Json,
@@ -77,14 +78,14 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open().await?;
         let received = endpoint.express(&request).await.map_err(Failure::from);
         let received = match options.hint.is_empty() {
-            true => super::reach::explained(received, &endpoint, &options.name).await?,
-            // It goes where the hints lead.
+            true => super::diagnose::explained(received, &endpoint, &options.name).await?,
+            // The forwarding hints decide its path.
             false => received?,
         };
         let data = received.data();
         let checked = verification.check_fetching(&endpoint, options.lifetime, &data).await;
         checked.map_err(|reason| {
-            Failure::Unverified(format!("{} does not verify: {reason}", data.name()))
+            Failure::Unverified(format!("verification of {} failed: {reason}", data.name()))
         })?;
         show(&received, options.output)
     })

@@ -9,9 +9,8 @@ use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::connect::{
-    ConnectOptions, block_on_until_done, duration, name, positive_duration, published_name,
-};
+use super::arguments::{duration, name, positive_duration, published_name};
+use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -29,7 +28,7 @@ pub(super) struct Options {
     /// Number of pings
     #[arg(long, short, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Pause between pings
+    /// Interval between pings
     #[arg(long, short, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     interval: Duration,
     /// Timeout of each ping
@@ -54,7 +53,7 @@ pub(super) struct Options {
     connect: ConnectOptions,
 }
 
-/// Answer pings
+/// Respond to pings
 ///
 /// Serves PREFIX/ping until interrupted; compatible with ndnpingserver.
 #[derive(Args, Debug)]
@@ -62,10 +61,10 @@ pub(super) struct ServerOptions {
     /// Prefix to serve
     #[arg(value_parser = published_name)]
     prefix: Name,
-    /// Bytes of content in each answer [default: a short text]
+    /// Content of each response, in bytes [default: a short text]
     #[arg(long, short, value_name = "BYTES")]
     size: Option<usize>,
-    /// FreshnessPeriod of the answers
+    /// FreshnessPeriod of the responses
     #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
     freshness: Duration,
     #[arg(long, value_name = "KEY", default_value = "digest", conflicts_with = "identity", help = keys::SIGN_HELP)]
@@ -98,12 +97,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         ended?;
         let mut name = options.prefix.clone();
         name.push_generic("ping");
-        super::reach::explained(statistics.verdict(&options.prefix), &endpoint, &name).await
+        super::diagnose::explained(statistics.verdict(&options.prefix), &endpoint, &name).await
     })
 }
 
-/// Sends pings at their times, whether or not earlier ones are answered, until the count is reached
-/// and all are answered or given up, or until the interrupt.
+/// Sends pings at their scheduled times until the count is reached and all are answered or have
+/// timed out, or until an interrupt.
 async fn ping_all(
     options: &Options,
     pinger: std::sync::Arc<Pinger>,
@@ -139,7 +138,7 @@ async fn ping_all(
     }
 }
 
-/// Refuses answers that would not fit a packet.
+/// Rejects responses that do not fit into a packet.
 fn check_answer_size(options: &ServerOptions, signer: &dyn Signer) -> Outcome {
     let Some(size) = options.size else { return Ok(()) };
     let mut longest = options.prefix.clone();
@@ -163,13 +162,13 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
         let server =
             PingServer::start(&endpoint, &options.prefix, options.freshness, options.size, signer)
                 .await?;
-        output::print_line(&format!("answering pings for {}; Ctrl-C ends it", options.prefix))?;
+        output::print_line(&format!("responding to pings for {}; Ctrl-C ends it", options.prefix))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
             () = super::connection::tell_losses(&endpoint) => (),
         }
         output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
-        // The forwarder drops the route with the connection, whether or not it answers now.
+        // The forwarder removes the route with the connection, even if it does not respond now.
         let _ = server.stop().await;
         Ok(())
     })
@@ -221,15 +220,15 @@ impl Statistics {
         text
     }
 
-    /// A failure if nothing was answered.
+    /// The failure if no ping was answered.
     fn verdict(&self, prefix: &Name) -> Outcome {
         if !self.round_trips.is_empty() {
             return Ok(());
         }
         Err(Failure::NoAnswer(if self.sent > 0 && self.nacks == self.sent {
-            format!("the network refuses pings for {prefix}")
+            format!("Nack for all pings for {prefix}")
         } else {
-            format!("{prefix} did not answer")
+            format!("no response from {prefix}")
         }))
     }
 
@@ -254,7 +253,7 @@ impl Statistics {
         if self.sent == 0 {
             return 0.0;
         }
-        // A refusal is an answer of the network.
+        // A Nack is a response.
         let answered = u64::try_from(self.round_trips.len()).unwrap_or(0);
         let lost = self.sent.saturating_sub(answered + self.nacks);
         lost as f64 * 100.0 / self.sent as f64
@@ -302,19 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_refusal_are_told_apart() {
+    fn timeouts_and_nacks_are_distinguished() {
         let prefix: Name = "/a".parse().unwrap();
         let told = |sent, nacks| {
             let statistics = Statistics { sent, nacks, ..Statistics::default() };
             statistics.verdict(&prefix).unwrap_err().to_string()
         };
-        assert_eq!(told(2, 2), "the network refuses pings for /a");
-        assert_eq!(told(2, 1), "/a did not answer");
-        assert_eq!(told(0, 0), "/a did not answer");
+        assert_eq!(told(2, 2), "Nack for all pings for /a");
+        assert_eq!(told(2, 1), "no response from /a");
+        assert_eq!(told(0, 0), "no response from /a");
     }
 
     #[test]
-    fn nothing_answered_has_no_times() {
+    fn statistics_without_responses_have_no_times() {
         let statistics = Statistics { sent: 1, ..Statistics::default() };
         assert_eq!(statistics.times(), None);
         assert!(statistics.json()["rtt_min_ms"].is_null());

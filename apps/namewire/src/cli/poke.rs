@@ -10,9 +10,8 @@ use ndn_security::{sha256, sign_data};
 use ndn_types::duration_ms;
 use tokio::sync::Notify;
 
-use super::connect::{
-    ConnectOptions, block_on_until_done, duration, positive_duration, published_name,
-};
+use super::arguments::{duration, positive_duration, published_name};
+use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
 use super::keys;
@@ -55,7 +54,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             let answered = Arc::clone(&answered);
             let packet = Arc::clone(&packet);
             move |request: Request| {
-                // It was parsed when it was made.
+                // It was parsed when it was created.
                 if Data::parse(&packet).is_ok_and(|data| request.interest().matches(&data, sha256))
                 {
                     request.answer(&packet);
@@ -95,7 +94,7 @@ fn packet(options: &Options) -> Outcome<Vec<u8>> {
         data = data.final_block_id(final_component(&options.name)?);
     }
     let wire = sign_data(&data, signer.as_ref()).map_err(|error| {
-        Failure::Usage(format!("{} cannot be made into a packet: {error}", options.name))
+        Failure::Usage(format!("no packet can be created from {}: {error}", options.name))
     })?;
     if wire.len() > ndn_packet::MAX_PACKET_SIZE {
         let max = ndn_packet::MAX_PACKET_SIZE;

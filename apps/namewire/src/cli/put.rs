@@ -8,9 +8,8 @@ use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
-use super::connect::{
-    ConnectOptions, block_on_until_done, duration, positive_duration, published_name,
-};
+use super::arguments::{duration, positive_duration, published_name};
+use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -29,7 +28,7 @@ pub(super) struct Options {
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Content bytes in each segment
+    /// Content of each segment, in bytes
     #[arg(long, short, value_name = "BYTES", default_value_t = 8000)]
     segment_size: usize,
     /// Version [default: milliseconds since 1970]
@@ -59,7 +58,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         ..PublishOptions::default()
     };
     if !(1..=MAX_PACKET_SIZE).contains(&options.segment_size) {
-        // However short the content is: it is not known yet how long that of the next version will be.
+        // Even for short content: the next version may be longer.
         return Err(Failure::Usage(format!(
             "--segment-size {}: a segment holds at least one byte, and is part of a packet of at most {MAX_PACKET_SIZE}",
             options.segment_size
@@ -83,7 +82,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 format!("{} sent, {}", counted(segments, "segment"), bytes_for_people(bytes));
             output::print_line(&line)?;
         }
-        // The forwarder drops the route with the connection, whether or not it answers now.
+        // The forwarder removes the route with the connection, even if it does not respond now.
         let _ = object.unpublish().await;
         Ok(())
     })
@@ -114,7 +113,8 @@ fn tell_published(options: &Options, object: &PublishedObject, size: u64) -> Out
     ))?)
 }
 
-/// Ends when all segments were sent and the number sent has not grown for `idle`; never without it.
+/// Returns once all segments were sent and no Interest has arrived for `idle`; never without
+/// `idle`.
 async fn until_idle(object: &PublishedObject, idle: Option<Duration>) {
     let Some(idle) = idle else {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! `namewire get --range`: some bytes of a file.
+//! `namewire get --range`: a range of bytes of a file.
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::FetchProgress;
@@ -11,15 +11,15 @@ use super::fetch_file::{
 };
 use super::target::Target;
 
-/// Bytes of a file, counted from 0.
+/// A range of bytes of a file, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
     first: u64,
-    /// The last one; `None`: that of the file.
+    /// The last byte; `None`: that of the file.
     last: Option<u64>,
 }
 
-/// Reads `A-B` or `A-`.
+/// Parses `A-B` or `A-`.
 pub(super) fn parse(text: &str) -> Result<ByteRange, String> {
     let malformed = || format!("`{text}` is not a range: write the first and the last byte, 0-99");
     let (first, last) = text.split_once('-').ok_or_else(malformed)?;
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<ByteRange, String> {
     Ok(ByteRange { first, last })
 }
 
-/// Fetches the segments that hold the bytes, and writes those.
+/// Fetches the segments that contain the bytes, and writes the bytes.
 pub(super) async fn fetch(
     endpoint: &Endpoint,
     name: &Name,
@@ -53,7 +53,9 @@ pub(super) async fn fetch(
         return Err(Failure::Failed(unknown));
     };
     if range.first >= size {
-        return Err(Failure::Usage(format!("{name} has {size} bytes: there is no such range")));
+        return Err(Failure::Usage(format!(
+            "{name} has {size} bytes: the range is beyond its end"
+        )));
     }
     let end = range.last.map_or(size, |last| last.saturating_add(1).min(size));
     let Known { found, mut fetching, .. } =
@@ -85,7 +87,8 @@ pub(super) async fn fetch(
     let progress = stream.progress();
     while segment * segment_size < end {
         let chunk = stream.next().await.map_err(failure)?;
-        let chunk = chunk.ok_or_else(|| Failure::Failed(format!("{name} ends too early")))?;
+        let chunk = chunk
+            .ok_or_else(|| Failure::Failed(format!("{name} is shorter than its metadata says")))?;
         let offset = segment * segment_size;
         let length = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         if length != segment_size.min(size - offset) {
@@ -105,13 +108,13 @@ pub(super) async fn fetch(
         segment += 1;
     }
     let name = stream.name().clone();
-    // What was asked for, not the segments that it lies in.
+    // The bytes of the range, not the segments that contain them.
     let bytes = end - range.first - already.bytes;
     let progress = FetchProgress { bytes, ..*progress.borrow() };
     Ok(Fetched { name, convention, already, progress, refused: progress.refused })
 }
 
-/// What an interrupted fetch of the same bytes has left.
+/// The part of an interrupted fetch of the same range.
 fn resume(
     part: &mut PartFile,
     origin: &Origin,
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_have_a_beginning_and_perhaps_an_end() {
+    fn ranges_have_a_start_and_an_optional_end() {
         assert_eq!(parse("0-99"), Ok(ByteRange { first: 0, last: Some(99) }));
         assert_eq!(parse("5-"), Ok(ByteRange { first: 5, last: None }));
         for wrong in ["", "-", "-5", "7", "9-3", "a-b", "1-2-3"] {

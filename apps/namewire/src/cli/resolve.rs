@@ -1,4 +1,4 @@
-//! Face URIs with host names: management knows addresses only.
+//! Resolves face URIs with host names: management accepts addresses only.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use ndn_types::FaceUri;
 
 use super::failure::{Failure, Outcome};
 
-/// The canonical form of a URI, its host name looked up if it has one.
+/// The canonical form of a URI, with its host name resolved.
 pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     let reason = match uri.canonize() {
         Ok(canonical) => return Ok(canonical.with_named_zone(interface::name_of)),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn host_names_become_addresses() {
+    fn host_names_are_resolved() {
         assert_eq!(resolve("udp4://localhost").unwrap(), "udp4://127.0.0.1:6363");
         assert_eq!(resolve("tcp4://localhost:7000").unwrap(), "tcp4://127.0.0.1:7000");
         assert_eq!(resolve("tcp://192.0.2.1").unwrap(), "tcp4://192.0.2.1:6363");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_address_is_told_apart_from_what_is_no_uri() {
+    fn unknown_hosts_and_invalid_uris_are_distinguished() {
         for uri in ["udp://no-such-host.invalid", "tcp4://no-such-host.invalid:1"] {
             let failure = resolve(uri).unwrap_err();
             assert!(matches!(&failure, Failure::Failed(_)), "{failure}");

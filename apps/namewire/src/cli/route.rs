@@ -11,7 +11,8 @@ use ndn_packet::Name;
 use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
-use super::connect::{block_on, name, positive_duration};
+use super::arguments::{name, positive_duration};
+use super::connect::block_on;
 use super::failure::Outcome;
 use super::manage::{
     CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
@@ -34,23 +35,23 @@ enum Command {
     List(ListArguments),
     /// List the FIB: prefixes and next hops
     Fib(ListArguments),
-    /// Add a route, or change it
+    /// Add or change a route
     Add {
         /// The name prefix
         #[arg(value_parser = name)]
         prefix: Name,
-        /// FaceId, or the peer's URI; a UDP or TCP face is created if there is none
+        /// FaceId, or the URI of the peer; a UDP or TCP face is created if there is none
         nexthop: FaceArgument,
-        /// Lower is preferred
+        /// Cost; routes of lower cost are preferred
         #[arg(long, default_value_t = 0)]
         cost: u64,
         /// Origin of the route: static, app, client, nlsr, ... or a number
         #[arg(long, value_parser = origin, default_value = "static")]
         origin: u64,
-        /// Longer prefixes do not inherit the route
+        /// Do not let longer prefixes inherit the route
         #[arg(long)]
         no_inherit: bool,
-        /// Longer prefixes do not inherit routes of prefixes shorter than this one
+        /// Hide the routes of shorter prefixes (Capture)
         #[arg(long)]
         capture: bool,
         /// Lifetime of the route, such as 30s or 10min
@@ -64,7 +65,7 @@ enum Command {
         /// The name prefix
         #[arg(value_parser = name)]
         prefix: Name,
-        /// FaceId, or the peer's URI
+        /// FaceId, or the URI of the peer
         nexthop: FaceArgument,
         /// Origin of the route
         #[arg(long, value_parser = origin, default_value = "static")]
@@ -76,7 +77,7 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct ListOptions {
-    /// Only this prefix and longer ones
+    /// Show only this prefix and longer ones
     #[arg(long, value_parser = name)]
     prefix: Option<Name>,
     #[command(flatten)]
@@ -85,7 +86,7 @@ struct ListOptions {
 
 #[derive(Args, Debug)]
 struct ListArguments {
-    /// Only this prefix and longer ones
+    /// Show only this prefix and longer ones
     #[arg(value_name = "PREFIX", value_parser = name, conflicts_with = "prefix")]
     only: Option<Name>,
     #[command(flatten)]
@@ -218,7 +219,7 @@ async fn add(
 ) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let face_id = match nexthop {
-        // rib/register accepts faces that do not exist; a person means one that does.
+        // rib/register accepts faces that do not exist; here that is an error.
         FaceArgument::Id(_) => find_face(&endpoint, nexthop).await?.properties.face_id,
         FaceArgument::Uri(_) => find_or_create_face(&endpoint, nexthop).await?,
     };
@@ -231,7 +232,7 @@ async fn add(
         .find(|route| route.face_id == face_id && Some(route.origin) == parameters.origin);
     let what = match earlier {
         None => "added",
-        Some(route) if is_the_same(route, &parameters) => "was there already",
+        Some(route) if is_the_same(route, &parameters) => "exists already",
         Some(_) => "changed",
     };
     let accepted = command(&endpoint, Verb::RibRegister, &parameters).await?;
@@ -248,7 +249,8 @@ async fn remove(
     let face_id = find_face(&endpoint, nexthop).await?.properties.face_id;
     let entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
     let is_meant = |route: &RouteRecord| route.face_id == face_id && route.origin == origin;
-    // The protocol calls removing nothing a success; a person who does it has mistyped something.
+    // In the protocol, removing a route that does not exist succeeds; here it is an error, as the
+    // name may be mistyped.
     if !entries.iter().any(|entry| entry.name == *prefix && entry.routes.iter().any(is_meant)) {
         let origin = route_origin_text(origin);
         return Err(super::failure::Failure::Failed(format!(
@@ -283,7 +285,7 @@ fn tell(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Out
     ))?)
 }
 
-/// Whether a route is what is asked for anyway, and does not end.
+/// Whether a route equals the requested one and has no expiration.
 fn is_the_same(route: &RouteRecord, wanted: &ControlParameters) -> bool {
     (Some(route.cost), Some(route.flags)) == (wanted.cost, wanted.flags)
         && route.expiration_period_ms.is_none()

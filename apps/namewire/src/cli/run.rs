@@ -23,13 +23,13 @@ use crate::process::{self, Prepared};
 /// forwarder; SIGHUP makes it read its configuration file again. Options override the configuration file; `namewire
 /// config sample` explains every setting.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-// `start` has options of the same name, and these among them.
+// `start` has options of the same name, which include these.
 #[group(skip)]
 pub(super) struct Options {
     /// Configuration file (TOML)
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Configuration file of NFD or MW-NFD instead
+    /// Configuration file of NFD or MW-NFD (nfd.conf)
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     nfd_conf: Option<PathBuf>,
     /// Path of the Unix socket
@@ -38,7 +38,7 @@ pub(super) struct Options {
     /// UDP and TCP port
     #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// UDP and TCP address to listen on, instead of all; may be repeated
+    /// UDP and TCP address to listen on; may be repeated [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
     /// Do not listen on a Unix socket
@@ -103,8 +103,8 @@ fn open_log(path: &Path) -> Outcome<LogFile> {
 }
 
 impl Options {
-    /// The configuration, and what it comes to on this machine. What is wrong with the file does not keep what is wrong
-    /// with the options, or with this machine, from being told.
+    /// The configuration and its plan on this machine. Problems of the file, the options and the
+    /// machine are reported together.
     fn prepare(&self) -> Outcome<(Config, Prepared)> {
         let Settings { config, source, problems } = self.settings()?;
         let planned = Prepared::new(&config);
@@ -122,7 +122,7 @@ impl Options {
         Err(Failure::Usage(super::config::lines(&told)))
     }
 
-    /// What cannot be, each with the option or the line.
+    /// The failure for conflicts, each with its option or line.
     fn refuse(&self, faults: &[Conflict], source: &Source) -> Failure {
         let told: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
         Failure::Usage(super::config::lines(&told))
@@ -135,7 +135,7 @@ impl Options {
         }
     }
 
-    /// The option by which a setting that is at fault was given, if it was.
+    /// The option that has set the setting at fault, if there is one.
     fn option_of(&self, fault: &Conflict) -> Option<&'static str> {
         let given = [
             ("--socket", "listeners.unix.path", self.socket.is_some()),
@@ -154,13 +154,13 @@ impl Options {
         fault.keys.iter().find_map(of_key)
     }
 
-    /// The same options on a command line.
+    /// The options as command-line arguments.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
         let Self { cs_capacity, workers, cpu, user, log, control, log_file, .. } = self;
         let mut arguments: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| {
-            // As one word, so that a value that begins with a dash is one.
+            // As one word, so that a value can begin with a dash.
             let mut word = OsString::from(name);
             word.push("=");
             word.push(value);
@@ -189,7 +189,7 @@ impl Options {
         arguments
     }
 
-    /// The configuration file's settings, or the defaults, as the options change them.
+    /// The settings of the configuration file or the defaults, changed by the options.
     fn settings(&self) -> Outcome<Settings> {
         let (mut config, source, error) = match (&self.config, &self.nfd_conf) {
             (Some(file), _) => super::config::load_leniently(file)?,
@@ -240,7 +240,7 @@ impl Options {
     }
 }
 
-/// The settings that a forwarder runs with.
+/// The settings of a forwarder.
 struct Settings {
     config: Config,
     source: Source,
@@ -268,7 +268,7 @@ fn apply_log(config: &mut Config, directive: &str) -> Result<(), String> {
         None => (None, directive),
     };
     let level = LogLevel::from_name(word).ok_or_else(|| {
-        format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
+        format!("`{word}` is not a level; the levels are {}", LogLevel::NAMES.join(", "))
     })?;
     match module {
         None => config.log.level = level,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_the_defaults_hold() {
+    fn defaults_without_options() {
         assert_eq!(configured(&[]).unwrap(), Config::default());
     }
 
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn options_can_be_written_down_again() {
+    fn options_round_trip_as_arguments() {
         for arguments in [
             "",
             "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_at_fault_is_named() {
+    fn option_at_fault_is_named() {
         let options = Program::parse_from(["run", "--cpu", "4000"]).options;
         let Err(failure) = options.prepare() else { panic!("there is no such processor") };
         let told = failure.to_string();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("namewire.toml");
         let text = "unknown = 1\n[forwarder]\ncpus = [4000]\n[control]\npath = \"/dev/null/control.sock\"\n";
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_a_number_or_as_many_as_fit() {
+    fn workers_are_a_number_or_auto() {
         let workers = |text: &str| configured(&["--workers", text]).unwrap().forwarder.workers;
         assert_eq!(workers("3"), WorkerCount::Fixed(3));
         assert_eq!(workers("auto"), WorkerCount::Auto);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_bounds_are_refused() {
+    fn options_out_of_range_are_rejected() {
         assert!(configured(&["--cs-capacity", "99999999999"]).is_err());
         assert!(configured(&["--log", "loud"]).is_err());
         assert!(configured(&["--log", "a b=info"]).is_err());

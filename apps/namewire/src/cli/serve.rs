@@ -12,13 +12,14 @@ use ndn_security::Certificate;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::connect::{ConnectOptions, block_on_until_done, duration, published_name};
+use super::arguments::{duration, published_name};
+use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
-/// Largest file of mounts: none that is written by hand comes near it.
+/// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 
 /// Serve directories
@@ -49,7 +50,7 @@ pub(super) struct Options {
     /// Also serve file systems that are mounted within the directory
     #[arg(long)]
     other_file_systems: bool,
-    /// Content bytes in each segment [default: 8192, over UDP the largest that fits a frame]
+    /// Content of each segment, in bytes [default: 8192, over UDP the largest that fits a frame]
     #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     segment_size: Option<u64>,
     /// FreshnessPeriod of the segments
@@ -63,7 +64,7 @@ pub(super) struct Options {
     /// signature on every packet and do not support manifests need this option.
     #[arg(long)]
     sign_segments: bool,
-    /// Keep digests in this directory, so that files are not hashed again after a restart
+    /// Store digests in this directory, so that files are not hashed again after a restart
     ///
     /// It must not be writable for other users. At most 4 GiB are used.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
@@ -74,7 +75,7 @@ pub(super) struct Options {
     /// those between it and the trust anchor.
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
-    /// Threads that read and sign [default: one for each processor, 16 at most]
+    /// Number of threads that read and sign [default: one for each processor, at most 16]
     #[arg(long)]
     threads: Option<usize>,
     /// Maximum number of open files
@@ -129,7 +130,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             () = super::connection::tell_losses(&endpoint) => (),
         }
         tell_served(options, &server)?;
-        // The forwarder drops the routes with the connection, whether or not it answers now.
+        // The forwarder removes the routes with the connection, even if it does not respond now.
         let _ = server.stop().await;
         drop(certificates);
         Ok(())
@@ -143,7 +144,7 @@ fn read_certificate(file: &Path) -> Outcome<Certificate> {
         .map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))
 }
 
-/// Answers Interests for these certificates, by their names and by those of their keys.
+/// Serves these certificates, by their names and by those of their keys.
 async fn serve_certificates(
     endpoint: &Endpoint,
     certificates: Vec<Certificate>,
@@ -191,7 +192,7 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
                 hidden: entry.hidden.unwrap_or(defaults.hidden),
             };
             let segment_size = entry.segment_size.or(options.segment_size);
-            // Relative to the file, wherever the program is started.
+            // Relative to the file, not to the current directory.
             mounts.push(open(prefix, &base.join(&entry.directory), root, segment_size)?);
         }
     }
@@ -209,7 +210,7 @@ fn open(
     if segment_size == Some(0) {
         return Err(Failure::Usage("a segment holds at least one byte".to_owned()));
     }
-    // Longer ones than a packet can hold become shorter.
+    // Segments longer than a packet can contain are shortened.
     let segment_len = segment_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     Ok(Mount { segment_len: segment_len.map(|length| length.min(1 << 16)), ..mount })
 }
@@ -238,12 +239,12 @@ fn tell_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
     }
     let left_out = left_out(options);
     if !options.json && options.directory.is_some() && !left_out.is_empty() {
-        output::note(&format_args!("namewire: left out: {}", left_out.join(", ")));
+        output::note(&format_args!("namewire: not served: {}", left_out.join(", ")));
     }
     Ok(())
 }
 
-/// What of a directory is not served, with the option that serves it.
+/// The parts of a directory that are not served, with the options that include them.
 fn left_out(options: &Options) -> Vec<&'static str> {
     let parts = [
         (options.hidden, "names that begin with a period (--hidden)"),

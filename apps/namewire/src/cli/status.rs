@@ -1,4 +1,4 @@
-//! `namewire status`: the state of a forwarder at a glance.
+//! `namewire status`: the state of a forwarder.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use ndn_client::ForwarderAddress;
 use ndn_management::{ChannelStatus, CsInfo, Dataset, FaceStatus, ForwarderStatus};
 use serde_json::json;
 
-use super::beside;
 use super::connect::{ConnectOptions, block_on};
+use super::control_queries;
 use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
@@ -37,7 +37,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             endpoint.management().dataset(&Dataset::ChannelList).await?;
         let cs = endpoint.management().cs_info().await?;
         let workers = endpoint.address().map(workers).unwrap_or_default();
-        let links = beside::links(&endpoint);
+        let links = control_queries::links(&endpoint);
         let found = Found {
             status,
             down: down(&faces, &links),
@@ -46,32 +46,31 @@ pub(super) fn run(options: &Options) -> Outcome {
             channels,
             cs,
             workers,
-            discarded: beside::discarded(&links),
-            waiting: beside::waiting_faces(&endpoint),
-            memif: beside::memif(&endpoint),
-            limit: beside::face_limit(&endpoint),
+            discarded: control_queries::discarded(&links),
+            waiting: control_queries::waiting_faces(&endpoint),
+            memif: control_queries::memif(&endpoint),
+            limit: control_queries::face_limit(&endpoint),
         };
         if options.json { found.print_json() } else { found.print() }
     })
 }
 
-/// What is known of a forwarder.
+/// The state of a forwarder.
 struct Found {
     status: ForwarderStatus,
     faces: Vec<FaceStatus>,
     channels: Vec<ChannelStatus>,
     cs: CsInfo,
     workers: Vec<WorkerStatistics>,
-    /// What the links of its faces have discarded, by reason.
+    /// Packets discarded by the links of its faces, by reason.
     discarded: BTreeMap<String, u64>,
-    /// Faces that are being made.
+    /// Faces that are being created.
     waiting: Vec<WaitingFace>,
     /// The memif listener, if there is one.
     memif: Option<MemifStatus>,
-    /// How many faces there may be.
-    /// Unknown where the control socket cannot be asked, as from another host.
+    /// The limit of faces. Unknown without access to the control socket, as from another host.
     limit: Option<FaceLimit>,
-    /// Faces that stay and are down.
+    /// Permanent faces that are down.
     down: Vec<DownFace>,
     /// Network interfaces with Ethernet faces, by their names.
     ethernet: BTreeMap<String, Ethernet>,
@@ -80,7 +79,7 @@ struct Found {
 /// A network interface with Ethernet faces.
 #[derive(Debug, Default, PartialEq, Eq, serde::Serialize)]
 struct Ethernet {
-    /// How their frames travel, if the forwarder tells.
+    /// The driver, if the forwarder reports it.
     driver: Option<String>,
     faces: u64,
 }
@@ -100,7 +99,7 @@ fn ethernet(
     interfaces
 }
 
-/// A face that stays and is down.
+/// A permanent face that is down.
 struct DownFace {
     face_id: u64,
     remote_uri: String,
@@ -116,8 +115,7 @@ fn down(faces: &[FaceStatus], links: &BTreeMap<u64, LinkCounters>) -> Vec<DownFa
     down.collect()
 }
 
-/// What the workers of a forwarder of this kind count, if its control socket is where it usually
-/// is and open to this user; else nothing.
+/// The counters of the workers, if this user has access to a control socket at its default path.
 fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
     let ForwarderAddress::Unix(path) = address else { return Vec::new() };
     ControlClient::connect(&path.with_extension("control.sock"))
@@ -126,12 +124,12 @@ fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
 }
 
 /// Blocks of packet memory, of 64 KiB each.
-#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+#[expect(clippy::cast_precision_loss, reason = "a size for display")]
 fn blocks_to_mebibytes(blocks: u64) -> f64 {
     blocks as f64 / 16.0
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+#[expect(clippy::cast_precision_loss, reason = "a size for display")]
 fn memif_for_people(memif: &MemifStatus) -> String {
     let MemifStatus { clients, memory_bytes, memory_bytes_max, refused, .. } = memif;
     let in_words = |reason: &str| match reason {
@@ -139,7 +137,7 @@ fn memif_for_people(memif: &MemifStatus) -> String {
         "wrong_secret" => "refused with a wrong secret".to_owned(),
         "taken" => "refused as their interface is taken".to_owned(),
         "no_memory" => "refused because of the memory limit".to_owned(),
-        "left" => "left before they had a face".to_owned(),
+        "left" => "closed before they had a face".to_owned(),
         other => format!("refused: {}", other.replace('_', " ")),
     };
     let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
@@ -154,14 +152,14 @@ fn memif_for_people(memif: &MemifStatus) -> String {
     )
 }
 
-/// Who got no face, if there are such.
+/// Rejected connections and datagrams, if there are any.
 fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) -> Option<String> {
     let peers: u64 = workers.iter().map(|one| one.refused_peers).sum();
     let full = limit.filter(FaceLimit::is_reached);
     let full = full.map(|_| "limit reached".to_owned());
     let connections = limit.filter(|limit| limit.refused > 0).map(|limit| {
         let FaceLimit { faces_max, refused, .. } = limit;
-        format!("{} connections, as there were {faces_max} faces (limits.faces)", grouped(refused))
+        format!("{} connections: limits.faces ({faces_max}) reached", grouped(refused))
     });
     let peers =
         (peers > 0).then(|| format!("{} datagrams of peers without a face", grouped(peers)));
@@ -169,7 +167,7 @@ fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) ->
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+#[expect(clippy::cast_precision_loss, reason = "a ratio for display")]
 fn per_call(frames: u64, calls: u64) -> f64 {
     frames as f64 / calls.max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! `namewire strategy`: which strategy forwards which namespace.
+//! `namewire strategy`: the strategies of namespaces.
 
 use clap::{Args, Subcommand};
 use ndn_forwarding::strategy::known_strategies;
@@ -6,12 +6,13 @@ use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb};
 use ndn_packet::Name;
 use serde_json::json;
 
-use super::connect::{block_on, name};
+use super::arguments::name;
+use super::connect::block_on;
 use super::failure::{Failure, Outcome};
 use super::manage::{CommonOptions, accepted, command, refused, strategy_name};
 use super::output::{self, Table};
 
-/// What the protocol answers where there is no such strategy.
+/// The status code for an unknown strategy.
 const NOT_FOUND: u32 = 404;
 
 /// List, show, set and unset strategies
@@ -28,7 +29,7 @@ pub(super) struct Options {
 enum Command {
     /// List the strategy of each prefix (same as `namewire strategy`)
     List(CommonOptions),
-    /// List the strategies that `namewire run` offers, with their versions and parameters
+    /// List the strategies of `namewire run`, with their versions and parameters
     Known {
         /// Print JSON
         #[arg(long)]
@@ -42,13 +43,13 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
-    /// Choose the strategy of a namespace
+    /// Set the strategy of a namespace
     Set {
         /// The namespace
         #[arg(value_parser = name)]
         prefix: Name,
-        /// best-route, multicast, asf or another one, or the full name of any strategy of the
-        /// forwarder, with version and parameters (`namewire strategy known` lists those of this
+        /// Short name such as best-route, multicast or asf, or the full name of a strategy of the
+        /// forwarder with version and parameters (`namewire strategy known` lists those of this
         /// program)
         #[arg(value_parser = strategy_name)]
         strategy: Name,
@@ -96,7 +97,7 @@ async fn list(common: &CommonOptions) -> Outcome {
     Ok(table.print("no strategies")?)
 }
 
-/// Those of this program: the protocol has no way to ask a forwarder for its own.
+/// The strategies of this program: the protocol has no query for those of a forwarder.
 fn known(json: bool) -> Outcome {
     if json {
         let strategies = known_strategies().map(|strategy| {
@@ -151,7 +152,7 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
         )));
     }
     if !response.is_ok() {
-        return Err(refused(&"the forwarder refused", &response));
+        return Err(refused(&"the forwarder rejected the command", &response));
     }
     let accepted = accepted(&response)?;
     let strategy = accepted.strategy.as_ref().unwrap_or(strategy);
@@ -160,7 +161,7 @@ async fn set(prefix: &Name, strategy: &Name, common: &CommonOptions) -> Outcome 
             &json!({ "prefix": prefix.to_string(), "strategy": strategy.to_string() }),
         )?);
     }
-    Ok(output::print_line(&format!("{prefix} is forwarded by {strategy}"))?)
+    Ok(output::print_line(&format!("strategy of {prefix} set to {strategy}"))?)
 }
 
 async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
@@ -177,7 +178,7 @@ async fn unset(prefix: &Name, common: &CommonOptions) -> Outcome {
     if common.json {
         return Ok(output::print_json(&json!({ "prefix": prefix.to_string() }))?);
     }
-    Ok(output::print_line(&format!("{prefix} inherits its strategy"))?)
+    Ok(output::print_line(&format!("strategy of {prefix} unset: it is inherited"))?)
 }
 
 fn json_of(choice: &StrategyChoice) -> serde_json::Value {

@@ -1,4 +1,5 @@
-//! Where `namewire get` writes: standard output, a file that appears when it is complete, or a device.
+//! The output of `namewire get`: standard output, a file that appears when it is complete, or a
+//! device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -8,13 +9,13 @@ use ndn_files::PartFile;
 
 use super::failure::{Failure, Outcome};
 
-/// Bytes gathered before they are written to a device.
+/// Size of the write buffer of a device.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
-/// Links that are followed one after the other, as in the kernel.
+/// Maximum number of symbolic links to follow, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Where the object goes. A file has a hidden name until it is complete; what exists and is no
-/// regular file (a device, a pipe) is written to as it is, never replaced.
+/// The output. A file has a hidden name until it is complete; an existing device or pipe is written
+/// to, never replaced.
 pub(super) enum Target {
     Stdout(io::Stdout),
     InPlace { writer: BufWriter<File>, path: PathBuf },
@@ -26,20 +27,20 @@ impl Target {
         let path = match path {
             None if io::stdout().is_terminal() => {
                 return Err(Failure::Usage(
-                    "say where to write it: -o FILE, or `-o -` for this terminal".to_owned(),
+                    "the output is missing: use -o FILE, or `-o -` for this terminal".to_owned(),
                 ));
             }
             None => return Ok(Self::Stdout(io::stdout())),
             Some(path) if path.as_os_str() == "-" => return Ok(Self::Stdout(io::stdout())),
             Some(path) => path,
         };
-        // Also where a link leads to such a thing: renaming over it would take it away from everybody.
+        // A link to a device or pipe counts as one: renaming would replace it for all users.
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
                 Err(Failure::Usage(format!("{} is a directory: name a file in it", path.display())))
             }
             Ok(metadata) if !metadata.is_file() => Self::open_in_place(path),
-            // The file that a link leads to is replaced, not the link.
+            // The target of a link is replaced, not the link.
             _ => Ok(Self::File(Box::new(PartFile::open(behind_links(path)?)?))),
         }
     }
@@ -51,14 +52,14 @@ impl Target {
         Ok(Self::InPlace { writer, path: path.to_owned() })
     }
 
-    /// Whether a file has to be on the disk before it gets its name.
+    /// Whether a file is synced to disk before it is renamed.
     pub(super) fn set_durable(&mut self, durable: bool) {
         if let Self::File(part) = self {
             part.set_durable(durable);
         }
     }
 
-    /// Whether [`Self::complete`] waits for a disk.
+    /// Whether [`Self::complete`] syncs to disk.
     pub(super) fn waits_for_disk(&self) -> bool {
         if let Self::File(part) = self { part.waits_for_disk() } else { false }
     }
@@ -78,7 +79,7 @@ impl Target {
         }
     }
 
-    /// Gives a file its name.
+    /// Renames a complete file into place.
     pub(super) fn complete(self) -> Outcome {
         match self {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),
@@ -95,7 +96,7 @@ impl Target {
     }
 }
 
-/// What `path` leads to, whether it exists or not.
+/// The target of the links of `path`, which need not exist.
 fn behind_links(path: &Path) -> Outcome<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -104,7 +105,7 @@ fn behind_links(path: &Path) -> Outcome<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    Err(Failure::Failed(format!("{}: the links lead in a circle", path.display())))
+    Err(Failure::Failed(format!("{}: too many symbolic links", path.display())))
 }
 
 #[cfg(test)]
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_appears_when_it_is_complete() {
+    fn file_appears_when_it_is_complete() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
         let mut target = begin(&path);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_written_to_and_not_replaced() {
+    fn device_is_not_replaced() {
         use std::os::unix::fs::FileTypeExt;
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("null");
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_that_fails_leaves_what_was_there() {
+    fn failed_fetch_keeps_the_existing_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");
         fs::write(&path, "old").unwrap();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_file_stays_a_link() {
+    fn link_to_a_file_stays_a_link() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         fs::write(&file, "old").unwrap();
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_nothing_yet_stays_a_link() {
+    fn dangling_link_stays_a_link() {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
         fs::create_dir(directory.path().join("below")).unwrap();
@@ -186,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_refused() {
+    fn directory_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         assert!(matches!(Target::open(Some(directory.path())), Err(Failure::Usage(_))));
     }
 
     #[test]
-    fn a_file_keeps_its_mode() {
+    fn file_keeps_its_mode() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("object");

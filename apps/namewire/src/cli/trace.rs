@@ -1,4 +1,4 @@
-//! `namewire trace`: how long packets take in a running forwarder.
+//! `namewire trace`: service times in a running forwarder.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
-use super::connect::duration;
+use super::arguments::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
@@ -29,7 +29,7 @@ enum What {
         /// Length of the measurement
         #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
         duration: Duration,
-        /// The same as a number of seconds, such as 0.5
+        /// Length of the interval in seconds, such as 0.5
         #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
         seconds: Option<f64>,
         #[command(flatten)]
@@ -100,7 +100,7 @@ fn print_json(report: &ServiceTimesReport, total: &WorkerServiceTimes) -> Outcom
     Ok(output::print_json(&report)?)
 }
 
-/// The histograms, with what people want to know of them beside their buckets.
+/// The histograms, with summary values in addition to their buckets.
 fn worker_json(worker: &WorkerServiceTimes) -> Outcome<Value> {
     let value = serde_json::to_value(worker);
     let mut value = value.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `namewire get --recursive`: a directory of a file server with all that is in it.
+//! `namewire get --recursive`: fetches a directory of a file server recursively.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,26 +20,26 @@ use super::fetch_file::{Policy, failure, fetch_found};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
 
-/// Files that are fetched at a time.
+/// Number of files to fetch concurrently.
 const FILES_AT_A_TIME: usize = 64;
-/// Longest listing in bytes.
+/// Maximum size of a listing, in bytes.
 const LISTING_LEN_MAX: usize = 64 << 20;
-/// Deepest directory.
+/// Maximum depth of directories.
 const DEPTH_MAX: usize = 128;
 
 /// Result of the fetch.
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
-    /// Files that are there now.
+    /// Number of complete files.
     pub(super) files: u64,
-    /// Those among them that were there before, and are as they were.
+    /// Number of these that were complete before and are unchanged.
     pub(super) unchanged: u64,
     pub(super) directories: u64,
-    /// Content bytes that were fetched.
+    /// Number of content bytes fetched.
     pub(super) bytes: u64,
-    /// Files that could not be fetched, and what has a name that is refused.
+    /// Number of files that could not be fetched, or have an invalid name.
     pub(super) failed: u64,
-    /// Why the first of them could not.
+    /// The first failure.
     pub(super) failure: Option<Failure>,
 }
 
@@ -63,7 +63,7 @@ impl Fetched {
     }
 }
 
-/// What is kept of files that were not fetched to their ends.
+/// Bytes kept of incomplete files.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     files: AtomicU64,
@@ -71,7 +71,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Says that the same command goes on from there.
+    /// Reports that the same command resumes the fetch.
     pub(super) fn tell(&self) {
         let files = self.files.load(Ordering::Relaxed);
         if files > 0 {
@@ -84,7 +84,8 @@ impl Kept {
     }
 }
 
-/// A file that is being fetched: dropped, because that fails or is interrupted, it keeps what is there.
+/// A file that is being fetched. If it is dropped after a failure or an interrupt, its part is
+/// kept.
 struct Unfinished {
     target: Option<Target>,
     kept: Arc<Kept>,
@@ -105,7 +106,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// How trees are fetched.
+/// Options of a recursive fetch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree<'a> {
     pub(super) endpoint: &'a Endpoint,
@@ -115,7 +116,7 @@ pub(super) struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Fetches the directory `name` into `output`, which is made if it is not there.
+    /// Fetches the directory `name` into `output`, which is created if it does not exist.
     pub(super) async fn fetch(self, name: &Name, output: &Path) -> Outcome<Fetched> {
         let mut fetched = Fetched::default();
         let mut fetching = JoinSet::new();
@@ -127,10 +128,10 @@ impl Tree<'_> {
             for entry in entries {
                 let mut below = name.clone();
                 below.push_generic(&entry.file_name);
-                // A later fetch would take it for what it has itself fetched and verified before.
+                // A later fetch would regard it as its own verified part.
                 if is_reserved_name(&entry.file_name) {
                     fetched.fail(Failure::Failed(format!(
-                        "{below} is not fetched: its name is one for fetches that are not complete"
+                        "{below} is not fetched: its name is reserved for incomplete files"
                     )));
                     continue;
                 }
@@ -181,10 +182,10 @@ struct OneFile {
 }
 
 impl OneFile {
-    /// Fetches it; returns how many bytes came, `None` if it is there already.
+    /// Fetches it; returns the number of bytes fetched, `None` if it is complete already.
     async fn fetch(self) -> Outcome<Option<u64>> {
         let Self { endpoint, name, path, policy, workers, kept } = self;
-        // A file server has metadata of every file, however long it takes.
+        // A file server has metadata of every file: wait for it.
         let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
         let found = endpoint.find(&name, &finding).await.map_err(failure)?;
         let metadata = found.metadata().map(|content| FileMetadata::decode(content));
@@ -209,7 +210,7 @@ impl OneFile {
     }
 }
 
-/// What is in a directory.
+/// Reads a directory.
 async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<ListingEntry>> {
     let fetching = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;

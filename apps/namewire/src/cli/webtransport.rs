@@ -1,4 +1,4 @@
-//! `namewire webtransport`: what browsers need to know of a running forwarder.
+//! `namewire webtransport`: addresses and certificate hashes for browsers.
 
 use clap::Args;
 
@@ -7,7 +7,7 @@ use super::failure::{Failure, Outcome};
 use super::output;
 use namewire_control::{Request, WebTransportStatus};
 
-/// Show where a running forwarder listens for WebTransport, and the hash of its certificate
+/// Show the WebTransport addresses of a running forwarder and the hashes of its certificates
 ///
 /// A page opens `new WebTransport("https://HOST:PORT/ndn")`. For a self-signed certificate it also passes all hashes
 /// shown as `serverCertificateHashes`; the second, if any, is that of the next certificate.

@@ -1,4 +1,4 @@
-//! `namewire workers`: what the workers of a running forwarder do.
+//! `namewire workers`: the activity of the workers of a running forwarder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::connect::duration;
+use super::arguments::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
 use namewire_control::{ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics};
 
-/// A number that is counted.
+/// A counter.
 type Figure = fn(&WorkerStatistics) -> u64;
 
 /// A queue of messages from other workers.
@@ -26,7 +26,7 @@ const QUEUES: [(&str, Queue); 3] = [
     ("interests", |worker| &worker.queued_interests),
 ];
 
-/// Show what each worker of a running forwarder does
+/// Show the activity of each worker of a running forwarder
 ///
 /// Values are those of an interval: load (busy), packets forwarded and mean burst length, bytes of its sockets,
 /// messages sent to and taken from other workers, mean number of waiting messages (queued), and packets dropped by
@@ -36,7 +36,7 @@ pub(super) struct Options {
     /// Length of the interval
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     duration: Duration,
-    /// The same as a number of seconds, such as 0.5
+    /// Length of the interval in seconds, such as 0.5
     #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
     seconds: Option<f64>,
     /// Show the workers and processors that `namewire run` would use with this configuration file
@@ -49,7 +49,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// One worker between two looks.
+/// One worker over an interval.
 struct Interval {
     before: WorkerStatistics,
     after: WorkerStatistics,
@@ -57,7 +57,7 @@ struct Interval {
 }
 
 impl Interval {
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a rate for display")]
     fn rate(&self, figure: fn(&WorkerStatistics) -> u64) -> f64 {
         self.difference(figure) as f64 / self.seconds
     }
@@ -66,27 +66,27 @@ impl Interval {
         figure(&self.after).saturating_sub(figure(&self.before))
     }
 
-    /// Part of the interval in which it did not wait.
+    /// Part of the interval in which it was busy.
     fn busy(&self) -> f64 {
         (1.0 - self.rate(|worker| worker.waited_ns) / 1e9).clamp(0.0, 1.0)
     }
 
-    /// Messages of others that waited on average when the worker looked.
-    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    /// Mean number of queued messages of other workers when the worker polls.
+    #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
     fn queued(&self, queue: Queue) -> f64 {
         let (before, after) = (queue(&self.before), queue(&self.after));
         let looks = after.looks.saturating_sub(before.looks);
         after.sum.saturating_sub(before.sum) as f64 / looks.max(1) as f64
     }
 
-    /// Bursts by the most packets that are in them.
+    /// Bursts by their maximum number of packets.
     fn burst_sizes(&self) -> Vec<(u64, u64)> {
         let pairs = self.after.burst_sizes.iter().zip(&self.before.burst_sizes).enumerate();
         pairs.map(|(class, (after, before))| (1 << class, after.saturating_sub(*before))).collect()
     }
 
-    /// Packets that were dropped in the shard, on the way to others, and by the kernel before they were
-    /// read, by reason.
+    /// Packets dropped in the shard, between workers, and by the kernel before they were read, by
+    /// reason.
     fn drops(&self) -> BTreeMap<String, u64> {
         let before = |reason: &String| self.before.drops.get(reason).copied().unwrap_or(0);
         let drops = self.after.drops.iter();
@@ -109,7 +109,7 @@ impl Interval {
     }
 
     /// Packets in a burst.
-    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
     fn burst(&self) -> f64 {
         let bursts = self.difference(|worker| worker.bursts).max(1);
         self.difference(|worker| worker.packets) as f64 / bursts as f64
@@ -133,7 +133,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     if options.json { print_json(&workers) } else { print(&workers) }
 }
 
-/// What the workers of a configuration would do.
+/// The workers of a configuration.
 fn plan(file: &Path, json: bool) -> Outcome {
     let (config, source) = super::config::load(file)?;
     let places = namewire_daemon::placement::plan(&config.forwarder);
@@ -227,11 +227,11 @@ fn print(workers: &[Interval]) -> Outcome {
     Ok(())
 }
 
-/// The packet buffers of each NUMA node: how many there are and in what pages, and how many are in use.
+/// The packet buffers of each NUMA node: number, page size, and use.
 fn buffers(workers: &[Interval]) -> Vec<String> {
     let mut nodes: BTreeMap<Option<usize>, Vec<&WorkerStatistics>> = BTreeMap::new();
     for worker in workers.iter().map(|worker| &worker.after) {
-        // An older forwarder does not say.
+        // An older forwarder does not report it.
         if worker.packet_blocks_capacity > 0 {
             nodes.entry(worker.node).or_default().push(worker);
         }
@@ -240,7 +240,7 @@ fn buffers(workers: &[Interval]) -> Vec<String> {
         let sum = |figure: Figure| workers.iter().map(|one| figure(one)).sum::<u64>();
         let pages: [(Figure, &str); 3] = [
             (|one| one.packet_bytes_huge, "in huge pages"),
-            (|one| one.packet_bytes_transparent, "for which transparent huge pages were asked for"),
+            (|one| one.packet_bytes_transparent, "for which transparent huge pages were requested"),
             (|one| one.packet_bytes_ordinary, "in ordinary pages"),
         ];
         let pages = pages.iter().map(|(figure, name)| (sum(*figure) >> 20, name));
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packet_buffers_are_told_by_node_and_pages() {
+    fn packet_buffers_are_shown_by_node_and_page_size() {
         let worker = |node, huge: u64, ordinary: u64| {
             let after = WorkerStatistics {
                 node,

@@ -1,4 +1,4 @@
-//! Where log lines go, and which: levels per module, changeable while the program runs.
+//! The log: its file, and levels for each module, which can be changed at run time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use namewire_daemon::LogControl;
 
 use crate::config::{LOG_MODULES, Log, LogLevel, check_module};
 
-/// In place of a level: the module has none of its own any more.
+/// Instead of a level: removes the level of the module.
 const DEFAULT_LEVEL: &str = "default";
 
-/// A file that has taken the place of standard error, and so of the log.
+/// A file to which standard error, and so the log, is redirected.
 #[derive(Clone, Debug)]
 pub struct LogFile {
     path: Arc<Path>,
@@ -58,7 +58,7 @@ impl fmt::Debug for LogHandle {
     }
 }
 
-/// Sends log lines to standard error from now on, which `file` may have taken the place of.
+/// Installs the logger, which writes to standard error, or to `file` if it is redirected.
 ///
 /// # Errors
 /// The process has a logger already.
@@ -67,10 +67,10 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
     let (layer, filter) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        // It would complain on standard error, and panic where that is what cannot be written.
+        // It would report the error on standard error, and panic if that cannot be written.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal());
-    // The filter is a layer of its own: it turns spans and events off for good, not for one output.
+    // The filter is a layer of its own: it disables spans and events globally, not for one output.
     let subscriber = tracing_subscriber::registry().with(layer).with(lines);
     subscriber.try_init().map_err(|error| error.to_string())?;
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
@@ -98,8 +98,8 @@ impl LogControl for LogHandle {
 }
 
 impl LogHandle {
-    /// The directory of the log's file, if there is one in which this process may make no file: who renames the
-    /// file has to make the next one then.
+    /// The directory of the log file, if this process cannot create a file there: log rotation then
+    /// has to create the next one.
     pub fn closed_directory(&self) -> Option<&Path> {
         let directory = self.file.as_ref()?.path.parent()?;
         let rights = Access::WRITE_OK | Access::EXEC_OK;
@@ -118,10 +118,10 @@ impl LogHandle {
     }
 }
 
-/// The levels that were asked for.
+/// The requested levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Levels {
-    /// Of all modules that have none of their own.
+    /// The level of all modules without a level of their own.
     default: LogLevel,
     modules: BTreeMap<String, LogLevel>,
 }
@@ -147,7 +147,7 @@ impl Levels {
                 }
             }
             let level = LogLevel::from_name(word).ok_or_else(|| {
-                format!("`{word}` is no level; the levels are {}", LogLevel::NAMES.join(", "))
+                format!("`{word}` is not a level; the levels are {}", LogLevel::NAMES.join(", "))
             })?;
             match module {
                 Some(module) => drop(merged.modules.insert(module.to_owned(), level)),
@@ -157,7 +157,7 @@ impl Levels {
         Ok(merged)
     }
 
-    /// What is let through. Of libraries of others, what is below `info` only if they are named.
+    /// The filter. Messages of libraries below `info` are logged only if the library is named.
     fn filter(&self) -> Targets {
         let own = LOG_MODULES.iter().map(|module| (*module, level_filter(self.default)));
         let named = self.modules.iter();

@@ -1,4 +1,4 @@
-//! `namewire run`: what concerns the process that a forwarder runs in.
+//! `namewire run`: the process of the forwarder.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -21,7 +21,8 @@ use privileges::Change;
 use crate::config::{Config, Conflict};
 use logging::{LogFile, LogHandle};
 
-/// What a configuration needs of this machine and of this process: all that can be refused before anything is opened.
+/// The resources of this machine and process that a configuration needs, checked before anything is
+/// opened.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     plan: Plan,
@@ -32,7 +33,7 @@ impl Prepared {
     /// Checks the configuration as a whole, against the machine, and the user that it names.
     ///
     /// # Errors
-    /// All that is refused, each with the setting or file at fault.
+    /// All conflicts, each with the setting or file at fault.
     pub(crate) fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
         match (Plan::new(config), privileges::plan(config).map_err(of_privileges)) {
             (Ok(plan), Ok(privileges)) => Ok(Self { plan, privileges }),
@@ -53,7 +54,7 @@ fn of_privileges(error: anyhow::Error) -> Conflict {
 /// Runs the forwarder until SIGTERM or SIGINT. SIGHUP makes it read `source`, and open `log_file` again.
 ///
 /// # Errors
-/// What keeps it from starting, with the address, path or setting; or a worker that ended by a fault of its own.
+/// A failure of the start, with the address, path or setting; or a worker that panicked.
 pub(crate) fn run(
     config: &Config,
     prepared: Prepared,
@@ -64,11 +65,11 @@ pub(crate) fn run(
     let log = logging::init(&config.log, log_file).map_err(anyhow::Error::msg)?;
     // Best effort: fewer descriptors only mean fewer connections.
     if let Err(error) = ndn_sys::cpu::raise_descriptor_limit() {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "the limit of open files was not raised");
     }
     let signals = signals::Signals::new()?;
     let forwarder = OpenForwarder::open(config, plan)?;
-    // Before there are threads, which would keep rights of their own.
+    // Before there are threads, which have their own capabilities.
     privileges::carry_out(&privileges, &forwarder)?;
     warn_of_rotation(&log, &privileges);
     check_anchors(&forwarder, &privileges)?;
@@ -77,28 +78,29 @@ pub(crate) fn run(
     forwarder.start(Hooks { requests, source, log: Arc::new(log), on_listening })?.join()
 }
 
-/// Prints where the forwarder listens, and reports to the service manager that it is ready.
+/// Prints the listening addresses, and notifies the service manager that the forwarder is ready.
 fn announce(lines: &str) {
-    // It listens whether or not the lines are read.
+    // Errors do not matter: the forwarder listens.
     if let Err(error) = io::stdout().lock().write_all(lines.as_bytes()) {
         tracing::warn!(%error, "standard output cannot be written");
     }
     service_manager::notify_ready();
 }
 
-/// The new user may not be allowed to make the log's next file, which would show at the first rotation only.
+/// Warn if the new user cannot create the next log file, which would fail at the first rotation
+/// only.
 fn warn_of_rotation(log: &LogHandle, change: &Change) {
     if let (Change::Become(identity, _), Some(directory)) = (change, log.closed_directory()) {
         let (uid, directory) = (identity.uid, directory.display());
         tracing::warn!(
             uid,
             %directory,
-            "after a rotation the log stays in the renamed file, unless its next one is made for this user first"
+            "the user cannot create files in the directory of the log: log rotation must create the next file for this user"
         );
     }
 }
 
-/// Root may read files that the new user may not, which would show at the first refresh only.
+/// Warn if the new user cannot read trust anchors, which would fail at the first refresh only.
 fn check_anchors(forwarder: &OpenForwarder, change: &Change) -> anyhow::Result<()> {
     let Change::Become(identity, _) = change else { return Ok(()) };
     let uid = identity.uid;

@@ -1,4 +1,4 @@
-//! Root's rights, given up once the sockets are open.
+//! Drops the privileges of root once the sockets are open.
 
 use anyhow::{Context, anyhow, bail};
 use ndn_sys::file::FileIdentity;
@@ -10,24 +10,24 @@ use namewire_daemon::{OpenForwarder, OwnFile};
 
 use crate::config::{Config, Driver, Listeners};
 
-/// Below this, only root binds ports, where the system does not say otherwise.
+/// Default limit below which only root can bind ports.
 const UNPRIVILEGED_PORT: u16 = 1024;
 
 /// The change of user and group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It stays who it is: nothing else is asked for.
+    /// No change: none is configured.
     None,
-    /// It stays who it is, and this is why what is asked for has no effect.
+    /// No change, and the reason why the configured one has no effect.
     NoEffect(String),
-    /// It becomes somebody else, and keeps these rights.
+    /// A change to this user, keeping these capabilities.
     Become(Identity, Vec<Capability>),
 }
 
-/// What the configuration asks for.
+/// The change of a configuration.
 ///
 /// # Errors
-/// It asks for what cannot be.
+/// The configured user or group is invalid.
 pub(super) fn plan(config: &Config) -> anyhow::Result<Change> {
     let Some(name) = &config.privileges.user else { return Ok(Change::None) };
     if !privileges::can_become_another() {
@@ -52,12 +52,12 @@ pub(super) fn plan(config: &Config) -> anyhow::Result<Change> {
         bail!("privileges.group: the group would be root's; name another one");
     }
     let groups = privileges::groups_of(&user, gid).with_context(cannot_read)?;
-    // Root's group would come back by the list.
+    // The group of root must not be among the supplementary groups.
     let groups = groups.into_iter().filter(|group| *group != 0).collect();
     Ok(Change::Become(Identity { uid: user.uid, gid, groups }, kept(config)))
 }
 
-/// What faces need that are made later; listeners are open already.
+/// Capabilities for faces that are created later; listeners are open already.
 fn kept(config: &Config) -> Vec<Capability> {
     let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED_PORT);
@@ -77,7 +77,7 @@ fn kept(config: &Config) -> Vec<Capability> {
     let multicast = Some(multicast).filter(|multicast| multicast.enabled);
     let groups = multicast.into_iter().flat_map(|multicast| &multicast.groups);
     let has_bound_faces = !config.bound_faces.is_empty();
-    // UDP neighbours have receiving sockets at the listener's port; bound faces send from it.
+    // UDP neighbors have sockets at the port of the listener; bound faces send from it.
     let udp = (udp.enabled || has_bound_faces).then_some(udp.port);
     let mut ports = groups.map(std::net::SocketAddr::port).chain(udp);
     let mut kept = Vec::new();
@@ -92,14 +92,14 @@ fn kept(config: &Config) -> Vec<Capability> {
     {
         kept.push(Capability::RawNetwork);
     }
-    // With "auto", AF_XDP is used as far as the rights go that are kept for other reasons.
+    // With "auto", AF_XDP is used if capabilities kept for other reasons allow it.
     if ethernet.driver == Driver::Xdp && (ethernet.enabled || has_stations) {
         kept.extend([Capability::NetworkAdmin, Capability::Bpf]);
     }
     kept
 }
 
-/// Whether this release of Linux lets only root bind sockets to interfaces.
+/// Whether only root can bind sockets to interfaces in this release of Linux.
 fn is_older_than_5_7(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse::<u32>());
     match (numbers.next(), numbers.next()) {
@@ -108,12 +108,12 @@ fn is_older_than_5_7(release: &str) -> bool {
     }
 }
 
-/// Becomes what was planned. Files and directories that were made for the sockets become its new
-/// user's, who is to remove them in the end, and so do the UDP sockets: only sockets of one user share
-/// a port.
+/// Performs the change. Files and directories created for the sockets are given to the new user,
+/// who removes them at the end, and so are the UDP sockets: only sockets of one user can share a
+/// port.
 ///
 /// # Errors
-/// The system refuses. The process must not go on then.
+/// The system rejects the change. The process must terminate.
 pub(super) fn carry_out(change: &Change, forwarder: &OpenForwarder) -> anyhow::Result<()> {
     let (identity, kept) = match change {
         Change::None => return Ok(()),
@@ -133,16 +133,16 @@ pub(super) fn carry_out(change: &Change, forwarder: &OpenForwarder) -> anyhow::R
             .with_context(|| format!("cannot give {} to user {uid}", file.path.display()))?;
     }
     if kept.contains(&Capability::Bpf) {
-        // It cannot be raised any more then, and what AF_XDP receives to is locked.
+        // It cannot be raised later, and the memory of AF_XDP is locked.
         privileges::raise_locked_memory();
     }
     privileges::become_identity(identity, kept)
         .with_context(|| format!("cannot become user {uid} of group {gid}"))?;
-    info!(uid, gid, ?kept, "root's rights are given up");
+    info!(uid, gid, ?kept, "root privileges dropped");
     Ok(())
 }
 
-/// Changes the owner of a file that was made, and of nothing that was put in its place.
+/// Changes the owner of a created file, but not of another file in its place.
 fn give_away(file: &OwnFile, user: Option<Uid>, group: Option<Gid>) -> anyhow::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found;
@@ -151,7 +151,7 @@ fn give_away(file: &OwnFile, user: Option<Uid>, group: Option<Gid>) -> anyhow::R
         None => {
             found = open(&file.path, flags, Mode::empty())?;
             if FileIdentity::of_descriptor(&found)? != file.identity {
-                bail!("somebody has put something else there");
+                bail!("the file was replaced");
             }
             &found
         }

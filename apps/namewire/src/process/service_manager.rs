@@ -6,13 +6,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where the message goes; `@` stands for the zero byte that abstract names begin with.
+/// The variable with the path of the socket; `@` stands for the zero byte of abstract names.
 pub(crate) const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// What is sent.
+/// The message.
 pub(crate) const READY: &[u8] = b"READY=1\n";
 
-/// Reports that the forwarder listens, if a socket for that is named.
+/// Reports that the forwarder is ready, if the variable is set.
 pub(super) fn notify_ready() {
     let Some(place) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&place, READY) {

@@ -5,7 +5,7 @@ use namewire_daemon::Requests;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Signals that no longer end the program, and have no effect before [`Self::watch`].
+/// Signals that no longer terminate the program, and have no effect before [`Self::watch`].
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
@@ -30,7 +30,7 @@ impl Signals {
         Ok(Self { runtime, terminate, interrupt, hangup })
     }
 
-    /// Turns them into requests, on a thread that sleeps until one comes.
+    /// Converts signals to requests, on a thread that sleeps between them.
     pub(super) fn watch(self) -> anyhow::Result<Requests> {
         let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
         let requests = Requests::new()?;

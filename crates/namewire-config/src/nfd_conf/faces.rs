@@ -17,10 +17,10 @@ use crate::listeners::{MULTICAST_PORT, Multicast, NDN_PORT, SYSTEM_SOCKET_PATH, 
 
 /// A day.
 const IDLE_SECONDS_MAX: u64 = 86_400;
-/// What counts as this host where nothing else is said.
+/// The default subnets of local peers.
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
-/// What the sections of TCP and UDP have in common.
+/// Common keys of the sections of TCP and UDP.
 struct Channel {
     listen: bool,
     port: u16,
@@ -42,10 +42,10 @@ impl Channel {
     }
 }
 
-/// The ports that this process has chosen, by section.
+/// The ports that this process has selected, by section.
 static CHOSEN: Mutex<BTreeMap<String, u16>> = Mutex::new(BTreeMap::new());
 
-/// A port that is free at first, and the same whenever the file is read again: it is listened on by then.
+/// Selects a free port at the first call; at a reload it is the same port, which then is in use.
 fn chosen_port(section: &str, free: fn() -> io::Result<u16>) -> io::Result<u16> {
     let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(port) = chosen.get(section) {
@@ -70,7 +70,7 @@ fn free_udp_port() -> io::Result<u16> {
         .port())
 }
 
-/// The groups of UDP multicast, each in two keys.
+/// The groups of UDP multicast, each with two keys.
 struct MulticastKeys {
     group_v4: Ipv4Addr,
     port_v4: u16,
@@ -89,7 +89,7 @@ impl Default for MulticastKeys {
     }
 }
 
-/// With a section for UDP, NFD has multicast faces unless it says no.
+/// With a section for UDP, NFD has multicast faces unless they are disabled.
 fn multicast_of_nfd() -> Multicast {
     Multicast { enabled: true, ..Multicast::default() }
 }
@@ -133,7 +133,7 @@ impl Reader<'_> {
 
     fn read_unix(&mut self, section: &Node) {
         self.config.listeners.unix.enabled = true;
-        // NFD's default holds for everybody, ours only for root.
+        // NFD has this default for all users, Namewire only for root.
         self.config.listeners.unix.path = Some(SYSTEM_SOCKET_PATH.into());
         for node in &section.children {
             match node.key.as_str() {
@@ -147,7 +147,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a key that TCP and UDP have in common; false if it is not one.
+    /// Reads a common key of TCP and UDP; false if it is not one.
     fn read_channel_key(&mut self, node: &Node, channel: &mut Channel) -> bool {
         match node.key.as_str() {
             "listen" => channel.listen = self.yes_no(node),
@@ -162,7 +162,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Where it is 0, any port that is free is listened on, as in NFD. It is chosen here, so that it can be told.
+    /// 0 selects any free port, as in NFD. It is selected here, so that it can be reported.
     fn check_port(&mut self, section: &Node, channel: &mut Channel, free: fn() -> io::Result<u16>) {
         let Some(node) = section.children.iter().rfind(|node| node.key == "port") else { return };
         if channel.port != 0 {
@@ -175,23 +175,19 @@ impl Reader<'_> {
         match chosen_port(&section.key, free) {
             Ok(port) => {
                 channel.port = port;
-                self.warn(
-                    node,
-                    format!("`port` is 0: {port} is listened on, which is free, this time"),
-                );
+                self.warn(node, format!("`port` is 0: the free port {port} is used this time"));
             }
             Err(error) => self.refuse(node, format!("`port` is 0, and no port is free: {error}")),
         }
     }
 
-    /// Seconds without a packet after which a face is closed; a day where NFD leaves it for longer, or
-    /// for ever.
+    /// Idle timeout of a face in seconds; a day if NFD has a longer or no timeout.
     fn idle_timeout(&mut self, node: &Node) -> Option<Duration> {
         let number = self.number(node, 0, u64::from(u32::MAX))?;
         if (1..=IDLE_SECONDS_MAX).contains(&number) {
             return Some(seconds(number));
         }
-        self.warn(node, "`idle_timeout` is a day, the longest that there is");
+        self.warn(node, "`idle_timeout` is limited to a day");
         Some(seconds(IDLE_SECONDS_MAX))
     }
 
@@ -224,7 +220,7 @@ impl Reader<'_> {
                 self.refuse_unknown(node, "face_system.websocket");
             }
         }
-        // NFD has one socket for both versions of IP, and none for IPv6 alone.
+        // NFD has one socket for both IP versions, and none for IPv6 alone.
         if !channel.ipv4 {
             let either = if channel.ipv6 { "IPv6 without IPv4" } else { "neither IPv4 nor IPv6" };
             self.refuse(
@@ -239,7 +235,7 @@ impl Reader<'_> {
         websocket.addresses = channel.addresses();
     }
 
-    /// Which TCP peers are applications of this host: never more than the file says.
+    /// The TCP peers with local faces: never more than in the file.
     fn read_local(&mut self, section: &Node) {
         let entries = |key: &str| -> Vec<&Node> {
             section.child(key).map(|list| list.children.iter().collect()).unwrap_or_default()
@@ -261,7 +257,7 @@ impl Reader<'_> {
             }
         }
         if !is_loopback_local {
-            self.warn(section, "no TCP peer counts as local: all of 127.0.0.0/8 and ::1, or none");
+            self.warn(section, "no TCP face is local: all of 127.0.0.0/8 and ::1 must be, or none");
         }
     }
 
@@ -312,7 +308,8 @@ impl Reader<'_> {
         udp.addresses = channel.addresses();
     }
 
-    /// Groups whose port is that of the listener have no faces: the listener's socket would get what is for them.
+    /// Groups with the port of the listener have no faces: the socket of the listener would receive
+    /// their packets.
     fn set_groups(&mut self, section: &Node, channel: &Channel, mut groups: Vec<SocketAddr>) {
         let multicast = &mut self.config.listeners.multicast;
         let is_shared = |group: &SocketAddr| channel.listen && group.port() == channel.port;
@@ -324,7 +321,7 @@ impl Reader<'_> {
             let node = section.children.iter().rfind(|node| node.key == key).unwrap_or(section);
             self.warn(
                 node,
-                format!("{group} has no faces: its port is that of UDP, whose socket would get what is for the group"),
+                format!("{group} has no faces: its port is that of UDP, whose socket would receive the packets of the group"),
             );
         }
         if !groups.is_empty() {
@@ -332,7 +329,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As in NFD, the lists are about faces of the group alone, and all interfaces are listened on.
+    /// As in NFD, the lists apply to multicast faces only, and all interfaces have a listener.
     fn read_ether(&mut self, section: &Node) {
         let mut ethernet = Ethernet { enabled: true, ..Ethernet::default() };
         for node in &section.children {
@@ -388,7 +385,7 @@ impl Reader<'_> {
         *port = number.and_then(|number| u16::try_from(number).ok()).unwrap_or(*port);
     }
 
-    /// Rules of remotes and interfaces, each of which makes a face for each pair.
+    /// Rules with remotes and interfaces, with a face for each pair.
     fn read_netdev_bound(&mut self, section: &Node) {
         for rule in &section.children {
             if rule.key == "rule" {
@@ -438,7 +435,7 @@ impl Reader<'_> {
         self.config.bound_faces.push(bound);
     }
 
-    /// A list of interfaces: `*`, or entries of `ifname`, `ether` and `subnet`.
+    /// A list of interfaces: `*`, or entries `ifname`, `ether` and `subnet`.
     fn read_interfaces(&mut self, list: &Node) -> Vec<InterfaceRule> {
         let mut rules = Vec::new();
         for node in &list.children {

@@ -212,7 +212,7 @@ impl<'d> Reader<'d> {
                     self.locations.add("privileges.group", node);
                     self.config.privileges.group = Some(node.value.clone());
                 }
-                _ => self.no_effect(node, "NFD does not know it either"),
+                _ => self.no_effect(node, "NFD ignores it, too"),
             }
         }
     }
@@ -316,7 +316,7 @@ impl<'d> Reader<'d> {
             } else if let Err(reason) = check_depth(&prefix) {
                 self.refuse(node, reason);
             } else if self.config.strategy_choices.iter().any(|other| other.prefix == prefix) {
-                self.refuse(node, format!("the strategy of {prefix} is chosen twice"));
+                self.refuse(node, format!("the strategy of {prefix} is set twice"));
             } else {
                 let strategy = StrategyName(strategy);
                 self.config.strategy_choices.push(StrategyChoice { prefix, strategy });

@@ -1,16 +1,16 @@
-//! What MW-NFD adds to NFD's configuration.
+//! Settings of MW-NFD.
 
 use ndn_security::info::Node;
 
 use super::Reader;
 use crate::forwarder::{WORKERS_MAX, WorkerCount};
 
-/// The Content Stores of MW-NFD: for Interests that match any Data below their name, and for the others.
+/// The capacities of the Content Stores of MW-NFD, for prefix match and for exact match.
 const PARTS_OF_CS: [&str; 2] = ["pm_cs_max_packets", "em_cs_max_packets"];
 
 impl Reader<'_> {
-    /// Capacities of two Content Stores; the one that there is here has room for both. As in MW-NFD,
-    /// `cs_max_packets` goes first.
+    /// The capacities of two Content Stores are added up. As in MW-NFD, `cs_max_packets` takes
+    /// precedence.
     pub(super) fn read_part_of_cs(&mut self, section: &Node, node: &Node) {
         if self.number(node, 0, u64::MAX).is_none() {
             return;
@@ -35,14 +35,14 @@ impl Reader<'_> {
                 }
                 "prefix-length-for-distribution" => {
                     self.number(node, 1, 255);
-                    self.no_effect(node, "names are spread over workers as they come");
+                    self.no_effect(node, "names are dispatched to workers by their load");
                 }
                 "fib-sharding" => {
                     self.yes_no(node);
                     self.no_effect(node, "all workers read one FIB");
                 }
-                "router-name" => self.no_effect(node, "nothing here has that name"),
-                "bulk-fib-test" => self.no_effect(node, "it is a test of MW-NFD's own"),
+                "router-name" => self.no_effect(node, "there is no counterpart"),
+                "bulk-fib-test" => self.no_effect(node, "it is a test of MW-NFD"),
                 _ => self.refuse_unknown(node, "mw-nfd"),
             }
         }

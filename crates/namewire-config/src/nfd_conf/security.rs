@@ -1,4 +1,5 @@
-//! Sections `authorizations` and `rib`: who may do what. Nothing here may open more than it says.
+//! Sections `authorizations` and `rib`: access control. No setting may grant more than the file
+//! does.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::{Reader, seconds};
 use crate::management::{Authorize, AuthorizedSigner, Privilege, Propagate, TrustRules};
 
 impl Reader<'_> {
-    /// As in NFD, nothing that is written here keeps the forwarder from starting.
+    /// As in NFD, no error here prevents the start.
     fn read_propagate(&mut self, section: &Node) {
         let mut propagate = Propagate { enabled: true, ..Propagate::default() };
         for node in &section.children {
@@ -30,7 +31,7 @@ impl Reader<'_> {
                 "base_retry_wait" => &mut propagate.base_retry_wait,
                 "max_retry_wait" => &mut propagate.max_retry_wait,
                 _ => {
-                    self.no_effect(node, "NFD does not know it either");
+                    self.no_effect(node, "NFD ignores it, too");
                     continue;
                 }
             };
@@ -39,16 +40,13 @@ impl Reader<'_> {
             }
         }
         if propagate.base_retry_wait > propagate.max_retry_wait {
-            self.warn(
-                section,
-                "`base_retry_wait` exceeds `max_retry_wait`, which holds from the start",
-            );
+            self.warn(section, "`base_retry_wait` exceeds `max_retry_wait`, which is used instead");
             propagate.base_retry_wait = propagate.max_retry_wait;
         }
         self.config.management.propagate = propagate;
     }
 
-    /// NFD reads a negative number as the one that is as far from the end.
+    /// NFD converts a negative number to an unsigned one.
     fn cost(&mut self, node: &Node) -> Option<u64> {
         if let Ok(negative @ ..0) = node.value.parse::<i64>() {
             let cost = negative.cast_unsigned();
@@ -58,11 +56,11 @@ impl Reader<'_> {
         self.bounded(node, 0, u64::MAX)
     }
 
-    /// A number where NFD takes any: the nearest that can be had. What is no number leaves the default, as
-    /// in NFD.
+    /// A number, of which NFD accepts any: clamped to the limits. Other values leave the default,
+    /// as in NFD.
     fn bounded(&mut self, node: &Node, min: u64, max: u64) -> Option<u64> {
         let Ok(number) = node.value.parse::<u64>() else {
-            self.no_effect(node, "it is not a number, and the default holds");
+            self.no_effect(node, "it is not a number: the default is used");
             return None;
         };
         let bounded = number.clamp(min, max);
@@ -100,7 +98,7 @@ impl Reader<'_> {
         for node in &list.children {
             if !node.value.is_empty() {
                 let text = format!(
-                    "`{}` follows `{}` on its line, where NFD passes over it: each privilege has a line",
+                    "`{}` follows `{}` on its line, where NFD ignores it: write each privilege on its own line",
                     node.value, node.key
                 );
                 self.refuse(node, text);
@@ -120,13 +118,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Trust rules. As in NFD, an anchor whose file is missing vouches for nobody.
+    /// Trust rules. As in NFD, a trust anchor whose file is missing authorizes nobody.
     fn rules(&mut self, key: &'static str, section: &Node) -> TrustRules {
         let node = section;
         let mut section = section.clone();
         section.children.retain(|anchor| {
             let Some(file) = missing_file(anchor, self.directory) else { return true };
-            let text = "there is no such file: nobody is trusted for it until the next reload";
+            let text =
+                "the file does not exist: the anchor authorizes nobody until the next reload";
             self.warn(file, text);
             false
         });
@@ -167,7 +166,7 @@ impl Reader<'_> {
     }
 }
 
-/// The longest time of a key of `auto_prefix_propagate`: a day.
+/// Maximum time of a key of `auto_prefix_propagate`: a day.
 const WAIT_SECONDS_MAX: u64 = 86_400;
 
 fn rules_of(mut section: Node, directory: &Path) -> TrustRules {
@@ -189,7 +188,7 @@ fn rules_of(mut section: Node, directory: &Path) -> TrustRules {
     }
 }
 
-/// The file that a trust anchor names, where there is none of that name.
+/// The file of a trust anchor, if it does not exist.
 fn missing_file<'n>(anchor: &'n Node, directory: &Path) -> Option<&'n Node> {
     let of_key = |key: &str| anchor.children.iter().find(|node| node.key.eq_ignore_ascii_case(key));
     let is_anchor = anchor.key.eq_ignore_ascii_case("trust-anchor");

@@ -1,4 +1,4 @@
-//! What becomes of each key, and of files as they are shipped.
+//! The keys of nfd.conf, and the files as they are shipped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn problems(text: &str) -> Vec<String> {
     read(text).unwrap_err().to_string().lines().map(str::to_owned).collect()
 }
 
-/// With a listener, without which there is no forwarder.
+/// Adds a listener, which is required.
 pub(super) fn with_unix(text: &str) -> String {
     format!("{text}\nface_system {{ unix {{ path /tmp/nfd.sock }} }}\n")
 }
@@ -241,7 +241,7 @@ fn ethernet_section_enables_ethernet() {
     assert!(own.enabled && own.multicast && own.ad_hoc && !own.listen);
     assert_eq!(own.group.to_string(), "01:00:5e:00:17:ab");
     assert_eq!(own.idle_timeout, Duration::from_secs(30));
-    // The lists are about the group alone.
+    // The lists apply to multicast faces only.
     assert_eq!(own.interfaces, [InterfaceRule::Any]);
     assert_eq!(own.multicast_interfaces, ["eth*".parse().unwrap()]);
     assert_eq!(own.multicast_except, ["02:00:5e:10:00:01".parse().unwrap()]);

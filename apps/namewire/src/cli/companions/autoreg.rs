@@ -1,4 +1,4 @@
-//! `namewire autoreg`: routes for peers as they come, like nfd-autoreg.
+//! `namewire autoreg`: adds routes for peers that connect, like nfd-autoreg.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,12 +13,13 @@ use ndn_packet::Name;
 
 use super::face_events::FaceEvents;
 use super::network::Network;
-use crate::cli::connect::{ConnectOptions, block_on_until_done, name};
+use crate::cli::arguments::name;
+use crate::cli::connect::{ConnectOptions, block_on_until_done};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::interrupt::interrupted;
 use crate::cli::output;
 
-/// Pause after the forwarder did not tell its faces.
+/// Delay after a failed query of the faces.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Add routes for peers that connect, as nfd-autoreg does
@@ -34,10 +35,10 @@ pub(in crate::cli) struct Options {
     /// Add a route for this prefix to every peer, regardless of the lists; may be repeated
     #[arg(long, short = 'a', value_parser = name, value_name = "PREFIX")]
     all_faces_prefix: Vec<Name>,
-    /// Networks, such as 192.0.2.0/24, whose peers get no route; may be repeated
+    /// Network, such as 192.0.2.0/24, whose peers get no routes; may be repeated
     #[arg(long, short = 'b', value_name = "NETWORK")]
     blacklist: Vec<Network>,
-    /// Only peers in this network get routes; may be repeated [default: all]
+    /// Network whose peers get routes; may be repeated [default: all]
     #[arg(long, short = 'w', value_name = "NETWORK")]
     whitelist: Vec<Network>,
     /// Cost of the routes
@@ -48,7 +49,7 @@ pub(in crate::cli) struct Options {
 }
 
 impl Options {
-    /// The prefixes that a peer gets.
+    /// The prefixes of the routes to a peer.
     fn prefixes_for(&self, face: &FaceProperties) -> Vec<&Name> {
         let Some(address) = address_of(face) else { return Vec::new() };
         let mut prefixes: Vec<_> = self.all_faces_prefix.iter().collect();
@@ -63,7 +64,7 @@ impl Options {
     }
 }
 
-/// The address of a peer on another host.
+/// The address of a remote peer.
 fn address_of(face: &FaceProperties) -> Option<IpAddr> {
     let uri = FaceUri::parse(&face.remote_uri).ok()?;
     let is_peer =
@@ -100,7 +101,7 @@ async fn serve(endpoint: &Endpoint, options: &Options) -> Outcome {
             output::print_line("routing to peers that connect; Ctrl-C ends it")?;
             is_told = true;
         }
-        // A forwarder that was started again counts its events anew.
+        // A restarted forwarder starts the numbers of its events again.
         let again = connected_again(endpoint);
         tokio::pin!(again);
         loop {
@@ -113,12 +114,12 @@ async fn serve(endpoint: &Endpoint, options: &Options) -> Outcome {
                 register(endpoint, options, &event.properties).await?;
             }
         }
-        // Never faster than this, whatever the forwarder answers.
+        // Limit the rate, whatever the forwarder responds.
         tokio::time::sleep(PAUSE / 10).await;
     }
 }
 
-/// Waits until the connection was lost and is there again.
+/// Waits until the connection was lost and restored.
 async fn connected_again(endpoint: &Endpoint) {
     let mut state = endpoint.state();
     let is_connected = |state: &ConnectionState| *state == ConnectionState::Connected;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_get_what_the_lists_allow() {
+    fn lists_decide_which_peers_get_routes() {
         let options =
             options("-i /a --prefix /b -a /all -b 192.0.2.128/25 -w 192.0.2.0/24").unwrap();
         let prefixes = |uri: &str, persistency| {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_needed() {
+    fn prefix_is_required() {
         assert!(options("-c 5").is_err());
         assert_eq!(options("-a /x -c 5").unwrap().cost, 5);
         assert_eq!(options("-i /x").unwrap().cost, 255);

@@ -14,7 +14,7 @@ const PREFIX: &str = "/localhost/nfd/faces/events";
 /// Lifetime of an Interest for the next event. After it the faces are listed again, which recovers from lost events.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// Events of faces, one after the other.
+/// The stream of face events.
 #[derive(Debug)]
 pub(super) struct FaceEvents {
     endpoint: Endpoint,
@@ -23,18 +23,17 @@ pub(super) struct FaceEvents {
 }
 
 impl FaceEvents {
-    /// Asks for the next event; what happens from now on is not missed.
+    /// Subscribes to the next event; later events are not missed.
     pub(super) async fn subscribe(endpoint: &Endpoint) -> Outcome<Self> {
-        let prefix = super::super::connect::name(PREFIX).map_err(Failure::Failed)?;
+        let prefix = super::super::arguments::name(PREFIX).map_err(Failure::Failed)?;
         let request = InterestRequest::new(prefix.clone()).can_be_prefix(true).must_be_fresh(true);
         let next = tokio::spawn(event(endpoint.clone(), request));
-        // The Interest leaves before anything that the caller sends.
+        // The Interest is sent before any packet of the caller.
         tokio::task::yield_now().await;
         Ok(Self { endpoint: endpoint.clone(), prefix, next })
     }
 
-    /// The next event; `None` if none came for some time, or if the stream is broken: then the
-    /// subscription is over.
+    /// The next event; `None` after a timeout or an invalid response, which ends the subscription.
     pub(super) async fn next(&mut self) -> Option<FaceEventNotification> {
         let (number, notification) = (&mut self.next).await.ok()?.ok()?;
         let mut name = self.prefix.clone();

@@ -1,4 +1,4 @@
-//! `namewire autoconfig-server`: tells hosts on the same link which hub there is.
+//! `namewire autoconfig-server`: announces a hub to hosts on the same link.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use ndn_management::{FaceUri, numbers};
 use ndn_packet::{DataBuilder, Name, tlv};
 use ndn_security::Signer;
 
-use crate::cli::connect::{ConnectOptions, block_on_until_done, name};
+use crate::cli::arguments::name;
+use crate::cli::connect::{ConnectOptions, block_on_until_done};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::interrupt::interrupted;
 use crate::cli::key_chain::now_unix_ms;
 use crate::cli::keys;
 use crate::cli::output;
 
-/// Where hosts ask by multicast (NFD's hub discovery, stage 1).
+/// The name of multicast queries (NFD's hub discovery, stage 1).
 pub(super) const HUB_PREFIX: &str = "/localhop/ndn-autoconf/hub";
-/// Where they ask for the prefixes that they may register.
+/// The name of queries for the prefixes that hosts can register.
 const ROUTABLE_PREFIXES: &str = "/localhop/nfd/rib/routable-prefixes";
 
 /// FreshnessPeriod of the announcement.
 const FRESHNESS_MS: u64 = 60_000;
 
-/// The prefixes go into one packet, signature and all.
+/// The prefixes must fit into one packet with its signature.
 const PREFIXES_LEN_MAX: usize = 7_000;
 
 /// Announce a hub to hosts on the same link, as ndn-autoconfig-server does
@@ -66,7 +67,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     })
 }
 
-/// Answers for `uri` with one Data of this content, of one version; datasets have segments.
+/// Serves one Data with this content and one version; datasets have segments.
 async fn serve(
     endpoint: &Endpoint,
     uri: &str,

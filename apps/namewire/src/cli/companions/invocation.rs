@@ -1,12 +1,12 @@
-//! Started by the name of a program of NFD, this one takes its arguments.
+//! Arguments of the program if it is started by the name of a program of NFD.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Where NFD's configuration usually is.
+/// The default path of NFD's configuration.
 const NFD_CONF: &str = "/etc/ndn/nfd.conf";
 
-/// The arguments of this program, those of NFD's programs put into our words.
+/// Translates the arguments of NFD's programs to those of this program.
 pub(in crate::cli) fn arguments() -> Vec<OsString> {
     translate(std::env::args_os().collect(), Path::new(NFD_CONF).exists())
 }
@@ -28,7 +28,7 @@ fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
         _ => return given,
     };
     let rest = &given[1..];
-    // All of them have this option; ours has one version.
+    // All of them have this option; there is one version.
     let asks_version = rest.len() == 1 && (rest[0] == "-V" || rest[0] == "--version");
     let mut arguments = vec![OsString::from("namewire")];
     if asks_version && command[0] != "nfdc" {
@@ -43,7 +43,8 @@ fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
     arguments
 }
 
-/// The options of nfd: `-c FILE`, `--config FILE`, `--config=FILE`; without, it takes the usual file.
+/// The options of nfd: `-c FILE`, `--config FILE`, `--config=FILE`; the default is NFD's default
+/// path.
 fn run_options(given: &[OsString], has_nfd_conf: bool) -> Vec<OsString> {
     let mut options = Vec::new();
     let mut names_file = false;
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_programs_lead_to_ours() {
+    fn program_names_of_nfd_are_translated() {
         for (line, expected) in [
             ("/usr/bin/namewire run -c x", "/usr/bin/namewire run -c x"),
             ("/usr/bin/nfdc face list", "namewire nfdc face list"),

@@ -1,4 +1,4 @@
-//! What the programs beside NFD do: `nfd-autoreg`, `ndn-autoconfig` and its server,
+//! The companion programs of NFD: `nfd-autoreg`, `ndn-autoconfig` and its server,
 //! `nfd-status-http-server`, `nfd-start` and `nfd-stop`.
 //!
 //! Each is a command here; started by the name of one of those programs (a symbolic link), this
@@ -13,5 +13,5 @@ mod network;
 pub(super) mod start;
 pub(super) mod status_server;
 
-/// Names that a site's scripts call, and the arguments of ours that do the same.
+/// Names of NFD's programs, and the equivalent arguments of this program.
 pub(super) use invocation::arguments;

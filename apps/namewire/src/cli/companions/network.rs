@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All addresses with the same first bits.
+/// An IP network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network {
     address: IpAddr,
@@ -11,7 +11,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Whether an address is one of them. IPv4 and IPv6 are apart.
+    /// Whether an address is in the network.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let length = u32::from(self.length);
         match (self.address, address) {
@@ -32,7 +32,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "that is no network such as 192.0.2.0/24 or ::1/128".to_owned();
+        let wrong = || "it is not a network such as 192.0.2.0/24 or ::1/128".to_owned();
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_in_networks() {
+    fn addresses_are_matched_with_networks() {
         let is_in = |network: &str, address: &str| {
             network.parse::<Network>().unwrap().contains(address.parse().unwrap())
         };

@@ -1,4 +1,4 @@
-//! `namewire start` and `namewire stop`: a forwarder in the background, where no service manager has it.
+//! `namewire start` and `namewire stop`: a forwarder in the background, without a service manager.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -36,34 +36,35 @@ use crate::process::service_manager::{READY, VARIABLE};
 pub(in crate::cli) struct Options {
     #[command(flatten)]
     run: RunOptions,
-    /// Options of `namewire run` may stand behind `--`, too
+    /// Options of `namewire run`, after `--`
     #[arg(last = true, value_name = "OPTION", hide = true)]
     options: Vec<OsString>,
 }
 
 /// Stop the forwarder that listens on the default socket, and wait until it has stopped
 ///
-/// Without --transport, NDN_CLIENT_TRANSPORT or client.conf, the socket of /etc/ndn/nfd.conf is tried last.
+/// If neither --transport nor NDN_CLIENT_TRANSPORT nor client.conf names a socket, the socket of
+/// /etc/ndn/nfd.conf is tried last.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct StopOptions {
     /// The forwarder: unix:///path [default: the forwarder that other commands use]
     #[arg(long, value_name = "URI")]
     transport: Option<ForwarderAddress>,
-    /// How long to wait for the forwarder to stop
+    /// Time to wait (InterestLifetime) for the forwarder to stop
     #[arg(long, value_name = "DURATION", default_value = "30s",
-        value_parser = super::super::connect::positive_duration)]
+        value_parser = super::super::arguments::positive_duration)]
     timeout: Duration,
 }
 
-/// What NFD reads if nothing else is said, and forwarders in its place.
+/// The default path of NFD's configuration.
 const NFD_CONF: &str = "/etc/ndn/nfd.conf";
-/// How often it is looked whether the forwarder has ended.
+/// Interval at which the state of the forwarder is polled.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of the log that are shown where nothing was started.
+/// Maximum number of bytes of the log to show after a failed start.
 const LOG_TAIL: u64 = 4096;
-/// The exit status of a forwarder whose options or configuration are wrong.
+/// The exit status for invalid options or configuration.
 const WRONG_CONFIGURATION: i32 = 2;
-/// How long the forwarder may take to be ready.
+/// Maximum time until the forwarder is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
@@ -71,7 +72,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         Failure::Failed(format!("the forwarder cannot be started: {error}"))
     };
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
-    // A name, not a file: the forwarder may become another user.
+    // An abstract socket, because the forwarder may change its user.
     let name = format!("namewire-start-{}-{:016x}", std::process::id(), rand::random::<u64>());
     let ready = SocketAddr::from_abstract_name(&name)
         .and_then(|address| UnixDatagram::bind_addr(&address))
@@ -88,10 +89,10 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         log = Some((path, file.metadata().map_err(file_failed)?.len()));
         command.stderr(file);
     } else if !is_file(io::stderr()) {
-        // One that ends with this command. Lines that nobody reads any more are lost without harm.
+        // A thread that ends with this command. Later lines are lost.
         command.stderr(Stdio::piped());
     }
-    // Ctrl-C on this terminal is not for it.
+    // Ctrl-C on this terminal must not reach the forwarder.
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
@@ -111,12 +112,12 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let Some(status) = ended else {
         if child.stderr.is_some() {
             output::note(
-                &"namewire: what it logs from now on is not kept: --log-file FILE keeps it",
+                &"namewire: the log is discarded from now on: use --log-file FILE to keep it",
             );
         }
         return Ok(output::print_line(&format!("started, process {}", child.id()))?);
     };
-    let said = said.map(|(path, said)| format!("; {} says:\n{said}", path.display()));
+    let said = said.map(|(path, said)| format!("; log in {}:\n{said}", path.display()));
     let said = said.unwrap_or_default();
     let text = format!("the forwarder did not start ({status}){said}");
     Err(match status.code() {
@@ -129,7 +130,7 @@ fn is_file(output: impl AsFd) -> bool {
     fstat(output).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file())
 }
 
-/// Shows what the forwarder has said on standard error so far. Where that cannot be shown, nobody reads it.
+/// Prints the output of the forwarder so far; errors are ignored.
 fn show(said: Option<&mut ChildStderr>) {
     let Some(said) = said else { return };
     if let Ok(length) = rustix::io::ioctl_fionread(&*said) {
@@ -137,7 +138,7 @@ fn show(said: Option<&mut ChildStderr>) {
     }
 }
 
-/// The end of what was appended to a log that had this length, if anything was.
+/// The end of the text appended to a log after this length, if there is any.
 fn said_since(path: &Path, length: u64) -> Option<String> {
     let mut file = std::fs::File::open(path).ok()?;
     let appended = file.metadata().ok()?.len().checked_sub(length)?;
@@ -148,7 +149,8 @@ fn said_since(path: &Path, length: u64) -> Option<String> {
     (!said.is_empty()).then_some(said)
 }
 
-/// Waits until the forwarder is ready, or has ended: then, how. One that is neither in time goes on.
+/// Waits until the forwarder is ready, or has terminated; returns its exit status. After the
+/// timeout it continues to run.
 fn wait_until_ready(
     ready: &UnixDatagram,
     child: &mut Child,
@@ -167,7 +169,7 @@ fn wait_until_ready(
                     return Ok(Some(status));
                 }
                 if clock::now() >= deadline_ns {
-                    let text = format!("process {} runs, but is not ready yet", child.id());
+                    let text = format!("process {} is running, but not ready yet", child.id());
                     return Err(io::Error::new(ErrorKind::TimedOut, text));
                 }
             }
@@ -189,7 +191,7 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     }
     let (path, stream) = connect(&addresses)?;
     let failed = |what: &str, error: rustix::io::Errno| Failure::Failed(format!("{what}: {error}"));
-    // The kernel gives no number of a process that this namespace does not have.
+    // The kernel reports no ID for a process of another namespace.
     let peer = socket_peercred(&stream).map_err(|_| {
         Failure::Failed(format!(
             "a process of another PID namespace listens on {}, which cannot be stopped from here: that of the host, \
@@ -201,7 +203,7 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     let pid = peer.pid;
     let process = pidfd_open(pid, PidfdFlags::empty())
         .map_err(|error| failed(&format!("process {pid}"), error))?;
-    // From here on the number cannot pass to another process unnoticed.
+    // From here on, a reuse of the process ID is noticed.
     check_program(pid)?;
     pidfd_send_signal(&process, Signal::TERM)
         .map_err(|error| failed(&format!("process {pid} cannot be stopped"), error))?;
@@ -210,17 +212,17 @@ pub(in crate::cli) fn stop(options: &StopOptions) -> Outcome {
     let mut ends = [PollFd::new(&process, PollFlags::IN)];
     match poll(&mut ends, Some(&timeout)) {
         Ok(1) => Ok(output::print_line(&format!("stopped process {pid}"))?),
-        Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not ended yet"))),
+        Ok(_) => Err(Failure::NoAnswer(format!("process {pid} has not terminated yet"))),
         Err(error) => Err(failed("waiting for it to end", error)),
     }
 }
 
-/// The socket of a forwarder that was started with an nfd.conf, if there is such a file and it says so.
+/// The Unix socket in nfd.conf, if the file exists and has one.
 fn socket_of(nfd_conf: &Path) -> Option<PathBuf> {
     nfd_conf::load(nfd_conf).ok()?.config.socket_path()
 }
 
-/// A connection to the first of these that somebody listens on.
+/// A connection to the first of these sockets that accepts it.
 fn connect(addresses: &[ForwarderAddress]) -> Outcome<(&Path, UnixStream)> {
     let mut tried = Vec::new();
     for address in addresses {
@@ -237,11 +239,11 @@ fn connect(addresses: &[ForwarderAddress]) -> Outcome<(&Path, UnixStream)> {
     Err(Failure::Unreachable(format!("no forwarder runs here ({})", tried.join("; "))))
 }
 
-/// Whatever listens there may be something else: an `ndnd`, a container's proxy.
+/// The process may not be this program: an `ndnd`, or the proxy of a container.
 fn check_program(pid: Pid) -> Outcome {
     let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     if own.split(' ').next() != Some(&std::process::id().to_string()) {
-        // That is the /proc of another namespace, which says nothing about this number.
+        // The /proc of another namespace does not have this process.
         return Ok(());
     }
     let path = format!("/proc/{}/comm", pid.as_raw_nonzero());
@@ -258,7 +260,7 @@ fn check_program(pid: Pid) -> Outcome {
         "namewire" | "nfd" | "nfd-start" => Ok(()),
         _ if is_this() => Ok(()),
         other => Err(Failure::Failed(format!(
-            "process {pid} is `{other}`, which is not known as a forwarder; if it is one, `kill {pid}` stops it"
+            "process {pid} is `{other}`, which is not known as a forwarder; if it is one, stop it with `kill {pid}`"
         ))),
     }
 }
@@ -268,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_nfd_conf_says_where_its_forwarder_listens() {
+    fn socket_is_read_from_nfd_conf() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("nfd.conf");
         assert_eq!(socket_of(&file), None);

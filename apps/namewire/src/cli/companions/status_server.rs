@@ -19,10 +19,10 @@ use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::interrupted;
 use super::super::{nfdc, output};
 
-/// How long a request may take to come, and an answer to leave.
+/// Timeout of a request and of its response.
 const PATIENCE: Duration = Duration::from_secs(10);
 const REQUEST_LEN_MAX: usize = 8 * 1024;
-/// Requests that are dealt with at a time; others wait in the kernel.
+/// Maximum number of concurrent requests; others wait in the kernel.
 const REQUESTS_MAX: usize = 16;
 
 /// Serve the status of the forwarder over HTTP, as nfd-status-http-server does
@@ -34,7 +34,7 @@ pub(in crate::cli) struct Options {
     /// IP address to listen on
     #[arg(long, short, default_value = "127.0.0.1")]
     address: IpAddr,
-    /// TCP port to listen on; 0 takes a free one
+    /// TCP port to listen on; 0 selects a free port
     #[arg(long, short, default_value_t = 6380)]
     port: u16,
     /// Also accept requests over loopback for this host; may be repeated
@@ -86,7 +86,7 @@ async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
-            // Out of descriptors, most likely.
+            // Probably out of file descriptors.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -101,7 +101,7 @@ async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
     }
 }
 
-/// Answers one request and returns what to print of it.
+/// Responds to one request and returns its log line.
 async fn answer(
     mut stream: TcpStream,
     endpoint: &Endpoint,
@@ -113,7 +113,7 @@ async fn answer(
     let response = match parse(&request) {
         Err(response) => response,
         Ok(_) if is_local && !is_for_us(&request, hosts) => {
-            let reason = "this is not the host that the request is for (`--host` allows others)";
+            let reason = "the request names another host (`--host` allows further names)";
             Response::failure("421 Misdirected Request", reason)
         }
         Ok(target) => respond(target, endpoint, robots).await,
@@ -125,7 +125,7 @@ async fn answer(
     Ok(format!("\"{line}\" {}", response.status))
 }
 
-/// Reads up to the empty line; what follows does not matter.
+/// Reads up to the empty line and ignores the rest.
 async fn read_head(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -162,9 +162,9 @@ impl Response {
     }
 }
 
-/// The path that is asked for.
+/// The path of the request.
 fn parse(request: &str) -> Result<&str, Response> {
-    let malformed = || Response::failure("400 Bad Request", "that is no request");
+    let malformed = || Response::failure("400 Bad Request", "malformed request");
     if !request.contains("\r\n\r\n") {
         return Err(malformed());
     }
@@ -175,13 +175,13 @@ fn parse(request: &str) -> Result<&str, Response> {
             Ok(target.split('?').next().unwrap_or_default())
         }
         (Some(_), Some(_), Some(version)) if version.starts_with("HTTP/1.") => {
-            Err(Response::failure("405 Method Not Allowed", "there is only GET and HEAD"))
+            Err(Response::failure("405 Method Not Allowed", "only GET and HEAD are supported"))
         }
         _ => Err(malformed()),
     }
 }
 
-/// Whether all that the request calls this machine is a name that it may have.
+/// Whether all host names in the request are allowed.
 fn is_for_us(request: &str, hosts: &[String]) -> bool {
     request.lines().skip(1).take_while(|line| !line.is_empty()).all(|line| {
         let Some((field, host)) = line.split_once(':') else { return true };
@@ -199,7 +199,9 @@ async fn respond(target: &str, endpoint: &Endpoint, robots: bool) -> Response {
             let body = format!("User-agent: *\n{rule}\n");
             return Response { status: "200 OK", content_type: "text/plain", body };
         }
-        _ => return Response::failure("404 Not Found", "there is /, /status.json and /status.txt"),
+        _ => {
+            return Response::failure("404 Not Found", "available: /, /status.json and /status.txt");
+        }
     };
     match nfdc::status_report(endpoint, format).await {
         Ok(body) => Response { status: "200 OK", content_type, body },
@@ -212,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_or_refused() {
+    fn requests_are_parsed_or_rejected() {
         let target = |request| parse(request).map_err(|response| response.status);
         assert_eq!(target("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), Ok("/"));
         assert_eq!(target("HEAD /status.json?x=1 HTTP/1.0\r\n\r\n"), Ok("/status.json"));
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_hosts_are_known() {
+    fn foreign_host_names_are_detected() {
         let others = ["status.example".to_owned()];
         let is_for_us =
             |fields: &str| is_for_us(&format!("GET / HTTP/1.1\r\n{fields}\r\n"), &others);
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_have_their_length() {
+    fn responses_have_a_content_length() {
         let response = Response::failure("404 Not Found", "no");
         let whole = response.to_http(false);
         assert!(whole.contains("Content-Length: 3\r\n") && whole.ends_with("\r\n\r\nno\n"));

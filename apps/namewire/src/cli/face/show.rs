@@ -7,14 +7,14 @@ use ndn_management::{Dataset, FaceQueryFilter, FaceStatus, face_flag};
 use serde_json::{Value, json};
 
 use super::ListOptions;
-use crate::cli::beside;
 use crate::cli::connect::block_on;
+use crate::cli::control_queries;
 use crate::cli::failure::Outcome;
 use crate::cli::manage::words_of;
 use crate::cli::output::{self, Table, bytes_for_people, grouped, span_for_people};
 use namewire_control::{LinkCounters, LinkDown, WaitingFace};
 
-/// What is known of the links of faces, by FaceId.
+/// Link counters by FaceId.
 type Links = BTreeMap<u64, LinkCounters>;
 
 /// Lists faces.
@@ -30,12 +30,12 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
         };
         let mut faces: Vec<FaceStatus> = endpoint.management().dataset(&dataset).await?;
         faces.sort_by_key(|face| face.properties.face_id);
-        let links = beside::links(&endpoint);
+        let links = control_queries::links(&endpoint);
         let of_scheme = |face: &WaitingFace| {
             let scheme = options.scheme.as_deref();
             scheme.is_none_or(|scheme| face.remote_uri.starts_with(&format!("{scheme}:")))
         };
-        let mut waiting = beside::waiting_faces(&endpoint);
+        let mut waiting = control_queries::waiting_faces(&endpoint);
         waiting.retain(of_scheme);
         if options.common.json {
             let faces = faces.iter().map(|face| json_of(face, &links));
@@ -62,7 +62,7 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
     })
 }
 
-/// That there is no face of a scheme, and which there are: it may be mistyped, or `udp` meant all of UDP.
+/// Reports that there is no face with a scheme, and the schemes of the existing faces.
 async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
     let faces: Vec<FaceStatus> = endpoint.management().dataset(&Dataset::FaceList).await?;
     let uris =
@@ -71,11 +71,14 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
         uris.filter_map(|uri| uri.split_once(':').map(|(scheme, _)| scheme)).collect();
     schemes.sort_unstable();
     schemes.dedup();
-    Ok(format!("no faces of --scheme {scheme}; there are those of {}", schemes.join(", ")))
+    Ok(format!(
+        "no faces with --scheme {scheme}; the schemes of existing faces are {}",
+        schemes.join(", ")
+    ))
 }
 
 fn table(faces: &[FaceStatus], links: &Links) -> Table {
-    // Only some faces have one, and most forwarders none of those.
+    // Only some faces have one.
     let has_drivers = links.values().any(|link| link.driver.is_some());
     let mut headings = vec![
         "FACE",
@@ -122,22 +125,22 @@ fn table(faces: &[FaceStatus], links: &Links) -> Table {
     table
 }
 
-/// Whether a face is up, if the forwarder tells.
+/// Whether a face is up, if the forwarder reports it.
 fn state_word(link: Option<&LinkCounters>) -> Option<&'static str> {
     link.map(|link| if link.down.is_some() { "down" } else { "up" })
 }
 
-/// For how long a face has been down, and why.
+/// The time since a face is down, and the reason.
 pub(in crate::cli) fn down_for_people(down: &LinkDown) -> String {
     format!("down for {}: {}", span_for_people(down.for_ms), down.reason)
 }
 
-/// A face that is not there at the moment.
+/// A face that does not exist at the moment.
 fn waiting_line(face: &WaitingFace) -> String {
     let WaitingFace { face_id, remote_uri, last_failure, next_attempt_ms } = face;
     let what = match face_id {
-        Some(face_id) => format!("{remote_uri} (was face {face_id}) is being made again"),
-        None => format!("{remote_uri} is being made"),
+        Some(face_id) => format!("{remote_uri} (was face {face_id}) is being reconnected"),
+        None => format!("{remote_uri} is being created"),
     };
     let next = match next_attempt_ms {
         Some(0) | None => ", now".to_owned(),
@@ -192,7 +195,7 @@ pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
         fields.push(("frames", packets(link.in_frames, link.out_frames)));
         if properties.flags & face_flag::LP_RELIABILITY != 0 {
             let (again, done) = (link.out_retransmissions, link.out_acknowledged);
-            let text = format!("{} acknowledged, {} sent again", grouped(done), grouped(again));
+            let text = format!("{} acknowledged, {} retransmitted", grouped(done), grouped(again));
             fields.push(("reliability", text));
         }
         fields.push(("congestion marks", grouped(link.out_marks)));
@@ -212,7 +215,7 @@ fn flags_for_people(flags: u64) -> String {
     }
 }
 
-/// The words for the flags of a face.
+/// The names of the flags of a face.
 pub(super) fn flag_words(flags: u64) -> Vec<&'static str> {
     let named = [
         (face_flag::LOCAL_FIELDS, "local-fields"),
@@ -222,7 +225,7 @@ pub(super) fn flag_words(flags: u64) -> Vec<&'static str> {
     words_of(flags, &named)
 }
 
-/// A face that is not there: it has no number, and nothing that management would know.
+/// A face that does not exist: it has no FaceId and is not in the dataset of management.
 fn json_of_waiting(face: &WaitingFace) -> Value {
     json!({
         "face_id": null,

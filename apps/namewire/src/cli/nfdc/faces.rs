@@ -16,7 +16,7 @@ const NOT_CANONICAL: u8 = 4;
 const AMBIGUOUS: u8 = 5;
 
 impl Session {
-    /// The faces that fit; at least one.
+    /// The matching faces; at least one.
     pub(super) async fn find_faces(
         &self,
         mut filter: FaceQueryFilter,
@@ -54,7 +54,7 @@ impl Session {
         .await
     }
 
-    /// The only face that fits.
+    /// The only matching face.
     pub(super) async fn find_face(&self, reference: &FaceReference) -> Result<FaceStatus, Exit> {
         let mut faces = self.find_references(reference).await?;
         if faces.len() > 1 {
@@ -73,7 +73,7 @@ impl Session {
         faces.pop().ok_or_else(|| Exit::new(NOT_FOUND, "Face not found"))
     }
 
-    /// Makes a face for a route.
+    /// Creates a face for a route.
     pub(super) async fn create_implicitly(&self, uri: &FaceUri) -> Result<(u64, String), Exit> {
         if uri.scheme() == "ether" {
             return Err(Exit::new(
@@ -145,7 +145,7 @@ pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<S
         return Ok(told("face-created", &existing.unwrap_or_default()));
     }
     match existing {
-        // There is a face already: give it what it lacks.
+        // The face exists: update it.
         Some(existing)
             if response.code == status::CONFLICT && existing.uri.as_deref() == Some(&remote) =>
         {
@@ -160,7 +160,7 @@ pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<S
     }
 }
 
-/// What the arguments ask of a face.
+/// The requested settings of a face.
 fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
     let mut wanted = ControlParameters {
         base_congestion_marking_interval_ns: arguments
@@ -169,7 +169,7 @@ fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
         default_congestion_threshold: arguments.unsigned("default-congestion-threshold"),
         mtu: match arguments.text("mtu") {
             None => None,
-            // No limit of its own.
+            // No limit.
             Some("auto") => Some(u64::MAX),
             Some(number) => Some(grammar::parse_unsigned(number).map_err(|_| {
                 Exit::new(2, "MTU must either be a non-negative integer or 'auto'")
@@ -188,8 +188,8 @@ fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
     Ok(wanted)
 }
 
-/// The update that gives an existing face what is wanted; `None` if it has it. A face is not made
-/// less persistent.
+/// The update of an existing face to the requested settings; `None` if it has them. The persistency
+/// is never lowered.
 fn difference(
     existing: &ControlParameters,
     wanted: ControlParameters,

@@ -1,4 +1,4 @@
-//! Which commands nfdc has, and how their arguments are read: positional ones first, then by name.
+//! The commands of nfdc and the grammar of their arguments: positional ones first, then by name.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,10 +6,10 @@ use std::fmt::Write;
 use ndn_management::{FaceUri, Persistency, route_origin_from_text};
 use ndn_packet::Name;
 
-/// What an argument may be.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// There or not.
+    /// A flag.
     Flag,
     Boolean,
     Unsigned,
@@ -28,7 +28,7 @@ struct Argument {
     kind: Kind,
     is_required: bool,
     is_positional: bool,
-    /// Where the manual calls the value other than its kind does.
+    /// The name of the value in the manual, if it differs from the kind.
     word: Option<&'static str>,
 }
 
@@ -58,7 +58,7 @@ const fn command(
     Definition { command, title, arguments }
 }
 
-/// In the order in which the help lists them.
+/// In the order of the help.
 const COMMANDS: [Definition; 19] = [
     command("status report", "print full status report", &[may("format", Kind::ReportFormat)]),
     command("status show", "print general status", &[]),
@@ -146,7 +146,7 @@ const COMMANDS: [Definition; 19] = [
     ),
 ];
 
-/// What a noun alone means.
+/// The default verb of a noun.
 const ALIASES: [(&str, &str); 7] = [
     ("status", "status show"),
     ("channel", "channel list"),
@@ -157,7 +157,7 @@ const ALIASES: [(&str, &str); 7] = [
     ("strategy", "strategy list"),
 ];
 
-/// A value as it was understood.
+/// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Flag,
@@ -169,7 +169,7 @@ enum Value {
     Persistency(Persistency),
 }
 
-/// A face by its number or by the URI of its peer.
+/// A face by its FaceId or by the URI of its peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FaceReference {
     Id(u64),
@@ -184,7 +184,7 @@ pub(super) struct Parsed {
     pub(super) arguments: Arguments,
 }
 
-/// Arguments by name, each of the kind that its command asks for.
+/// Arguments by name, each of its kind.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Arguments {
     values: BTreeMap<&'static str, Value>,
@@ -229,7 +229,7 @@ impl Arguments {
     }
 }
 
-/// Reads a command.
+/// Parses a command.
 pub(super) fn parse(words: &[&str]) -> Result<Parsed, String> {
     let noun = words.first().copied().unwrap_or_default();
     let verb = words.get(1).copied().unwrap_or_default();
@@ -262,7 +262,7 @@ fn parse_arguments(known: &'static [Argument], words: &[&str]) -> Result<Argumen
                 })?
             };
             arguments.values.insert(argument.name, value);
-            // What has no name comes before what has one.
+            // Positional arguments precede named ones.
             while positional.next().is_some() {}
             continue;
         }
@@ -278,13 +278,13 @@ fn parse_arguments(known: &'static [Argument], words: &[&str]) -> Result<Argumen
                         "cannot parse '{word}' as an argument name or as {kind} for {name} ({reason})"
                     ));
                 }
-                // Perhaps it is the value of the next one.
+                // It may be the value of the next argument.
                 Err(_) => {}
             }
         }
         return Err(format!("cannot parse '{word}' as an argument name"));
     }
-    // In the order of their names, as nfdc looks for them.
+    // In the order of their names, as in nfdc.
     let mut missing: Vec<&str> = known
         .iter()
         .filter(|argument| argument.is_required && !arguments.values.contains_key(argument.name))
@@ -431,7 +431,7 @@ mod tests {
 
     /// As nfdc 24.07 words them.
     #[test]
-    fn what_is_wrong_is_worded_as_nfdc_does() {
+    fn errors_have_the_words_of_nfdc() {
         for (line, message) in [
             ("nosuch", "No such command: nosuch "),
             ("face nosuch", "No such command: face nosuch"),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_can_be_asked_about() {
+    fn every_command_has_help() {
         assert_eq!(help().lines().count(), 3 + COMMANDS.len() + 2);
         assert!(help().contains("  strategy unset  clear strategy choice at a name prefix\n"));
         let about = help_about(["face", "create"].into_iter());

@@ -9,6 +9,7 @@
 //! | `text`, `xml` | how things are written |
 
 mod batch;
+mod datasets;
 mod faces;
 mod grammar;
 mod report;
@@ -41,7 +42,7 @@ pub(super) struct Options {
     arguments: Vec<String>,
 }
 
-/// The version of NFD whose nfdc this is like.
+/// The version of NFD whose nfdc is the model.
 const LIKE_VERSION: &str = "24.07";
 
 /// An early end of a command: exit status and message for standard error.
@@ -64,13 +65,13 @@ impl From<std::io::Error> for Exit {
     }
 }
 
-/// What a command works with.
+/// The session of a command.
 struct Session {
     endpoint: Endpoint,
 }
 
 impl Session {
-    /// Sends a command; a refusal ends it with the words of nfdc.
+    /// Sends a command; a refusal is a failure with the message of nfdc.
     async fn command(
         &self,
         verb: Verb,
@@ -99,12 +100,12 @@ fn refusal(response: &ControlResponse, doing: &str) -> Exit {
     Exit::new(1, format!("Error {} when {doing}: {}", response.code, response.text))
 }
 
-/// ndn-cxx numbers what went wrong before there was an answer.
+/// ndn-cxx has codes for errors without a response.
 fn no_answer(error: &CommandError, doing: &str) -> String {
     format!("10060 when {doing}: {error}")
 }
 
-/// Runs the command and gives its exit status.
+/// Runs the command and returns its exit status.
 pub(super) fn run(options: &Options) -> ExitCode {
     match execute(&options.arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -171,13 +172,13 @@ fn run_batch(file: &str) -> Result<(), Exit> {
     })
 }
 
-/// Whether something of it is signed: whatever changes something. Lists are asked for by plain Interests.
+/// Whether it sends signed Interests: commands that change something do, queries do not.
 fn is_signed(parsed: &Parsed) -> bool {
     let verb = parsed.command.split_once(' ').map_or("", |(_, verb)| verb);
     !matches!(verb, "report" | "show" | "list" | "info")
 }
 
-/// The key chain is opened only if something `is_signed`: who only reads need not have rights for it.
+/// The key chain is opened only if the command `is_signed`: queries need no access to it.
 fn with_session(
     is_signed: bool,
     work: impl AsyncFnOnce(&Session) -> Result<(), Exit>,
@@ -185,7 +186,7 @@ fn with_session(
     let mut result = Ok(());
     let outcome = block_on(async {
         let signer = match is_signed {
-            // As nfdc does.
+            // As in nfdc.
             true => usual_signer()?,
             false => EndpointOptions::default().command_signer,
         };
@@ -231,15 +232,15 @@ fn print(text: &str) -> Result<(), Exit> {
 /// The output of `nfdc status report` in this format, for the status server.
 pub(super) async fn status_report(endpoint: &Endpoint, format: &str) -> Result<String, Failure> {
     let session = Session { endpoint: endpoint.clone() };
-    let report = report::Report::fetch(&session).await;
+    let report = datasets::Report::fetch(&session).await;
     let report = report.map_err(|exit| Failure::NoAnswer(exit.message))?;
     Ok(report.render(Some(format)))
 }
 
-/// How long a host name may take to be looked up.
+/// Timeout of the resolution of a host name.
 const CANONIZE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Required arguments were checked when the command was read.
+/// Required arguments were checked by the parser.
 fn required<T: Clone>(value: Option<&T>) -> Result<T, Exit> {
     value.cloned().ok_or_else(|| Exit::new(2, "required argument is missing"))
 }

@@ -1,27 +1,17 @@
-//! `nfdc status`: what the datasets say, as text, XML or JSON.
+//! `nfdc status`: the datasets as text, XML or JSON.
 
 use ndn_management::{
-    ChannelStatus, CsInfo, Dataset, DatasetItem, FaceStatus, FibEntry, ForwarderStatus, RibEntry,
-    StrategyChoice, cs_flag, route_origin_text,
+    ChannelStatus, CsInfo, Dataset, DatasetItem, FibEntry, ForwarderStatus, cs_flag,
+    route_origin_text,
 };
 use serde_json::{Value, json};
 
+use super::datasets::Report;
 use super::grammar::Arguments;
 use super::{Exit, Session, no_answer, text, xml};
 
-/// Everything that the forwarder tells about itself.
-pub(super) struct Report {
-    pub(super) general: ForwarderStatus,
-    pub(super) channels: Vec<ChannelStatus>,
-    pub(super) faces: Vec<FaceStatus>,
-    pub(super) fib: Vec<FibEntry>,
-    pub(super) rib: Vec<RibEntry>,
-    pub(super) cs: CsInfo,
-    pub(super) strategies: Vec<StrategyChoice>,
-}
-
 impl Session {
-    /// Fetches a dataset; `what` is what nfdc calls it.
+    /// Fetches a dataset; `what` is its name in messages of nfdc.
     pub(super) async fn dataset<T: DatasetItem>(
         &self,
         dataset: &Dataset,

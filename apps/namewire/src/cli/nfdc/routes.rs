@@ -9,7 +9,7 @@ use super::grammar::{Arguments, FaceReference};
 use super::text::{self, Attributes};
 use super::{Exit, Session, print, required};
 
-/// Exit status where there is no such route.
+/// Exit status for an unknown route.
 const ROUTE_NOT_FOUND: u8 = 6;
 const FACE_NOT_FOUND: u8 = 3;
 

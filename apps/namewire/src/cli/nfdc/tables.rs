@@ -6,7 +6,7 @@ use super::grammar::Arguments;
 use super::text::{self, Attributes, on_off};
 use super::{Exit, Session, refusal, required};
 
-/// Exit status where there is no such strategy.
+/// Exit status for an unknown strategy.
 const UNKNOWN_STRATEGY: u8 = 7;
 
 pub(super) async fn cs_config(session: &Session, arguments: &Arguments) -> Result<String, Exit> {

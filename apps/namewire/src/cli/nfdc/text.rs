@@ -1,4 +1,4 @@
-//! How nfdc writes things for people.
+//! The text output of nfdc.
 
 use std::fmt::{Display, Write};
 
@@ -8,7 +8,7 @@ use ndn_management::{
 };
 use ndn_packet::Name;
 
-/// `name=value` pairs on one line, or one a line with the names aligned to the right.
+/// `name=value` pairs on one line, or each on its own line with right-aligned names.
 pub(super) struct Attributes {
     out: String,
     /// Width of the names; `None`: on one line.
@@ -63,7 +63,7 @@ pub(super) fn extended_timestamp(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}")
 }
 
-/// Microseconds, of which the last three are never known; none for a whole second.
+/// Microseconds; none for a whole second.
 fn fraction(unix_ms: u64) -> String {
     match unix_ms % 1000 {
         0 => String::new(),
@@ -180,7 +180,7 @@ pub(super) fn face(face: &FaceStatus, is_block: bool) -> String {
     out.end()
 }
 
-/// What `face create` and `face destroy` tell about the settings of a face.
+/// The settings of a face in the output of `face create` and `face destroy`.
 pub(super) fn face_settings(out: &mut Attributes, parameters: &ControlParameters) {
     let is_set = |bit| parameters.flags.unwrap_or(0) & bit != 0;
     out.put("reliability", on_off(is_set(face_flag::LP_RELIABILITY)))
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_boost_does() {
+    fn times_have_the_format_of_boost() {
         assert_eq!(timestamp(1_795_228_658_182), "20261121T023738.182000");
         assert_eq!(extended_timestamp(1_795_228_658_000), "2026-11-21T02:37:38");
         assert_eq!(timestamp(0), "19700101T000000");

@@ -6,7 +6,7 @@ use ndn_management::{
     FaceStatus, ForwarderStatus, RibEntry, cs_flag, face_flag, route_flag, route_origin_text,
 };
 
-use super::report::Report;
+use super::datasets::Report;
 use super::text::extended_timestamp;
 
 #[derive(Default)]

@@ -18,7 +18,7 @@ use ndn_types::duration_ns;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::connect::{name, positive_duration};
+use super::super::arguments::{name, positive_duration};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::lifetime;
@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// Interests per second over all faces, regardless of answers
     #[arg(long, value_name = "NUMBER")]
     rate: Option<f64>,
-    /// Send at the times of a Poisson process, not at even intervals
+    /// Send at the times of a Poisson process instead of regular intervals
     #[arg(long, conflicts_with = "window")]
     poisson: bool,
     /// Interests sent at the same time in an open loop [default: 1]
@@ -67,7 +67,7 @@ pub(super) struct Options {
     /// Number of names, used repeatedly
     #[arg(long, value_name = "NUMBER")]
     repeat: Option<u32>,
-    /// Draw from the names of --repeat by Zipf's law with this exponent, instead of in turn
+    /// Draw the names of --repeat by Zipf's law with this exponent, instead of in turn
     #[arg(long, value_name = "EXPONENT", requires = "repeat")]
     zipf: Option<f64>,
     /// CanBePrefix
@@ -82,11 +82,11 @@ pub(super) struct Options {
     /// HopLimit
     #[arg(long, value_name = "NUMBER")]
     hop_limit: Option<u8>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
-    /// https://host:port/ndn (WebTransport); may be given several times
+    /// Forwarder to connect to: unix:///path or a path, tcp://host:port, udp://host:port,
+    /// memif:///socket or https://host:port/ndn (WebTransport); may be repeated
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
-    /// Longest frame over UDP, in bytes; longer packets are fragmented
+    /// Maximum size of a frame over UDP, in bytes; larger packets are fragmented
     #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
     mtu: usize,
     /// Faces to each forwarder
@@ -114,7 +114,7 @@ struct File {
     pattern: Vec<ConsumerPattern>,
 }
 
-/// Other forwarders may take names that this one drops.
+/// Other forwarders may accept names that this one drops.
 fn tell_long_names(patterns: &[ConsumerPattern]) {
     let is_long = |pattern: &&ConsumerPattern| pattern.components > NAME_COMPONENTS_MAX;
     for ConsumerPattern { prefix, components, .. } in patterns.iter().filter(is_long) {
@@ -159,7 +159,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         first += faces;
         let consumer = Consumer::new(&share, seed.wrapping_add(u64::from(number)), start)
             .map_err(|error| wrong_scenario(&error))?;
-        // Together they are even, too, if their faces are as many.
+        // The threads are synchronized if they have the same number of faces.
         consumers.push(consumer.with_phase(f64::from(number) / threads));
         parts.push(part);
     }
@@ -297,13 +297,13 @@ fn report(
             let prefix = &pattern.prefix;
             let count = grouped(no_route);
             output::note(&format_args!(
-                "namewire: {count} Nacks for {prefix} say NoRoute: nobody there serves it"
+                "namewire: {count} Nacks for {prefix} have reason NoRoute: no producer serves it"
             ));
         }
         if congestion > 0 {
             let (prefix, count) = (&pattern.prefix, grouped(congestion));
             output::note(&format_args!(
-                "namewire: {count} Nacks for {prefix} say Congestion: a forwarder or a link is overloaded"
+                "namewire: {count} Nacks for {prefix} have reason Congestion: a forwarder or a link is overloaded"
             ));
         }
     }

@@ -25,18 +25,18 @@ const REPLY_TIMEOUT_S: i64 = 5;
 /// Sockets of one generator.
 const FACES_MAX: usize = 1024;
 
-/// The longest packet of NDN, which is not fragmented then.
+/// The maximum packet size of NDN, which then is not fragmented.
 pub(super) const MTU_DEFAULT: usize = 8800;
 
-/// After how long without a sign of life a WebTransport session has ended.
+/// Idle timeout of a WebTransport session.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The thread of WebTransport sessions, once there is one. It has to be dropped after the faces, and tells
-/// listeners that they are gone.
+/// The thread of WebTransport sessions, if there is one. It must be dropped after the faces, so
+/// that it can close the sessions.
 pub(super) type Sessions = Option<Service>;
 
-/// Connects `count` times to each of the addresses; without one, to the usual forwarder. Over UDP, frames
-/// have up to `mtu` bytes.
+/// Connects `count` times to each of the addresses; without an address, to the default forwarder.
+/// `mtu` limits UDP frames.
 pub(super) fn connect(
     transports: &[ForwarderAddress],
     count: u32,
@@ -53,7 +53,7 @@ pub(super) fn connect(
         transports
     };
     if transports.is_empty() || transports.len() * count as usize > FACES_MAX {
-        return Err(Failure::Usage(format!("a generator has 1 to {FACES_MAX} faces")));
+        return Err(Failure::Usage(format!("the number of faces must be from 1 to {FACES_MAX}")));
     }
     let mut faces = Vec::new();
     for address in transports {
@@ -121,8 +121,8 @@ fn resolve(host: &str, port: u16, family: Option<Family>) -> std::io::Result<Soc
     found.find(fits).ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Which faces have which of the prefixes: each prefix has one face at each forwarder, in turn. Face `n`
-/// leads to `forwarders[n]`.
+/// Assigns prefixes to faces: each prefix has one face at each forwarder, in turn. Face `n`
+/// connects to `forwarders[n]`.
 fn divided<'a, T: PartialEq>(forwarders: &[T], prefixes: &'a [Name]) -> Vec<Vec<&'a Name>> {
     let mut of_faces: Vec<Vec<&Name>> = vec![Vec::new(); forwarders.len()];
     for (index, forwarder) in forwarders.iter().enumerate() {
@@ -133,9 +133,9 @@ fn divided<'a, T: PartialEq>(forwarders: &[T], prefixes: &'a [Name]) -> Vec<Vec<
     of_faces
 }
 
-/// Asks each forwarder to send Interests for `prefixes`, for each of them to one of the faces. UDP faces
-/// are made and routed to by way of `management`, because management does not answer there; they last as
-/// long as what is returned.
+/// Registers each of `prefixes` on one of the faces at each forwarder. UDP faces and their routes
+/// are created through `management`, because management does not respond over UDP; they exist as
+/// long as the returned value.
 pub(super) fn register(
     faces: &mut [(Endpoint, ForwarderAddress)],
     prefixes: &[Name],
@@ -168,7 +168,7 @@ pub(super) fn register(
     Routes::establish(datagrams, management.cloned(), stop).map(Some)
 }
 
-/// Registers a prefix by the connection that is to get its Interests.
+/// Registers a prefix on the connection that receives its Interests.
 fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAddress) -> Outcome {
     let failed =
         |text: String| Failure::Failed(format!("registering {prefix} at {address}: {text}"));
@@ -181,7 +181,7 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
     };
     let parameters =
         ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
-    // A session is never that of a local application.
+    // A session is never local.
     let command = match address {
         ForwarderAddress::WebTransport(_) => "/localhop/nfd/rib/register",
         ForwarderAddress::Unix(_)
@@ -205,13 +205,13 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
         let mut fds = [PollFd::from_borrowed_fd(endpoint.fd(), PollFlags::IN)];
         let time = Timespec { tv_sec: REPLY_TIMEOUT_S, tv_nsec: 0 };
         match poll(&mut fds, Some(&time)) {
-            Ok(0) => return Err(Failure::NoAnswer(format!("{address} does not answer{hint}"))),
+            Ok(0) => return Err(Failure::NoAnswer(format!("no response from {address}{hint}"))),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error.to_string())),
         }
         endpoint
             .receive(|frame, _| {
-                // An Interest that comes first, for a prefix registered before, is not answered.
+                // An earlier Interest for a registered prefix is not answered.
                 reply = reply_in(frame).or(reply.take());
             })
             .map_err(|error| failed(error.to_string()))?;
@@ -231,13 +231,13 @@ fn register_stream(endpoint: &mut Endpoint, prefix: &Name, address: &ForwarderAd
 /// Result of a command.
 enum Reply {
     Response(ControlResponse),
-    /// Nobody takes commands there.
+    /// Management does not respond there.
     Nack(NackReason),
 }
 
 fn reply_in(frame: &[u8]) -> Option<Reply> {
     let packet = LpPacket::parse(frame).ok()?;
-    // There is one Interest that has not been answered: the command.
+    // The only pending Interest is the command.
     if let Some(reason) = packet.nack() {
         return Some(Reply::Nack(reason));
     }
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_forwarder_hears_of_each_prefix_once() {
+    fn each_prefix_is_registered_once_at_each_forwarder() {
         let prefixes: Vec<Name> =
             ["/a", "/b", "/c"].iter().map(|uri| Name::from_uri(uri).unwrap()).collect();
         // Two forwarders with three faces and one.

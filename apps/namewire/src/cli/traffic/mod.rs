@@ -1,4 +1,4 @@
-//! `namewire traffic`: loads a forwarder.
+//! `namewire traffic`: the traffic generator.
 
 mod consumer;
 mod faces;
@@ -14,7 +14,7 @@ use ndn_traffic::ScenarioError;
 use ndn_traffic::io::{RunError, RunFigures};
 use serde::de::DeserializeOwned;
 
-use super::connect::positive_duration;
+use super::arguments::positive_duration;
 use super::failure::{Failure, Outcome};
 use super::interrupt::on_interrupt;
 
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Reads a scenario file; without one, what `T` has by default.
+/// Reads a scenario file; without one, the default of `T`.
 fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
     let Some(path) = path else { return Ok(T::default()) };
     let text = crate::config::text_file::read(path)
@@ -46,13 +46,13 @@ fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
     toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
-/// Refuses a command that says nothing of what to send or answer.
+/// Rejects a command without prefixes or scenario.
 fn check_named(are_some: bool) -> Outcome {
     match are_some {
         true => Ok(()),
-        false => {
-            Err(Failure::Usage("name a prefix such as /load, or a file with --scenario".to_owned()))
-        }
+        false => Err(Failure::Usage(
+            "give a prefix such as /load, or a scenario file with --scenario".to_owned(),
+        )),
     }
 }
 
@@ -64,7 +64,7 @@ fn stop_flag() -> Outcome<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// An InterestLifetime in milliseconds, of a duration such as `4s` or of milliseconds.
+/// Parses an InterestLifetime to milliseconds: a duration such as `4s` or a number of milliseconds.
 fn lifetime(text: &str) -> Result<u32, String> {
     let lifetime_ms = positive_duration(text)?.as_millis();
     u32::try_from(lifetime_ms)
@@ -77,7 +77,7 @@ fn wrong_scenario(error: &ScenarioError) -> Failure {
     Failure::Usage(error.to_string())
 }
 
-/// Reports what was measured, also where the forwarder did not last until the end.
+/// Reports the results, even if the connection was lost.
 fn report_all(
     ended: Result<RunFigures, RunError>,
     report: impl FnOnce(&RunFigures) -> Outcome,
@@ -85,7 +85,7 @@ fn report_all(
     match ended {
         Ok(figures) => report(&figures),
         Err(RunError { error, figures }) => {
-            // That it failed is more than that nobody reads how far it came.
+            // A failure takes precedence over a closed standard output.
             let _ = report(&figures);
             Err(Failure::Failed(format!("the connection to the forwarder: {error}")))
         }
@@ -93,7 +93,7 @@ fn report_all(
 }
 
 /// CPU time per packet in microseconds, and other ratios.
-#[expect(clippy::cast_precision_loss, reason = "figures for people and plots")]
+#[expect(clippy::cast_precision_loss, reason = "figures for display")]
 fn ratio(numerator: f64, denominator: u64) -> f64 {
     if denominator == 0 { 0.0 } else { numerator / denominator as f64 }
 }

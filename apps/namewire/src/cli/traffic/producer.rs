@@ -11,12 +11,12 @@ use ndn_traffic::{Producer, ProducerCounters, ProducerPattern, ProducerScenario}
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::connect::{duration, name, published_name};
+use super::super::arguments::{duration, name, published_name};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
 use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
 
-/// Answer the Interests of a traffic consumer
+/// Respond to the Interests of a traffic consumer
 ///
 /// Registers the prefixes and answers until interrupted. With several faces to a forwarder, prefixes are registered on
 /// the faces in turn. Data has a Null signature. A scenario file has a `[[pattern]]` for each prefix, with the keys
@@ -35,7 +35,7 @@ pub(super) struct Options {
     /// FreshnessPeriod [default: none]
     #[arg(long, value_parser = freshness, default_value = "0", hide_default_value = true, value_name = "DURATION")]
     freshness: u32,
-    /// Share of Interests that get a Nack
+    /// Proportion of Interests that get a Nack
     #[arg(long, default_value_t = 0.0, value_name = "RATIO")]
     nack: f64,
     /// Share of Interests that get no answer
@@ -44,11 +44,11 @@ pub(super) struct Options {
     /// Append this to the names of Data for CanBePrefix Interests
     #[arg(long, value_parser = name)]
     suffix: Option<Name>,
-    /// A forwarder: unix:///path or a path alone, tcp://host:port, udp://host:port, memif:///socket or
-    /// https://host:port/ndn (WebTransport); may be given several times
+    /// Forwarder to connect to: unix:///path or a path, tcp://host:port, udp://host:port,
+    /// memif:///socket or https://host:port/ndn (WebTransport); may be repeated
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
-    /// Longest frame over UDP, in bytes; longer packets are fragmented
+    /// Maximum size of a frame over UDP, in bytes; larger packets are fragmented
     #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
     mtu: usize,
     /// Faces to each forwarder
@@ -101,7 +101,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let routes = faces::register(&mut faces, &prefixes, options.management.as_ref(), &stop)?;
     let endpoints: Vec<Endpoint> = faces.into_iter().map(|(endpoint, _)| endpoint).collect();
     if !options.json {
-        output::print_line("answering; Ctrl-C ends it")?;
+        output::print_line("responding; Ctrl-C ends it")?;
     }
     let progress = indicatif::ProgressBar::new_spinner();
     let running = producers.iter_mut().zip(divide(endpoints, options.threads)).collect();

@@ -1,5 +1,6 @@
-//! Faces and routes of a generator that receives by UDP. No connection ends with it, so a thread takes
-//! them back when it does, and while it runs keeps the routes, which go by themselves otherwise.
+//! Faces and routes of a generator that receives by UDP. A thread renews the routes, which expire
+//! otherwise, and removes faces and routes at the end, because there is no connection whose end
+//! removes them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,36 +18,37 @@ use super::super::failure::{Failure, Outcome};
 use super::super::manage::refused;
 use super::super::output;
 
-/// How long the forwarder keeps a route that nobody renews.
+/// Expiration period of a route.
 const EXPIRATION: Duration = Duration::from_secs(60);
-/// How often routes are renewed: two renewals may be lost.
+/// Interval of renewals: two of them may be lost.
 const RENEWAL: Duration = Duration::from_secs(20);
-/// How long the end may take.
+/// Maximum time for removing faces and routes.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often to look whether the program was interrupted.
+/// Interval at which an interrupt is polled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The routes to sockets of this program, as long as this is there.
+/// The routes to sockets of this program, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Routes {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A socket and what is to come to it.
+/// A socket and the prefixes of its routes.
 #[derive(Debug)]
 struct Target {
     local: SocketAddr,
     prefixes: Vec<Name>,
-    /// The forwarder's face to it.
+    /// The face to the socket.
     face_id: Option<u64>,
 }
 
 impl Routes {
-    /// Has the forwarder at `management` make faces to these sockets, and routes to them.
+    /// Creates faces to these sockets, and routes, through the forwarder at `management`.
     ///
     /// # Errors
-    /// The forwarder refuses, is not there, or `stop` has become true meanwhile: nothing is left of them.
+    /// The forwarder rejects a command or is unreachable, or `stop` has become true. No faces or
+    /// routes remain.
     pub(super) fn establish(
         sockets: Vec<(SocketAddr, Vec<Name>)>,
         management: Option<ForwarderAddress>,
@@ -62,10 +64,10 @@ impl Routes {
             runtime.block_on(keep(targets, management, stopped, |outcome| {
                 let _ = sender.send(outcome);
             }));
-            // Looking a host name up cannot be interrupted; nobody waits for it.
+            // The resolution of a host name cannot be interrupted; do not wait for it.
             runtime.shutdown_background();
         });
-        // Dropped in case of an error, this waits until what was made is gone.
+        // If it is dropped after an error, it waits until faces and routes are removed.
         let routes = Self { stop: Some(stopping), thread: Some(thread) };
         wait_for(&established, stop)?;
         Ok(routes)
@@ -125,7 +127,7 @@ async fn keep(
     }
 }
 
-/// Renews the routes until `stopped` ends. A forwarder that was started again gets them anew.
+/// Renews the routes until `stopped` ends. After a restart of the forwarder it creates them again.
 async fn renew(
     management: &Management,
     targets: &mut [Target],
@@ -180,20 +182,20 @@ async fn make(management: &Management, targets: &mut [Target]) -> Outcome {
     Ok(())
 }
 
-/// Destroys the faces, and with them go their routes.
+/// Destroys the faces, which removes their routes.
 async fn take_back(management: &Management, targets: &[Target]) {
     let destroy = async {
         for face_id in targets.iter().filter_map(|target| target.face_id) {
             let parameters =
                 ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
             if let Err(error) = management.command(Verb::FaceDestroy, &parameters).await {
-                output::note(&format_args!("namewire: face {face_id} stays behind: {error}"));
+                output::note(&format_args!("namewire: face {face_id} was not destroyed: {error}"));
             }
         }
     };
     if tokio::time::timeout(REMOVAL_TIMEOUT, destroy).await.is_err() {
         output::note(
-            &"namewire: the forwarder does not answer; its faces to this program stay behind",
+            &"namewire: the forwarder does not respond; its faces to this program were not destroyed",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! SRV records of the DNS (RFC 1035, RFC 2782): as much of a resolver as finding a hub needs.
+//! SRV records of the DNS (RFC 1035, RFC 2782): a minimal resolver to find a hub.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,17 +12,18 @@ use tokio::time::timeout;
 use crate::cli::failure::{Failure, Outcome};
 
 const PORT: u16 = 53;
-/// How long a server may take, and how often it is asked.
+/// Timeout of a server, and number of attempts.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ATTEMPTS: u32 = 2;
-/// Servers and search domains that are made use of.
+/// Maximum number of servers and search domains.
 const SERVERS_MAX: usize = 3;
 const DOMAINS_MAX: usize = 6;
 
 const TYPE_SRV: u16 = 33;
 const CLASS_IN: u16 = 1;
 const HEADER_LEN: usize = 12;
-/// Longest name as text, and jumps in one name: more are a loop.
+/// Maximum length of a name as text, and maximum number of compression pointers in a name: more are
+/// a loop.
 const NAME_LEN_MAX: usize = 255;
 const JUMPS_MAX: usize = 32;
 
@@ -33,7 +34,7 @@ pub(super) struct Resolver {
     pub(super) domains: Vec<String>,
 }
 
-/// Where a service is.
+/// The host and port of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Service {
     priority: u16,
@@ -43,7 +44,7 @@ pub(super) struct Service {
 }
 
 impl Resolver {
-    /// That of the system (resolv.conf(5)).
+    /// The resolver of the system (resolv.conf(5)).
     pub(super) fn of_system() -> Self {
         let text = std::fs::read_to_string(Path::new("/etc/resolv.conf")).unwrap_or_default();
         let host = rustix::system::uname();
@@ -79,11 +80,12 @@ impl Resolver {
         resolver
     }
 
-    /// Services of a whole name, the one to try first first.
+    /// Services of an absolute name, in the order in which to try them.
     pub(super) async fn services(&self, name: &str) -> Outcome<Vec<Service>> {
-        let query =
-            |id| query(id, name).ok_or_else(|| Failure::Failed(format!("{name} is no DNS name")));
-        let mut reason = format!("no DNS server answers for {name}");
+        let query = |id| {
+            query(id, name).ok_or_else(|| Failure::Failed(format!("{name} is not a DNS name")))
+        };
+        let mut reason = format!("no DNS server responds for {name}");
         for server in (0..ATTEMPTS).flat_map(|_| &self.servers) {
             let id = rand::random();
             match ask(*server, &query(id)?, id).await {
@@ -98,7 +100,7 @@ impl Resolver {
     }
 }
 
-/// Asks one server, by TCP where the answer is too long for UDP.
+/// Queries one server, by TCP if the response is too long for UDP.
 async fn ask(server: SocketAddr, query: &[u8], id: u16) -> Result<Vec<Service>, String> {
     let told = |error: std::io::Error| error.to_string();
     let by_udp = async {
@@ -112,7 +114,7 @@ async fn ask(server: SocketAddr, query: &[u8], id: u16) -> Result<Vec<Service>, 
         let mut buffer = [0; 4096];
         loop {
             let length = socket.recv(&mut buffer).await.map_err(told)?;
-            // Answers to others, or made up by others, are passed over.
+            // Responses to other queries and forged ones are ignored.
             if is_answer(&buffer[..length], query, id) {
                 return Ok::<_, String>(buffer[..length].to_vec());
             }
@@ -134,7 +136,7 @@ async fn ask(server: SocketAddr, query: &[u8], id: u16) -> Result<Vec<Service>, 
         answer = timeout(PATIENCE, by_tcp).await.map_err(silence)??;
     }
     if !is_answer(&answer, query, id) {
-        return Err("an answer to something else".to_owned());
+        return Err("a response to another query".to_owned());
     }
     read_answer(&answer)
 }
@@ -157,7 +159,7 @@ fn query(id: u16, name: &str) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Whether a message answers this query: number, and question, in whatever case.
+/// Whether a message is the response to this query: same ID and question, ignoring case.
 fn is_answer(message: &[u8], query: &[u8], id: u16) -> bool {
     message.len() >= query.len()
         && message[..2] == id.to_be_bytes()
@@ -166,14 +168,14 @@ fn is_answer(message: &[u8], query: &[u8], id: u16) -> bool {
         && message[HEADER_LEN..query.len()].eq_ignore_ascii_case(&query[HEADER_LEN..])
 }
 
-/// The SRV records of an answer; none where there is no such name.
+/// The SRV records of a response; none if the name does not exist.
 fn read_answer(message: &[u8]) -> Result<Vec<Service>, String> {
     match message.get(3).map(|flags| flags & 0x0f) {
         Some(0) => {}
         Some(3) => return Ok(Vec::new()),
         code => return Err(format!("the server refuses (code {})", code.unwrap_or(0))),
     }
-    records(message).ok_or_else(|| "an answer that cannot be read".to_owned())
+    records(message).ok_or_else(|| "an invalid response".to_owned())
 }
 
 fn records(message: &[u8]) -> Option<Vec<Service>> {
@@ -189,7 +191,7 @@ fn records(message: &[u8]) -> Option<Vec<Service>> {
         message.get(value..at)?;
         if ty == TYPE_SRV {
             let (host, _) = read_name(message, value + 6)?;
-            // A host `.` says that there is no such service.
+            // A host `.` means that the service is not available.
             if !host.is_empty() {
                 services.push(Service {
                     priority: number(message, value)?,
@@ -208,7 +210,7 @@ fn number(message: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// A name, perhaps in pieces, and where what follows it begins.
+/// A name, possibly compressed, and the offset after it.
 fn read_name(message: &[u8], start: usize) -> Option<(String, usize)> {
     let mut name = String::new();
     let (mut at, mut end) = (start, None);
@@ -218,7 +220,7 @@ fn read_name(message: &[u8], start: usize) -> Option<(String, usize)> {
             0 if length == 0 => return Some((name, end.unwrap_or(at + 1))),
             0 => {
                 let label = message.get(at + 1..at + 1 + length)?;
-                // Other characters are in no name of a host.
+                // Host names have no other characters.
                 let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
                 let label = std::str::from_utf8(label).ok()?;
                 if !label.as_bytes().iter().all(is_plain) {
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_resolver_is_that_of_the_system() {
+    fn resolver_of_the_system_is_used() {
         let resolver = Resolver::parse(
             "# x\nnameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch cs.example. example\n",
             "host.other",
@@ -262,7 +264,7 @@ mod tests {
         assert!(Resolver::parse("options ndots:2", "host").domains.is_empty());
     }
 
-    /// An answer with these SRV records, whose names point back to the question.
+    /// A response with these SRV records, whose names point to the question.
     fn answer(query: &[u8], records: &[(u16, u16, u16, &str)]) -> Vec<u8> {
         let mut message = query.to_vec();
         message[2] |= 0x80;
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_refused_and_ends() {
+    fn malformed_responses_are_rejected() {
         let query = query(7, "_ndn._udp.site.example").unwrap();
         let message = answer(&query, &[(1, 1, 6363, "a.example")]);
         for length in 0..message.len() {
@@ -309,7 +311,7 @@ mod tests {
                 let _ = read_answer(&changed);
             }
         }
-        // A name that points to itself.
+        // A compression pointer to itself.
         let mut looped = message.clone();
         let last = looped.len() - 11;
         looped[last] = 0xc0;

@@ -1,4 +1,4 @@
-//! NDN-FCH: a web server that names the closest hub.
+//! NDN-FCH: queries a web server for the closest hub.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ impl std::str::FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let rest = text.strip_prefix("http://").ok_or("only http:// is understood")?;
+        let rest = text.strip_prefix("http://").ok_or("only http:// is supported")?;
         let (authority, path) = match rest.find(['/', '?']) {
             Some(at) => rest.split_at(at),
             None => (rest, "/"),
         };
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if authority.is_empty() || authority.contains('@') || !is_plain(rest) {
-            return Err("that is no URL such as http://fch.example/".to_owned());
+            return Err("it is not a URL such as http://fch.example/".to_owned());
         }
         let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
         Ok(Self { authority: authority.to_owned(), path })
@@ -51,7 +51,7 @@ impl Url {
     }
 }
 
-/// The host of the closest hub, as the server has it.
+/// The host of the closest hub, from the response of the server.
 pub(super) async fn closest_hub(url: &Url) -> Outcome<String> {
     let address = url.address();
     let failed = |why: String| Failure::NoAnswer(format!("{address}: {why}"));
@@ -68,8 +68,8 @@ pub(super) async fn closest_hub(url: &Url) -> Outcome<String> {
 }
 
 fn read_answer(answer: &[u8]) -> Result<String, String> {
-    let answer = std::str::from_utf8(answer).map_err(|_| "an answer that is no text")?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or("an answer that is not HTTP")?;
+    let answer = std::str::from_utf8(answer).map_err(|_| "a response that is not text")?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("a response that is not HTTP")?;
     let status = head.lines().next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") || !status.starts_with("HTTP/1.") {
         return Err(format!("{:?}", status.chars().take(80).collect::<String>()));
@@ -77,7 +77,7 @@ fn read_answer(answer: &[u8]) -> Result<String, String> {
     let host = body.trim();
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     if host.is_empty() || host.len() > 255 || !host.bytes().all(is_host) {
-        return Err("an answer that names no host".to_owned());
+        return Err("a response without a host".to_owned());
     }
     let is_ipv6 = host.parse::<std::net::Ipv6Addr>().is_ok();
     Ok(if is_ipv6 { format!("[{host}]") } else { host.to_owned() })
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_and_what_is_asked() {
+    fn requests_are_built_from_urls() {
         let url: Url = "http://fch.example".parse().unwrap();
         assert_eq!(url.address(), "fch.example:80");
         assert!(url.request().starts_with("GET / HTTP/1.0\r\nHost: fch.example\r\n"));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_a_host_or_nothing() {
+    fn response_has_a_host_or_is_rejected() {
         let read = |text: &str| read_answer(text.as_bytes());
         assert_eq!(read("HTTP/1.0 200 OK\r\nA: b\r\n\r\nhub.example\n").unwrap(), "hub.example");
         assert_eq!(read("HTTP/1.1 200 OK\r\n\r\n2001:db8::1").unwrap(), "[2001:db8::1]");

@@ -16,7 +16,8 @@ use ndn_packet::{Name, NameRef};
 use ndn_sys::interface::interfaces;
 
 use self::dns::Resolver;
-use super::super::connect::{ConnectOptions, block_on, block_on_until_done, name};
+use super::super::arguments::name;
+use super::super::connect::{ConnectOptions, block_on, block_on_until_done};
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::or_interrupted;
 use super::super::key_chain;
@@ -25,13 +26,14 @@ use super::super::output;
 
 /// Cost of the routes to the hub.
 const COST: u64 = 100;
-/// What is routed there: everything, and what tells the forwarder that it is connected.
+/// Prefixes of the routes to the hub: the default route, and the prefix that enables prefix
+/// propagation.
 const PREFIXES: [&str; 2] = ["/", "/localhop/nfd"];
 /// Interval at which a daemon searches the hub again; it also does so when the network changes.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Below this domain, sites of the research testbed say where their hub is.
+/// The domain of the research testbed with the hubs of its sites.
 const HOME_HUB_DOMAIN: &str = "_homehub._autoconf.named-data.net";
 
 /// Find a hub and add routes to it, as ndn-autoconfig does
@@ -48,16 +50,16 @@ pub(in crate::cli) struct Options {
     /// Configuration file of ndn-autoconfig; exits unless it contains `enabled = true`
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Ask this web server for the closest hub (NDN-FCH, http:// only)
+    /// Web server to query for the closest hub (NDN-FCH, http:// only)
     #[arg(long, value_name = "URL")]
     ndn_fch_url: Option<fch::Url>,
-    /// Ask the DNS of named-data.net for the hub of the site of the default identity
+    /// Query the DNS of named-data.net for the hub of the site of the default identity
     #[arg(long)]
     home_hub: bool,
-    /// Ask this DNS server, instead of those of /etc/resolv.conf; may be repeated
+    /// DNS server; may be repeated [default: those of /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS", value_parser = server)]
     dns: Vec<SocketAddr>,
-    /// Search this domain, instead of those of /etc/resolv.conf; may be repeated
+    /// Search domain; may be repeated [default: those of /etc/resolv.conf]
     #[arg(long, value_name = "DOMAIN")]
     search: Vec<String>,
     #[command(flatten)]
@@ -67,7 +69,7 @@ pub(in crate::cli) struct Options {
 /// An address, with or without a port.
 fn server(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
-    address.or_else(|_| text.parse()).map_err(|_| "that is no address".to_owned())
+    address.or_else(|_| text.parse()).map_err(|_| "it is not an address".to_owned())
 }
 
 pub(in crate::cli) fn run(options: &Options) -> Outcome {
@@ -75,7 +77,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         let text = crate::config::text_file::read(path)
             .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
         if !is_enabled(&text) {
-            output::note(&format_args!("namewire: {} does not enable it", path.display()));
+            output::note(&format_args!("namewire: {} has no `enabled = true`", path.display()));
             return Ok(());
         }
     }
@@ -89,7 +91,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     block_on(async { find(&options.connect.open_as_usual().await?, options).await })
 }
 
-/// Whether a configuration, lines of `key = value`, enables it.
+/// Whether a configuration file, with lines of `key = value`, enables autoconfig.
 fn is_enabled(text: &str) -> bool {
     let settings = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let mut settings = settings.filter_map(|line| line.split_once('='));
@@ -103,7 +105,7 @@ async fn look_for_ever(options: &Options) -> Outcome {
         if let Err(failure) = find(&endpoint, options).await {
             output::note(&format_args!("namewire: {failure}"));
         }
-        // NFD's daemon ends with the forwarder; this one waits until it is back.
+        // NFD's daemon exits with the forwarder; this one waits until it is restarted.
         let deadline = tokio::time::Instant::now() + AGAIN_AFTER;
         while tokio::time::Instant::now() < deadline {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -114,7 +116,7 @@ async fn look_for_ever(options: &Options) -> Outcome {
     }
 }
 
-/// One stage after the other, until one leads to a hub.
+/// Tries the stages in order until one finds a hub.
 async fn find(endpoint: &Endpoint, options: &Options) -> Outcome {
     let resolver = resolver(options);
     let mut reasons = Vec::new();
@@ -144,7 +146,7 @@ async fn find(endpoint: &Endpoint, options: &Options) -> Outcome {
             }
         }
     }
-    Err(Failure::NoAnswer(format!("no hub was found\n  {}", reasons.join("\n  "))))
+    Err(Failure::NoAnswer(format!("no hub found\n  {}", reasons.join("\n  "))))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +184,7 @@ fn uri(authority: &str) -> Outcome<FaceUri> {
         .map_err(|error| Failure::Failed(format!("{authority}: {error}")))
 }
 
-/// Hubs that a name leads to.
+/// The hubs of a name.
 async fn by_name(resolver: &Resolver, name: &str) -> Outcome<Vec<FaceUri>> {
     let services = resolver.services(name).await?;
     services.iter().map(|found| uri(&format!("{}:{}", found.host, found.port))).collect()
@@ -206,11 +208,11 @@ async fn by_identity(resolver: &Resolver) -> Outcome<Vec<FaceUri>> {
     let chain = key_chain::open(Access::Read)?;
     let identity = chain.default_identity().map_err(key_chain::failure)?;
     let domain = domain_of(identity.as_ref())
-        .ok_or_else(|| Failure::Failed(format!("{identity} is no name in the DNS")))?;
+        .ok_or_else(|| Failure::Failed(format!("{identity} is not a name in the DNS")))?;
     let name = format!("_ndn._udp.{domain}.{HOME_HUB_DOMAIN}");
     let hubs = by_name(resolver, &name).await?;
     match hubs.is_empty() {
-        true => Err(Failure::NoAnswer(format!("there is no {name}"))),
+        true => Err(Failure::NoAnswer(format!("{name} does not exist"))),
         false => Ok(hubs),
     }
 }
@@ -229,7 +231,7 @@ fn domain_of(identity: NameRef<'_>) -> Option<String> {
     (!labels.is_empty()).then(|| labels.join("."))
 }
 
-/// Makes a face to the hub, with its routes.
+/// Creates a face to the hub and its routes.
 async fn connect(endpoint: &Endpoint, hub: &FaceUri) -> Outcome<u64> {
     let face_id = find_or_create_face(endpoint, &FaceArgument::Uri(hub.clone())).await?;
     for prefix in PREFIXES {
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_has_to_enable_it() {
+    fn configuration_must_enable_autoconfig() {
         assert!(is_enabled("# comment\n enabled = true\n"));
         assert!(is_enabled("enabled=true"));
         for text in ["", "# enabled = true", "enabled = false", "enabled", "other = true"] {
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn identities_are_turned_round() {
+    fn identities_become_domain_names() {
         let domain = |uri: &str| domain_of(name(uri).unwrap().as_ref());
         assert_eq!(domain("/ndn/edu/ucla/alice").unwrap(), "alice.ucla.edu.ndn");
         assert_eq!(domain("/"), None);

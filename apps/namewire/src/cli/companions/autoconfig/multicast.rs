@@ -1,4 +1,4 @@
-//! Asking on the links that the forwarder has multicast faces on.
+//! Hub discovery on the multicast faces of the forwarder.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use ndn_management::{
 };
 use ndn_packet::tlv::Reader;
 
+use crate::cli::arguments::name;
 use crate::cli::companions::hub::HUB_PREFIX;
-use crate::cli::connect::name;
 use crate::cli::failure::{Failure, Outcome};
 
 const ROUTE_EXPIRATION_MS: u64 = 30_000;
 const ROUTE_COST: u64 = 1;
 const LIFETIME: Duration = Duration::from_secs(4);
 
-/// The hub that somebody on a link knows of. Nobody proves that it is one.
+/// The hub that a host on a link announces, without authentication.
 pub(super) async fn ask(endpoint: &Endpoint) -> Outcome<FaceUri> {
     let management = endpoint.management();
     let filter = FaceQueryFilter {
@@ -25,7 +25,7 @@ pub(super) async fn ask(endpoint: &Endpoint) -> Outcome<FaceUri> {
     };
     let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceQuery(filter)).await?;
     let prefix = name(HUB_PREFIX).map_err(Failure::Failed)?;
-    let mut refusal = "the forwarder has no multicast face".to_owned();
+    let mut refusal = "the forwarder has no multicast faces".to_owned();
     let mut routes = 0;
     for face in faces {
         let parameters = ControlParameters {
@@ -54,7 +54,7 @@ pub(super) async fn ask(endpoint: &Endpoint) -> Outcome<FaceUri> {
         InterestRequest::new(prefix).can_be_prefix(true).must_be_fresh(true).lifetime(LIFETIME);
     let data = endpoint.express(&request).await?;
     uri_in(&data.content())
-        .ok_or_else(|| Failure::NoAnswer("an answer came that names no hub".to_owned()))
+        .ok_or_else(|| Failure::NoAnswer("a response without a hub was received".to_owned()))
 }
 
 fn uri_in(content: &[u8]) -> Option<FaceUri> {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_uri_is_found_among_others() {
+    fn uri_is_found_among_other_elements() {
         let mut content = Vec::new();
         tlv::append_number(&mut content, 130, 5);
         tlv::append_tlv(&mut content, numbers::URI, b"udp://hub.example");

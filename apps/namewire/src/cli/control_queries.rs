@@ -1,5 +1,5 @@
-//! What the control socket of a forwarder of this kind tells beside management, if it is where it usually is
-//! and open to this user; else nothing.
+//! Queries to the control socket of the forwarder, for what management does not report. Without
+//! access to a control socket at its default path, they return nothing.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use namewire_control::{
     ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
 };
 
-/// How long an explanation may take.
+/// Maximum time for an explanation.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
@@ -25,7 +25,7 @@ fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
     ControlClient::connect(&path.with_extension("control.sock")).ok()
 }
 
-/// What the links of faces count, by FaceId.
+/// Link counters by FaceId.
 pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
     let mut links = BTreeMap::new();
     let Some(mut client) = connect(endpoint) else { return links };
@@ -40,7 +40,7 @@ pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
     }
 }
 
-/// What the links of all faces that there are have discarded, by reason.
+/// Packets discarded by the links of all faces, by reason.
 pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (reason, count) in links.values().flat_map(|link| &link.drops) {
@@ -49,13 +49,13 @@ pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String,
     sums
 }
 
-/// How many faces there are and may be.
+/// The number of faces and its limit.
 pub(super) fn face_limit(endpoint: &Endpoint) -> Option<FaceLimit> {
     connect(endpoint)?.call(&Request::FaceLimit).ok()
 }
 
-/// Of these addresses, that which a connection would go to, if it is of a forwarder that has as many faces as it may.
-/// Whether the others have room does not matter.
+/// The first of these addresses that a connection would reach, if its forwarder has reached its
+/// limit of faces. The others do not matter.
 pub(super) fn full_among(
     addresses: Vec<ForwarderAddress>,
 ) -> Option<(ForwarderAddress, FaceLimit)> {
@@ -64,17 +64,18 @@ pub(super) fn full_among(
     Some((reached, limit))
 }
 
-/// Whether somebody has this address who could be connected to, as far as that shows without a connection: one would be
-/// a face over there, if only for a moment.
+/// Whether a process listens at this address. No connection is made, because that would create a
+/// face.
 fn is_there(address: &ForwarderAddress) -> bool {
     let ForwarderAddress::Unix(path) = address else { return true };
-    // A socket of another type cannot be connected to a stream's, and hears so only if that one is somebody's.
+    // Connecting a socket of another type to a stream socket fails with EPROTOTYPE only if a
+    // process has it.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     tried.map_or_else(|error| Errno::from_io_error(&error) == Some(Errno::PROTOTYPE), |()| true)
 }
 
-/// Whether the forwarder at this address has as many faces as it may. It is asked for a moment only: it may be
-/// one that hangs.
+/// Whether the forwarder at this address has reached its limit of faces. The query has a short
+/// timeout, as the forwarder may hang.
 pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
     ask_soon(address, Request::FaceLimit)?.ok().filter(FaceLimit::is_reached)
 }
@@ -123,8 +124,8 @@ fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::R
     }
 }
 
-/// Asks the forwarder at this address about its limit of faces. None if there is no control socket, or nothing has
-/// come by the end of [`PATIENCE`]: even to connect to a socket takes for ever where nobody accepts.
+/// Queries the limit of faces of the forwarder at this address. None if there is no control socket,
+/// or no response within [`PATIENCE`]: even connecting blocks while nothing accepts.
 fn ask_soon(address: &ForwarderAddress, request: Request) -> Option<Result<FaceLimit, String>> {
     let ForwarderAddress::Unix(path) = address else { return None };
     let path = path.with_extension("control.sock");
@@ -133,7 +134,7 @@ fn ask_soon(address: &ForwarderAddress, request: Request) -> Option<Result<FaceL
     }
     let (told, answer) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        // Nobody may wait for it any more.
+        // The receiver may have given up.
         let _ = told.send(ask(&path, &request));
     });
     answer.recv_timeout(PATIENCE).ok()
@@ -146,20 +147,20 @@ fn ask(path: &Path, request: &Request) -> Result<FaceLimit, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What the memif listener does, if there is one.
+/// The state of the memif listener, if there is one.
 pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
     let status: MemifStatus = connect(endpoint)?.call(&Request::Memif).ok()?;
     status.is_listening.then_some(status)
 }
 
-/// Those of [`waiting_faces`] that Interests with this name would go to.
+/// The faces of [`waiting_faces`] to which Interests with this name would be forwarded.
 pub(super) fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> {
     let request = Request::WaitingFor { name: name.to_string() };
     let client = connect(endpoint);
     client.and_then(|mut client| client.call(&request).ok()).unwrap_or_default()
 }
 
-/// Faces that are to be there and are being made, or made again.
+/// Faces that are being created or reconnected.
 pub(super) fn waiting_faces(endpoint: &Endpoint) -> Vec<WaitingFace> {
     let client = connect(endpoint);
     client.and_then(|mut client| client.call(&Request::WaitingFaces).ok()).unwrap_or_default()
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_is_there_who_has_the_socket() {
+    fn listening_socket_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nfd.sock");
         let address = ForwarderAddress::Unix(path.clone());
@@ -184,7 +185,7 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         assert!(is_there(&address));
-        assert!(listener.accept().is_err(), "nobody has connected");
+        assert!(listener.accept().is_err(), "there was no connection");
         drop(listener);
         assert!(path.exists() && !is_there(&address), "a socket that was left behind");
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_forwarder_that_would_be_reached_is_asked_for_room() {
+    fn only_the_reachable_forwarder_is_queried() {
         let directory = tempfile::tempdir().unwrap();
         let [absent, room, full] =
             ["absent", "room", "full"].map(|name| directory.path().join(name));
@@ -222,12 +223,12 @@ mod tests {
         assert_eq!(found(&[&absent, &full]), of_full);
         assert_eq!(found(&[&absent, &room, &full]), None);
         std::fs::remove_file(room.join("nfd.control.sock")).unwrap();
-        assert_eq!(found(&[&room, &full]), None, "it may be full: nobody tells");
+        assert_eq!(found(&[&room, &full]), None, "it may be full: there is no response");
     }
 
-    /// A stopped forwarder whose backlog is full: to connect would take for ever.
+    /// A stopped forwarder whose backlog is full: connecting would block.
     #[test]
-    fn a_socket_that_takes_nobody_any_more_holds_nothing_up() {
+    fn full_backlog_does_not_block() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nfd.control.sock");
         let flags = SocketFlags::CLOEXEC;

@@ -1,4 +1,5 @@
-//! Why nobody answers, as far as this host's forwarder knows: there is no route, or what it leads to is down.
+//! Diagnoses an Interest without a response from the tables of the local forwarder: no route, or a
+//! face that is down.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +8,14 @@ use ndn_client::{Endpoint, ForwarderAddress};
 use ndn_management::{Dataset, FaceStatus, FibEntry};
 use ndn_packet::Name;
 
-use super::beside;
+use super::control_queries;
 use super::face::down_for_people;
 use super::failure::{Failure, Outcome};
 use namewire_control::{LinkCounters, WaitingFace};
 
-/// Larger tables are not fetched for an explanation.
+/// Larger tables are not fetched for a diagnosis.
 const ENTRIES_MAX: u64 = 10_000;
-/// How long an explanation may take.
+/// Maximum time for an explanation.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Adds the reason to a failure without an answer, if the forwarder knows it.
@@ -29,17 +30,20 @@ pub(super) async fn explained<T>(
     Err(Failure::NoAnswer(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
 }
 
-/// What the forwarder's tables say, if it is that of this host, which tells.
+/// The diagnosis from the tables of the forwarder, if it is local.
 async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let address = endpoint.address()?;
     if endpoint.is_refused() {
-        return Some(format!("nobody listens at {address}: datagrams to it are refused"));
+        return Some(format!("no socket listens at {address}: datagrams to it are refused"));
     }
     if !matches!(address, ForwarderAddress::Unix(_)) {
         return None;
     }
-    if let Some(limit) = beside::is_full(address) {
-        return Some(format!("the forwarder has no room: {}", super::connect::for_people(&limit)));
+    if let Some(limit) = control_queries::is_full(address) {
+        return Some(format!(
+            "the forwarder has reached its limit of faces: {}",
+            super::connect::for_people(&limit)
+        ));
     }
     let management = endpoint.management();
     if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
@@ -52,12 +56,12 @@ async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
         name,
         &entries,
         &uris.collect(),
-        &beside::links(endpoint),
-        &beside::waiting_for(endpoint, name),
+        &control_queries::links(endpoint),
+        &control_queries::waiting_for(endpoint, name),
     )
 }
 
-/// Why Interests for a name get nowhere. None if they go somewhere.
+/// The reason why Interests for a name are not forwarded. None if they are.
 fn explain(
     name: &Name,
     entries: &[FibEntry],
@@ -71,9 +75,11 @@ fn explain(
         let waiting: Vec<&str> = waiting.iter().map(|face| &*face.remote_uri).collect();
         let waiting = match waiting.is_empty() {
             true => String::new(),
-            false => format!(", and {} is not there: see `namewire face list`", waiting.join(", ")),
+            false => {
+                format!(", and {} does not exist: see `namewire face list`", waiting.join(", "))
+            }
         };
-        return Some(format!("this forwarder has no route for it{waiting}"));
+        return Some(format!("there is no route for it{waiting}"));
     };
     let down = entry.next_hops.iter().map(|hop| {
         let down = links.get(&hop.face_id)?.down.as_ref()?;
@@ -81,7 +87,7 @@ fn explain(
         Some(format!("face {} to {uri} is {}", hop.face_id, down_for_people(down)))
     });
     let down = down.collect::<Option<Vec<String>>>()?;
-    Some(format!("the route for {} leads nowhere: {}", entry.name, down.join("; ")))
+    Some(format!("all next hops of the route {} are down: {}", entry.name, down.join("; ")))
 }
 
 #[cfg(test)]
@@ -97,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_route_and_faces_that_are_down_are_told() {
+    fn missing_route_and_down_faces_are_reported() {
         let uris = BTreeMap::from([(300, "tcp4://192.0.2.1:6363".to_owned())]);
         let down = LinkDown { reason: "closed by the peer".to_owned(), for_ms: 2000 };
         let down = LinkCounters { down: Some(down), ..LinkCounters::default() };
@@ -109,9 +115,9 @@ mod tests {
         };
         let other = entry("/x", &[301]);
         let none = told(&[other.clone(), entry("/a", &[])], &[]).unwrap();
-        assert_eq!(none, "this forwarder has no route for it");
+        assert_eq!(none, "there is no route for it");
         let none = told(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
-        assert!(none.contains("tcp4://192.0.2.2:6363 is not there"), "{none}");
+        assert!(none.contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
         assert_eq!(
             told(&[entry("/", &[300]), entry("/a", &[301])], &[]),
             None,
@@ -120,7 +126,7 @@ mod tests {
         assert_eq!(told(&[entry("/a", &[300, 301])], &[]), None, "one of them is up");
         assert_eq!(
             told(&[entry("/", &[301]), entry("/a", &[300])], &[]).unwrap(),
-            "the route for /a leads nowhere: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
+            "all next hops of the route /a are down: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
              by the peer"
         );
         // A forwarder without link counters.
