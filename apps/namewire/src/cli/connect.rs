@@ -81,7 +81,8 @@ impl ConnectOptions {
         let Some((address, limit)) = self.full_forwarder()? else {
             return self.connect(signer).await;
         };
-        let stream = control_queries::management_stream(&address).map_err(|_| no_room(&address, &limit))?;
+        let stream =
+            control_queries::management_stream(&address).map_err(|_| no_room(&address, &limit))?;
         let failed =
             |error: std::io::Error| Failure::Failed(format!("the control socket: {error}"));
         stream.set_nonblocking(true).map_err(failed)?;

@@ -18,14 +18,16 @@ use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 pub(super) const PASSPHRASE_VARIABLE: &str = "NAMEWIRE_PASSPHRASE";
 
 /// Help of `--sign`.
-pub(super) const SIGN_HELP: &str = "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE
+pub(super) const SIGN_HELP: &str =
+    "Sign with `digest` (integrity only), `null`, `hmac:FILE` or the key in FILE
 
 FILE contains a private key (PEM, or Base64 as in the key files of ndnsec and python-ndn) or the \
 output of `ndnsec export`. NAMEWIRE_PASSPHRASE is the passphrase of an encrypted key. FILE of \
 hmac: contains the shared key in Base64.";
 
 /// Help of `--verify`.
-pub(super) const VERIFY_HELP: &str = "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
+pub(super) const VERIFY_HELP: &str =
+    "Verify with `digest`, `none`, `hmac:FILE`, `rules:FILE` or the key or certificate in FILE
 
 `digest` checks digests, and accepts packets with other signatures unchecked. FILE holds a \
 public key (PEM), a certificate (the output of `ndnsec cert-dump`) or a private key; every \

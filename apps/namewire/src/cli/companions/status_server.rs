@@ -200,7 +200,10 @@ async fn respond(target: &str, endpoint: &Endpoint, robots: bool) -> Response {
             return Response { status: "200 OK", content_type: "text/plain", body };
         }
         _ => {
-            return Response::failure("404 Not Found", "available: /, /status.json and /status.txt");
+            return Response::failure(
+                "404 Not Found",
+                "available: /, /status.json and /status.txt",
+            );
         }
     };
     match nfdc::status_report(endpoint, format).await {
