@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ndn_dataplane::{Dataplane, Place};
+use ndn_dataplane::{Dataplane, WorkerPlacement};
 use ndn_ring::PoolPages;
 
 use crate::config::Pool;
@@ -46,7 +46,7 @@ fn system_bytes() -> u64 {
 }
 
 /// Logs what pages each NUMA node gave for the packet buffers of its workers.
-pub(super) fn tell(places: &[Place], dataplane: &Dataplane) {
+pub(super) fn tell(places: &[WorkerPlacement], dataplane: &Dataplane) {
     let mut nodes: BTreeMap<Option<usize>, (usize, PoolPages)> = BTreeMap::new();
     for (place, worker) in places.iter().zip(dataplane.workers()) {
         let (workers, pages) = nodes.entry(place.node).or_default();

@@ -1,7 +1,7 @@
 //! Where the workers run, by the configuration and the machine.
 
 use anyhow::Context;
-use ndn_dataplane::{Place, Workers, default_worker_count, plan_placement, plan_roles};
+use ndn_dataplane::{WorkerPlacement, Workers, default_worker_count, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
 use crate::config::{Conflict, Forwarder};
@@ -32,13 +32,13 @@ pub fn unusable(cpus: &[usize]) -> Option<String> {
 ///
 /// # Errors
 /// The machine has no room for the placement that is asked for.
-pub fn plan(forwarder: &Forwarder) -> Result<Vec<Place>, Conflict> {
+pub fn plan(forwarder: &Forwarder) -> Result<Vec<WorkerPlacement>, Conflict> {
     check_processors(forwarder)?;
     let keys = ["forwarder.placement", "forwarder.workers", "forwarder.io_workers"];
     places(forwarder).map_err(|error| Conflict::from_error(&keys, &error))
 }
 
-fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
+fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<WorkerPlacement>> {
     let topology = Topology::of_machine().context("which processors there are")?;
     let count =
         forwarder.worker_count(default_worker_count(&topology)).max(forwarder.io_workers + 1);
@@ -53,5 +53,7 @@ fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<Place>> {
         processors.into_iter().find(|one| one.cpu == cpu).map(|one| one.node)
     };
     let places = plan_roles(workers)?.into_iter().zip(cpus);
-    Ok(places.map(|(roles, cpu)| Place { roles, cpu, node: cpu.and_then(node_of) }).collect())
+    Ok(places
+        .map(|(roles, cpu)| WorkerPlacement { roles, cpu, node: cpu.and_then(node_of) })
+        .collect())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::bail;
-use ndn_dataplane::Place;
+use ndn_dataplane::WorkerPlacement;
 use ndn_management::ControlState;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
@@ -19,7 +19,7 @@ pub struct Plan {
     pub(super) management: ControlState,
     /// Called when something was read of the key chain.
     pub(super) key_chain: Arc<Waker>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<WorkerPlacement>,
 }
 
 impl Plan {

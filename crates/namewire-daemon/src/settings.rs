@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use ndn_dataplane::{
-    DataplaneOptions, OnDemandOptions, OverloadOptions, Place, ShedAction, WorkerOptions,
+    DataplaneOptions, OnDemandOptions, OverloadOptions, ShedAction, WorkerOptions, WorkerPlacement,
 };
 use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
@@ -33,7 +33,7 @@ const STRATEGY_TIMERS: usize = 65_536;
 /// What the data plane is made of.
 pub(super) fn dataplane_options(
     config: &Config,
-    places: &[Place],
+    places: &[WorkerPlacement],
     channels: Vec<Vec<(UdpSocket, bool)>>,
     environment: &Environment,
 ) -> DataplaneOptions {
@@ -93,9 +93,12 @@ fn overload_options(overload: &config::Overload) -> OverloadOptions {
 }
 
 /// The workers where they are to be; those that have faces get a set of sockets each.
-fn worker_options(places: &[Place], channels: Vec<Vec<(UdpSocket, bool)>>) -> Vec<WorkerOptions> {
+fn worker_options(
+    places: &[WorkerPlacement],
+    channels: Vec<Vec<(UdpSocket, bool)>>,
+) -> Vec<WorkerOptions> {
     let mut channels = channels.into_iter();
-    let worker = |place: &Place| WorkerOptions {
+    let worker = |place: &WorkerPlacement| WorkerOptions {
         channels: if place.roles.has_faces() { channels.next() } else { None }.unwrap_or_default(),
         cpu: place.cpu,
         node: place.node,

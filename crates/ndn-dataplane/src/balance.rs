@@ -1,36 +1,36 @@
-//! Evening out the load of the shards: which entries of the dispatch table move, and which are
-//! split. A state machine of the control thread; workers only count.
+//! Load balancing between shards: which entries of the dispatch table move, and which are split. A state
+//! machine of the control thread; workers only count.
 
 use std::sync::Arc;
 
 use ndn_table::{NDT_ENTRIES, Ndt, Timestamp};
 
-/// Packets counted in a period below which nothing is changed: too little to tell anything.
+/// Minimum number of packets counted in a period; with fewer, the table stays as it is.
 const COUNTED_MIN: u64 = 200;
 /// Parts per thousand by which the largest load may exceed the mean.
 const TOLERANCE_PERMILLE: u64 = 50;
-/// Entries moved in one period at most.
+/// Maximum number of entries moved in one period.
 const MOVES_MAX: usize = 1024;
-/// An entry is split if its load is more than this part of what a shard should have.
+/// An entry is split if its load is above this fraction of the mean load of a shard.
 const SPLIT_DIVISOR: u64 = 2;
 
-/// What the workers count of an entry, all together.
+/// The load of an entry on all workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryLoad {
-    /// Packets so far; starts over after 2^32.
+    /// Packets, modulo 2^32.
     pub count: u32,
-    /// Components of a name that belongs to it.
+    /// Number of components of one of its names.
     pub components: usize,
 }
 
-/// What one look at the load has led to.
+/// The changes of one period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Balanced {
-    /// Entries that were given to another shard.
+    /// Entries moved to another shard.
     pub moved: usize,
-    /// Entries that were split.
+    /// Entries split.
     pub split: usize,
-    /// Entries whose earlier change has settled.
+    /// Entries whose change has settled.
     pub settled: usize,
 }
 
@@ -38,16 +38,16 @@ pub struct Balanced {
 #[derive(Debug)]
 pub struct Balancer {
     ndt: Arc<Ndt>,
-    /// Counts at the last look.
+    /// Counts of the last period.
     seen: Vec<u32>,
-    /// Packets counted between the last two looks, and the earlier ones by half each.
+    /// Load: packets of the last period, plus those of earlier periods with halving weights.
     loads: Vec<u32>,
-    /// Changed entries, and when nothing is pending any more where they were.
+    /// Changed entries, each with the time from which no Interest is pending in its previous shard.
     unsettled: Vec<(usize, Timestamp)>,
 }
 
 impl Balancer {
-    /// A balancer of this table, which changes it alone.
+    /// The balancer of a table. Nothing else changes the table.
     #[must_use]
     pub fn new(ndt: Arc<Ndt>) -> Self {
         let (seen, loads) = (vec![0; NDT_ENTRIES], vec![0; NDT_ENTRIES]);
@@ -60,7 +60,7 @@ impl Balancer {
         &self.ndt
     }
 
-    /// Packets counted of an entry of late.
+    /// The load of an entry.
     #[must_use]
     pub fn load(&self, entry: usize) -> u32 {
         self.loads.get(entry).copied().unwrap_or(0)
@@ -72,7 +72,7 @@ impl Balancer {
         self.unsettled.iter().map(|(_, at)| *at).min()
     }
 
-    /// Ends changes whose time has come.
+    /// Settles changes that are due.
     pub fn settle(&mut self, now: Timestamp) -> usize {
         let before = self.unsettled.len();
         let ndt = &self.ndt;
@@ -80,8 +80,8 @@ impl Balancer {
         before - self.unsettled.len()
     }
 
-    /// Looks at what was counted since the last time, and changes the table. `pending_until` says
-    /// of a shard when the last of its Interests so far stops being pending.
+    /// Evaluates the counts since the last call, and changes the table. `pending_until` returns the latest expiry of
+    /// the Interests that are pending in a shard.
     pub fn balance(
         &mut self,
         now: Timestamp,
@@ -119,7 +119,7 @@ impl Balancer {
         done
     }
 
-    /// Gives one entry to a shard, as an operator asks.
+    /// Moves an entry to a shard by a command of an operator.
     ///
     /// # Errors
     /// Those of [`Ndt::move_entry`].
@@ -137,7 +137,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// The load of each shard, as the table is now.
+    /// The load of each shard with the current table.
     #[must_use]
     pub fn shard_loads(&self) -> Vec<u64> {
         let mut shards = vec![0; self.ndt.shard_count()];
@@ -149,8 +149,7 @@ impl Balancer {
         shards
     }
 
-    /// Splits the entries that are too much for one shard, by as many components as their names
-    /// have.
+    /// Splits the entries with too much load for one shard, at the depth of their names.
     fn split(
         &mut self,
         now: Timestamp,
@@ -175,9 +174,8 @@ impl Balancer {
         count
     }
 
-    /// Which entries to give to which shards: from the one that has most to the one that has
-    /// least, the largest that does not turn the difference round first. Says whether that is
-    /// enough.
+    /// Plans moves: from the shard with the highest load to the one with the lowest, the largest entry first that
+    /// does not reverse their difference. Returns whether that evens out the load.
     fn plan_moves(&self, mean: u64, shards: &mut [u64]) -> (Vec<(usize, u8)>, bool) {
         // Beside what is tolerated, two standard deviations of counting by sample.
         let allowed = mean + mean * TOLERANCE_PERMILLE / 1000 + 2 * mean.isqrt();
@@ -213,4 +211,154 @@ impl Balancer {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "tests")]
+
+    use ndn_forwarding::{LOAD_SAMPLE, NdtLoads, Sampled};
+    use ndn_packet::Name;
+    use ndn_table::{NameHasher, PREFIX_HASHES_MAX};
+
+    use super::*;
+
+    /// Interests per simulated second.
+    const RATE: u64 = 80_000;
+    const PERIOD_MS: u64 = 500;
+    const LIFETIME_MS: u64 = 4_000;
+
+    struct Simulation {
+        balancer: Balancer,
+        hasher: NameHasher,
+        loads: NdtLoads,
+        now: Timestamp,
+        random: u64,
+        until_sample: u32,
+        /// Interests for each shard in the last second.
+        shards: Vec<u64>,
+    }
+
+    impl Simulation {
+        fn new(shards: usize) -> Self {
+            Self {
+                balancer: Balancer::new(Arc::new(Ndt::new(shards, 2))),
+                hasher: NameHasher::new(*b"a key of a test!"),
+                loads: NdtLoads::default(),
+                now: Timestamp::from_millis(1),
+                random: 7,
+                until_sample: LOAD_SAMPLE,
+                shards: vec![0; shards],
+            }
+        }
+
+        fn random(&mut self) -> u64 {
+            self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut mixed = self.random;
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            mixed ^ (mixed >> 31)
+        }
+
+        /// Half a second of traffic, and one period of the balancer.
+        fn period(&mut self, mut name: impl FnMut(u64) -> Name) -> Balanced {
+            self.shards.fill(0);
+            for _ in 0..RATE * PERIOD_MS / 1000 {
+                let drawn = self.random();
+                let name = name(drawn);
+                let mut hashes = [0; PREFIX_HASHES_MAX];
+                let count = self.hasher.hash_prefixes(name.as_ref(), &mut hashes).unwrap();
+                let route = self.balancer.ndt().find(name.as_ref(), &hashes[..count]);
+                self.shards[usize::from(route.shard)] += 1;
+                self.until_sample -= 1;
+                if self.until_sample == 0 {
+                    self.until_sample = LOAD_SAMPLE;
+                    let components = u16::try_from(count - 1).unwrap();
+                    self.loads.note(Sampled::new(route.entry, components));
+                }
+            }
+            self.now = self.now.plus_millis(PERIOD_MS);
+            let loads = &self.loads;
+            let until = self.now.plus_millis(LIFETIME_MS);
+            let load_of = |entry| EntryLoad {
+                count: loads.count(entry),
+                components: loads.components(entry),
+            };
+            self.balancer.balance(self.now, load_of, |_| until)
+        }
+
+        /// Largest load over the mean, in the last period.
+        fn imbalance(&self) -> f64 {
+            let most = *self.shards.iter().max().unwrap() as f64;
+            most * self.shards.len() as f64 / self.shards.iter().sum::<u64>() as f64
+        }
+    }
+
+    #[test]
+    fn zipf_traffic_is_even_within_five_seconds() {
+        let weights: Vec<f64> = (1..=1000).map(|rank| 1.0 / f64::from(rank)).collect();
+        let total: f64 = weights.iter().sum();
+        for shards in [2, 8, 16] {
+            let mut simulation = Simulation::new(shards);
+            let mut serial = 0_u64;
+            let mut draw = |drawn: u64| {
+                let mut left = drawn as f64 / u64::MAX as f64 * total;
+                let rank = weights.iter().position(|weight| {
+                    left -= weight;
+                    left <= 0.0
+                });
+                serial += 1;
+                Name::from_uri(&format!("/zipf/p{}/n{serial}", rank.unwrap_or(999))).unwrap()
+            };
+            for _ in 0..10 {
+                simulation.period(&mut draw);
+            }
+            simulation.period(&mut draw);
+            let imbalance = simulation.imbalance();
+            assert!(imbalance <= 1.15, "{shards} shards: {imbalance}");
+        }
+    }
+
+    #[test]
+    fn single_prefix_is_split_over_all_shards_within_five_seconds() {
+        for shards in [2, 8, 16] {
+            let mut simulation = Simulation::new(shards);
+            let mut serial = 0_u64;
+            let mut draw = |_| {
+                serial += 1;
+                Name::from_uri(&format!("/one/prefix/n{serial}")).unwrap()
+            };
+            simulation.period(&mut draw);
+            for _ in 0..10 {
+                simulation.period(&mut draw);
+            }
+            let imbalance = simulation.imbalance();
+            assert!(imbalance <= 1.15, "{shards} shards: {imbalance}");
+        }
+    }
+
+    #[test]
+    fn even_traffic_moves_nothing() {
+        let mut simulation = Simulation::new(4);
+        let mut serial = 0_u64;
+        for _ in 0..6 {
+            let done = simulation.period(|_| {
+                serial += 1;
+                Name::from_uri(&format!("/p{serial}/x")).unwrap()
+            });
+            assert_eq!(done, Balanced::default());
+        }
+    }
+
+    #[test]
+    fn little_traffic_moves_nothing_and_moves_settle() {
+        let mut balancer = Balancer::new(Arc::new(Ndt::new(2, 2)));
+        let later = Timestamp::from_millis(100);
+        let load = |entry| EntryLoad { count: if entry < 20 { 9 } else { 0 }, components: 3 };
+        assert_eq!(balancer.balance(Timestamp::ZERO, load, |_| later), Balanced::default());
+        balancer.set(5, 0, |shard| if shard == 1 { later } else { Timestamp::MAX }).unwrap();
+        assert_eq!(balancer.next_deadline(), Some(later));
+        assert!(!balancer.ndt().get(5).unwrap().is_settled);
+        assert_eq!(balancer.settle(Timestamp::from_millis(99)), 0);
+        assert_eq!(balancer.settle(later), 1);
+        assert!(balancer.ndt().get(5).unwrap().is_settled);
+        assert!(balancer.set(5, 2, |_| later).is_err(), "there is no such shard");
+    }
+}

@@ -1,4 +1,4 @@
-//! What the control thread asks of a worker.
+//! Commands of the control thread to a worker.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -12,23 +12,21 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, Token};
 use ndn_types::FaceUri;
 
-/// An order to a worker. Orders are carried out in the order in which they were given, between
-/// bursts.
+/// A command to a worker. Commands are carried out in order, between bursts.
 #[derive(Debug)]
 pub enum Command {
     /// Make a face; answered by [`Event::FaceAdded`](crate::Event::FaceAdded) or
     /// [`Event::FaceRefused`](crate::Event::FaceRefused).
     AddFace(Box<NewFace>),
-    /// Change the options of a face. One that is gone already is passed over.
+    /// Change the options of a face. No effect if it has closed.
     UpdateFace {
         /// The face.
         face_id: u64,
-        /// All its options.
+        /// All options.
         options: Box<FaceOptions>,
     },
-    /// Let a UDP face that shares the socket of strangers receive by a socket of its own from now on:
-    /// Interests are sent there, and answers are not to wait behind others' Interests. One that is gone
-    /// already, or has such a socket, is passed over.
+    /// Give a UDP face on a shared socket a socket of its own, because Interests are sent there and Data is not to
+    /// wait behind the Interests of others. No effect if it has closed or has such a socket.
     SeparateInput {
         /// The face.
         face_id: u64,
@@ -38,20 +36,20 @@ pub enum Command {
         /// The face.
         face_id: u64,
     },
-    /// Take a network device, for faces on it.
+    /// Add a network device, for faces on it.
     AddPort(Box<NewPort>),
-    /// Something is different with a network device.
+    /// Change a network device.
     ChangePort {
         /// The device.
         port: PortId,
-        /// What is.
+        /// The change.
         change: Box<PortChange>,
     },
     /// Use these tables from the next burst on.
     SetTables {
         /// The FIB.
         fib: Arc<FibSnapshot>,
-        /// The strategy instances, if there are new ones.
+        /// The strategy instances, if they have changed.
         strategies: Option<Arc<StrategyTable>>,
     },
     /// Use other producer regions.
@@ -61,126 +59,125 @@ pub enum Command {
     /// Erase up to `limit` packets under `prefix`; answered by
     /// [`Event::CsErased`](crate::Event::CsErased).
     EraseCs {
-        /// Goes back with the answer.
+        /// Returned with the answer.
         ticket: u64,
-        /// Everything under this name.
+        /// The prefix.
         prefix: Name,
-        /// Packets at most.
+        /// Maximum number of packets.
         limit: usize,
     },
     /// Answer [`LearningRequest::Find`](ndn_forwarding::LearningRequest::Find).
     AnswerLearning {
-        /// That of the request.
+        /// The ticket of the request.
         ticket: Token,
-        /// What to send with the Data, if there is anything.
+        /// The announcement to send with the Data, if there is one.
         announcement: Option<Box<[u8]>>,
     },
-    /// Show every frame to this tap from now on, or to nobody.
+    /// Show every frame to this tap from now on; `None` ends that.
     SetTap(Option<Box<dyn FrameTap>>),
-    /// Measure service times from now on, or no more.
+    /// Start or stop measuring service times.
     Trace(bool),
-    /// Send what waits, close everything and end.
+    /// Send what waits, close all faces and end.
     Stop,
 }
 
-/// A face to be made.
+/// A new face.
 #[derive(Debug)]
 pub struct NewFace {
-    /// Goes back with the answer; `None` if nobody waits for it.
+    /// Returned with the answer.
     pub ticket: Option<u64>,
-    /// How its frames travel.
+    /// Its transport.
     pub transport: NewTransport,
-    /// Its options; their `face_id` is the number of the face.
+    /// Its options, with its FaceId.
     pub options: FaceOptions,
-    /// The far end, for management.
+    /// The remote FaceUri.
     pub remote: FaceUri,
-    /// The near end, for management. Of a datagram face the worker knows better.
+    /// The local FaceUri. The worker replaces it for a datagram face.
     pub local: FaceUri,
 }
 
-/// How the frames of a new face travel.
+/// The transport of a new face.
 #[derive(Debug)]
 pub enum NewTransport {
     /// A connected, non-blocking stream.
     Stream(OwnedFd),
     /// A stream behind a WebSocket handshake.
     WebSocket(OwnedFd),
-    /// Rings in shared memory, or a server of such that is being connected to.
+    /// Rings in shared memory, or a connection attempt to a server of memif.
     Memif(MemifEnd),
     /// The worker's end of the face of management.
     Internal(InternalEnd),
-    /// The worker's end of a face in memory, whose other end the embedding program has.
+    /// The worker's end of a face in memory. The embedding program has the other end.
     Memory(InternalEnd),
-    /// A socket that has joined a UDP group, and the group.
+    /// A socket that has joined a UDP multicast group, and the group.
     Group(UdpSocket, SocketAddr),
-    /// A connected UDP socket of the face's own.
+    /// A connected UDP socket of the face.
     Connected(UdpSocket),
     /// A UDP peer, on the worker's socket for its address family.
     Datagram(SocketAddr),
-    /// A station behind a network device, or the group that its socket has joined.
+    /// A station on a network device, or the group that the socket of the device has joined.
     Station(PortId, [u8; 6]),
 }
 
-/// A network device to be taken. A face on it belongs to one worker.
+/// A new network device. Each face on it belongs to one worker.
 #[derive(Debug)]
 pub struct NewPort {
-    /// Its number, which nothing else has.
+    /// Its number, which is unique.
     pub port: PortId,
     /// Its name.
     pub name: Arc<str>,
-    /// Frames can go out.
+    /// The link is up.
     pub is_up: bool,
-    /// Whether stations that send get faces.
+    /// Whether stations get on-demand faces.
     pub accepts: bool,
-    /// What brings its frames, for one worker each: for no more of them than [may have some of
-    /// it](crate::Dataplane::port_workers). The first one has the faces that are made on request.
+    /// Its sockets, for one worker each, at most [`Dataplane::port_workers`](crate::Dataplane::port_workers). The
+    /// worker of the first one gets the faces that commands make.
     pub sockets: Vec<PortSocket>,
-    /// Faces of stations that have spoken first.
+    /// Options of on-demand faces of stations.
     pub stations: StationOptions,
 }
 
-/// Faces for stations that have spoken first.
+/// Options of on-demand faces of stations.
 #[derive(Debug, Clone, Copy)]
 pub struct StationOptions {
-    /// Longest payload of a frame, bytes.
+    /// Maximum payload of a frame, bytes.
     pub mtu: usize,
-    /// After how long without a packet they close.
+    /// Time without a packet after which they close.
     pub idle_timeout: Duration,
 }
 
-/// What can happen to a network device.
+/// A change of a network device.
 #[derive(Debug)]
 pub enum PortChange {
-    /// Frames can go out, or not.
+    /// The link is up or down.
     Link(bool),
-    /// It has other sockets ([`NewPort::sockets`]), and new faces of stations have other options. For a worker that
-    /// gets none, the device is gone.
+    /// It has new sockets ([`NewPort::sockets`]), and other options of on-demand faces. For a worker without a
+    /// socket, the device is gone.
     Sockets(Vec<PortSocket>, StationOptions),
-    /// Its sockets are to be closed, for others that cannot be had as long as there are these.
-    /// Faces wait for that.
+    /// Close its sockets, because new ones cannot be opened before. Faces wait for those.
     Suspend,
-    /// It has another address.
+    /// Its address has changed.
     Address([u8; 6]),
-    /// It is used for something else: the faces of stations stay.
+    /// Its use has changed; the faces of stations stay.
     Purpose {
-        /// Stations that send get faces.
+        /// Stations get on-demand faces.
         accepts: bool,
-        /// Its group is another one, or none: the face of that closes.
+        /// It leaves its group, whose face closes.
         leaves_group: bool,
     },
-    /// It is gone. Permanent faces of stations wait for it.
+    /// It has disappeared. Permanent faces of stations wait for it.
     Gone,
-    /// It is not wanted any more, and neither are its faces.
+    /// Remove it and its faces.
     Remove,
 }
 
-/// Settings of the Content Store; `None` leaves one as it is.
+/// Settings of the Content Store; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CsSettings {
-    /// Packets.
+    /// Capacity, packets.
     pub capacity_packets: Option<usize>,
     /// Admit arriving Data.
     pub admit: Option<bool>,
-    /// Answer Interests.
+    /// Satisfy Interests.
     pub serve: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Erasing from the Content Stores of several workers, as if it were one.
+//! Erasing from the Content Stores of several workers as from one.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use ndn_packet::Name;
 use crate::command::Command;
 use crate::event::Event;
 
-/// An erasure goes from worker to worker, so that all of them together keep to its limit.
+/// An erasure, which proceeds from worker to worker, so that its limit holds for all together.
 #[derive(Debug)]
 struct Erasure {
     prefix: Name,
@@ -16,28 +16,28 @@ struct Erasure {
     worker: usize,
 }
 
-/// Erasures that are going on, by ticket.
+/// Erasures in progress, by ticket.
 #[derive(Debug, Default)]
 pub(crate) struct Erasures(HashMap<u64, Erasure>);
 
-/// What to do next.
+/// The next action.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Tell this worker.
+    /// Send this command to this worker.
     Ask(usize, Command),
-    /// It is done.
+    /// The erasure has ended.
     Done(Event),
 }
 
 impl Erasures {
-    /// Begins one; the first worker is to be told.
+    /// Begins an erasure. Returns the command for the first worker.
     pub(crate) fn begin(&mut self, ticket: u64, prefix: Name, limit: usize) -> Command {
         let command = Command::EraseCs { ticket, prefix: prefix.clone(), limit };
         self.0.insert(ticket, Erasure { prefix, left: limit, erased: 0, worker: 0 });
         command
     }
 
-    /// A worker has erased so many packets, and says whether it has more.
+    /// Handles the result of a worker: packets erased, and whether more are under the prefix.
     pub(crate) fn advance(
         &mut self,
         ticket: u64,
@@ -56,7 +56,7 @@ impl Erasures {
             self.0.remove(&ticket);
             return Progress::Done(Event::CsErased { ticket, erased, more });
         }
-        // With nothing left to erase, this asks only whether there is more.
+        // With a limit of 0, the worker only reports whether there are more.
         let (prefix, limit) = (erasure.prefix.clone(), erasure.left);
         Progress::Ask(erasure.worker, Command::EraseCs { ticket, prefix, limit })
     }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Erases from stores of these sizes; the number erased, and whether there are more.
+    /// Erases from stores of these sizes. Returns the number erased, and whether there are more.
     fn erase(mut stores: Vec<usize>, limit: usize) -> (usize, bool) {
         let mut erasures = Erasures::default();
         let mut command = erasures.begin(7, Name::from_uri("/a").unwrap(), limit);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn several_stores_are_erased_like_one() {
+    fn limit_holds_across_several_stores() {
         for limit in 0..10 {
             for stores in [[0, 0, 0], [3, 0, 2], [0, 5, 0], [1, 1, 1], [0, 0, 4]] {
                 let total: usize = stores.iter().sum();

@@ -1,4 +1,4 @@
-//! What the control thread hears from a worker.
+//! Events of a worker for the control thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,44 +9,44 @@ use ndn_forwarding::LearningRequest;
 use ndn_table::FaceIndex;
 use ndn_types::FaceUri;
 
-/// Something that a worker did or saw.
+/// An event of a worker.
 #[derive(Debug)]
 pub enum Event {
-    /// There is a new face: asked for, or because a peer without face sent a datagram.
+    /// A face was made, by a command or on demand.
     FaceAdded {
-        /// That of the command; `None` for a face of the worker's own making.
+        /// The ticket of the command; `None` for an on-demand face.
         ticket: Option<u64>,
         /// The face.
         face: Box<FaceCreated>,
     },
     /// The peer has a face already.
     FaceExists {
-        /// That of the command.
+        /// The ticket of the command.
         ticket: Option<u64>,
-        /// The face that it has.
+        /// The existing face.
         face_id: u64,
     },
     /// A face could not be made.
     FaceRefused {
-        /// That of the command.
+        /// The ticket of the command.
         ticket: Option<u64>,
-        /// The face that there is not.
+        /// The FaceId that the face would have had.
         face_id: u64,
-        /// Why: `QuotaExceeded` where there are as many faces as there may be.
+        /// The reason; `QuotaExceeded` if the limit of faces is reached.
         error: io::Error,
     },
-    /// A face is gone.
+    /// A face has closed.
     FaceClosed {
         /// The face.
         face_id: u64,
-        /// Why; `None` if it was asked for.
+        /// The reason; `None` if a command closed it.
         reason: Option<CloseReason>,
     },
-    /// A permanent face has lost its connection and tries to make it anew.
+    /// A permanent face has lost its connection and reconnects.
     FaceDown {
         /// The face.
         face_id: u64,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
     /// A permanent face has its connection back.
@@ -54,49 +54,47 @@ pub enum Event {
         /// The face.
         face_id: u64,
     },
-    /// A UDP peer got no face, because there are as many faces as there may be, or as many of this
-    /// peer. Others may have
-    /// been refused since the last event: [`WorkerCounters`](crate::WorkerCounters) has them all.
+    /// UDP peer rejected: a limit of faces is reached, of all or of this peer. Reported at most once a second;
+    /// [`WorkerCounters`](crate::WorkerCounters) counts all.
     PeerRefused {
         /// The peer.
         peer: SocketAddr,
     },
-    /// Interests of a face were refused because as many of it were pending as its quota allows: told
-    /// once a second at most by each worker.
+    /// Interests of a face were refused because its quota of pending Interests is used up. Reported at most once a
+    /// second by each worker.
     QuotaUsedUp {
-        /// The face, which another worker may have, or nobody any more.
+        /// The face, which may belong to another worker or have closed.
         face: FaceIndex,
         /// Interests that were refused since the last event.
         refused: u64,
     },
-    /// The socket of a network device is out of use, and is closed when this is dropped, which may take
-    /// the kernel a while.
+    /// The socket of a network device is unused. Dropping it closes it, which may take the kernel some time.
     SocketUnused(PortSocket),
-    /// Self-learning asks for something; [`LearningRequest::Find`] is answered by
+    /// A request of self-learning; [`LearningRequest::Find`] is answered by
     /// [`Command::AnswerLearning`](crate::Command::AnswerLearning).
     Learning(LearningRequest),
-    /// An erasure is done.
+    /// An erasure has ended.
     CsErased {
-        /// That of the command.
+        /// The ticket of the command.
         ticket: u64,
-        /// Packets erased.
+        /// Number of packets erased.
         erased: usize,
-        /// Whether there are more under the prefix.
+        /// Whether more packets are under the prefix.
         more: bool,
     },
 }
 
-/// A face that has just been made.
+/// A new face.
 #[derive(Debug, Clone)]
 pub struct FaceCreated {
-    /// Its place in the worker.
+    /// Its index.
     pub index: FaceIndex,
     /// Its options, with its number.
     pub options: FaceOptions,
-    /// The far end.
+    /// The remote FaceUri.
     pub remote: FaceUri,
-    /// The near end.
+    /// The local FaceUri.
     pub local: FaceUri,
-    /// What it counts.
+    /// Its counters.
     pub counters: Arc<FaceCounters>,
 }

@@ -48,7 +48,8 @@ pub use options::{
 };
 pub use overload::{OverloadOptions, ShedAction};
 pub use placement::{
-    Arrangement, Place, PlacementError, Workers, default_worker_count, plan_placement, plan_roles,
+    Arrangement, PlacementError, WorkerPlacement, Workers, default_worker_count, plan_placement,
+    plan_roles,
 };
 pub use queue::WorkerGone;
 pub use stepped::SteppedWorker;

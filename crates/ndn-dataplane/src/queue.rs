@@ -1,4 +1,4 @@
-//! Commands one way, events the other, and a waker for each side.
+//! Queues of commands and events between the control thread and a worker, with a waker for each side.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 
 use ndn_sys::poll::Waker;
 
-/// Messages that wait for the other thread at most; a worker keeps further events itself.
+/// Maximum number of messages that wait for the other thread; the sender keeps further ones.
 const QUEUE_LENGTH: usize = 4096;
 
-/// The worker has ended, by order or by a fault of its own.
+/// The worker has ended, by a command or a panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the worker has ended")]
 pub struct WorkerGone;
@@ -18,16 +18,15 @@ pub struct WorkerGone;
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     queue: SyncSender<T>,
-    /// Behind the queue, since fields are dropped in order: the other side must find the queue
-    /// closed when it is woken.
+    /// After the queue, because fields are dropped in order: the other side must find the queue closed when it
+    /// wakes.
     waker: WakeOnDrop,
-    /// What did not fit. Bounded by what the owner can still produce: an event per face and
-    /// command.
+    /// Messages that did not fit. Bounded by one event per face and command.
     overflow: VecDeque<T>,
     sent: bool,
 }
 
-/// Wakes the other side a last time, so that it notices even if this side ends by a panic.
+/// Wakes the other side a last time, even if this side ends by a panic.
 #[derive(Debug)]
 struct WakeOnDrop(Arc<Waker>);
 
@@ -49,7 +48,7 @@ pub(crate) fn channel<T>() -> std::io::Result<(Sender<T>, Inbox<T>)> {
     Ok(channel_with(Arc::new(Waker::new()?)))
 }
 
-/// One direction, with a waker that several have in common.
+/// One direction, with a waker that several directions share.
 pub(crate) fn channel_with<T>(waker: Arc<Waker>) -> (Sender<T>, Inbox<T>) {
     let (sender, receiver) = sync_channel(QUEUE_LENGTH);
     let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker) };
@@ -77,7 +76,7 @@ impl<T> Sender<T> {
         self.waker.0.wake();
     }
 
-    /// Whether messages are still kept on this side.
+    /// Whether messages wait on this side.
     pub(crate) fn is_backed_up(&self) -> bool {
         !self.overflow.is_empty()
     }
@@ -90,7 +89,7 @@ impl<T> Sender<T> {
                     self.overflow.push_front(message);
                     return;
                 }
-                // Nobody is left to hear it.
+                // The receiver has ended.
                 Err(TrySendError::Disconnected(_)) => self.overflow.clear(),
             }
         }
@@ -98,10 +97,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> Inbox<T> {
-    /// The next message; `None` when there is none now.
+    /// The next message, if one waits.
     ///
     /// # Errors
-    /// [`WorkerGone`] once the other side is gone and everything from it has been received.
+    /// [`WorkerGone`] once the other side has ended and all its messages were received.
     pub(crate) fn receive(&self) -> Result<Option<T>, WorkerGone> {
         match self.queue.try_recv() {
             Ok(message) => Ok(Some(message)),
@@ -110,7 +109,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Readable when there may be a message. Reset it before looking for messages.
+    /// Readable when there may be a message. Reset it before receiving.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_waits_and_keeps_its_order() {
+    fn overflow_waits_and_keeps_its_order() {
         let (mut sender, inbox) = channel().unwrap();
         for number in 0..QUEUE_LENGTH + 10 {
             sender.send(number);
@@ -145,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_one_side_wakes_the_other() {
+    fn end_of_one_side_wakes_the_other() {
         let poller = Poller::new().unwrap();
         let mut events = Events::with_capacity(1);
         let (mut sender, inbox) = channel().unwrap();
         poller.add(inbox.waker(), 0, Interest::Readable).unwrap();
         sender.send(7);
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
-        assert!(events.is_empty(), "nothing was said yet");
+        assert!(events.is_empty(), "not woken yet");
         drop(sender);
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert_eq!(events.len(), 1);

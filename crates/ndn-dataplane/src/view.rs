@@ -1,4 +1,4 @@
-//! One worker as the control thread sees it.
+//! The control thread's view of one worker.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::exchange::ExchangeCounters;
 use crate::queue::{Inbox, Sender};
 use crate::worker::WorkerCounters;
 
-// What workers count as they work lies in allocations that follow each other: a pair of lines each
-// (processors fetch lines in pairs), so that no two workers write to one.
+// Counters of workers lie in adjacent allocations: each is aligned to a pair of cache lines, because
+// processors fetch lines in pairs, so that no two workers write to the same pair.
 const _: () = {
     assert!(align_of::<Counters>() == 128);
     assert!(align_of::<WorkerCounters>() == 128);
@@ -25,7 +25,7 @@ const _: () = {
     assert!(align_of::<ndn_face::FaceCounters>() == 128);
 };
 
-/// One worker as the control thread sees it.
+/// The control thread's view of one worker.
 #[derive(Debug)]
 pub struct WorkerView {
     pub(crate) commands: Sender<Command>,
@@ -38,50 +38,50 @@ pub struct WorkerView {
     pub(crate) service_times: Arc<ServiceTimes>,
     pub(crate) channels: Vec<(SocketAddr, Arc<ChannelCounters>)>,
     pub(crate) exchange: Option<Arc<ExchangeCounters>>,
-    /// What it has dispatched, if there are other workers.
+    /// The load that it has dispatched, if there are other workers.
     pub(crate) loads: Option<Arc<NdtLoads>>,
-    /// Commands sent.
+    /// Number of commands sent.
     pub(crate) sent: u64,
 }
 
 impl WorkerView {
-    /// What the shard and the ingress count.
+    /// Counters of the shard and the ingress.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// What the run loop counts.
+    /// Counters of the loop.
     #[must_use]
     pub fn worker_counters(&self) -> &Arc<WorkerCounters> {
         &self.worker_counters
     }
 
-    /// System calls of the worker's sockets.
+    /// Counters of system calls of the worker's sockets.
     #[must_use]
     pub fn call_counters(&self) -> &Arc<CallCounters> {
         &self.calls
     }
 
-    /// How long packets took, while that was [measured](Command::Trace).
+    /// Service times, while they were [measured](Command::Trace).
     #[must_use]
     pub fn service_times(&self) -> &Arc<ServiceTimes> {
         &self.service_times
     }
 
-    /// Figures of the packet buffers.
+    /// Counters of the packet buffers.
     #[must_use]
     pub fn pool_counters(&self) -> &Arc<PoolCounters> {
         &self.pool_counters
     }
 
-    /// What it counts of its dealings with other workers, if there are any.
+    /// Counters of the exchange with other workers, if there are any.
     #[must_use]
     pub fn exchange_counters(&self) -> Option<&Arc<ExchangeCounters>> {
         self.exchange.as_ref()
     }
 
-    /// The UDP sockets: local address and what they count.
+    /// The UDP sockets: local address and counters.
     #[must_use]
     pub fn channels(&self) -> &[(SocketAddr, Arc<ChannelCounters>)] {
         &self.channels

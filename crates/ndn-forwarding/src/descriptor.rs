@@ -46,10 +46,10 @@ impl Flags {
     /// The name ends in an ImplicitSha256DigestComponent.
     pub const IMPLICIT_DIGEST: Self = Self(1 << 9);
     /// Short-prefix Interest: Data of other shards may satisfy it.
-    pub(crate) const WIDE: Self = Self(1 << 14);
+    pub(crate) const SHORT_PREFIX: Self = Self(1 << 14);
     /// This shard is the previous owner of the name: what it cannot use goes on to the present
     /// owner.
-    pub(crate) const EARLIER: Self = Self(1 << 13);
+    pub(crate) const PREVIOUS_OWNER: Self = Self(1 << 13);
     /// The arrival face is local.
     pub const FROM_LOCAL: Self = Self(1 << 10);
     /// The arrival face is point-to-point.

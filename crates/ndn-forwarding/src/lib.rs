@@ -46,7 +46,8 @@ pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counter, Counters};
 pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use dispatch::{
-    Answer, Content, Crossing, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel, Sampled, Tour,
+    Answer, Content, Crossing, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel,
+    Sampled,
 };
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, PitTokenPolicy, RxFace};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ndn_ring::FillBlock;
+use ndn_ring::CopyBlock;
 use ndn_table::{
     FaceIndex, NameHasher, Ndt, Pcct, PitIndex, ShortPrefixInterests, ShortPrefixInterestsFull,
     Timestamp, Token,
@@ -13,9 +13,9 @@ use crate::dispatch::{Content, Crossing, DataVisit};
 
 /// Maximum number of Content Store probes tracked at a time. Beyond it, an Interest may be
 /// forwarded although another shard has its Data cached.
-const TOURS_MAX: usize = 1024;
+const PROBES_MAX: usize = 1024;
 /// Time after which a probe counts as lost.
-const TOUR_TIME_MAX_MS: u64 = 100;
+const PROBE_TIME_MAX_MS: u64 = 100;
 /// Maximum number of spare visits kept for reuse.
 const SPARE_VISITS_MAX: usize = 64;
 /// Initial capacity of the outbox, in messages.
@@ -27,7 +27,7 @@ pub struct SharedTables {
     /// The shard of each name.
     pub ndt: Arc<Ndt>,
     /// Pending Interests that Data of other shards may satisfy.
-    pub wide: Arc<ShortPrefixInterests>,
+    pub short_prefix: Arc<ShortPrefixInterests>,
 }
 
 impl SharedTables {
@@ -45,8 +45,8 @@ impl SharedTables {
     }
 
     fn with(ndt: Ndt) -> Self {
-        let wide = ShortPrefixInterests::new(ndt.shard_count());
-        Self { ndt: Arc::new(ndt), wide: Arc::new(wide) }
+        let short_prefix = ShortPrefixInterests::new(ndt.shard_count());
+        Self { ndt: Arc::new(ndt), short_prefix: Arc::new(short_prefix) }
     }
 }
 
@@ -60,16 +60,16 @@ pub(crate) struct Peers {
     pub(crate) outbox: Vec<Crossing>,
     /// The latest expiry of all Interests so far.
     latest_expiry: Timestamp,
-    tours: HashMap<(u32, u16), TourState>,
+    probes: HashMap<(u32, u16), ProbeState>,
     #[expect(clippy::vec_box, reason = "they travel as boxes")]
     spare_visits: Vec<Box<DataVisit>>,
-    /// Block for copies of cached Data sent to another shard.
-    pub(crate) copy_block: Option<FillBlock>,
+    /// Copies of cached Data sent to another shard.
+    pub(crate) copies: CopyBlock,
 }
 
 /// The probes of one PIT entry.
 #[derive(Debug, Clone, Copy)]
-struct TourState {
+struct ProbeState {
     count: u32,
     until: Timestamp,
 }
@@ -81,9 +81,9 @@ impl Peers {
             shared,
             outbox: Vec::with_capacity(OUTBOX_LENGTH),
             latest_expiry: Timestamp::ZERO,
-            tours: HashMap::with_capacity(TOURS_MAX),
+            probes: HashMap::with_capacity(PROBES_MAX),
             spare_visits: Vec::with_capacity(SPARE_VISITS_MAX),
-            copy_block: None,
+            copies: CopyBlock::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Peers {
     /// Whether this shard has published Interests.
     #[inline]
     pub(crate) fn has_published(&self) -> bool {
-        self.shared.wide.published(self.shard) != 0
+        self.shared.short_prefix.published(self.shard) != 0
     }
 
     /// Publishes a short-prefix Interest, or updates its expiry.
@@ -144,13 +144,13 @@ impl Peers {
         is_new: bool,
     ) -> Result<(), ShortPrefixInterestsFull> {
         let (hash, components, number) = self.key_of(pcct, hasher, entry);
-        let (wide, expiry) = (&self.shared.wide, pcct.entry(entry).expiry());
+        let (published, expiry) = (&self.shared.short_prefix, pcct.entry(entry).expiry());
         // The Interest may have become a short-prefix one after it was inserted, when its entry of
         // the dispatch table was split.
-        if !is_new && wide.set_expiry(self.shard, hash, number, expiry) {
+        if !is_new && published.set_expiry(self.shard, hash, number, expiry) {
             return Ok(());
         }
-        wide.publish(self.shard, hash, components, number, expiry)
+        published.publish(self.shard, hash, components, number, expiry)
     }
 
     /// Withdraws a PIT entry that is about to be erased.
@@ -158,7 +158,7 @@ impl Peers {
     pub(crate) fn withdraw(&mut self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) {
         if pcct.entry(entry).can_be_prefix() {
             let (hash, components, number) = self.key_of(pcct, hasher, entry);
-            self.shared.wide.withdraw(self.shard, hash, components, number);
+            self.shared.short_prefix.withdraw(self.shard, hash, components, number);
         }
     }
 
@@ -168,31 +168,31 @@ impl Peers {
     }
 
     /// Records that a probe for a PIT entry starts.
-    pub(crate) fn begin_tour(&mut self, entry: Token, now: Timestamp) {
-        let until = now.plus_millis(TOUR_TIME_MAX_MS);
-        if self.tours.len() >= TOURS_MAX {
-            self.tours.retain(|_, tour| tour.until > now);
+    pub(crate) fn begin_probe(&mut self, entry: Token, now: Timestamp) {
+        let until = now.plus_millis(PROBE_TIME_MAX_MS);
+        if self.probes.len() >= PROBES_MAX {
+            self.probes.retain(|_, probe| probe.until > now);
         }
-        if self.tours.len() < TOURS_MAX {
-            let tour = self.tours.entry(key_of(entry)).or_insert(TourState { count: 0, until });
-            *tour = TourState { count: tour.count + 1, until };
+        if self.probes.len() < PROBES_MAX {
+            let probe = self.probes.entry(key_of(entry)).or_insert(ProbeState { count: 0, until });
+            *probe = ProbeState { count: probe.count + 1, until };
         }
     }
 
     /// Records that a probe has returned.
-    pub(crate) fn end_tour(&mut self, entry: Token) {
-        if let Some(tour) = self.tours.get_mut(&key_of(entry)) {
-            tour.count -= 1;
-            if tour.count == 0 {
-                self.tours.remove(&key_of(entry));
+    pub(crate) fn end_probe(&mut self, entry: Token) {
+        if let Some(probe) = self.probes.get_mut(&key_of(entry)) {
+            probe.count -= 1;
+            if probe.count == 0 {
+                self.probes.remove(&key_of(entry));
             }
         }
     }
 
     /// Whether a probe for this entry is in progress, so that its Interest has not been forwarded
     /// yet.
-    pub(crate) fn is_on_tour(&self, entry: Token, now: Timestamp) -> bool {
-        self.tours.get(&key_of(entry)).is_some_and(|tour| tour.until > now)
+    pub(crate) fn is_probing(&self, entry: Token, now: Timestamp) -> bool {
+        self.probes.get(&key_of(entry)).is_some_and(|probe| probe.until > now)
     }
 }
 

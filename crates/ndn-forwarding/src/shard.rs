@@ -62,7 +62,7 @@ pub struct Shard {
     routes: Box<[FibSlot; BURST_SIZE]>,
     pub(crate) matches: Matches,
     /// A burst for packets from other shards, one at a time.
-    pub(crate) aside: Option<Box<Burst>>,
+    pub(crate) message_burst: Option<Box<Burst>>,
 }
 
 impl Shard {
@@ -102,7 +102,7 @@ impl Shard {
             strategies,
             routes: Box::new([FibSlot::default(); BURST_SIZE]),
             matches: Matches::new(),
-            aside: None,
+            message_burst: None,
         }
     }
 

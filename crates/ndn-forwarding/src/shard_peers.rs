@@ -20,9 +20,9 @@ impl Shard {
         let shard = self.tables.shard;
         let shard_count = shared.ndt.shard_count();
         assert!(usize::from(shard) < shard_count, "shard {shard} of {shard_count}");
-        assert_eq!(shared.wide.shard_count(), shard_count, "tables for the same shards");
+        assert_eq!(shared.short_prefix.shard_count(), shard_count, "tables for the same shards");
         self.tables.peers = Some(Box::new(Peers::new(shard, shared)));
-        self.aside = Some(Box::new(Burst::new()));
+        self.message_burst = Some(Box::new(Burst::new()));
     }
 
     /// Drains the messages for other shards. To be called after each burst, each message from
@@ -42,32 +42,32 @@ impl Shard {
         tx: &mut impl TxSink,
     ) {
         // A single shard drops the message.
-        let Some(mut burst) = self.aside.take() else { return content.release(pool) };
+        let Some(mut burst) = self.message_burst.take() else { return content.release(pool) };
         match content {
             Content::Packet(parcel) => {
-                self.put_aside(&mut burst, parcel, pool);
+                self.push_message(&mut burst, parcel, pool);
                 self.process_burst(now, &mut burst, pool, tx);
             }
             Content::Visit(parcel, visit) => {
-                self.put_aside(&mut burst, parcel, pool);
+                self.push_message(&mut burst, parcel, pool);
                 let Self { tables, fib, strategies, matches, .. } = self;
                 let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
                 if let Some(rx) = RxPacket::new(&burst, 0, pool) {
-                    context.data_aside(&rx, Some(visit), matches, strategies);
+                    context.cross_shard_data(&rx, Some(visit), matches, strategies);
                 }
             }
-            Content::Tour(parcel, tour) => {
-                self.put_aside(&mut burst, parcel, pool);
+            Content::Probe(parcel, probe) => {
+                self.push_message(&mut burst, parcel, pool);
                 let Self { tables, fib, strategies, .. } = self;
                 let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
                 if let Some(rx) = RxPacket::new(&burst, 0, pool) {
-                    context.interest_on_tour(&rx, tour, pool, strategies);
+                    context.process_probe(&rx, probe, pool, strategies);
                 }
             }
             Content::Answer(answer) => {
                 let Self { tables, fib, .. } = self;
                 let mut context = Context { now, tables, fib, tx, strategy: StrategyId::default() };
-                context.answer_from_tour(&answer, pool.bytes(&answer.handle));
+                context.answer_from_probe(&answer, pool.bytes(&answer.handle));
                 pool.release(answer.handle);
             }
             Content::FaceSendsTokens(face) => {
@@ -75,18 +75,18 @@ impl Shard {
             }
         }
         burst.release(pool);
-        self.aside = Some(burst);
+        self.message_burst = Some(burst);
     }
 
     /// Releases the packet memory that the shard holds, when its worker ends.
     pub fn release_blocks(&mut self, pool: &PacketPool) {
         if let Some(peers) = &mut self.tables.peers {
-            peers.copy_block.take().into_iter().for_each(|block| pool.finish(block));
+            peers.copies.release(pool);
             peers.outbox.drain(..).for_each(|crossing| crossing.content.release(pool));
         }
     }
 
-    fn put_aside(&self, burst: &mut Burst, mut parcel: crate::Parcel, pool: &PacketPool) {
+    fn push_message(&self, burst: &mut Burst, mut parcel: crate::Parcel, pool: &PacketPool) {
         if !burst.push_parcel(&mut parcel, pool, &self.tables.hasher) {
             parcel.release(pool);
         }

@@ -233,4 +233,349 @@ impl Exchange {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::VecDeque;
+
+    use ndn_forwarding::{
+        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind,
+    };
+    use ndn_packet::{InterestBuilder, Name};
+    use ndn_sys::poll::{Events, Interest, Poller};
+    use ndn_table::NameHasher;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::overload::Verdict;
+
+    fn outgoing(pool: &PacketPool, number: u32, kind: TxKind) -> Message {
+        let mut block = pool.allocate_block().unwrap();
+        block.spare_mut()[..4].copy_from_slice(&number.to_be_bytes());
+        block.commit(4);
+        let handle = block.carve(4);
+        pool.finish(block);
+        Message::Outgoing(Outgoing {
+            face: FaceIndex::new(1, 0),
+            kind,
+            handle: Some(handle),
+            pit_token: PitToken::NONE,
+            congestion_mark: 0,
+            incoming_face_id: None,
+            non_discovery: false,
+            announcement_length: 0,
+        })
+    }
+
+    fn number_of(message: Message, pool: &PacketPool) -> u32 {
+        let Message::Outgoing(outgoing) = &message else { panic!("{message:?}") };
+        let number = u32::from_be_bytes(outgoing.packet(pool).wire.try_into().unwrap());
+        message.release(pool);
+        number
+    }
+
+    fn tx_kind(kind: usize) -> TxKind {
+        [TxKind::Data, TxKind::Nack(ndn_forwarding::NackReason(50)), TxKind::Interest][kind]
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Send { from: usize, to: usize, kind: usize },
+        Take { to: usize, from: usize, kind: usize, count: usize },
+    }
+
+    /// Small, so that tests fill it.
+    const RING_LENGTH: usize = if cfg!(miri) { 16 } else { 64 };
+    const OPERATIONS_MAX: usize = if cfg!(miri) { 150 } else { 1500 };
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let path = (0..3_usize, 0..3_usize, 0..3_usize);
+        prop_oneof![
+            3 => path.clone().prop_map(|(from, to, kind)| Operation::Send { from, to, kind }),
+            1 => (path, 1..4_usize)
+                .prop_map(|((from, to, kind), count)| Operation::Take { to, from, kind, count }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 32 })
+        })]
+        #[test]
+        fn rings_are_bounded_queues(
+            operations in proptest::collection::vec(operation(), 0..OPERATIONS_MAX),
+        ) {
+            let blocks = u32::try_from(OPERATIONS_MAX + 500).unwrap();
+            let pools: Vec<_> = (0..3).map(|_| PacketPool::new(blocks).unwrap()).collect();
+            let mut parts = Exchange::with_rings(3, RING_LENGTH).unwrap();
+            let mut oracle: Vec<VecDeque<u32>> = vec![VecDeque::new(); 27];
+            let queue = |from: usize, to: usize, kind: usize| from * 9 + to * 3 + kind;
+            let (mut number, mut dropped) = (0, 0);
+            for operation in operations {
+                match operation {
+                    Operation::Send { from, to, kind } => {
+                        number += 1;
+                        let message = outgoing(&pools[from], number, tx_kind(kind));
+                        let fits = to != from
+                            && oracle[queue(from, to, kind)].len() < parts[0].length(KINDS[kind]);
+                        prop_assert_eq!(parts[from].outbound.send(to, message, &pools[from]), fits);
+                        parts[from].outbound.wake();
+                        if fits {
+                            oracle[queue(from, to, kind)].push_back(number);
+                        } else {
+                            dropped += u64::from(to != from);
+                        }
+                    }
+                    Operation::Take { to, from, kind, count } => {
+                        for _ in 0..count {
+                            let expected = oracle[queue(from, to, kind)].pop_front();
+                            let taken = parts[to].take(from, KINDS[kind]);
+                            prop_assert_eq!(taken.map(|m| number_of(m, &pools[to])), expected);
+                        }
+                    }
+                }
+            }
+            for to in 0..3 {
+                let waits = (0..27).any(|q| q / 3 % 3 == to && !oracle[q].is_empty());
+                prop_assert_eq!(parts[to].has_waiting(), waits);
+                parts[to].release(&pools[to]);
+            }
+            let counted: u64 = parts.iter().map(|part| KINDS.map(|kind| part.counters.dropped(kind).value()).iter().sum::<u64>()).sum();
+            prop_assert_eq!(counted, dropped);
+            pools.iter().for_each(PacketPool::settle);
+            for pool in &pools {
+                pool.reclaim();
+                prop_assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri cannot wait for such events")]
+    fn sleeping_worker_is_woken_once_per_burst() {
+        let pool = PacketPool::new(16).unwrap();
+        let mut parts = Exchange::between(2).unwrap();
+        let (mut second, mut first) = (parts.pop().unwrap(), parts.pop().unwrap());
+        let poller = Poller::new().unwrap();
+        poller.add(&second.sleeper().waker, 1, Interest::Readable).unwrap();
+        let is_woken = || {
+            let mut events = Events::with_capacity(1);
+            poller.wait(&mut events, Some(std::time::Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        first.outbound.send(1, outgoing(&pool, 1, TxKind::Data), &pool);
+        first.outbound.wake();
+        assert!(!is_woken(), "it is awake");
+        second.sleeper().flag.prepare();
+        first.outbound.wake();
+        assert!(!is_woken(), "nothing was sent since");
+        for number in 2..5 {
+            first.outbound.send(1, outgoing(&pool, number, TxKind::Data), &pool);
+        }
+        assert!(!is_woken(), "the burst is not over");
+        first.outbound.wake();
+        assert!(is_woken());
+        assert_eq!(first.counters().wakes.value(), 1);
+        second.release(&pool);
+    }
+
+    /// A received Interest for another shard.
+    fn parcel(pool: &PacketPool) -> Parcel {
+        let name = Name::from_uri("/a/b").unwrap();
+        let wire = InterestBuilder::new(&name).nonce(7).to_vec().unwrap();
+        let mut block = pool.allocate_block().unwrap();
+        block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+        block.commit(wire.len());
+        let mut ingress = Ingress::new(NameHasher::new([7; 16]), Arc::default(), 1);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+        let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+        let mut burst = Burst::new();
+        let fields = LpFields::default();
+        ingress.push(&mut burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
+        pool.finish(block);
+        burst.take_parcel(0)
+    }
+
+    /// Messages can be taken before the wake-up.
+    #[test]
+    fn few_messages_wake_a_sleeping_worker_late() {
+        let pool = PacketPool::new(200).unwrap();
+        let mut parts = Exchange::with_rings(2, 64).unwrap();
+        let micros = |micros: u64| Timestamp::from_nanos(1_000_000 + micros * 1000);
+        let send = |parts: &mut Vec<Exchange>, at: u64, count: u32| {
+            parts[0].outbound.set_time(micros(at));
+            for number in 0..count {
+                assert!(parts[0].outbound.send(1, outgoing(&pool, number, TxKind::Data), &pool));
+            }
+        };
+        let mut wakes = 0;
+        let mut check = |parts: &mut Vec<Exchange>, at: u64, is_woken: bool| {
+            parts[1].sleeper().flag.prepare();
+            parts[0].outbound.wake_if_due(|| micros(at));
+            wakes += u64::from(is_woken);
+            assert_eq!(parts[0].counters().wakes.value(), wakes, "after {at} us");
+            while let Some(message) = parts[1].take(0, PacketKind::Data) {
+                message.release(&pool);
+            }
+            assert!(!parts[1].has_waiting());
+        };
+        check(&mut parts, 0, false);
+        send(&mut parts, 0, 3);
+        check(&mut parts, 20, false);
+        send(&mut parts, 30, 3);
+        check(&mut parts, 40, false);
+        check(&mut parts, 60, true);
+        check(&mut parts, 200, false);
+        send(&mut parts, 300, 63);
+        check(&mut parts, 300, false);
+        send(&mut parts, 310, 1);
+        check(&mut parts, 310, true);
+        send(&mut parts, 320, 1);
+        check(&mut parts, 330, false);
+        // The sender is about to sleep.
+        parts[0].outbound.wake();
+        assert_eq!(parts[0].counters().wakes.value(), 3);
+        // Notices do not wait.
+        parts[0].notify_all(Notice::FaceGone(FaceIndex::new(1, 0)));
+        parts[1].sleeper().flag.prepare();
+        parts[0].outbound.wake_if_due(|| micros(320));
+        assert_eq!(parts[0].counters().wakes.value(), 4);
+    }
+
+    fn frame(pool: &PacketPool, bytes: &[u8]) -> Frame {
+        let mut block = pool.allocate_block().unwrap();
+        block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
+        block.commit(bytes.len());
+        let frame = Frame::carve(FaceIndex::new(1, 0), None, &mut block, bytes.len());
+        pool.finish(block);
+        frame
+    }
+
+    #[test]
+    fn frame_takes_the_ring_of_its_kind() {
+        let pool = PacketPool::new(16).unwrap();
+        let mut parts = Exchange::between(2).unwrap();
+        let frames = [
+            (&[TYPE_INTEREST, 0], PacketKind::Interest),
+            (&[6, 0], PacketKind::Data),
+            // A link packet.
+            (&[100, 0], PacketKind::Data),
+        ];
+        for (bytes, kind) in frames {
+            let message = Message::Frame(frame(&pool, bytes));
+            assert!(parts[0].outbound.send(1, message, &pool));
+            assert!(parts[1].take(0, kind).is_none(), "the burst is not over");
+            parts[0].outbound.wake();
+            let taken = parts[1].take(0, kind).expect("a frame in its ring");
+            let Message::Frame(frame) = &taken else { panic!("{taken:?}") };
+            assert_eq!(pool.bytes(&frame.handle), bytes);
+            taken.release(&pool);
+        }
+    }
+
+    #[test]
+    fn verdict_is_applied_as_far_as_the_message_allows() {
+        use Verdict::{Drop, Mark, Nack, Pass};
+        let pool = PacketPool::new(16).unwrap();
+        let packet = || Message::Content(Content::Packet(parcel(&pool)));
+        let forwarded = || outgoing(&pool, 1, TxKind::Interest);
+        let other = || Message::Content(Content::FaceSendsTokens(FaceIndex::new(1, 0)));
+        let frame = || Message::Frame(frame(&pool, &[TYPE_INTEREST, 0]));
+        let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
+            (&packet, [Pass, Mark, Nack, Drop]),
+            (&forwarded, [Pass, Mark, Mark, Mark]),
+            (&other, [Pass; 4]),
+            (&frame, [Pass; 4]),
+        ];
+        for (make, expected) in kinds {
+            for (verdict, expected) in [Pass, Mark, Nack, Drop].into_iter().zip(expected) {
+                let mut message = make();
+                assert_eq!(message.apply(verdict), expected, "{verdict:?} for {message:?}");
+                if let Message::Outgoing(outgoing) = &message {
+                    assert_eq!(outgoing.congestion_mark, u64::from(expected == Mark));
+                }
+                message.release(&pool);
+            }
+        }
+    }
+
+    #[test]
+    fn notice_precedes_later_messages() {
+        let pool = PacketPool::new(16).unwrap();
+        let mut parts = Exchange::between(3).unwrap();
+        parts[0].notify_all(Notice::FaceGone(FaceIndex::new(4, 0)));
+        parts[0].outbound.send(2, outgoing(&pool, 1, TxKind::Interest), &pool);
+        parts[0].outbound.wake();
+        assert_eq!(parts[2].waiting(0, PacketKind::Interest), 1);
+        for part in &mut parts[1..] {
+            assert!(matches!(part.next_notice(), Some(Notice::FaceGone(face)) if face.slot() == 4));
+            assert!(part.next_notice().is_none());
+        }
+        assert!(parts[0].next_notice().is_none(), "a worker does not notify itself");
+        parts[2].release(&pool);
+    }
+
+    /// The others have seen the worker awake and do not wake it.
+    #[test]
+    fn notice_before_sleep_prevents_sleep() {
+        let mut parts = Exchange::between(3).unwrap();
+        for face in 0..3 {
+            for teller in [0, 1] {
+                parts[teller].notify_all(Notice::FaceGone(FaceIndex::new(face, 0)));
+                parts[teller].outbound.wake();
+                assert_eq!(parts[teller].counters().wakes.value(), 0, "all are awake");
+            }
+        }
+        parts[2].sleeper().flag.prepare();
+        for received in 0..6 {
+            assert!(parts[2].has_waiting(), "after {received}");
+            assert!(parts[2].next_notice().is_some());
+        }
+        assert!(!parts[2].has_waiting());
+        assert!(parts[2].next_notice().is_none());
+        assert!(!parts[2].has_waiting(), "looking in vain changes nothing");
+    }
+
+    /// Packets are read and released on another thread than that of their pool.
+    #[test]
+    fn packets_cross_between_threads_and_return_to_their_pool() {
+        const COUNT: u32 = if cfg!(miri) { 60 } else { 20_000 };
+        let mut parts = Exchange::with_rings(2, if cfg!(miri) { 16 } else { 512 }).unwrap();
+        let (second, first) = (parts.pop().unwrap(), parts.pop().unwrap());
+        let run = |mut part: Exchange| {
+            let other = 1 - part.own();
+            // A block for each packet in a ring, and for released ones that have not returned.
+            let pool = PacketPool::new(if cfg!(miri) { 64 } else { 2048 }).unwrap();
+            let (mut sent, mut taken) = (0, 0);
+            while sent < COUNT || taken < COUNT {
+                pool.settle();
+                pool.reclaim();
+                let has_room = part.outbound.room(other, PacketKind::Interest) > 0;
+                if sent < COUNT && has_room {
+                    let message = outgoing(&pool, sent, TxKind::Interest);
+                    assert!(part.outbound.send(other, message, &pool));
+                    part.outbound.wake();
+                    sent += 1;
+                }
+                if let Some(message) = part.take(other, PacketKind::Interest) {
+                    assert_eq!(number_of(message, &pool), taken);
+                    taken += 1;
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            (part, pool)
+        };
+        let ends = std::thread::scope(|scope| {
+            let threads = [first, second].map(|part| scope.spawn(move || run(part)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        ends.iter().for_each(|(_, pool)| pool.settle());
+        for (part, pool) in &ends {
+            pool.reclaim();
+            assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
+            assert_eq!(part.counters().dropped_total(), 0);
+        }
+    }
+}

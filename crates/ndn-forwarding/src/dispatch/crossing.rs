@@ -1,4 +1,4 @@
-//! What one shard sends to another.
+//! Messages between shards.
 
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, Token};
@@ -6,48 +6,48 @@ use ndn_table::{FaceIndex, Token};
 use super::Parcel;
 use crate::PacketKind;
 
-/// Downstreams that a [`DataVisit`] can remember.
+/// Maximum number of downstreams that a [`DataVisit`] records.
 const COPIES_MAX: usize = 64;
 
 /// A message for another shard.
 #[derive(Debug)]
 pub struct Crossing {
-    /// The shard. It may be the one that sends, which then takes it itself.
+    /// The receiving shard; it may be the sending one, whose worker then delivers it.
     pub to: u8,
-    /// What it gets.
+    /// The content.
     pub content: Content,
 }
 
-/// What is in a message.
+/// The content of a message.
 #[derive(Debug)]
 pub enum Content {
-    /// A packet to be forwarded, to go into a burst.
+    /// A packet to forward, as part of a burst.
     Packet(Parcel),
-    /// A Data on its way through several shards.
+    /// A Data that visits several shards.
     Visit(Parcel, Box<DataVisit>),
-    /// A wide Interest that looks for a cached Data, or comes home without.
-    Tour(Parcel, Tour),
-    /// A cached Data for an Interest that is on tour.
+    /// A short-prefix Interest that probes the Content Stores, or returns without a match.
+    Probe(Parcel, CsProbe),
+    /// A cached Data for a probe.
     Answer(Answer),
-    /// A face has sent its first PIT token, and so understands those of the forwarder.
+    /// A face has sent its first PIT token, and so accepts PIT tokens.
     FaceSendsTokens(FaceIndex),
 }
 
 impl Content {
-    /// The kind of packet, for the queue that it waits in.
+    /// The kind of packet, which selects the ring.
     #[must_use]
     pub fn kind(&self) -> PacketKind {
         match self {
             Self::Packet(parcel) => parcel.kind(),
             Self::Visit(..) | Self::Answer(_) | Self::FaceSendsTokens(_) => PacketKind::Data,
-            Self::Tour(..) => PacketKind::Interest,
+            Self::Probe(..) => PacketKind::Interest,
         }
     }
 
-    /// Gives up what the message holds.
+    /// Releases the packet of the message.
     pub fn release(self, pool: &PacketPool) {
         match self {
-            Self::Packet(mut parcel) | Self::Visit(mut parcel, _) | Self::Tour(mut parcel, _) => {
+            Self::Packet(mut parcel) | Self::Visit(mut parcel, _) | Self::Probe(mut parcel, _) => {
                 parcel.release(pool);
             }
             Self::Answer(answer) => pool.release(answer.handle),
@@ -56,26 +56,25 @@ impl Content {
     }
 }
 
-/// Where a Data that visits several shards is on its way.
+/// The stage of a Data that visits several shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// In the shard that its name belongs to: where it is cached, and where it is decided whether
-    /// anybody asked for it.
+    /// In the shard that owns its name, which caches it and decides whether it is solicited.
     Name,
-    /// In a shard where a wide Interest is pending.
+    /// In a shard where a short-prefix Interest is pending.
     Home,
 }
 
-/// What a Data takes along from shard to shard.
+/// State that travels with a Data from shard to shard.
 #[derive(Debug)]
 pub struct DataVisit {
     pub(crate) stage: Stage,
     /// A shard before this one had a PIT entry for it.
     pub(crate) is_solicited: bool,
-    /// Shards still to be visited, a bit each.
+    /// Shards to visit, a bit each.
     pub(crate) homes: u64,
-    /// Downstreams that have had their copy, each with the keyed hash of its PIT token. One that
-    /// does not fit may get a second copy.
+    /// Downstreams that got the Data, each with the keyed hash of its PIT token. One that does not fit may get
+    /// it twice.
     copies: [(FaceIndex, u64); COPIES_MAX],
     copy_count: usize,
 }
@@ -91,7 +90,7 @@ impl DataVisit {
         }
     }
 
-    /// As if it were new.
+    /// Makes it new for reuse.
     pub(crate) fn reset(&mut self) {
         self.stage = Stage::Name;
         self.is_solicited = false;
@@ -99,30 +98,30 @@ impl DataVisit {
         self.copy_count = 0;
     }
 
-    /// Downstreams that have had their copy.
+    /// Downstreams that got the Data.
     pub(crate) fn copies(&self) -> &[(FaceIndex, u64)] {
         &self.copies[..self.copy_count]
     }
 
     pub(crate) fn note_copy(&mut self, face: FaceIndex, token_hash: u64) {
-        if let Some(place) = self.copies.get_mut(self.copy_count) {
-            *place = (face, token_hash);
+        if let Some(slot) = self.copies.get_mut(self.copy_count) {
+            *slot = (face, token_hash);
             self.copy_count += 1;
         }
     }
 }
 
-/// A wide Interest on its way through the Content Stores.
+/// A probe of the Content Stores of other shards for a short-prefix Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tour {
-    /// Its PIT entry, in the shard where it began and ends.
+pub struct CsProbe {
+    /// The PIT entry, in the home shard, where the probe begins and ends.
     pub(crate) entry: Token,
 }
 
-/// A cached Data, copied for another shard.
+/// A cached Data that a probe has found, copied for the home shard.
 #[derive(Debug)]
 pub struct Answer {
-    /// The PIT entry that it answers.
+    /// The PIT entry.
     pub(crate) entry: Token,
     pub(crate) handle: PacketHandle,
     pub(crate) freshness_ms: u64,

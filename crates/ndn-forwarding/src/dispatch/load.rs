@@ -1,22 +1,22 @@
-//! How much traffic the entries of the dispatch table have.
+//! The load of the entries of the dispatch table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_ring::prefetch_slice;
 use ndn_table::NDT_ENTRIES;
 
-/// One packet in so many is counted. A prime, so that no pattern of traffic keeps step with it.
+/// One packet of this number is counted. It is a prime, so that no traffic pattern is in phase with it.
 pub const LOAD_SAMPLE: u32 = 7;
 
-/// What one worker has dispatched, by entry. Written by that worker alone, and counted by sample.
+/// Sampled count of the packets that one worker has dispatched, by entry. Only that worker writes it.
 #[derive(Debug)]
 pub struct NdtLoads(Box<[EntryLoad]>);
 
-/// The count in the lower half, and the components of the name that was counted last in the upper one.
+/// The count in the lower half, the components of the last counted name in the upper half.
 #[derive(Debug, Default)]
 struct EntryLoad(AtomicU64);
 
-/// A packet that was chosen to be counted: its entry, and the components of its name.
+/// A sampled packet: its entry, and the number of components of its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Sampled {
     entry: usize,
@@ -24,10 +24,10 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// No packet: what counts it is behind those of all entries.
+    /// No packet: its counter is behind those of all entries.
     pub(super) const NONE: Self = Self { entry: NDT_ENTRIES, components: 0 };
 
-    /// A packet of this entry, whose name has so many components.
+    /// A packet of this entry, whose name has `components` components.
     #[inline]
     #[must_use]
     pub fn new(entry: u16, components: u16) -> Self {
@@ -42,7 +42,7 @@ impl Default for NdtLoads {
 }
 
 impl NdtLoads {
-    /// Counts a packet of an entry.
+    /// Counts a sample.
     #[inline]
     pub fn note(&self, sampled: Sampled) {
         let EntryLoad(load) = &self.0[sampled.entry];
@@ -50,19 +50,19 @@ impl NdtLoads {
         load.store(u64::from(sampled.components) << 32 | u64::from(count), Ordering::Relaxed);
     }
 
-    /// Fetches from memory what counting a packet of an entry writes.
+    /// Prefetches the counter of a sample.
     #[inline]
     pub fn prefetch(&self, sampled: Sampled) {
         prefetch_slice(&self.0, sampled.entry);
     }
 
-    /// Packets counted of an entry so far; starts over after 2^32.
+    /// Samples of an entry, modulo 2^32.
     #[must_use]
     pub fn count(&self, entry: usize) -> u32 {
         lower_half(self.word(entry))
     }
 
-    /// Components of the name that was counted last.
+    /// Components of the last counted name of an entry.
     #[must_use]
     pub fn components(&self, entry: usize) -> usize {
         (self.word(entry) >> 32) as usize

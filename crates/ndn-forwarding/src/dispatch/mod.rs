@@ -1,16 +1,15 @@
-//! Which shard a packet goes to, and what shards say to each other.
+//! Dispatch of packets to shards, and the messages between shards.
 //!
-//! Nearly every packet goes to the one shard that its name belongs to, and no other hears of it.
-//! What is left is the side path, in `pipelines/aside.rs`:
+//! Nearly every packet goes only to the shard that owns its name. The exceptions are processed in
+//! `pipelines/cross_shard.rs`:
 //!
-//! - A *wide* Interest (CanBePrefix, and a name shorter than Data are dispatched by) is pending in
-//!   its home shard, which publishes it and then sends it on a [`Tour`] of the other shards'
-//!   Content Stores. Only when it comes back without answer is it forwarded.
-//! - A Data goes to the shard of its name, and from there on a [`DataVisit`] to the shards where
-//!   wide Interests are published that it matches.
-//! - While an entry of the dispatch table moves from one shard to another, packets go to the
-//!   earlier shard first, and on to the other with what they did not find. A Data whose PIT token
-//!   names yet another shard goes there first.
+//! - A *short-prefix* Interest (CanBePrefix, and a name shorter than the dispatch depth) is pending in its home
+//!   shard, which publishes it and then sends a [`CsProbe`] through the other shards' Content Stores. It is
+//!   forwarded only when the probe returns without a match.
+//! - A Data goes to the shard of its name, and from there on a [`DataVisit`] to the shards that have published
+//!   short-prefix Interests that it matches.
+//! - While an entry of the dispatch table moves, packets go to the previous owner first, and on to the new owner if
+//!   they find nothing there. A Data whose PIT token names another shard goes to that shard first.
 
 mod crossing;
 mod load;
@@ -26,32 +25,32 @@ use crate::descriptor::{Descriptor, Flags};
 use crate::{Burst, PacketKind};
 
 pub(crate) use crossing::Stage;
-pub use crossing::{Answer, Content, Crossing, DataVisit, Tour};
+pub use crossing::{Answer, Content, Crossing, CsProbe, DataVisit};
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
 pub use parcel::Parcel;
 
-/// Samples that wait until what counts them has come from memory: about a burst of packets.
+/// Samples that wait for their prefetched counters: about a burst of packets.
 const SAMPLES_AHEAD: usize = 8;
 
 /// Finds the shard of each received packet.
 #[derive(Debug)]
 pub struct Dispatcher {
-    /// The shard of the worker that receives.
+    /// The shard of the receiving worker.
     own: u8,
     ndt: Arc<Ndt>,
-    /// That of the table.
+    /// The dispatch depth.
     depth: usize,
     loads: Arc<NdtLoads>,
-    /// Packets until the next one is counted.
+    /// Packets until the next sample.
     until_sample: u32,
-    /// Those that are counted next, when what counts them has come from memory.
+    /// Samples whose counters are being prefetched.
     sampled: [Sampled; SAMPLES_AHEAD],
-    /// The one of them that is next.
+    /// The oldest of them.
     next_sampled: usize,
 }
 
 impl Dispatcher {
-    /// A dispatcher by this table, for the worker of shard `own`.
+    /// A dispatcher for the worker of shard `own`.
     #[must_use]
     pub fn new(ndt: Arc<Ndt>, own: u8) -> Self {
         Self {
@@ -65,36 +64,36 @@ impl Dispatcher {
         }
     }
 
-    /// What was dispatched, by entry.
+    /// Dispatched packets, by entry.
     #[must_use]
     pub fn loads(&self) -> &Arc<NdtLoads> {
         &self.loads
     }
 
-    /// Fetches from memory what dispatching the last packet of `burst` reads. To be called when it has been
-    /// received: while the next ones are being parsed there is time for it, and to fetch for all of them
-    /// just before they are dispatched is more than a processor does at a time.
+    /// Prefetches what dispatching the last packet of `burst` reads. Call it after each reception: the line
+    /// arrives while the next packets are parsed. Prefetches for a whole burst at once are more than a
+    /// processor has outstanding.
     #[inline]
     pub fn prefetch_last(&self, burst: &Burst) {
         if let Some(descriptor) = burst.descriptors().last() {
-            // Of a name that is shorter, whatever: it is rare.
+            // Any line serves for a shorter name, which is rare.
             self.ndt.prefetch(burst.hash_at(descriptor, self.depth));
         }
     }
 
-    /// Fetches from memory what dispatching the packets of `burst` reads. The table is larger than
-    /// what a busy worker keeps in its cache, and packets wait for it in turn otherwise.
+    /// Prefetches what dispatching the packets of `burst` reads. The table does not fit into the cache of a busy
+    /// worker.
     #[inline]
     pub fn prefetch(&self, burst: &Burst) {
         for descriptor in burst.descriptors() {
-            // Of a name that is shorter, whatever: it is rare.
+            // Any line serves for a shorter name, which is rare.
             self.ndt.prefetch(burst.hash_at(descriptor, self.depth));
         }
     }
 
-    /// The shard that packet `index` of `burst` goes to: the own one with an Interest that is
-    /// [refused](Burst::refuse), and with others that of the name. Notes in the packet what that shard has
-    /// to know of the others; so call it once for each packet, before it is forwarded.
+    /// The shard that packet `index` of `burst` goes to: the own one for an Interest that is
+    /// [refused](Burst::refuse), otherwise the one of the name. Sets flags of the packet for that shard; call it
+    /// once for each packet, before it is forwarded.
     ///
     /// # Panics
     /// If there is no such packet, or it was moved to another burst.
@@ -103,7 +102,7 @@ impl Dispatcher {
         self.until_sample -= 1;
         let descriptor = burst.descriptor(index);
         let components = u16::from(descriptor.components);
-        // On a Data the flag of refused Interests says something else, which is as rare.
+        // On a Data, the flag of refused Interests has another meaning, which is as rare.
         if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.and(Flags::REFUSED))
             && usize::from(components) >= self.depth
             && let Some((shard, entry)) =
@@ -113,13 +112,13 @@ impl Dispatcher {
             self.sample(entry, components);
             return shard;
         }
-        self.dispatch_with_care(burst, index, pool)
+        self.dispatch_slow(burst, index, pool)
     }
 
-    /// One of the packets for which there is more to look at.
+    /// The slow path: refused Interests, short names, PIT tokens of other shards, and entries that move.
     #[cold]
     #[inline(never)]
-    fn dispatch_with_care(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
+    fn dispatch_slow(&mut self, burst: &mut Burst, index: usize, pool: &PacketPool) -> u8 {
         let descriptor = burst.descriptor(index);
         let is_interest = descriptor.kind == PacketKind::Interest;
         if is_interest && descriptor.flags.contains(Flags::REFUSED) {
@@ -132,21 +131,23 @@ impl Dispatcher {
         let name = NameRef::from_validated(value, u16::from(descriptor.components));
         let route = self.ndt.find(name, burst.prefix_hashes(index));
         self.sample(route.entry, u16::from(descriptor.components));
-        let is_wide =
+        let is_short_prefix =
             route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;
         if first == route.shard && !is_interest {
             first = self.shard_of_token(descriptor).unwrap_or(first);
         }
-        let is_earlier = first != route.shard;
-        if is_wide || is_earlier {
+        let is_previous_owner = first != route.shard;
+        if is_short_prefix || is_previous_owner {
             let flags = &mut burst.descriptor_mut(index).flags;
-            *flags = flags.with(Flags::WIDE, is_wide).with(Flags::EARLIER, is_earlier);
+            *flags = flags
+                .with(Flags::SHORT_PREFIX, is_short_prefix)
+                .with(Flags::PREVIOUS_OWNER, is_previous_owner);
         }
         first
     }
 
-    /// Counts one packet in [`LOAD_SAMPLE`]: now one that was chosen some time before this.
+    /// Counts one packet in [`LOAD_SAMPLE`], with a delay for its prefetched counter.
     #[inline]
     fn sample(&mut self, entry: u16, components: u16) {
         if self.until_sample == 0 {
@@ -162,13 +163,13 @@ impl Dispatcher {
     /// Whether no other shard has originated the token of a Data or Nack.
     #[inline(always)]
     fn returns_to(&self, descriptor: &Descriptor, shard: u8) -> bool {
-        // The first comparison decides nearly always.
+        // The first comparison is nearly always enough.
         Token::from_padded(descriptor.token).shard == shard
             || self.shard_of_token(descriptor).is_none_or(|first| first == shard)
     }
 
-    /// The shard that originated a returning token, if it is one of ours. A token that is not
-    /// leads a packet astray at most, and costs it one visit.
+    /// The shard that originated a returning token. A foreign token costs the packet at most one visit of the
+    /// wrong shard.
     #[inline]
     fn shard_of_token(&self, descriptor: &Descriptor) -> Option<u8> {
         let has_length = usize::from(descriptor.token_length) == TOKEN_LENGTH;

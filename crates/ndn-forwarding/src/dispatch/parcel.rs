@@ -1,4 +1,4 @@
-//! One packet on its way to another shard.
+//! A packet on its way to another shard.
 
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{NameHasher, PIT_TOKEN_LENGTH_MAX, PREFIX_HASHES_MAX};
@@ -8,28 +8,27 @@ use crate::descriptor::{Descriptor, Flags};
 use crate::packet::RxPacket;
 use crate::{Burst, PacketKind, PitToken};
 
-/// Prefix hashes that travel with a packet, beside those of the empty prefix, which everybody knows,
-/// and of the whole name, which is in the descriptor. Those of names with more than one component
-/// more are computed again where the packet arrives.
+/// Prefix hashes that travel with a packet, besides those of the empty prefix, which is a constant, and of the
+/// whole name, which is in the descriptor. The receiver computes those of longer names again.
 const HASHES: usize = 5;
 
-/// Components of a name whose prefix hashes all travel.
+/// Maximum number of components of a name whose prefix hashes all travel.
 const COMPONENTS_MAX: usize = HASHES + 1;
 
-/// A received packet outside of any burst: its handle, its descriptor, and what lay beside it.
+/// A received packet outside of a burst: its handle, descriptor and prefix hashes.
 ///
 /// Like a handle, it has to be [released](Self::release) or put into a burst.
 #[derive(Debug)]
 #[must_use = "a parcel holds a packet"]
 pub struct Parcel {
-    /// Its handle is there, until it is put into a burst.
+    /// None once the packet is in a burst.
     descriptor: Descriptor,
-    /// Of the prefixes of one component and more; what is beyond those of the name means nothing. With a
-    /// PIT token that does not fit the descriptor: the token.
+    /// Hashes of the prefixes from one component; those beyond the name are undefined. If the PIT token does not
+    /// fit the descriptor: the token.
     hashes: [u64; HASHES],
 }
 
-/// With what says which message it is, and when it was sent, it fills two cache lines.
+/// Together with the type of message and the time of sending it fills two cache lines.
 const _: () = assert!(size_of::<Parcel>() == 104);
 const _: () = assert!(HASHES * size_of::<u64>() >= PIT_TOKEN_LENGTH_MAX);
 
@@ -40,14 +39,14 @@ impl Parcel {
         Self { descriptor, hashes: if is_long { packed(token) } else { hashes } }
     }
 
-    /// The PIT token, if it lies where hashes do otherwise.
+    /// The PIT token, if it takes the place of hashes.
     #[inline]
     fn long_token(&self) -> Option<PitToken> {
         let length = usize::from(self.descriptor.token_length);
         (length > self.descriptor.token.len()).then(|| unpacked(&self.hashes, length))
     }
 
-    /// A packet of the burst that is being forwarded, once more.
+    /// A copy of a packet of the burst that is being forwarded.
     pub(crate) fn copy_of(rx: &RxPacket<'_>) -> Self {
         let handle = rx.descriptor.handle.as_ref().map(PacketHandle::retain_remote);
         let mut hashes = [0; HASHES];
@@ -55,36 +54,36 @@ impl Parcel {
         Self::new(Descriptor { handle, ..*rx.descriptor }, hashes, rx.token)
     }
 
-    /// The same, without these flags.
+    /// The parcel without these flags.
     pub(crate) fn without(mut self, flags: Flags) -> Self {
         self.descriptor.flags = self.descriptor.flags.without(flags);
         self
     }
 
-    /// What the packet is.
+    /// The kind of packet.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> PacketKind {
         self.descriptor.kind
     }
 
-    /// Gives the packet a congestion mark, if it has none.
+    /// Sets a congestion mark, if there is none.
     pub fn mark_congestion(&mut self) {
         self.descriptor.mark_congestion();
     }
 
-    /// Has an Interest answered with a Nack of reason Congestion, and nothing else.
+    /// Marks an Interest to be answered with a Nack of reason Congestion.
     pub fn refuse(&mut self) {
         self.descriptor.refuse();
     }
 
-    /// The packet; `None` once it was put into a burst.
+    /// The packet; `None` once it is in a burst.
     #[must_use]
     pub fn handle(&self) -> Option<&PacketHandle> {
         self.descriptor.handle.as_ref()
     }
 
-    /// Gives the packet up. A parcel that was put into a burst holds none.
+    /// Releases the packet, unless it is in a burst.
     pub fn release(&mut self, pool: &PacketPool) {
         self.descriptor.handle.take().into_iter().for_each(|handle| pool.release(handle));
     }
@@ -111,7 +110,7 @@ fn unpacked(words: &[u64; HASHES], length: usize) -> PitToken {
 }
 
 impl Burst {
-    /// Takes packet `index` out of the burst, to be sent to another shard.
+    /// Takes packet `index` out of the burst for another shard.
     ///
     /// # Panics
     /// If there is no such packet, or it was taken before.
@@ -123,7 +122,7 @@ impl Burst {
         Parcel::new(descriptor, self.hashes_from_first(index), self.pit_token(index))
     }
 
-    /// Adds a packet that came from another shard; false, and it stays where it is, if the burst is full.
+    /// Moves a packet from another shard into the burst. Returns false and leaves it if the burst is full.
     #[inline]
     pub fn push_parcel(
         &mut self,

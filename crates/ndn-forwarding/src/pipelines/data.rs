@@ -45,7 +45,7 @@ impl Context<'_> {
         strategies: &StrategyTable,
     ) {
         if self.may_concern_others(rx) {
-            self.data_aside(rx, None, matches, strategies);
+            self.cross_shard_data(rx, None, matches, strategies);
             return;
         }
         let counters = &self.tables.counters;

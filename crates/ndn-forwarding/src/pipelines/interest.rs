@@ -54,8 +54,8 @@ impl<'a> Context<'a> {
             self.content_store_hit(rx, pending, data);
             return;
         }
-        if rx.descriptor.flags.intersects(Flags::WIDE.and(Flags::EARLIER)) {
-            self.interest_aside(rx, pending, is_pending, route, strategies);
+        if rx.descriptor.flags.intersects(Flags::SHORT_PREFIX.and(Flags::PREVIOUS_OWNER)) {
+            self.cross_shard_interest(rx, pending, is_pending, route, strategies);
             return;
         }
         if !is_pending {

@@ -1,7 +1,7 @@
 //! Forwarding pipelines. See the NFD developer's guide, "Forwarding Pipelines".
 
-mod aside;
 mod copies;
+mod cross_shard;
 mod data;
 mod finalize;
 mod interest;

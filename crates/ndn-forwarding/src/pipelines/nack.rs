@@ -15,7 +15,7 @@ impl Context<'_> {
         self.tables.counters.in_nacks.increment();
         match self.accept_nack(rx, strategies) {
             Ok(()) => {}
-            Err(_) if rx.has(Flags::EARLIER) => self.pass_on(rx),
+            Err(_) if rx.has(Flags::PREVIOUS_OWNER) => self.pass_on(rx),
             Err(reason) => self.tables.counters.drop_packet(reason),
         }
     }

@@ -375,7 +375,7 @@ impl Bed {
     /// Number of published Interests, over all shards.
     pub fn published(&self) -> usize {
         let shards = u8::try_from(self.shards.len()).unwrap();
-        (0..shards).map(|shard| self.shared.wide.published(shard)).sum()
+        (0..shards).map(|shard| self.shared.short_prefix.published(shard)).sum()
     }
 
     /// Advances the time.

@@ -1,15 +1,15 @@
-//! The side path of several shards: wide Interests, Data that concern more than one shard, and
-//! names that move between shards. See [`crate::dispatch`].
+//! Packets that concern more than one shard: short-prefix Interests, the Data that match them, and packets
+//! whose names move between shards. See [`crate::dispatch`].
 
-use ndn_packet::{Data, MAX_PACKET_SIZE};
-use ndn_ring::{FillBlock, PacketPool};
+use ndn_packet::Data;
+use ndn_ring::PacketPool;
 use ndn_table::{FibSlot, PitIndex, PitPhase};
 
 use super::Matches;
 use super::finalize::Ending;
 use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
-use crate::dispatch::{Answer, Content, DataVisit, Parcel, Stage, Tour};
+use crate::dispatch::{Answer, Content, CsProbe, DataVisit, Parcel, Stage};
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::peers::Peers;
@@ -23,27 +23,28 @@ impl Context<'_> {
         match &self.tables.peers {
             None => false,
             Some(peers) => {
-                let wide = &peers.shared.wide;
-                rx.has(Flags::EARLIER) || !wide.is_empty() && self.is_awaited_elsewhere(rx)
+                let short_prefix = &peers.shared.short_prefix;
+                rx.has(Flags::PREVIOUS_OWNER)
+                    || !short_prefix.is_empty() && self.is_pending_elsewhere(rx)
             }
         }
     }
 
-    /// Whether a wide Interest that is pending in another shard matches a Data: one Interest for
-    /// `/` or a first component would otherwise send all Data of all shards the long way.
+    /// Whether a short-prefix Interest that is pending in another shard matches a Data. Without this check,
+    /// one Interest for `/` or a first component would send all Data of all shards through this path.
     #[cold]
-    fn is_awaited_elsewhere(&self, rx: &RxPacket<'_>) -> bool {
+    fn is_pending_elsewhere(&self, rx: &RxPacket<'_>) -> bool {
         let homes = self.tables.peers.as_ref().map_or(0, |peers| {
-            peers.shared.wide.find(rx.hashes(), self.now) & !(1 << self.tables.shard)
+            peers.shared.short_prefix.find(rx.hashes(), self.now) & !(1 << self.tables.shard)
         });
         homes != 0
     }
 
     fn peers(&mut self) -> &mut Peers {
-        self.tables.peers.as_deref_mut().expect("only one of several shards takes the side path")
+        self.tables.peers.as_deref_mut().expect("only one of several shards gets here")
     }
 
-    /// Sends a packet on to the shard that its name belongs to.
+    /// Sends a packet on to the shard that owns its name.
     #[cold]
     pub(super) fn pass_on(&mut self, rx: &RxPacket<'_>) {
         let counters = &self.tables.counters;
@@ -53,7 +54,7 @@ impl Context<'_> {
             counters.passed_on_nacks.increment();
         }
         let to = self.shard_of_name(rx);
-        let parcel = Parcel::copy_of(rx).without(Flags::EARLIER);
+        let parcel = Parcel::copy_of(rx).without(Flags::PREVIOUS_OWNER);
         self.peers().send(to, Content::Packet(parcel));
     }
 
@@ -61,10 +62,10 @@ impl Context<'_> {
         self.peers().shared.ndt.find(rx.name(), rx.hashes()).shard
     }
 
-    /// An Interest that this shard's Content Store does not answer, and that is wide or may
-    /// belong to another shard.
+    /// Processes an Interest that this shard's Content Store does not satisfy, and that has a short prefix or
+    /// may belong to another shard.
     #[cold]
-    pub(super) fn interest_aside(
+    pub(super) fn cross_shard_interest(
         &mut self,
         rx: &RxPacket<'_>,
         pending: Option<PitIndex>,
@@ -72,11 +73,11 @@ impl Context<'_> {
         route: FibSlot,
         strategies: &StrategyTable,
     ) {
-        if rx.has(Flags::EARLIER) && pending.is_none() {
+        if rx.has(Flags::PREVIOUS_OWNER) && pending.is_none() {
             self.pass_on(rx);
             return;
         }
-        if !rx.has(Flags::WIDE) {
+        if !rx.has(Flags::SHORT_PREFIX) {
             if !is_pending {
                 self.tables.counters.cs_misses.increment();
             }
@@ -92,13 +93,13 @@ impl Context<'_> {
         };
         let (token, now) = (self.tables.pcct.token(entry, self.tables.shard), self.now);
         let peers = self.peers();
-        if is_pending && !peers.is_on_tour(token, now) {
+        if is_pending && !peers.is_probing(token, now) {
             self.run_strategy(rx, entry, route, strategies);
             return;
         }
-        peers.begin_tour(token, now);
+        peers.begin_probe(token, now);
         let to = peers.next_shard();
-        peers.send(to, Content::Tour(Parcel::copy_of(rx), Tour { entry: token }));
+        peers.send(to, Content::Probe(Parcel::copy_of(rx), CsProbe { entry: token }));
     }
 
     fn join_and_publish(
@@ -120,49 +121,46 @@ impl Context<'_> {
         Ok(entry)
     }
 
-    /// An Interest on tour has come: to this shard's Content Store, or home.
-    pub(crate) fn interest_on_tour(
+    /// Processes a probe: searches this shard's Content Store, or ends the probe in its home shard.
+    pub(crate) fn process_probe(
         &mut self,
         rx: &RxPacket<'_>,
-        tour: Tour,
+        probe: CsProbe,
         pool: &PacketPool,
         strategies: &StrategyTable,
     ) {
-        if tour.entry.shard == self.tables.shard {
-            self.end_tour(rx, tour, strategies);
+        if probe.entry.shard == self.tables.shard {
+            self.end_probe(rx, probe, strategies);
             return;
         }
         let found = self.tables.pcct.find_data(rx.interest_key(), self.now, sha256);
         let answer = found.and_then(|data| {
             let tables = &mut *self.tables;
             let wire = tables.pcct.data(data);
-            let block = &mut tables.peers.as_deref_mut()?.copy_block;
-            let block = block_with_room(block, wire.len(), pool)?;
-            block.spare_mut()[..wire.len()].copy_from_slice(wire);
-            block.commit(wire.len());
+            let handle = tables.peers.as_deref_mut()?.copies.copy([wire], pool)?;
             let freshness_ms = Data::parse(wire).ok().and_then(|data| data.freshness_ms());
             Some(Answer {
-                entry: tour.entry,
-                handle: block.carve(wire.len()),
+                entry: probe.entry,
+                handle,
                 freshness_ms: freshness_ms.unwrap_or(0),
                 is_localhost: rx.has(Flags::LOCALHOST),
             })
         });
         let peers = self.peers();
         match answer {
-            Some(answer) => peers.send(tour.entry.shard, Content::Answer(answer)),
+            Some(answer) => peers.send(probe.entry.shard, Content::Answer(answer)),
             None => {
                 let to = peers.next_shard();
-                peers.send(to, Content::Tour(Parcel::copy_of(rx), tour));
+                peers.send(to, Content::Probe(Parcel::copy_of(rx), probe));
             }
         }
     }
 
-    /// No shard has the Data: the Interest is forwarded, unless it was answered meanwhile.
-    fn end_tour(&mut self, rx: &RxPacket<'_>, tour: Tour, strategies: &StrategyTable) {
-        self.peers().end_tour(tour.entry);
-        let Some(entry) = self.tables.pcct.find_token(tour.entry) else { return };
-        // The token is a hint: its entry may have ended, and its place be another's by now.
+    /// Ends a probe that found no Data: forwards the Interest, unless it was satisfied meanwhile.
+    fn end_probe(&mut self, rx: &RxPacket<'_>, probe: CsProbe, strategies: &StrategyTable) {
+        self.peers().end_probe(probe.entry);
+        let Some(entry) = self.tables.pcct.find_token(probe.entry) else { return };
+        // The token is a hint: its entry may have been erased, and its slot reused.
         if self.tables.pcct.find_interest(rx.interest_key()) != Some(entry) {
             return;
         }
@@ -178,13 +176,13 @@ impl Context<'_> {
         self.run_strategy(rx, entry, route, strategies);
     }
 
-    /// Another shard has a cached Data for an Interest that is pending here.
-    pub(crate) fn answer_from_tour(&mut self, answer: &Answer, wire: &[u8]) {
-        self.peers().end_tour(answer.entry);
+    /// Satisfies a pending Interest with a Data that a probe has found in another shard.
+    pub(crate) fn answer_from_probe(&mut self, answer: &Answer, wire: &[u8]) {
+        self.peers().end_probe(answer.entry);
         let Some(entry) = self.tables.pcct.find_token(answer.entry) else { return };
-        // The token is a hint: its entry may have ended, and its place be another's by now.
-        let wanted = self.tables.pcct.interest_name(entry);
-        if !Data::parse(wire).is_ok_and(|data| data.name().starts_with(wanted)) {
+        // The token is a hint: its entry may have been erased, and its slot reused.
+        let interest_name = self.tables.pcct.interest_name(entry);
+        if !Data::parse(wire).is_ok_and(|data| data.name().starts_with(interest_name)) {
             return;
         }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
@@ -215,19 +213,19 @@ impl Context<'_> {
         self.finalize_satisfied(entry, answer.freshness_ms);
     }
 
-    /// A Data while wide Interests are pending somewhere, or one that may belong to another
-    /// shard, or one that has been to other shards before (`visit`).
+    /// Processes a Data that matches short-prefix Interests of other shards, that may belong to another shard, or
+    /// that has visited other shards (`visit`).
     #[cold]
-    pub(crate) fn data_aside(
+    pub(crate) fn cross_shard_data(
         &mut self,
         rx: &RxPacket<'_>,
         visit: Option<Box<DataVisit>>,
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
-        let is_earlier = rx.has(Flags::EARLIER);
+        let is_previous_owner = rx.has(Flags::PREVIOUS_OWNER);
         let stage = visit.as_ref().map_or(Stage::Name, |visit| visit.stage);
-        if stage == Stage::Name && !is_earlier {
+        if stage == Stage::Name && !is_previous_owner {
             self.tables.counters.in_data.increment();
         }
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
@@ -236,34 +234,34 @@ impl Context<'_> {
         }
         let mut visit = visit.unwrap_or_else(|| self.peers().take_visit());
         self.find_pending_matches(rx, matches);
-        if is_earlier {
+        if is_previous_owner {
             visit.is_solicited |= !matches.pending().is_empty();
-            self.satisfy_aside(rx, &mut visit, matches, strategies);
+            self.satisfy_cross_shard(rx, &mut visit, matches, strategies);
             let to = self.shard_of_name(rx);
-            let parcel = Parcel::copy_of(rx).without(Flags::EARLIER);
+            let parcel = Parcel::copy_of(rx).without(Flags::PREVIOUS_OWNER);
             self.peers().send(to, Content::Visit(parcel, visit));
             return;
         }
-        if stage == Stage::Name && !self.decide_on_store(rx, &mut visit, matches) {
+        if stage == Stage::Name && !self.admit_and_store(rx, &mut visit, matches) {
             self.peers().return_visit(visit);
             return;
         }
-        self.satisfy_aside(rx, &mut visit, matches, strategies);
+        self.satisfy_cross_shard(rx, &mut visit, matches, strategies);
         self.visit_next_home(rx, visit);
     }
 
-    /// In the shard of its name: notes where else the Data is awaited, and caches it. False if
-    /// nobody asked for it.
-    fn decide_on_store(
+    /// In the shard that owns the name: finds the other shards where a matching Interest is pending, and caches the
+    /// Data. Returns false if it is unsolicited.
+    fn admit_and_store(
         &mut self,
         rx: &RxPacket<'_>,
         visit: &mut DataVisit,
         matches: &Matches,
     ) -> bool {
         let (shard, now) = (self.tables.shard, self.now);
-        visit.homes = self.peers().shared.wide.find(rx.hashes(), now) & !(1 << shard);
-        let is_asked_for = !matches.pending().is_empty() || visit.homes != 0;
-        if !is_asked_for && !visit.is_solicited {
+        visit.homes = self.peers().shared.short_prefix.find(rx.hashes(), now) & !(1 << shard);
+        let is_solicited = !matches.pending().is_empty() || visit.homes != 0;
+        if !is_solicited && !visit.is_solicited {
             self.unsolicited_data(rx);
             return false;
         }
@@ -283,9 +281,9 @@ impl Context<'_> {
         self.peers().send(to, Content::Visit(Parcel::copy_of(rx), visit));
     }
 
-    /// Satisfies the PIT entries of this shard, and sends to those downstreams that no shard has
-    /// sent to yet.
-    fn satisfy_aside(
+    /// Satisfies the PIT entries of this shard, and sends the Data to downstreams that no other shard has sent it
+    /// to.
+    fn satisfy_cross_shard(
         &mut self,
         rx: &RxPacket<'_>,
         visit: &mut DataVisit,
@@ -310,13 +308,13 @@ impl Context<'_> {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
         let data = arrived.packet;
-        let may_go_back = rx.has(Flags::FROM_AD_HOC);
+        let may_return = rx.has(Flags::FROM_AD_HOC);
         for &entry in entries {
             if tables.pcct.entry(entry).phase() == PitPhase::Held {
                 continue;
             }
             for record in tables.pcct.in_records(entry) {
-                if record.expiry() <= self.now || (record.face == face && !may_go_back) {
+                if record.expiry() <= self.now || (record.face == face && !may_return) {
                     continue;
                 }
                 let token = tables.pcct.token_bytes(record);
@@ -331,20 +329,4 @@ impl Context<'_> {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
     }
-}
-
-/// The block in `place`, replaced by a fresh one if it has less than `room` bytes to spare.
-fn block_with_room<'a>(
-    place: &'a mut Option<FillBlock>,
-    room: usize,
-    pool: &PacketPool,
-) -> Option<&'a mut FillBlock> {
-    debug_assert!(room <= MAX_PACKET_SIZE);
-    if place.as_ref().is_none_or(|block| block.remaining() < room) {
-        let fresh = pool.allocate_block()?;
-        if let Some(used_up) = place.replace(fresh) {
-            pool.finish(used_up);
-        }
-    }
-    place.as_mut()
 }
