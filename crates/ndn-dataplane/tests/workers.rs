@@ -241,7 +241,7 @@ fn dedicated_workers_have_faces_or_names() {
 #[test]
 fn concurrent_windows_through_three_workers_lose_nothing() {
     const EXCHANGES: u32 = 3000;
-    let mut bed = bed(3);
+    let mut bed = Bed::without_queue_management(3);
     let (face, mut producer) = bed.application();
     let consumers: Vec<_> = (0..3).map(|_| bed.application().1).collect();
     bed.route("/p", face.index);

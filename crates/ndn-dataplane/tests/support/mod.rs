@@ -65,8 +65,20 @@ impl Bed {
         faces_max: usize,
         interest_lifetime_max: Duration,
     ) -> Self {
-        let (options, mut fib, strategies) =
-            options(pending_quota, roles, faces_max, interest_lifetime_max);
+        Self::start(options(pending_quota, roles, faces_max, interest_lifetime_max))
+    }
+
+    /// Workers whose queue management neither marks nor refuses Interests, however slow the machine is.
+    pub fn without_queue_management(count: usize) -> Self {
+        let roles = vec![Roles::default(); count];
+        let (mut options, fib, strategies) =
+            options(u32::MAX, &roles, 64, Duration::from_secs(3600));
+        options.overload.mark_after = Duration::from_secs(3600);
+        options.overload.shed_after = Duration::from_secs(3600);
+        Self::start((options, fib, strategies))
+    }
+
+    fn start((options, mut fib, strategies): (DataplaneOptions, FibWriter, StrategyTable)) -> Self {
         let dataplane = Dataplane::start(options, fib.publish(), Arc::new(strategies)).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(dataplane.event_waker(), 0, Interest::Readable).unwrap();
