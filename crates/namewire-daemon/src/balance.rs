@@ -5,6 +5,9 @@ use std::time::Duration;
 use ndn_dataplane::{Balanced, Balancer, Dataplane};
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
+use crate::config::Config;
+use crate::control::{Cx, Reason, Service};
+use crate::operator::DispatchRequest;
 use namewire_control::{Dispatch, DispatchAction, DispatchEntry};
 
 /// Time between two looks at the load.
@@ -12,23 +15,35 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Entries that are told of at most, those with most load first.
 const TOLD_MAX: usize = 64;
 
-/// When the load is looked at next.
-#[derive(Debug, Default)]
+/// Evens out the load of the workers.
+#[derive(Debug)]
 pub(super) struct BalanceSchedule {
+    /// There are several workers.
+    is_used: bool,
     next: Timestamp,
-    /// Packets forwarded at the last look.
+    /// Packets forwarded when the load was last measured.
     packets: u64,
 }
 
 impl BalanceSchedule {
-    /// When there is something to do; nothing with a single worker.
-    pub(super) fn next_deadline(&self, dataplane: &Dataplane) -> Option<Timestamp> {
-        dataplane.balancer().map(|_| self.next)
+    pub(super) fn new(dataplane: &Dataplane) -> Self {
+        Self { is_used: dataplane.balancer().is_some(), next: Timestamp::ZERO, packets: 0 }
+    }
+}
+
+impl Service for BalanceSchedule {
+    type Event = DispatchRequest;
+
+    fn handle_event(&mut self, cx: &mut Cx<'_>, request: DispatchRequest) {
+        let now = Timestamp::from_nanos(cx.now.monotonic_ns);
+        let done = serve(now, cx.dataplane, &request.action);
+        // The requester may be gone.
+        let _ = request.answer.send(done);
     }
 
-    /// Evens out the load, if it is time and there is any.
-    pub(super) fn handle_timeout(&mut self, now: Timestamp, dataplane: &mut Dataplane) {
-        if dataplane.balancer().is_none() || now < self.next {
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let (now, dataplane) = (Timestamp::from_nanos(cx.now.monotonic_ns), &mut *cx.dataplane);
+        if !self.is_used || now < self.next {
             return;
         }
         self.next = now.plus(PERIOD);
@@ -42,6 +57,10 @@ impl BalanceSchedule {
         }
         report(dataplane.balance(now));
     }
+
+    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
+        self.is_used.then_some((self.next, Reason::Balance))
+    }
 }
 
 fn report(done: Balanced) {
@@ -51,7 +70,7 @@ fn report(done: Balanced) {
 }
 
 /// Does what an operator asks.
-pub(super) fn serve(
+fn serve(
     now: Timestamp,
     dataplane: &mut Dataplane,
     action: &DispatchAction,

@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use ndn_dataplane::Command;
 use ndn_face::FrameTap;
 use ndn_sys::clock::Clock;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::duration_ns;
 
 use super::faces::KnownFace;
-use super::operator;
+use super::operator::{self, CaptureRequest};
+use crate::config::Config;
+use crate::control::{Cx, Reason, Service};
 use namewire_control::CaptureStream;
 use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -35,11 +39,46 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     shared: Arc<Mutex<Shared>>,
+    /// When captures are polled next, while workers have a tap.
+    next_poll: Option<Timestamp>,
+}
+
+/// How often captures are polled: one that has ended only costs the workers time.
+const POLL: Duration = Duration::from_secs(1);
+
+impl Service for Captures {
+    type Event = CaptureRequest;
+
+    fn handle_event(&mut self, cx: &mut Cx<'_>, request: CaptureRequest) {
+        let result = self.start(request.filter, cx.faces);
+        if let Ok(Some(tap)) = result.as_ref().map(|_| self.tap(cx.clock)) {
+            self.next_poll = Some(Timestamp::from_nanos(cx.now.monotonic_ns).plus(POLL));
+            cx.dataplane.send(Command::SetTap(Some(tap)));
+        }
+        // The requester may be gone.
+        let _ = request.answer.send(result);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = Timestamp::from_nanos(cx.now.monotonic_ns);
+        if self.next_poll.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next_poll = Some(now.plus(POLL));
+        if self.tap(cx.clock).is_none() {
+            self.next_poll = None;
+            cx.dataplane.send(Command::SetTap(None));
+        }
+    }
+
+    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
+        self.next_poll.map(|at| (at, Reason::Captures))
+    }
 }
 
 impl Captures {
     /// Begins a capture of what `filter` lets pass.
-    pub(super) fn start(
+    fn start(
         &self,
         filter: CaptureFilter,
         faces: &BTreeMap<u64, KnownFace>,
@@ -62,7 +101,7 @@ impl Captures {
     }
 
     /// The tap for the worker; none when nothing is captured any more.
-    pub(super) fn tap(&self, clock: &Clock) -> Option<Box<dyn FrameTap>> {
+    fn tap(&self, clock: &Clock) -> Option<Box<dyn FrameTap>> {
         let (shared, clock) = (Arc::clone(&self.shared), clock.clone());
         (!self.lock().captures.is_empty())
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })

@@ -8,7 +8,7 @@ use ndn_management::StrategyChanges;
 use ndn_packet::Name;
 use tracing::{error, info, warn};
 
-use super::control::Control;
+use super::control::{Control, InterfacesEvent, Service};
 use super::{access, restart, settings};
 use crate::config::{Config, PendingChanges};
 use crate::hooks::{ConfigSource, LogControl};
@@ -64,10 +64,8 @@ impl Control {
         if self.config.memif_secrecy() != had {
             self.log_memif_secrecy();
         }
-        let now_ns = self.now().monotonic_ns;
-        self.multicast.look_anew(now_ns, &self.config, &mut self.dataplane);
-        self.bound.look_anew(now_ns, &self.config, &mut self.dataplane);
-        self.ethernet.look_soon();
+        let (interfaces, mut cx) = self.interfaces_and_cx(self.now());
+        interfaces.handle_event(&mut cx, InterfacesEvent::Reloaded);
         Ok(())
     }
 

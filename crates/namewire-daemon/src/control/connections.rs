@@ -254,7 +254,7 @@ impl Control {
     /// A URI leads to no address, at least for now.
     fn no_address(&mut self, now: Now, remote: &FaceUri, wanted: &Wanted, why: &NoAddress) {
         info!(%remote, %why, "no face can be made");
-        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
+        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains(ticket));
         let (code, text) = match why {
             NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
             // NFD's words come first.
@@ -289,7 +289,7 @@ impl Control {
     fn create_station(&mut self, now: Now, mac: [u8; 6], interface: &str, wanted: &Wanted) {
         let (config, dataplane) = (&self.config, &mut self.dataplane);
         let mut context = Context { now_ns: now.monotonic_ns, config, dataplane };
-        match self.ethernet.new_face(mac, interface, wanted, &mut context) {
+        match self.interfaces.ethernet.new_face(mac, interface, wanted, &mut context) {
             Ok(face) => self.dataplane.send(Command::AddFace(Box::new(face))),
             Err(reason) => {
                 info!(interface, reason, "no face on an interface");

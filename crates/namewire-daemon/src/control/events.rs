@@ -194,14 +194,12 @@ impl Control {
         }
     }
 
-    pub(super) fn take_ticket(&mut self, ticket: Option<u64>) -> Option<Ticket> {
-        self.tickets.remove(&ticket?)
+    pub(super) fn take_ticket(&mut self, number: Option<u64>) -> Option<Ticket> {
+        self.tickets.take(number)
     }
 
     pub(super) fn new_ticket(&mut self, ticket: Ticket) -> u64 {
-        self.next_ticket += 1;
-        self.tickets.insert(self.next_ticket, ticket);
-        self.next_ticket
+        self.tickets.add(ticket)
     }
 }
 

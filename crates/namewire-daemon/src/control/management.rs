@@ -67,7 +67,7 @@ impl Control {
 
     /// What datasets tell of the data plane beside its faces.
     pub(super) fn figures(&self) -> Figures {
-        let channels = self.channels.iter().cloned().chain(self.ethernet.channels());
+        let channels = self.channels.iter().cloned().chain(self.interfaces.ethernet.channels());
         let mut channels: Vec<String> = channels.collect();
         // Kind by kind, as NFD has them.
         channels.sort_unstable();
@@ -194,7 +194,7 @@ impl Control {
             }
             Action::UpdateFace { face_id, persistency, options } => {
                 if let Some(face) = self.faces.get_mut(&face_id) {
-                    let mtu = face.interface().and_then(|name| self.ethernet.mtu(name));
+                    let mtu = face.interface().and_then(|name| self.interfaces.ethernet.mtu(name));
                     faces::apply(&options, &mut face.options, mtu);
                     if let Some(persistency) = persistency {
                         faces::set_persistency(persistency, &mut face.options);

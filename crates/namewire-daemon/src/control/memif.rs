@@ -302,7 +302,7 @@ impl Control {
         if !self.connecting.begin(&remote, wanted) {
             return;
         }
-        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains_key(&ticket));
+        let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains(ticket));
         if is_command && self.memif.attempts.len() >= ATTEMPTS_MAX {
             let text = format!("Cannot connect to {address}: too many connections are being made");
             return self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);

@@ -17,8 +17,8 @@
 
 mod connecting;
 mod connections;
-mod ethernet;
 mod events;
+mod interfaces;
 mod local_requests;
 mod management;
 mod memif;
@@ -27,7 +27,9 @@ mod path_mtu;
 mod quotas;
 mod refusals;
 mod replies;
+mod service;
 mod setup;
+mod tickets;
 mod websocket;
 mod webtransport;
 
@@ -43,33 +45,35 @@ use ndn_dataplane::{Command, CsSettings, Dataplane, MemoryFaceOptions, OnDemandP
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
 use ndn_forwarding::strategy::StrategyError;
-use ndn_management::{ControlState, FACE_ID_INTERNAL, Now, Ticket};
+use ndn_management::{ControlState, FACE_ID_INTERNAL, Now};
 use ndn_packet::NameRef;
 use ndn_sys::clock::Clock;
-use ndn_sys::netlink::LinkMonitor;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
 use ndn_types::duration_ns;
 use tracing::info;
 
 use connecting::ConnectingFaces;
+use interfaces::Interfaces;
+pub(crate) use interfaces::InterfacesEvent;
 use local_requests::LocalRequests;
 pub(crate) use local_requests::{LocalAnswer, LocalRequest};
 pub(super) use quotas::Excess;
 use quotas::QuotaWatch;
 use refusals::{FaceLimitLog, Refusals};
 use replies::Replies;
+pub use service::Reason;
+pub(crate) use service::{Cx, Service};
 use setup::internal_face;
 pub(super) use setup::{management, propagate};
+use tickets::Tickets;
 use websocket::PendingHandshake;
 
 use super::balance::BalanceSchedule;
-use super::bound::InterfaceFaces;
 use super::captures::Captures;
-use super::ethernet::{EthernetPorts, OwnPort};
+use super::ethernet::OwnPort;
 use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
-use super::multicast::MulticastFaces;
 use super::names::HostNames;
 use super::operator::OperatorRequests;
 use super::reload::Reload;
@@ -97,8 +101,6 @@ const TOKEN_HANDSHAKES: u64 = 1 << 48;
 
 /// Frames between management and the data plane that may wait, each way.
 const INTERNAL_QUEUE: usize = 4096;
-/// How often captures are polled: one that has ended only costs the worker time.
-const CAPTURE_POLL: Duration = Duration::from_secs(1);
 /// How soon queues that were full are tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
@@ -108,45 +110,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Descriptors that are handled in one round at most.
 pub(super) const EVENTS_PER_ROUND: usize = 64;
-
-/// What the control thread has to do at a deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Interests to management wait from the last round.
-    Interests,
-    /// A queue to the workers was full, or the workers do not use new tables yet.
-    FullQueue,
-    /// Routes and datasets expire, commands time out.
-    Management,
-    /// A request over no face times out.
-    LocalRequest,
-    /// An attempt to connect times out.
-    Connect,
-    /// A WebSocket handshake times out.
-    WebSocketHandshake,
-    /// A memif handshake times out or is tried again.
-    Memif,
-    /// A listener accepts again.
-    Accept,
-    /// A configured face or a lost session is tried again.
-    StaticFaces,
-    /// Network interfaces are polled for multicast faces.
-    Multicast,
-    /// Network interfaces are polled for faces that are bound to them.
-    BoundFaces,
-    /// Network interfaces are polled for Ethernet faces.
-    Ethernet,
-    /// Quotas of faces are checked.
-    Quotas,
-    /// Path MTUs of UDP faces are polled.
-    PathMtu,
-    /// The load of the workers is evened out.
-    Balance,
-    /// Captures are polled.
-    Captures,
-    /// A worker has something to do.
-    Worker,
-}
 
 /// Receives the FaceId of a face in memory, and its other end.
 pub(crate) type MemoryFaceAnswer = SyncSender<std::io::Result<(u64, InternalEnd)>>;
@@ -199,21 +162,13 @@ pub(super) struct Control {
     memif: memif::MemifClients,
     /// Listeners that nobody is accepted from until then.
     paused: Vec<(u64, usize)>,
-    /// Requests to the data plane that management waits for.
-    tickets: BTreeMap<u64, Ticket>,
-    next_ticket: u64,
+    tickets: Tickets,
     statics: StaticSetup,
-    pub(super) multicast: MulticastFaces,
-    pub(super) bound: InterfaceFaces,
-    pub(super) ethernet: EthernetPorts,
-    /// Tells that interfaces have changed; without it they are looked at now and then.
-    link_monitor: Option<LinkMonitor>,
+    pub(super) interfaces: Interfaces,
     operator: OperatorRequests,
     key_chain: Arc<Waker>,
     replies: Replies,
     captures: Captures,
-    /// The worker shows its frames to captures.
-    is_tapped: bool,
     /// It has been said where the forwarder listens.
     is_announced: bool,
     /// Interests to management are left from the last round.
@@ -257,8 +212,8 @@ impl Control {
         poller.add(webtransport.waker(), TOKEN_SESSIONS, Interest::Readable)?;
         let names = HostNames::new()?;
         poller.add(names.waker(), TOKEN_NAMES, Interest::Readable)?;
-        let link_monitor = if has_link_monitor { LinkMonitor::new().ok() } else { None };
-        if let Some(monitor) = &link_monitor {
+        let interfaces = Interfaces::new(has_link_monitor);
+        if let Some(monitor) = interfaces.monitor() {
             poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
         }
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
@@ -269,6 +224,7 @@ impl Control {
             serve: Some(config.tables.cs.serve),
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
+        let balance = BalanceSchedule::new(&dataplane);
         let mut control = Self {
             state: management,
             channels: listeners.local_uris(),
@@ -289,18 +245,13 @@ impl Control {
             next_handshake: TOKEN_HANDSHAKES,
             memif: memif::MemifClients::new(config),
             paused: Vec::new(),
-            tickets: BTreeMap::new(),
-            next_ticket: 0,
+            tickets: Tickets::default(),
             statics: StaticSetup::new(config),
-            multicast: MulticastFaces::default(),
-            bound: InterfaceFaces::default(),
-            ethernet: EthernetPorts::default(),
-            link_monitor,
+            interfaces,
             operator,
             key_chain,
             replies: Replies::default(),
             captures: Captures::default(),
-            is_tapped: false,
             is_announced: false,
             is_behind: false,
             is_fib_awaited: true,
@@ -308,14 +259,17 @@ impl Control {
             strangers: OnDemandPeers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             full: FaceLimitLog::default(),
-            balance: BalanceSchedule::default(),
+            balance: balance,
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),
             local: LocalRequests::default(),
             memory_faces: BTreeMap::new(),
         };
         control.choose_strategies()?;
-        control.add_own_ports(own);
+        {
+            let (interfaces, mut cx) = control.interfaces_and_cx(control.now());
+            interfaces.handle_event(&mut cx, InterfacesEvent::OwnPorts(own));
+        }
         control.work(control.now());
         Ok(control)
     }
@@ -373,7 +327,10 @@ impl Control {
             TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
             TOKEN_INTERNAL => self.internal.reset(),
             TOKEN_OPERATOR => self.serve_operator(now),
-            TOKEN_LINKS => self.note_links(),
+            TOKEN_LINKS => {
+                let (interfaces, mut cx) = self.interfaces_and_cx(now);
+                interfaces.handle_event(&mut cx, InterfacesEvent::LinksChanged);
+            }
             // Commands that wait for a key are tried again with every time-out.
             TOKEN_KEY_CHAIN => self.key_chain.reset(),
             TOKEN_SESSIONS => self.take_sessions(now),
@@ -426,17 +383,17 @@ impl Control {
             (self.memif.deadlines_ns().min(), Reason::Memif),
             (self.paused.iter().map(|(until_ns, _)| *until_ns).min(), Reason::Accept),
             (self.statics.next_deadline_ns(), Reason::StaticFaces),
-            (self.multicast.next_deadline_ns(&self.config), Reason::Multicast),
-            (self.bound.next_deadline_ns(&self.config), Reason::BoundFaces),
-            (self.ethernet.next_deadline_ns(&self.config), Reason::Ethernet),
             (self.quotas.next_deadline_ns(&self.config.limits), Reason::Quotas),
-            (self.paths.next_deadline_ns(), Reason::PathMtu),
-            (self.balance.next_deadline(&self.dataplane).map(Timestamp::as_nanos), Reason::Balance),
-            (self.is_tapped.then(|| in_a_while(CAPTURE_POLL)), Reason::Captures),
         ];
         let deadlines = deadlines.into_iter().filter_map(|(at_ns, reason)| Some((at_ns?, reason)));
-        let first = deadlines.min_by_key(|(at_ns, _)| *at_ns);
-        first.map(|(at_ns, reason)| (Timestamp::from_nanos(at_ns), reason))
+        let deadlines = deadlines.map(|(at_ns, reason)| (Timestamp::from_nanos(at_ns), reason));
+        let services = [
+            self.interfaces.next_deadline(&self.config),
+            self.paths.next_deadline(&self.config),
+            self.balance.next_deadline(&self.config),
+            self.captures.next_deadline(&self.config),
+        ];
+        deadlines.chain(services.into_iter().flatten()).min_by_key(|(at, _)| *at)
     }
 
     fn until(&self, deadline: Timestamp) -> Duration {
@@ -477,26 +434,34 @@ impl Control {
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
             self.make_face(now, &remote, local.as_ref(), wanted);
         }
-        self.multicast.look(now.monotonic_ns, &self.config, &mut self.dataplane);
-        self.bound.look(now.monotonic_ns, &self.config, &mut self.dataplane);
-        self.look_at_ethernet(now);
-        self.look_at_paths(now.monotonic_ns);
-        let at = Timestamp::from_nanos(now.monotonic_ns);
-        self.balance.handle_timeout(at, &mut self.dataplane);
+        let Self { interfaces, paths, balance, captures, .. } = self;
+        let mut cx = Cx {
+            now,
+            config: &self.config,
+            clock: &self.clock,
+            dataplane: &mut self.dataplane,
+            state: &mut self.state,
+            faces: &mut self.faces,
+        };
+        interfaces.handle_timeout(&mut cx);
+        paths.handle_timeout(&mut cx);
+        balance.handle_timeout(&mut cx);
+        captures.handle_timeout(&mut cx);
         self.look_at_quotas(now);
         self.tables.collect();
-        if self.is_tapped && self.captures.tap(&self.clock).is_none() {
-            self.is_tapped = false;
-            self.dataplane.send(Command::SetTap(None));
-        }
     }
 
-    /// Something is different with network interfaces.
-    fn note_links(&mut self) {
-        if let Some(monitor) = &self.link_monitor {
-            monitor.reset();
-        }
-        self.ethernet.look_soon();
+    /// The service of network interfaces, and what it works with.
+    pub(crate) fn interfaces_and_cx(&mut self, now: Now) -> (&mut Interfaces, Cx<'_>) {
+        let cx = Cx {
+            now,
+            config: &self.config,
+            clock: &self.clock,
+            dataplane: &mut self.dataplane,
+            state: &mut self.state,
+            faces: &mut self.faces,
+        };
+        (&mut self.interfaces, cx)
     }
 
     /// Makes a face whose frames go through queues in this process; answers once management knows it.
@@ -544,19 +509,6 @@ impl Control {
         }
         Ok(())
     }
-}
-
-/// Has a face send frames of at most `length` bytes from now on, and datasets say so.
-fn resize(
-    state: &mut ControlState,
-    dataplane: &mut Dataplane,
-    face_id: u64,
-    face: &mut KnownFace,
-    length: usize,
-) {
-    face.options.link.mtu = Some(length);
-    state.face_resized(face_id, length as u64);
-    dataplane.send(Command::UpdateFace { face_id, options: Box::new(face.options) });
 }
 
 #[cfg(test)]

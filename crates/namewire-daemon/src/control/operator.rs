@@ -2,11 +2,10 @@
 
 use ndn_dataplane::Command;
 use ndn_management::Now;
-use ndn_table::Timestamp;
 
-use super::Control;
+use super::{Control, Cx, Service};
 use crate::operator::OperatorRequest;
-use crate::{balance, telemetry};
+use crate::telemetry;
 
 impl Control {
     /// Answers what waits.
@@ -18,7 +17,7 @@ impl Control {
                 OperatorRequest::Links(request) => {
                     let links =
                         telemetry::links(&self.faces, request.after, now.monotonic_ns, |face| {
-                            face.interface().and_then(|name| self.ethernet.driver(name))
+                            face.interface().and_then(|name| self.interfaces.ethernet.driver(name))
                         });
                     // Whoever asked may be gone by now.
                     let _ = request.answer.send(links);
@@ -57,20 +56,14 @@ impl Control {
                     continue;
                 }
                 OperatorRequest::Dispatch(request) => {
-                    let at = Timestamp::from_nanos(now.monotonic_ns);
-                    let done = balance::serve(at, &mut self.dataplane, &request.action);
-                    // Whoever asked may be gone by now.
-                    let _ = request.answer.send(done);
+                    let Self { balance, config, clock, dataplane, state, faces, .. } = self;
+                    let mut cx = Cx { now, config, clock, dataplane, state, faces };
+                    balance.handle_event(&mut cx, request);
                     continue;
                 }
             };
-            let result = self.captures.start(request.filter, &self.faces);
-            if let Ok(Some(tap)) = result.as_ref().map(|_| self.captures.tap(&self.clock)) {
-                self.is_tapped = true;
-                self.dataplane.send(Command::SetTap(Some(tap)));
-            }
-            // Whoever asked may be gone by now.
-            let _ = request.answer.send(result);
+            let Self { captures, config, clock, dataplane, state, faces, .. } = self;
+            captures.handle_event(&mut Cx { now, config, clock, dataplane, state, faces }, request);
         }
     }
 }

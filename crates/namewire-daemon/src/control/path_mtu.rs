@@ -10,10 +10,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_sys::udp::udp_route;
+use ndn_table::Timestamp;
 use ndn_types::duration_ns;
 use tracing::info;
 
-use super::{Control, resize};
+use super::Control;
+use super::service::{Cx, Reason, Service};
+use crate::config::Config;
 use crate::faces::Wanted;
 use crate::settings;
 
@@ -46,12 +49,6 @@ impl PathFace {
     }
 }
 
-impl PathMtus {
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        (!self.faces.is_empty()).then_some(self.next_look_ns)
-    }
-}
-
 impl Control {
     /// The length of frames to `peer`, of a face that is made as `wanted`, if it is to follow the path, which
     /// takes payloads of `payload_max` bytes if the kernel says.
@@ -73,31 +70,47 @@ impl Control {
         self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
         Some(length)
     }
+}
 
-    /// Asks the kernel again, and gives faces other lengths where the path has changed.
-    pub(super) fn look_at_paths(&mut self, now_ns: u64) {
-        if self.paths.faces.is_empty() || now_ns < self.paths.next_look_ns {
+impl Service for PathMtus {
+    /// Faces are added by [`Control::path_mtu`].
+    type Event = std::convert::Infallible;
+
+    fn handle_event(&mut self, _: &mut Cx<'_>, event: Self::Event) {
+        match event {}
+    }
+
+    /// Asks the kernel again, and resizes the frames of faces whose path has changed.
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now_ns = cx.now.monotonic_ns;
+        if self.faces.is_empty() || now_ns < self.next_look_ns {
             return;
         }
-        self.paths.next_look_ns = now_ns + duration_ns(LOOK);
-        let most = settings::mtu(&self.config.faces);
-        let Self { paths, faces, dataplane, state, .. } = self;
-        paths.faces.retain(|&face_id, followed| {
-            let face = faces.get_mut(&face_id);
-            if !followed.follows(face.as_ref().map(|face| face.options.link.mtu)) {
+        self.next_look_ns = now_ns + duration_ns(LOOK);
+        let most = settings::mtu(&cx.config.faces);
+        self.faces.retain(|&face_id, followed| {
+            let face = cx.faces.get(&face_id);
+            if !followed.follows(face.map(|face| face.options.link.mtu)) {
                 return false;
             }
-            let Some(face) = face else { return true };
+            if face.is_none() {
+                return true;
+            }
             let PathFace { peer, length, .. } = followed;
             let payload_max = udp_route(*peer).ok().map(|route| route.payload_max);
             let now = longest(payload_max, most);
             if now != *length {
                 info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
                 *length = now;
-                resize(state, dataplane, face_id, face, now);
+                cx.resize(face_id, now);
             }
             true
         });
+    }
+
+    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
+        let at = Timestamp::from_nanos(self.next_look_ns);
+        (!self.faces.is_empty()).then_some((at, Reason::PathMtu))
     }
 }
 

@@ -7,7 +7,7 @@ use ndn_types::FaceUri;
 use ndn_webtransport::{Accepted, Identity, Target};
 use tracing::{debug, error, info};
 
-use super::{Control, resize};
+use super::Control;
 use crate::destinations::Destinations;
 use crate::faces::{self, KnownFace, Wanted};
 use crate::static_setup::LostSession;
@@ -77,16 +77,12 @@ impl Control {
 
     /// Gives a face frames of the length that the path of its session takes, once there is the face.
     pub(super) fn follow_session(&mut self, face_id: u64) {
-        let Self { webtransport, faces, dataplane, state, .. } = self;
-        let (Some(followed), Some(face)) =
-            (webtransport.followed(face_id), faces.get_mut(&face_id))
-        else {
-            return;
-        };
+        let Some(mtu) = self.faces.get(&face_id).map(|face| face.options.link.mtu) else { return };
+        let Some(followed) = self.webtransport.followed(face_id) else { return };
         let FollowedPath { given, found } = *followed;
-        if face.options.link.mtu != Some(given) {
+        if mtu != Some(given) {
             // An operator has given it another one.
-            return webtransport.forget(face_id);
+            return self.webtransport.forget(face_id);
         }
         if found != given {
             debug!(
@@ -96,7 +92,8 @@ impl Control {
                 "the path of a session takes other frames"
             );
             followed.given = found;
-            resize(state, dataplane, face_id, face, found);
+            let (_, mut cx) = self.interfaces_and_cx(self.now());
+            cx.resize(face_id, found);
         }
     }
 

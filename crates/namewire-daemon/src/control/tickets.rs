@@ -1,0 +1,31 @@
+//! Requests to the data plane whose outcome management waits for.
+
+use std::collections::BTreeMap;
+
+use ndn_management::Ticket;
+
+/// Management's tickets, by the numbers that the data plane returns.
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    tickets: BTreeMap<u64, Ticket>,
+    last: u64,
+}
+
+impl Tickets {
+    /// A number for a request.
+    pub(super) fn add(&mut self, ticket: Ticket) -> u64 {
+        self.last += 1;
+        self.tickets.insert(self.last, ticket);
+        self.last
+    }
+
+    /// Ends a request.
+    pub(super) fn take(&mut self, number: Option<u64>) -> Option<Ticket> {
+        self.tickets.remove(&number?)
+    }
+
+    /// Whether management waits for this request.
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.tickets.contains_key(&number)
+    }
+}
