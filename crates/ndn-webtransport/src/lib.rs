@@ -18,6 +18,7 @@
 mod certificate;
 mod client;
 mod counters;
+mod frame;
 mod path;
 mod rotation;
 mod server;

@@ -17,6 +17,7 @@ use wtransport::quinn::{self, SendDatagramError, TransportConfig};
 use wtransport::{Connection, Endpoint, VarInt};
 
 use crate::counters::Counters;
+use crate::frame::{FRAME_LENGTH_MAX, is_frame, varint};
 use crate::path::PathMtu;
 use crate::streams::{self, ANNOUNCEMENT, Incoming, Outgoing};
 
@@ -31,8 +32,6 @@ const SEND_BUFFER: usize = 64 * 1024;
 const RECEIVE_BUFFER: usize = 1024 * 1024;
 /// Streams of HTTP/3 in each direction, by which nothing much goes.
 const CONTROL_STREAMS_MAX: u32 = 8;
-/// Longest frame in the stream: a packet and its link header.
-pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 const READ_LENGTH: usize = 64 * 1024;
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -344,27 +343,6 @@ async fn discard(mut reader: impl AsyncRead + Unpin, mut buffer: BytesMut) {
     }
 }
 
-/// Whether a datagram, or the content of a stream of its own, is exactly one TLV element that can hold a packet.
-/// Otherwise the stream of the session could not be followed.
-pub(crate) fn is_frame(datagram: &[u8]) -> bool {
-    datagram.len() <= FRAME_LENGTH_MAX
-        && matches!(frame_len(datagram), Ok(Some(length)) if length == datagram.len())
-}
-
-/// An integer of QUIC (RFC 9000, section 16).
-pub(crate) fn varint(number: u64) -> Vec<u8> {
-    let bytes = number.to_be_bytes();
-    let (length, prefix) = match number {
-        0..0x40 => (1, 0),
-        0x40..0x4000 => (2, 0x40),
-        0x4000..0x4000_0000 => (4, 0x80),
-        _ => (8, 0xc0),
-    };
-    let mut written = bytes[8 - length..].to_vec();
-    written[0] |= prefix;
-    written
-}
-
 /// How connections behave: bounded, and with signs of life.
 pub(crate) fn transport_config(idle_timeout: Duration) -> TransportConfig {
     let mut config = TransportConfig::default();
@@ -389,35 +367,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn integers_are_written_as_rfc_9000_has_them() {
-        assert_eq!(varint(0), [0]);
-        assert_eq!(varint(37), [0x25]);
-        assert_eq!(varint(0x54), [0x40, 0x54]);
-        assert_eq!(varint(15_293), [0x7b, 0xbd]);
-        assert_eq!(varint(494_878_333), [0x9d, 0x7f, 0x3e, 0x7d]);
-        assert_eq!(varint(1 << 40), [0xc0, 0, 1, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn datagrams_are_one_element_each() {
-        assert!(is_frame(&[6, 2, 7, 0]));
-        assert!(is_frame(&[0x64, 0]));
-        assert!(is_frame(&[&[6, 0xfd, 0x22, 0x60][..], &[0; 0x2260]].concat()));
-        for wrong in [
-            &[][..],
-            &[6],
-            &[6, 2, 7],
-            &[6, 2, 7, 0, 0],
-            &[0, 0],
-            &[6, 0xfd, 0, 1, 0],
-            &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-            &[&[6, 0xfd, 0x30, 0][..], &[0; 0x3000]].concat(),
-        ] {
-            assert!(!is_frame(wrong), "{wrong:?}");
-        }
-    }
 
     proptest! {
         #[test]

@@ -16,7 +16,7 @@ use wtransport::stream::RecvStream;
 use wtransport::{Connection, VarInt};
 
 use crate::counters::Counters;
-use crate::session::{FRAME_LENGTH_MAX, is_frame, varint};
+use crate::frame::{FRAME_LENGTH_MAX, is_frame, varint};
 
 /// An LpPacket without a fragment: its sender reads streams.
 pub(crate) const ANNOUNCEMENT: [u8; 2] = [0x64, 0];

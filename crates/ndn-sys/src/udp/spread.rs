@@ -9,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::UdpSocket;
+use crate::udp::socket::UdpSocket;
 
 /// Of `linux/filter.h`: offsets from the network header, when added to an absolute load.
 const NETWORK_HEADER: u32 = 0xFFF0_0000;
