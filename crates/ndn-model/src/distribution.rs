@@ -334,11 +334,14 @@ impl QuantileTable {
     }
 }
 
+/// A variate is cut off here, at 1000 s: sums of times stay far from the end of 64 bits.
+const VARIATE_MAX: f64 = 1e15;
+
 /// Rounds to whole picoseconds, at least one.
 #[inline]
 #[must_use]
 pub fn to_ps(duration: f64) -> u64 {
-    ((duration + 0.5) as u64).max(1)
+    ((duration.min(VARIATE_MAX) + 0.5) as u64).max(1)
 }
 
 fn ln_gamma_density(x: f64, shape: f64, scale: f64) -> f64 {
@@ -444,5 +447,6 @@ mod tests {
         assert!(Distribution::Uniform { low: 2.0, high: 1.0 }.fault().is_some());
         assert!(Distribution::HyperErlang(vec![]).fault().is_some());
         assert_eq!(to_ps(0.0), 1);
+        assert_eq!(to_ps(f64::INFINITY), 1_000_000_000_000_000);
     }
 }

@@ -136,7 +136,7 @@ fn change(table: &mut toml::Table, key: &str, value: &str) -> Result<(), FileErr
 }
 
 macro_rules! quantity {
-    ($name:ident, $parse:path, $least:expr, $reason:literal) => {
+    ($name:ident, $parse:path, $least:expr, $most:expr, $reason:literal) => {
         #[derive(Debug, Clone, Copy, PartialEq)]
         struct $name(f64);
 
@@ -144,7 +144,7 @@ macro_rules! quantity {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
                 let value = $parse(&text).map_err(de::Error::custom)?;
-                if !(value.is_finite() && value >= $least) {
+                if !($least..=$most).contains(&value) {
                     return Err(de::Error::custom(format!("\"{text}\": {}", $reason)));
                 }
                 Ok(Self(value))
@@ -153,10 +153,10 @@ macro_rules! quantity {
     };
 }
 
-quantity!(Duration, units::duration_ps, 0.0, "a duration is finite");
-quantity!(Rate, units::rate, 1e-6, "a rate is above zero");
-quantity!(BitRate, units::bit_rate, 1.0, "a bit rate is above zero");
-quantity!(Size, units::size, 0.0, "a size is finite");
+quantity!(Duration, units::duration_ps, 0.0, TIME_MAX, "a duration is below 11 days");
+quantity!(Rate, units::rate, 1e-6, 1e12, "a rate is above zero, at most 1000 G/s");
+quantity!(BitRate, units::bit_rate, 1.0, 1e15, "a bit rate is at least 1 bit/s");
+quantity!(Size, units::size, 0.0, 1e6, "a size is at most 1 MB");
 
 /// A number of things, at least one.
 #[derive(Debug, Clone, Copy)]
@@ -492,6 +492,9 @@ struct RunTable {
     warm_up: Option<Duration>,
 }
 
+/// Picoseconds that times may reach: 11 days.
+const TIME_MAX: f64 = 1e18;
+
 /// Interests of one trace at most: records are kept of all.
 const INTERESTS_MAX: f64 = 20e6;
 
@@ -515,6 +518,12 @@ impl ModelFile {
             let reason = format!(
                 "a trace has {interests:.0} Interests: at most {INTERESTS_MAX:.0} are kept"
             );
+            return Err(FileError::at(text, Some(self.run.span()), reason));
+        }
+        let longest = longest_time(&network);
+        if longest * interests.max(1.0) > TIME_MAX {
+            let reason =
+                "services, links or periods are so long that times of the trace pass 11 days";
             return Err(FileError::at(text, Some(self.run.span()), reason));
         }
         let warnings = warnings(&network, interests);
@@ -850,6 +859,18 @@ impl LinkTable {
     }
 }
 
+/// The longest mean service, transmission, delay, on- or off-period.
+fn longest_time(network: &Network) -> f64 {
+    let services = network.services.all().map(Distribution::mean);
+    let links = network.faces.iter().flat_map(|face| [&face.incoming, &face.outgoing]);
+    let links = links.flat_map(|link| link.transmit_ps.into_iter().chain([link.delay_ps]));
+    let periods = network.consumers.iter().flat_map(|consumer| match &consumer.arrivals {
+        Arrivals::OnOff { on, off, .. } => [on.mean(), off.mean()],
+        Arrivals::Renewal(_) | Arrivals::Trace(_) => [0.0, 0.0],
+    });
+    services.chain(links.map(|time| time as f64)).chain(periods).fold(0.0, f64::max)
+}
+
 /// Mean Interests per picosecond of a consumer.
 fn rate_of(arrivals: &Arrivals) -> f64 {
     match arrivals {
@@ -1001,6 +1022,13 @@ warm-up = "1 ms"
             ("rate = \"1 M/s\"", "", "[[consumers]]", "a rate or an interval"),
             ("warm-up = \"1 ms\"", "warm-up = \"20 ms\"", "[run]", "warm-up before it"),
             ("horizon = \"10 ms\"", "horizon = \"1000 s\"", "[run]", "at most"),
+            ("\"10 ns\"", "\"1000 s\"", "[run]", "pass 11 days"),
+            (
+                "exponential = \"300 ns\"",
+                "exponential = \"1e30 s\"",
+                "exponential",
+                "below 11 days",
+            ),
             ("workers = 2", "workers = 2\ninput-threads = 1", "hit-ratio", "does not belong"),
         ] {
             let error = refused(from, to);

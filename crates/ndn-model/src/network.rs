@@ -391,7 +391,7 @@ impl Network {
 }
 
 impl Services {
-    fn all(&self) -> impl Iterator<Item = &Distribution> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Distribution> {
         let kinds = self.input.iter().chain(&self.forward).chain(&self.output);
         kinds.chain([&self.forward_hit, &self.produce])
     }
