@@ -232,12 +232,12 @@ fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
     let forwarder = hub(&root);
     let repository = Neighbour::new(&forwarder).socket;
     let peer = format!("udp4://{}", repository.local_addr().unwrap());
-    forwarder.output(&["route", "add", "/net", &peer]);
+    let _ = forwarder.output(&["route", "add", "/net", &peer]);
     let certificates = chains.iter().flatten().map(|one| &one.certificate);
     let named = certificates.map(|one| (one.name().to_name(), one.wire().to_vec()));
     serve(repository, named.collect());
     for (strategy, [.., user]) in STRATEGIES.iter().zip(&chains) {
-        forwarder.output(&["strategy", "set", "/net", strategy]);
+        let _ = forwarder.output(&["strategy", "set", "/net", strategy]);
         let neighbour = Neighbour::new(&forwarder);
         let wire = register("/localhop/nfd", "/net/app", &user.signer(), unix_ms());
         assert_eq!(neighbour.code(&wire, &[]), 200, "{strategy}");
