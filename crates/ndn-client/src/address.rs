@@ -1,4 +1,4 @@
-//! Where the forwarder is: `NDN_CLIENT_TRANSPORT`, `client.conf`, or the usual sockets.
+//! The forwarder's address: `NDN_CLIENT_TRANSPORT`, `client.conf`, or the default sockets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Port of UDP and TCP where a URI has none.
+/// Default port of UDP and TCP.
 const DEFAULT_PORT: u16 = 6363;
 
-/// Environment variable that names the forwarder.
+/// Environment variable with the forwarder's address.
 pub const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
 
-/// Where `client.conf` may be besides `~/.ndn`; the first one found is used.
+/// Paths of `client.conf` besides `~/.ndn`; the first one found is used.
 const CONFIGURATION_DIRECTORIES: [&str; 3] =
     ["/usr/local/etc/ndn", "/opt/local/etc/ndn", "/etc/ndn"];
 
@@ -27,7 +27,7 @@ pub enum ForwarderAddress {
         host: String,
         /// Port.
         port: u16,
-        /// Address family, if one is demanded.
+        /// Required address family, if any.
         family: Option<Family>,
     },
     /// `udp://host:port`, also `udp4` and `udp6`.
@@ -36,13 +36,14 @@ pub enum ForwarderAddress {
         host: String,
         /// Port.
         port: u16,
-        /// Address family, if one is demanded.
+        /// Required address family, if any.
         family: Option<Family>,
     },
-    /// `memif:///path`: shared memory, by way of the forwarder's memif socket; `memif:///path/id` for a
-    /// certain interface.
+    /// `memif:///path`: shared memory, through the forwarder's memif socket; `memif:///path/id` for
+    /// a specific interface.
     Memif(ndn_memif::Address),
-    /// `https://host:port/ndn`, with `#sha256=…` for a certificate that no authority has signed: WebTransport.
+    /// `https://host:port/ndn`, with `#sha256=…` for a certificate that no authority has signed:
+    /// WebTransport.
     WebTransport(ndn_webtransport::Target),
 }
 
@@ -55,17 +56,17 @@ pub enum Family {
     V6,
 }
 
-/// Why a forwarder address is not understood.
+/// Why a forwarder address is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{place}{uri:?} is not a forwarder address: {reason} (examples: unix:///run/nfd/nfd.sock, tcp4://127.0.0.1:6363)"
 )]
 pub struct AddressError {
-    /// Where it stands, if it does so in a file or in the environment: `/etc/ndn/client.conf:3: `.
+    /// Its location, if it comes from a file or the environment: `/etc/ndn/client.conf:3: `.
     pub place: String,
-    /// The text.
+    /// The invalid text.
     pub uri: String,
-    /// What is wrong.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -83,7 +84,7 @@ impl FromStr for ForwarderAddress {
         }
         if scheme == "memif" {
             let address = ndn_memif::Address::from_path(rest);
-            return address.map(Self::Memif).map_err(|_| error("it is no path of a socket"));
+            return address.map(Self::Memif).map_err(|_| error("it is not a socket path"));
         }
         if scheme == "https" {
             let target = uri.parse().map(Self::WebTransport);
@@ -99,7 +100,7 @@ impl FromStr for ForwarderAddress {
             "tcp" => Ok(Self::Tcp { host, port, family }),
             "udp" => Ok(Self::Udp { host, port, family }),
             _ => Err(error(
-                "its scheme is none of unix, tcp, tcp4, tcp6, udp, udp4, udp6, memif, https",
+                "its scheme is not one of unix, tcp, tcp4, tcp6, udp, udp4, udp6, memif, https",
             )),
         }
     }
@@ -148,7 +149,7 @@ impl fmt::Display for ForwarderAddress {
     }
 }
 
-/// Where an address comes from, for messages to people.
+/// Origin of an address, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressSource {
     /// Given by the caller.
@@ -157,7 +158,7 @@ pub enum AddressSource {
     Environment,
     /// A `client.conf`.
     File(PathBuf),
-    /// Nothing says anything: a usual socket.
+    /// No configuration: a default socket.
     Default,
 }
 
@@ -172,12 +173,12 @@ impl fmt::Display for AddressSource {
     }
 }
 
-/// The addresses to try in turn, and where they come from.
+/// Addresses to try in order, and their origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     /// At least one.
     pub addresses: Vec<ForwarderAddress>,
-    /// Where they come from.
+    /// Their origin.
     pub source: AddressSource,
 }
 
@@ -188,10 +189,10 @@ impl Candidates {
         Self { addresses: vec![address], source: AddressSource::Given }
     }
 
-    /// What the environment and the files of this process say.
+    /// The addresses configured by the environment and files of this process.
     ///
     /// # Errors
-    /// When the variable or the file holds something that is not an address.
+    /// When the variable or the file contains an invalid address.
     pub fn from_environment() -> Result<Self, AddressError> {
         Self::resolve(
             |name| std::env::var(name).ok(),
@@ -200,11 +201,11 @@ impl Candidates {
         )
     }
 
-    /// As [`Self::from_environment`], with the variables and files given by functions, for root
-    /// or for another user.
+    /// As [`Self::from_environment`], with variables and files read by the given functions, for
+    /// root or another user.
     ///
     /// # Errors
-    /// When the variable or the file holds something that is not an address.
+    /// When the variable or the file contains an invalid address.
     pub fn resolve(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> Option<String>,
@@ -236,11 +237,10 @@ impl Candidates {
     }
 }
 
-/// Where the forwarder of the system listens when nothing tells it otherwise.
+/// Default socket of a system-wide forwarder.
 const SYSTEM_SOCKET_PATH: &str = "/run/nfd/nfd.sock";
 
-/// Where to look for a forwarder when nothing tells where it is, in this order: a user's own one comes
-/// before the one of the system.
+/// Sockets to try without configuration, in order: the user's forwarder before the system's.
 fn usual_sockets(is_root: bool, runtime_directory: Option<&Path>) -> Vec<PathBuf> {
     let mut sockets = vec![PathBuf::from(SYSTEM_SOCKET_PATH)];
     if let Some(directory) = runtime_directory {
@@ -251,12 +251,13 @@ fn usual_sockets(is_root: bool, runtime_directory: Option<&Path>) -> Vec<PathBuf
     sockets
 }
 
-/// An address that stands at a place.
+/// Parses an address with its location.
 fn address_at(uri: &str, place: impl Fn() -> String) -> Result<ForwarderAddress, AddressError> {
     uri.parse().map_err(|error| AddressError { place: format!("{}: ", place()), ..error })
 }
 
-/// The value of `transport` in a `client.conf`, with its line: lines `key=value`, comments after `;` or `#`.
+/// The value of `transport` in a `client.conf`, with its line number: lines `key=value`, comments
+/// after `;` or `#`.
 fn transport_of_configuration(text: &str) -> Option<(usize, &str)> {
     (1..).zip(text.lines()).find_map(|(number, line)| {
         let line = line.trim();
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_a_round_trip() {
+    fn addresses_round_trip() {
         for uri in [
             "unix:///run/nfd/nfd.sock",
             "tcp4://127.0.0.1:6363",
@@ -297,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_addresses_are_explained() {
+    fn invalid_addresses_are_explained() {
         for (uri, reason) in [
             ("/run/nfd.sock", "no scheme"),
             ("unix://nfd.sock", "absolute"),
-            ("ws://host:9696", "scheme is none of"),
-            ("memif://memif.sock/0", "no path"),
+            ("ws://host:9696", "scheme is not one of"),
+            ("memif://memif.sock/0", "not a socket path"),
             ("https://host/ndn#x", "what follows #"),
             ("tcp://:6363", "no host"),
             ("tcp://host:x", "port"),
@@ -344,7 +345,7 @@ mod tests {
         let found = resolve(&[], &[system]);
         assert_eq!(found.addresses[0].to_string(), "unix:///system.sock");
 
-        // The first file found counts, even if it does not name a transport.
+        // The first file found is used, even if it does not set a transport.
         let empty = ("/home/me/.ndn/client.conf", ";transport=unix:///commented.sock\n");
         let found = resolve(&[home, ("XDG_RUNTIME_DIR", "/run/user/7")], &[empty, system]);
         assert_eq!(found.source, AddressSource::Default);
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told_with_its_place() {
+    fn invalid_configured_address_is_reported_with_its_location() {
         let text = "; a comment\n\ntransport=nonsense".to_owned();
         let file = |path: &Path| path.starts_with("/etc").then(|| text.clone());
         let error = Candidates::resolve(|_| None, file, false).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Opening an endpoint.
+//! Opens an endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -14,28 +14,28 @@ use crate::register::register_again;
 use crate::shared::{ConnectionState, Shared};
 use crate::transport::{ConnectError, Socket};
 
-/// Largest datagram that is sent by default: what NFD takes as the MTU of its UDP faces.
+/// Default MTU for datagrams, as for NFD's UDP faces.
 const MTU_DEFAULT: usize = 8800;
 
-/// Why there is no endpoint.
+/// Why an endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What names the forwarder is not an address.
+    /// The configured forwarder address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// No forwarder answers there.
+    /// No forwarder answers at the address.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
-/// How an endpoint connects.
+/// Connection options.
 #[derive(Clone)]
 pub struct EndpointOptions {
-    /// Where the forwarder is; `None`: as the environment and `client.conf` say.
+    /// The forwarder's address; `None`: as configured by the environment and `client.conf`.
     pub address: Option<ForwarderAddress>,
     /// Signs management commands. Forwarders accept DigestSha256 from local applications by default.
     pub command_signer: Arc<dyn Signer>,
-    /// Larger packets are fragmented when they go by UDP.
+    /// Larger packets are fragmented over UDP.
     pub mtu: usize,
 }
 
@@ -52,11 +52,11 @@ impl std::fmt::Debug for EndpointOptions {
 }
 
 impl Endpoint {
-    /// Connects to the forwarder that the environment or `client.conf` names, or to the usual
-    /// sockets. Later, a lost connection is set up again, and prefixes are registered again.
+    /// Connects to the forwarder configured by the environment or `client.conf`, or to the default
+    /// sockets. A connection lost later is re-established, and prefixes are registered again.
     ///
     /// # Errors
-    /// When the address is malformed or nobody answers there; the message says what was tried.
+    /// When the address is invalid or no forwarder answers; the message lists what was tried.
     pub async fn open() -> Result<Self, OpenError> {
         Self::connect(EndpointOptions::default()).await
     }
@@ -75,7 +75,7 @@ impl Endpoint {
         Ok(Self::start(socket, Some(candidates), Some(address), &options))
     }
 
-    /// Runs over a byte stream that is connected already. When it ends, the endpoint is closed.
+    /// Runs over a connected byte stream. When it ends, the endpoint is closed.
     pub fn from_stream(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,

@@ -1,59 +1,59 @@
-//! The connection's task: reads and dispatches, writes, reconnects.
+//! The connection task: reads and dispatches, writes, reconnects.
 
-mod parts;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use bytes::{Bytes, BytesMut};
-use ndn_memif::Ended;
-use ndn_packet::{Interest, Packet};
-use ndn_webtransport::PathMtu;
-use rand::RngExt;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UdpSocket;
-use tokio::time::Instant;
-
-use self::parts::{cut_all, parts_of, write_parts};
 use crate::address::Candidates;
 use crate::framer::Framer;
 use crate::lp::{Incoming, Reassembler};
 use crate::memif::{Halves, Reader, Writer};
 use crate::output::Piece;
-use crate::produce::{Handler, Request};
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
+use crate::shared::{Handler, Request};
 use crate::transport::{ConnectionError, Socket};
+use bytes::{Bytes, BytesMut};
+use ndn_memif::Ended;
+use ndn_packet::{Interest, Packet};
+use ndn_webtransport::PathMtu;
+use rand::RngExt;
+use std::borrow::Cow;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
 
-/// First and longest pause between attempts to reconnect. One that fails costs next to nothing, and who
-/// serves is away for as long as this.
+/// Maximum number of non-contiguous packets per write call.
+const SLICES_MAX: usize = 64;
+
+/// First and longest pause between attempts to reconnect. A failed attempt costs almost nothing,
+/// and a producer is unreachable during the pause.
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Datagrams are received into pieces of a buffer of this size.
+/// Datagrams are received into slices of a buffer of this size.
 const DATAGRAM_BUFFER_LEN: usize = 256 * 1024;
 /// Largest datagram.
 const DATAGRAM_LEN_MAX: usize = 65_536;
-/// Datagrams received or packets dispatched before the writer gets its turn.
+/// Number of datagrams received or packets dispatched before the writer runs.
 const BATCH_MAX: usize = 256;
-/// How long the other side of a session may take to hear of its end.
+/// Maximum time for the peer of a session to acknowledge its end.
 const END_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// How long the output may take to drain when the last handle is gone.
+/// Maximum time for the output to drain after the last handle is dropped.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a connection is kept.
+/// Configuration of a connection.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
-    /// Where to connect to again; `None` for a socket given by the caller.
+    /// Addresses to reconnect to; `None` for a stream given by the caller.
     pub(crate) candidates: Option<Candidates>,
-    /// Datagrams are not longer than this.
+    /// Maximum length of a datagram.
     pub(crate) mtu: usize,
-    /// Something came by the connection that there is.
+    /// Something was received on the current connection.
     pub(crate) has_received: AtomicBool,
     /// Called after each reconnection.
     pub(crate) on_reconnect: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Connection {
-    /// Serves `socket`, and its successors, until the last handle is gone or the connection ends
+    /// Serves `socket`, and its successors, until the last handle is dropped or the connection ends
     /// for good.
     pub(crate) async fn run(self, socket: Socket) {
         let mut next = Some(socket);
@@ -67,7 +67,7 @@ impl Connection {
                 None => break,
                 Some(error) => tracing::info!(%error, "connection to the forwarder lost"),
             }
-            // One that was closed before anything came by it was no success.
+            // A connection that was closed before anything was received does not count as success.
             if self.has_received.load(Ordering::Relaxed) {
                 pause = RECONNECT_PAUSE.0;
                 self.shared.turned_away.send_replace(0);
@@ -85,7 +85,7 @@ impl Connection {
         drop(routes);
     }
 
-    /// Serves one socket; `None` when the last handle is gone.
+    /// Serves one socket; `None` when the last handle has been dropped.
     async fn serve(&self, socket: Socket) -> Option<ConnectionError> {
         match socket {
             Socket::Stream(mut reader, mut writer) => {
@@ -95,7 +95,7 @@ impl Connection {
             Socket::Frames { mut reader, mut writer, mtu, end } => {
                 let read = self.read_stream(&mut reader);
                 let ended = self.until_done(read, self.write_frames(&mut writer, &mtu)).await;
-                // Without the stream the session ends, and whoever waits for our end waits for that.
+                // Without the stream the session ends, and the peer's end of the session follows.
                 drop((reader, writer));
                 if ended.is_none() {
                     let _ = tokio::time::timeout(END_TIMEOUT, end).await;
@@ -127,7 +127,7 @@ impl Connection {
             ended = &mut read => Some(ended),
             ended = &mut write => Some(ended),
             () = self.shared.no_handles.notified() => {
-                // What was said before the last handle went is still written.
+                // Output queued before the last handle was dropped is still written.
                 let drained = async {
                     while self.shared.lock().output.len() > 0 {
                         self.shared.output_space.notified().await;
@@ -205,7 +205,7 @@ impl Connection {
         let mut reassembler = Reassembler::default();
         let start = Instant::now();
         loop {
-            match crate::datagram::readable(socket).await {
+            match crate::transport::readable(socket).await {
                 Ok(None) => {}
                 Ok(Some(error)) => _ = self.note_refusal(&error),
                 Err(error) => return error.into(),
@@ -267,7 +267,7 @@ impl Connection {
                 }
                 served.end();
                 self.wait_for_space().await;
-                // The writer has its turn.
+                // Let the writer run.
                 tokio::task::yield_now().await;
             }
         }
@@ -326,7 +326,7 @@ impl Connection {
         }
     }
 
-    /// Waits for output and takes it, in exchange for what was written.
+    /// Waits for output and takes it, in exchange for the written pieces.
     async fn next_output(&self, pieces: &mut Vec<Piece>) {
         loop {
             self.shared.lock().output.take(pieces);
@@ -346,7 +346,7 @@ impl Connection {
         let mut pieces = Vec::new();
         loop {
             self.next_output(&mut pieces).await;
-            if let Err(error) = write_parts(writer, &parts_of(&pieces)).await {
+            if let Err(error) = write_slices(writer, &slices_of(&pieces)).await {
                 return error.into();
             }
             self.output_written();
@@ -363,9 +363,9 @@ impl Connection {
         loop {
             self.next_output(&mut pieces).await;
             let mtu = self.mtu.min(mtu.value());
-            for part in parts_of(&pieces) {
+            for part in slices_of(&pieces) {
                 let mut frames = Vec::new();
-                cut_all(part, mtu, &mut sequence, &mut frames);
+                fragment_all(part, mtu, &mut sequence, &mut frames);
                 for frame in &frames {
                     if let Err(error) = writer.write_all(frame).await {
                         return error.into();
@@ -381,7 +381,7 @@ impl Connection {
         let mut pieces = Vec::new();
         loop {
             self.next_output(&mut pieces).await;
-            for part in parts_of(&pieces) {
+            for part in slices_of(&pieces) {
                 if let Err(error) = self.send_datagrams(socket, part, &mut sequence).await {
                     return error.into();
                 }
@@ -396,9 +396,9 @@ impl Connection {
         let mtu = self.mtu.min(writer.frame_length_max);
         loop {
             self.next_output(&mut pieces).await;
-            for part in parts_of(&pieces) {
+            for part in slices_of(&pieces) {
                 let mut frames = Vec::new();
-                cut_all(part, mtu, &mut sequence, &mut frames);
+                fragment_all(part, mtu, &mut sequence, &mut frames);
                 for frame in &frames {
                     if let Err(error) = writer.send(frame).await {
                         return error.into();
@@ -419,14 +419,14 @@ impl Connection {
         sequence: &mut u64,
     ) -> std::io::Result<()> {
         let mut frames = Vec::new();
-        cut_all(bytes, self.mtu, sequence, &mut frames);
+        fragment_all(bytes, self.mtu, sequence, &mut frames);
         for frame in &frames {
             self.send_datagram(socket, frame).await?;
         }
         Ok(())
     }
 
-    /// Sends one datagram. A refusal by the other side is no reason to give up: UDP loses packets.
+    /// Sends one datagram. A refusal by the peer does not end the connection: UDP loses packets.
     async fn send_datagram(&self, socket: &UdpSocket, datagram: &[u8]) -> std::io::Result<()> {
         match socket.send(datagram).await {
             Err(error) if self.note_refusal(&error) => Ok(()),
@@ -443,7 +443,7 @@ impl Connection {
     }
 }
 
-/// The handler that was given an Interest last, to be told when no more come.
+/// The handler of the last Interest, to be notified at the end of a batch.
 #[derive(Default)]
 struct Served(Option<Arc<dyn Handler>>);
 
@@ -460,4 +460,56 @@ impl Served {
             handler.handle_batch_end();
         }
     }
+}
+
+/// Fragments contiguous packets into frames of at most `mtu` bytes.
+fn fragment_all<'a>(
+    bytes: &'a [u8],
+    mtu: usize,
+    sequence: &mut u64,
+    frames: &mut Vec<Cow<'a, [u8]>>,
+) {
+    let mut rest = bytes;
+    while let Ok(Some(length)) = ndn_packet::tlv::frame_len(rest) {
+        let Some((frame, tail)) = rest.split_at_checked(length) else {
+            break;
+        };
+        rest = tail;
+        if frame.len() <= mtu {
+            frames.push(Cow::Borrowed(frame));
+            continue;
+        }
+        if let Err(error) = ndn_packet::lp::fragment_frame(frame, mtu, sequence, |piece| {
+            frames.push(Cow::Owned(piece.to_vec()))
+        }) {
+            tracing::debug!(%error, "a packet to be sent is malformed");
+        }
+    }
+}
+
+/// The slices to be written.
+fn slices_of(pieces: &[Piece]) -> Vec<&[u8]> {
+    pieces.iter().flat_map(Piece::parts).filter(|part| !part.is_empty()).collect()
+}
+
+/// Writes all slices, many per call.
+async fn write_slices(
+    writer: &mut (impl AsyncWrite + Unpin),
+    parts: &[&[u8]],
+) -> std::io::Result<()> {
+    for some in parts.chunks(SLICES_MAX) {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        for (slice, part) in slices.iter_mut().zip(some) {
+            *slice = IoSlice::new(part);
+        }
+        let mut rest = &mut slices[..some.len()];
+        while !rest.is_empty() {
+            let written = writer.write_vectored(rest).await?;
+            if written == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut rest, written);
+        }
+    }
+    Ok(())
 }

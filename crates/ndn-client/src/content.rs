@@ -1,4 +1,4 @@
-//! What objects are made of.
+//! Content of objects.
 
 use std::fs::File;
 use std::io;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// What an object consists of.
+/// The content of an object.
 #[derive(Debug, Clone)]
 pub enum Content {
     /// Bytes in memory.
     Bytes(Bytes),
-    /// The first `len` bytes of a file, read when they are asked for.
+    /// The first `len` bytes of a file, read on request.
     File {
         /// The open file.
         file: Arc<File>,
@@ -23,7 +23,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// A file as it is now; bytes appended later do not belong to the object.
+    /// A file in its present length; bytes appended later do not belong to the object.
     ///
     /// # Errors
     /// When it cannot be opened, or is not a regular file.
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Whether the content is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_read_alike_and_not_beyond_the_end() {
+    fn both_kinds_of_content_read_the_same_range() {
         let bytes: Vec<u8> = (0..200).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&bytes).unwrap();
         let opened = Content::open(file.path()).unwrap();
-        // What is appended later does not belong to it.
+        // Bytes appended later do not belong to the object.
         file.write_all(b"more").unwrap();
         let mut scratch = Vec::new();
         for content in [opened, Content::Bytes(bytes.clone().into())] {

@@ -1,4 +1,4 @@
-//! The application's handle to the network.
+//! The application's handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,19 @@ use crate::address::ForwarderAddress;
 use crate::pending::{FlowEvent, Key};
 use crate::shared::{ConnectionState, Shared};
 
-/// What all handles of one endpoint have in common.
+/// State shared by all handles of one endpoint.
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
     pub(crate) command_signer: Arc<dyn Signer>,
-    /// `/localhost/nfd`, or `/localhop/nfd` where the forwarder does not take us for local.
+    /// `/localhost/nfd`, or `/localhop/nfd` where the forwarder does not treat us as local.
     pub(crate) command_prefix: Name,
-    /// SignatureTime of the last command; each is later than the one before.
+    /// SignatureTime of the last command; strictly increasing.
     pub(crate) last_command_ms: AtomicU64,
     pub(crate) address: Option<ForwarderAddress>,
 }
 
 impl Common {
-    /// Time for the next command, in milliseconds since 1970.
+    /// SignatureTime for the next command, in milliseconds since 1970.
     pub(crate) fn next_command_ms(&self) -> u64 {
         let now = unix_ms();
         let step = |last: u64| Some(now.max(last + 1));
@@ -39,8 +39,8 @@ pub(crate) fn unix_ms() -> u64 {
     duration_ms(ndn_sys::clock::wall_clock())
 }
 
-/// A connection to a forwarder, over which Interests are expressed and served. Cheap to clone; when
-/// the last clone is dropped, what is queued is written and the connection ends.
+/// A connection to a forwarder, to express and serve Interests. Cheap to clone; when the last clone
+/// is dropped, queued output is written and the connection ends.
 pub struct Endpoint {
     common: Arc<Common>,
 }
@@ -59,40 +59,42 @@ impl Endpoint {
         &self.common.shared
     }
 
-    /// The forwarder's address that was connected to first; `None` for a stream given by the caller.
+    /// The forwarder's address of the first connection; `None` for a stream given by the caller.
     #[must_use]
     pub fn address(&self) -> Option<&ForwarderAddress> {
         self.common.address.as_ref()
     }
 
-    /// Whether the last datagram to the forwarder was refused: nobody has its port.
+    /// Whether the last datagram to the forwarder was refused: no process listens on its port.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.shared().is_refused()
     }
 
-    /// The state of the connection, and its changes. It is closed at last when no handle is left and everything is
-    /// written; over WebTransport, when the other side has been told of the end, too.
+    /// The state of the connection, and its changes. It becomes closed when no handle is left and
+    /// all output is written; over WebTransport, when the peer has been notified, too.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ConnectionState> {
         self.shared().state.subscribe()
     }
 
-    /// How many connections in a row have ended before anything came by them, and its changes. A forwarder that has
-    /// as many faces as it may takes a connection and closes it at once, as does one that refuses us.
+    /// The number of consecutive connections that ended before anything was received, and its
+    /// changes. A forwarder that has reached its face limit accepts a connection and closes it at
+    /// once, as does one that refuses this application.
     #[must_use]
     pub fn turned_away(&self) -> watch::Receiver<u32> {
         self.shared().turned_away.subscribe()
     }
 
-    /// Number of Interests that wait for an answer.
+    /// Number of pending Interests.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.shared().lock().pending.len()
     }
 
-    /// Opens a flow: Data exactly one component below `prefix` come through the returned receiver,
-    /// at most `capacity` waiting. For who sends many Interests with names of one prefix.
+    /// Opens a flow: Data exactly one component below `prefix` arrive through the returned
+    /// receiver, at most `capacity` queued. For applications that send many Interests with one
+    /// prefix.
     #[must_use]
     pub fn open_flow(&self, prefix: &Name, capacity: usize) -> Flow {
         let (sender, receiver) = tokio::sync::mpsc::channel(capacity.max(1));
@@ -100,7 +102,7 @@ impl Endpoint {
         Flow { endpoint: self.clone(), key, receiver }
     }
 
-    /// Sends encoded Interests that lie one behind the other. Answers come only through flows.
+    /// Sends contiguous encoded Interests. Answers arrive only through flows.
     pub fn send_packets(&self, packets: &[u8]) {
         self.shared().send(|output| output.push(&ndn_packet::LpHeader::default(), packets));
     }
@@ -124,7 +126,7 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-/// The receiving end of [`Endpoint::open_flow`]; dropped, the flow ends.
+/// The receiving end of [`Endpoint::open_flow`]; dropping it ends the flow.
 #[derive(Debug)]
 pub struct Flow {
     endpoint: Endpoint,
@@ -133,13 +135,13 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Waits for events and appends them to `events`, at most `limit`; returns how many came, 0 if
+    /// Waits for events and appends them to `events`, at most `limit`; returns their number, 0 if
     /// the endpoint is closed.
     pub async fn receive(&mut self, events: &mut Vec<FlowEvent>, limit: usize) -> usize {
         self.receiver.recv_many(events, limit).await
     }
 
-    /// The endpoint that it belongs to.
+    /// The endpoint of the flow.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

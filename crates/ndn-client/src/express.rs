@@ -1,4 +1,4 @@
-//! Expressing one Interest.
+//! Expresses one Interest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,15 @@ use crate::pending::{Answer, Key, ReceivedData};
 
 /// First pause after a congestion Nack; it doubles with each.
 const CONGESTION_PAUSE: Duration = Duration::from_millis(10);
-/// First and longest pause after a Nack by a forwarder that has only come back; it doubles with each.
+/// First and longest pause after a Nack by a forwarder that has restarted recently; it doubles with
+/// each.
 const SETTLING_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Why there is no Data.
+/// Why no Data was received.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExpressError {
-    /// Nobody answered.
+    /// No answer.
     #[error(
         "no answer to {name} within {} ms ({attempts} attempt{})",
         .waited.as_millis(),
@@ -36,22 +37,22 @@ pub enum ExpressError {
     Timeout {
         /// Name of the Interest.
         name: String,
-        /// How often it was sent.
+        /// Number of transmissions.
         attempts: u32,
-        /// How long was waited in all.
+        /// Total time waited.
         waited: Duration,
     },
-    /// The network refused.
-    #[error("the network refuses {name}: {reason}")]
+    /// The forwarder returned a Nack.
+    #[error("{}", nack_text(name, *reason))]
     Nack {
         /// Name of the Interest.
         name: String,
         /// Reason.
         reason: NackReason,
     },
-    /// Datagrams are refused where the forwarder should be.
-    #[error("nobody listens at {forwarder}: datagrams to it are refused")]
-    NobodyListens {
+    /// Datagrams to the forwarder's address are refused.
+    #[error("no forwarder listens at {forwarder}: datagrams are refused")]
+    NotListening {
         /// Its address.
         forwarder: String,
     },
@@ -61,24 +62,33 @@ pub enum ExpressError {
     /// The Interest cannot be encoded.
     #[error("the Interest cannot be encoded: {0}")]
     Encode(#[source] EncodeError),
-    /// The Interest is longer than any packet may be.
+    /// The Interest exceeds the maximum packet size.
     #[error("the Interest has {0} bytes; a packet has at most {MAX_PACKET_SIZE}")]
     TooLong(usize),
     /// The Interest cannot be signed.
     #[error("the Interest cannot be signed: {0}")]
     Sign(#[source] SignError),
-    /// The Data does not verify.
+    /// The signature of the Data is invalid or not trusted.
     #[error("the Data {name} does not verify: {reason}")]
     Verification {
         /// Name of the Data.
         name: String,
-        /// Why not.
+        /// The reason.
         #[source]
         reason: VerifyError,
     },
 }
 
-/// An Interest to be expressed, with what belongs to it.
+fn nack_text(name: &str, reason: NackReason) -> String {
+    match reason {
+        NackReason::NO_ROUTE => format!("no route to {name}"),
+        NackReason::CONGESTION => format!("congestion on the path to {name}"),
+        NackReason::DUPLICATE => format!("{name} was dropped as a loop (duplicate Nonce)"),
+        other => format!("Nack for {name}: {other}"),
+    }
+}
+
+/// An Interest to be expressed, with options.
 #[derive(Clone)]
 pub struct InterestRequest {
     name: Name,
@@ -115,21 +125,21 @@ impl InterestRequest {
         }
     }
 
-    /// Lets Data with longer names answer.
+    /// Sets CanBePrefix.
     #[must_use]
     pub fn can_be_prefix(mut self, can_be_prefix: bool) -> Self {
         self.can_be_prefix = can_be_prefix;
         self
     }
 
-    /// Lets caches answer with fresh Data only.
+    /// Sets MustBeFresh.
     #[must_use]
     pub fn must_be_fresh(mut self, must_be_fresh: bool) -> Self {
         self.must_be_fresh = must_be_fresh;
         self
     }
 
-    /// Sets InterestLifetime, in steps of milliseconds.
+    /// Sets InterestLifetime, rounded to milliseconds.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
@@ -150,7 +160,7 @@ impl InterestRequest {
         self
     }
 
-    /// Sets ApplicationParameters; the digest component is put into the name.
+    /// Sets ApplicationParameters; the digest component is added to the name.
     #[must_use]
     pub fn parameters(mut self, parameters: Vec<u8>) -> Self {
         self.parameters = Some(parameters);
@@ -164,28 +174,28 @@ impl InterestRequest {
         self
     }
 
-    /// Checks the signature of the answer.
+    /// Verifies the answer.
     #[must_use]
     pub fn verifier(mut self, verifier: Arc<dyn Verifier>) -> Self {
         self.verifier = Some(verifier);
         self
     }
 
-    /// Sends the Interest up to `count` times more when it is not answered.
+    /// Sends the Interest up to `count` times more without an answer.
     #[must_use]
     pub fn retransmissions(mut self, count: u32) -> Self {
         self.retransmissions = count;
         self
     }
 
-    /// How long to wait before sending again, instead of the lifetime.
+    /// Retransmission interval, instead of the lifetime.
     #[must_use]
     pub fn retransmission_interval(mut self, interval: Duration) -> Self {
         self.retransmission_interval = Some(interval);
         self
     }
 
-    /// Takes a Nack for an answer even if the forwarder has only come back; see
+    /// Accepts a Nack at once even if the forwarder has restarted recently; see
     /// [`Endpoint::express_encoded`].
     #[must_use]
     pub fn believe_nacks(mut self) -> Self {
@@ -236,7 +246,7 @@ impl std::fmt::Debug for InterestRequest {
     }
 }
 
-/// An Interest in the table; removed when dropped.
+/// A pending Interest; removed when dropped.
 struct Pending<'a> {
     endpoint: &'a Endpoint,
     key: Key,
@@ -269,12 +279,13 @@ impl Endpoint {
         Ok(received)
     }
 
-    /// Sends an encoded Interest, again up to `retransmissions` times with another Nonce when `wait`
-    /// has passed, and waits for its Data. That there is no route is not believed until a forwarder has
-    /// been back for some seconds.
+    /// Sends an encoded Interest and waits for its Data; retransmits up to `retransmissions` times
+    /// with another Nonce when `wait` has passed. A Nack of reason NoRoute is accepted only once
+    /// the forwarder has been connected for some seconds.
     ///
     /// # Errors
-    /// `Timeout`, `Nack`, `NobodyListens`, `Closed`; `TooLong`; `Encode` if `wire` is not an Interest.
+    /// `Timeout`, `Nack`, `NotListening`, `Closed`; `TooLong`; `Encode` if `wire` is not an
+    /// Interest.
     pub async fn express_encoded(
         &self,
         wire: Vec<u8>,
@@ -304,7 +315,7 @@ impl Endpoint {
             }
             let last = attempt == retransmissions;
             let interest = Interest::parse(&wire).map_err(|_| not_an_interest())?;
-            // The answer to the last one is worth waiting for as long as the network does.
+            // The answer to the last transmission may take the whole lifetime.
             let lifetime = Duration::from_millis(interest.lifetime_ms());
             let wait = if last { wait.max(lifetime) } else { wait };
             let current = match &mut pending {
@@ -313,7 +324,7 @@ impl Endpoint {
             };
             self.shared().send(|output| output.push(&LpHeader::default(), &wire));
             match tokio::time::timeout(wait, &mut current.receiver).await {
-                // The entry stays: the answer to either transmission will do.
+                // The entry stays: an answer to either transmission is accepted.
                 Err(_) => {
                     waited += wait;
                     attempt += 1;
@@ -341,7 +352,7 @@ impl Endpoint {
         }
         if self.shared().is_refused() {
             let forwarder = self.address().map_or_else(String::new, ToString::to_string);
-            return Err(ExpressError::NobodyListens { forwarder });
+            return Err(ExpressError::NotListening { forwarder });
         }
         let name = Interest::parse(&wire).map_or_else(|_| String::new(), |i| i.name().to_uri());
         Err(ExpressError::Timeout { name, attempts: retransmissions + 1, waited })
@@ -358,7 +369,7 @@ fn not_an_interest() -> ExpressError {
     ExpressError::Encode(EncodeError::InvalidField { ty: ndn_packet::types::INTEREST })
 }
 
-/// Puts another Nonce into an encoded Interest; the Nonce is not covered by signatures.
+/// Replaces the Nonce of an encoded Interest; signatures do not cover it.
 fn renew_nonce(wire: &mut [u8]) -> Result<(), ExpressError> {
     let offset = Interest::parse(wire).map_err(|_| not_an_interest())?.nonce_offset();
     if let Some(nonce) = offset.and_then(|offset| wire.get_mut(offset..offset + 4)) {

@@ -1,4 +1,4 @@
-//! Cutting a byte stream into packets.
+//! Splits a byte stream into packets.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,31 +6,31 @@ use bytes::Bytes;
 use ndn_packet::tlv::frame_len;
 use thiserror::Error;
 
-/// Largest packet that is accepted from a stream: one NDNLPv2 packet around a Data of the largest
+/// Maximum length of a packet from a stream: an NDNLPv2 packet around a Data of the largest
 /// practical size (8800 bytes), with room for peers that send larger ones.
 pub(crate) const FRAME_LEN_MAX: usize = 64 * 1024;
 
-/// Read buffers are made in this size, so that one system call brings many packets.
+/// Size of read buffers, so that one system call reads many packets.
 const BUFFER_LEN: usize = 256 * 1024;
 
-/// Buffers that are kept to be used again.
+/// Maximum number of spare buffers.
 const SPARES_MAX: usize = 64;
-/// Up to so many bytes of packets are copied out of the buffer.
+/// Packets up to this many bytes are copied out of the buffer.
 const COPY_MAX: usize = 16 * 1024;
 
-/// Why a stream cannot be followed any further.
+/// Why a stream cannot be parsed further.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum FrameError {
-    /// What should be the start of a packet is not a TLV.
+    /// The bytes at the start of a packet are not a TLV.
     #[error("the forwarder sent bytes that are not TLV: {0}")]
     NotTlv(#[source] ndn_packet::DecodeError),
-    /// A packet is longer than is accepted.
+    /// A packet exceeds the maximum length.
     #[error("the forwarder sent a packet of {0} bytes, at most {FRAME_LEN_MAX} are accepted")]
     TooLong(usize),
 }
 
-/// Buffers that are used again when nobody holds a packet in them any more. New ones cost the kernel
-/// a page at a time.
+/// Buffers are reused when no packet in them is referenced any more. New ones cost the kernel a
+/// page at a time.
 #[derive(Debug, Default)]
 struct Pool {
     spares: Mutex<Vec<Vec<u8>>>,
@@ -46,7 +46,7 @@ impl Pool {
     }
 }
 
-/// A buffer that goes back to its pool.
+/// A buffer that returns to its pool when dropped.
 struct Pooled {
     buffer: Vec<u8>,
     pool: Arc<Pool>,
@@ -67,20 +67,20 @@ impl Drop for Pooled {
     }
 }
 
-/// The bytes of a stream that are read but not yet taken.
+/// The bytes of a stream that were read and not taken.
 #[derive(Debug, Default)]
 pub(crate) struct Framer {
-    /// What is read into; empty before the first read.
+    /// The read buffer; empty before the first read.
     buffer: Vec<u8>,
     filled: usize,
-    /// Whole packets that are to be taken.
+    /// Whole packets, to be taken.
     whole: Bytes,
     pool: Arc<Pool>,
 }
 
 impl Framer {
-    /// The space to read into, with room for a packet at least. Only once [`Self::next_frame`] has
-    /// given all that there is.
+    /// The space to read into, with room for at least one packet. Only after [`Self::next_frame`]
+    /// has returned `None`.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.buffer.is_empty() {
             self.buffer = self.pool.take();
@@ -88,7 +88,7 @@ impl Framer {
         &mut self.buffer[self.filled..]
     }
 
-    /// Takes note that `count` bytes were read into [`Self::space`].
+    /// Adds `count` bytes that were read into [`Self::space`].
     pub(crate) fn read(&mut self, count: usize) {
         self.filled = (self.filled + count).min(self.buffer.len());
     }
@@ -96,7 +96,7 @@ impl Framer {
     /// The next whole packet; it shares the memory of the read buffer.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
         if self.whole.is_empty() {
-            self.cut()?;
+            self.split_frames()?;
         }
         match frame_len(&self.whole) {
             Ok(Some(length)) if length <= self.whole.len() => Ok(Some(self.whole.split_to(length))),
@@ -104,9 +104,8 @@ impl Framer {
         }
     }
 
-    /// Separates the whole packets from what is to be gone on with. What is wrong is told when it is
-    /// the next packet.
-    fn cut(&mut self) -> Result<(), FrameError> {
+    /// Splits off the whole packets. An error is reported when its packet is the next.
+    fn split_frames(&mut self) -> Result<(), FrameError> {
         let read = &self.buffer[..self.filled];
         let mut end = 0;
         let next = loop {
@@ -123,7 +122,7 @@ impl Framer {
             return next;
         }
         if end <= COPY_MAX {
-            // So little does not hold a whole buffer.
+            // Too small to keep a whole buffer alive.
             self.whole = Bytes::copy_from_slice(&read[..end]);
             self.buffer.copy_within(end..self.filled, 0);
         } else {
@@ -157,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_packets(
+        fn any_split_gives_the_same_packets(
             lengths in proptest::collection::vec(0usize..3000, 0..20),
             cuts in proptest::collection::vec(1usize..5000, 1..50),
         ) {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_giants_end_the_stream() {
+    fn malformed_and_oversized_packets_end_the_stream() {
         let mut framer = Framer::default();
         feed(&mut framer, &[0, 0]);
         assert!(matches!(framer.next_frame(), Err(FrameError::NotTlv(_))));

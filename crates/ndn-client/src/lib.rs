@@ -2,11 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod answers;
+mod answer_batch;
 mod connect;
 mod connection;
 mod content;
-mod datagram;
 mod endpoint;
 mod express;
 pub mod fetch;
@@ -18,7 +17,6 @@ mod memif;
 mod output;
 mod pending;
 mod ping;
-mod produce;
 mod publish;
 mod rdr;
 mod register;
@@ -33,7 +31,7 @@ mod trust;
 pub use address::{
     AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
 };
-pub use answers::Answers;
+pub use answer_batch::AnswerBatch;
 pub use connect::{EndpointOptions, OpenError};
 pub use content::Content;
 pub use endpoint::{Endpoint, Flow};
@@ -42,9 +40,8 @@ pub use manage::{CommandError, Management};
 pub use memif::{MEMIF_SECRET_VARIABLE, explain_memif, memif_secret};
 pub use pending::{FlowEvent, ReceivedData};
 pub use ping::{PingOutcome, PingServer, Pinger};
-pub use produce::{AsyncHandler, Handler, Request};
 pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject};
 pub use register::{RegisterError, Registration};
-pub use shared::ConnectionState;
+pub use shared::{AsyncHandler, ConnectionState, Handler, Request};
 pub use transport::{ConnectError, ConnectFailure};
 pub use trust::{CertificateVerifier, Trust};

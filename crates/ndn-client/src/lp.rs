@@ -1,11 +1,11 @@
-//! NDNLPv2 on the client's side: what accompanies a packet.
+//! NDNLPv2 for applications: header fields of a packet.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::{DecodeError, LpPacket, NackReason};
 
-/// A PIT token: opaque bytes of the forwarder that go back with the answer.
+/// A PIT token: opaque bytes of the forwarder, returned with the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PitToken {
     length: u8,
@@ -25,7 +25,7 @@ impl PitToken {
     }
 }
 
-/// A network packet with what its link header said.
+/// A network packet with its link header fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
     /// Interest or Data.
@@ -35,13 +35,13 @@ pub(crate) struct Incoming {
     pub(crate) congestion_mark: bool,
 }
 
-/// Turns link packets into network packets.
+/// Converts link packets into network packets.
 #[derive(Default)]
 pub(crate) struct Reassembler(ndn_packet::lp::Reassembler);
 
 impl Reassembler {
-    /// Takes one link packet, or a bare network packet. `None` when it carries nothing, or not yet
-    /// a whole packet. `now` counts from an arbitrary moment.
+    /// Handles one link packet, or a bare network packet. Returns `None` when it contains no
+    /// packet, or not yet a whole one. `now` counts from an arbitrary origin.
     pub(crate) fn handle(
         &mut self,
         now: Duration,
@@ -56,7 +56,7 @@ impl Reassembler {
     }
 }
 
-/// What a frame with a whole packet brings; `None` for one that carries nothing.
+/// The content of a frame with a whole packet; `None` for an empty one.
 fn incoming(frame: &Bytes, packet: &LpPacket<'_>) -> Option<Incoming> {
     Some(Incoming {
         wire: frame.slice_ref(packet.fragment()?),
@@ -75,9 +75,9 @@ mod tests {
 
     const NOW: Duration = Duration::ZERO;
 
-    /// A packet in one frame and one in several arrive alike.
+    /// A packet arrives equally in one frame and in several.
     #[test]
-    fn packets_arrive_with_what_their_header_says() {
+    fn packets_arrive_with_their_header_fields() {
         let name = ndn_packet::Name::from_uri("/lp/test").unwrap();
         let data = ndn_packet::DataBuilder::new(name.as_ref()).content(&[3; 8000]);
         let data = ndn_security::sign_data(&data, &ndn_security::DigestSigner).unwrap();

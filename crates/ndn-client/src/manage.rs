@@ -1,4 +1,4 @@
-//! The forwarder's management protocol from the client's side.
+//! NFD management protocol, client side.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
 use crate::fetch::{Discovery, FetchError, FetchOptions, Verification};
 
-/// How long one transmission of a command waits for its answer.
+/// Time limit for the answer to one transmission of a command.
 const COMMAND_LIFETIME_MS: u64 = 5_000;
-/// Attempts of a command, each signed anew.
+/// Number of attempts of a command, each signed anew.
 const COMMAND_ATTEMPTS: u32 = 2;
 
-/// Bytes of a dataset.
+/// Maximum size of a dataset.
 const DATASET_LEN_MAX: usize = 1 << 30;
 
-/// Why a command was not carried out, or a dataset not had.
+/// Why a command or a dataset failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// There was no answer.
+    /// No answer.
     #[error("the forwarder does not answer: {0}")]
     NoAnswer(#[from] ExpressError),
-    /// The forwarder refused.
+    /// The forwarder rejected the command.
     #[error("the forwarder refused {command}: {code} {text}")]
     Refused {
         /// Module and verb.
@@ -40,12 +40,12 @@ pub enum CommandError {
         /// The forwarder's explanation.
         text: String,
     },
-    /// The answer cannot be decoded.
-    #[error("the forwarder's answer to {command} cannot be understood: {error}")]
+    /// The answer is malformed.
+    #[error("the forwarder's response to {command} is malformed: {error}")]
     Malformed {
         /// Module and verb.
         command: String,
-        /// What is wrong.
+        /// The decoding error.
         #[source]
         error: DecodeError,
     },
@@ -54,7 +54,7 @@ pub enum CommandError {
     Fetch {
         /// Its name.
         dataset: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: FetchError,
     },
@@ -94,7 +94,7 @@ impl Management {
         })
     }
 
-    /// Sends a command and waits for its answer, whatever it says.
+    /// Sends a command and waits for its response, whatever its status code.
     ///
     /// # Errors
     /// `NoAnswer`, `Malformed`.
@@ -116,7 +116,8 @@ impl Management {
             .map_err(|error| CommandError::Malformed { command: command_name(verb), error })
     }
 
-    /// Without the parameters and the digest, which say nothing to people; `attempts` are those of the command.
+    /// Replaces the name by the verb, without parameters and digest, for messages; `attempts` are
+    /// those of the command.
     fn name_verb(&self, error: ExpressError, verb: Verb, attempts: u32) -> ExpressError {
         let name = || format!("{}/{}", self.endpoint.common().command_prefix, command_name(verb));
         if let ExpressError::Nack { reason, .. } = error {
@@ -186,7 +187,7 @@ impl Management {
         })
     }
 
-    /// Sends a command and does not wait for its answer.
+    /// Sends a command without waiting for its response.
     pub(crate) fn send_command(&self, verb: Verb, parameters: &ControlParameters) {
         if let Ok(wire) = self.encode(verb, parameters) {
             self.endpoint.shared().send(|output| output.push(&LpHeader::default(), &wire));

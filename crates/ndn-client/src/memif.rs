@@ -1,4 +1,4 @@
-//! Shared memory to the forwarder.
+//! Shared memory connection to the forwarder.
 
 use std::env::VarError;
 use std::io;
@@ -16,27 +16,27 @@ use rand::RngExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Frames are received into pieces of a buffer of this size.
+/// Frames are received into slices of a buffer of this size.
 const BUFFER_LENGTH: usize = 256 * 1024;
 /// Longest frame.
 const FRAME_LENGTH_MAX: usize = 64 * 1024;
-/// How often to let others run while a ring is full, before waiting for longer.
+/// Number of times to yield while a ring is full, before sleeping.
 const YIELDS: u32 = 16;
-/// How long then: nobody tells when there is room.
+/// Sleep time while a ring is full: there is no notification of free slots.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long to look into a ring at most before waiting.
-const LOOK_NS_MAX: u64 = 50_000;
-/// And at least; for less it is not begun.
-const LOOK_NS_MIN: u64 = 5_000;
+/// Maximum time to poll a ring before waiting.
+const POLL_NS_MAX: u64 = 50_000;
+/// Minimum time to poll; with a smaller budget, polling is skipped.
+const POLL_NS_MIN: u64 = 5_000;
 
-/// Environment variable that holds what has to be said for an interface, where that has a secret. It is no part
-/// of an address, as those are shown.
+/// Environment variable with the secret of the interface. The secret is not part of the address,
+/// because addresses are displayed.
 pub const MEMIF_SECRET_VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
 
 /// The secret in the environment, or none.
 ///
 /// # Errors
-/// If it is too long, or no UTF-8; it is not shown.
+/// If it is too long or not UTF-8; the message does not contain it.
 pub fn memif_secret() -> io::Result<Secret> {
     secret_of(std::env::var(MEMIF_SECRET_VARIABLE))
 }
@@ -54,7 +54,7 @@ fn secret_of(variable: Result<String, VarError>) -> io::Result<Secret> {
     }
 }
 
-/// That a forwarder does not want this program, with what can be done about it.
+/// A refusal by the forwarder, with advice.
 #[derive(Debug, thiserror::Error)]
 #[error("it refuses: {reason}{advice}")]
 pub(crate) struct MemifRefusal {
@@ -62,9 +62,9 @@ pub(crate) struct MemifRefusal {
     advice: String,
 }
 
-/// Why a handshake has come to nothing, for the user who asked for this interface and said this secret.
+/// Explains a failed handshake to the user who requested this interface with this secret.
 ///
-/// An error that is none of a refused handshake stays what it is.
+/// Errors other than a refused handshake are returned unchanged.
 #[must_use]
 pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io::Error {
     let reason = match error.get_ref().and_then(|inner| inner.downcast_ref()) {
@@ -86,9 +86,9 @@ pub fn explain_memif(error: io::Error, address: &Address, secret: &Secret) -> io
     io::Error::new(io::ErrorKind::ConnectionRefused, MemifRefusal { reason, advice })
 }
 
-/// A connection by shared memory.
+/// A shared memory connection.
 pub(crate) struct MemifSocket {
-    /// Closed after the descriptors below, which are copies of its own.
+    /// Closed after the descriptors below, which are duplicates of its own.
     link: Box<Link>,
     socket: AsyncFd<OwnedFd>,
     interrupt: AsyncFd<OwnedFd>,
@@ -101,21 +101,21 @@ pub(crate) struct Halves<'a> {
     pub(crate) writer: Writer<'a>,
 }
 
-/// Takes frames.
+/// Receives frames.
 pub(crate) struct Reader<'a> {
     receiver: &'a mut Receiver,
     socket: &'a AsyncFd<OwnedFd>,
     interrupt: &'a AsyncFd<OwnedFd>,
     buffer: BytesMut,
-    looks: Looks,
+    poll_budget: PollBudget,
     /// The forwarder raises no interrupts.
     is_polled: bool,
 }
 
-/// For how long to look into a ring before waiting: as long as that pays. A wait costs the forwarder an
-/// interrupt and this side a wake-up, to look costs the processor.
+/// How long to poll a ring before waiting: as long as it pays. A wait costs the forwarder an
+/// interrupt and this side a wake-up; polling costs processor time.
 #[derive(Debug, Default)]
-struct Looks {
+struct PollBudget {
     budget_ns: u64,
 }
 
@@ -123,7 +123,7 @@ struct Looks {
 pub(crate) struct Writer<'a> {
     sender: &'a mut Sender,
     interrupter: &'a mut Interrupter,
-    /// Longest frame that the forwarder should be sent.
+    /// Maximum frame length to send.
     pub(crate) frame_length_max: usize,
 }
 
@@ -164,7 +164,7 @@ impl MemifSocket {
                 socket,
                 interrupt,
                 buffer: BytesMut::new(),
-                looks: Looks::default(),
+                poll_budget: PollBudget::default(),
                 is_polled: false,
             },
             writer: Writer { sender, interrupter, frame_length_max },
@@ -172,63 +172,64 @@ impl MemifSocket {
     }
 }
 
-impl Looks {
-    /// There is something.
+impl PollBudget {
+    /// Polling found a frame.
     fn found(&mut self) {
-        self.budget_ns = LOOK_NS_MAX;
+        self.budget_ns = POLL_NS_MAX;
     }
 
-    /// There was nothing in the time.
+    /// Polling found nothing in time.
     fn missed(&mut self) {
-        self.budget_ns = Some(self.budget_ns / 2).filter(|&half| half >= LOOK_NS_MIN).unwrap_or(0);
+        self.budget_ns = Some(self.budget_ns / 2).filter(|&half| half >= POLL_NS_MIN).unwrap_or(0);
     }
 
-    /// A frame has come this long after the ring was empty, whether that was looked into or waited for. Only if
-    /// the longest look would have found it, the next one may: else each frame would cost a look in vain and a
-    /// wait.
+    /// A frame arrived this long after the ring was empty, whether polled or waited for. Polling is
+    /// enabled only if the longest poll would have found it: otherwise each frame would cost a
+    /// useless poll and a wait.
     fn woken(&mut self, gap_ns: u64) {
-        if gap_ns < LOOK_NS_MAX {
+        if gap_ns < POLL_NS_MAX {
             self.found();
         }
     }
 }
 
 impl Reader<'_> {
-    /// Waits until there may be frames, or says how the forwarder has left. While they come in short intervals,
-    /// looks for them before.
+    /// Waits until there may be frames, or returns how the forwarder disconnected. While they
+    /// arrive in short intervals, polls for them first.
     pub(crate) async fn readable(&mut self) -> io::Result<Option<Ended>> {
         let begun_ns = clock::now();
-        if self.look().await.map_err(broken)? {
+        if self.poll_ring().await.map_err(broken)? {
             return Ok(None);
         }
         let ended = self.wait().await?;
-        self.looks.woken(clock::now().saturating_sub(begun_ns));
+        self.poll_budget.woken(clock::now().saturating_sub(begun_ns));
         Ok(ended)
     }
 
-    /// Looks for frames by itself for a time; false if there are none, and the forwarder raises interrupts.
-    async fn look(&mut self) -> Result<bool, Fault> {
-        let end_ns = clock::now() + self.looks.budget_ns;
-        if self.looks.budget_ns > 0 {
+    /// Polls for frames for a time; returns false if there are none and the forwarder raises
+    /// interrupts.
+    async fn poll_ring(&mut self) -> Result<bool, Fault> {
+        let end_ns = clock::now() + self.poll_budget.budget_ns;
+        if self.poll_budget.budget_ns > 0 {
             if !self.is_polled {
                 self.receiver.set_interrupts(false)?;
                 self.is_polled = true;
             }
             while self.receiver.is_empty()? && clock::now() < end_ns {
-                // Who sends, and whoever else there is, has its turn.
+                // Let the sender and other tasks run.
                 tokio::task::yield_now().await;
             }
             if !self.receiver.is_empty()? {
-                self.looks.found();
+                self.poll_budget.found();
                 return Ok(true);
             }
-            self.looks.missed();
+            self.poll_budget.missed();
         }
         if self.is_polled {
             self.receiver.set_interrupts(true)?;
             self.is_polled = false;
         }
-        // What has come before the forwarder could know.
+        // Frames that arrived before interrupts were enabled.
         Ok(!self.receiver.is_empty()?)
     }
 
@@ -238,13 +239,13 @@ impl Reader<'_> {
                 biased;
                 ready = self.interrupt.readable() => {
                     ready?.clear_ready();
-                    // Before anybody looks into the ring.
+                    // Before the ring is polled.
                     self.receiver.clear_interrupt();
                     return Ok(None);
                 }
                 ready = self.socket.readable() => {
                     ready?.clear_ready();
-                    // Nothing but its end is of interest there.
+                    // Only its end is of interest.
                     let ended = ndn_memif::ended(self.socket.get_ref().as_fd());
                     if ended.is_some() {
                         return Ok(ended);
@@ -254,7 +255,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The next frame that is there.
+    /// The next available frame.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if self.buffer.len() < FRAME_LENGTH_MAX {
@@ -270,14 +271,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The forwarder may use the buffers of what was taken.
+    /// Releases the buffers of the frames taken.
     pub(crate) fn release(&mut self) -> io::Result<()> {
         self.receiver.release().map_err(broken)
     }
 }
 
 impl Writer<'_> {
-    /// Puts a frame into the ring, and waits while that is full.
+    /// Writes a frame to the ring, waiting while it is full.
     pub(crate) async fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         for attempt in 0_u32.. {
             match self.sender.send(&[frame]).map_err(broken)? {
@@ -298,7 +299,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Shows the forwarder what was sent.
+    /// Publishes the written frames to the forwarder.
     pub(crate) fn publish(&mut self) -> io::Result<()> {
         self.sender.publish(self.interrupter).map_err(broken)
     }
@@ -322,57 +323,58 @@ mod tests {
     use crate::transport::ConnectFailure;
 
     #[test]
-    fn who_finds_nothing_looks_for_a_shorter_time_and_then_no_more() {
-        let mut looks = Looks::default();
-        assert_eq!(looks.budget_ns, 0);
-        looks.woken(LOOK_NS_MAX);
-        assert_eq!(looks.budget_ns, 0, "frames come in long intervals");
-        looks.woken(LOOK_NS_MAX - 1);
-        let mut looked_ns = 0;
-        while looks.budget_ns > 0 {
-            looked_ns += looks.budget_ns;
-            looks.missed();
+    fn poll_budget_shrinks_to_zero_when_nothing_is_found() {
+        let mut poll_budget = PollBudget::default();
+        assert_eq!(poll_budget.budget_ns, 0);
+        poll_budget.woken(POLL_NS_MAX);
+        assert_eq!(poll_budget.budget_ns, 0, "frames come in long intervals");
+        poll_budget.woken(POLL_NS_MAX - 1);
+        let mut polled_ns = 0;
+        while poll_budget.budget_ns > 0 {
+            polled_ns += poll_budget.budget_ns;
+            poll_budget.missed();
         }
-        assert!((LOOK_NS_MAX..2 * LOOK_NS_MAX).contains(&looked_ns), "{looked_ns}");
-        looks.missed();
-        assert_eq!(looks.budget_ns, 0);
-        looks.found();
-        assert_eq!(looks.budget_ns, LOOK_NS_MAX);
+        assert!((POLL_NS_MAX..2 * POLL_NS_MAX).contains(&polled_ns), "{polled_ns}");
+        poll_budget.missed();
+        assert_eq!(poll_budget.budget_ns, 0);
+        poll_budget.found();
+        assert_eq!(poll_budget.budget_ns, POLL_NS_MAX);
     }
 
-    /// How long it is looked, and how often waited, for frames that come in such intervals, after some in short ones.
+    /// Time spent polling and number of waits for frames at such intervals, after some at short
+    /// ones.
     fn spent_on(gap_ns: u64, frames: u32) -> (u64, u32) {
-        let mut looks = Looks::default();
-        looks.found();
-        let (mut looked_ns, mut waits) = (0, 0);
+        let mut poll_budget = PollBudget::default();
+        poll_budget.found();
+        let (mut polled_ns, mut waits) = (0, 0);
         for _ in 0..frames {
-            let budget_ns = looks.budget_ns;
-            looked_ns += budget_ns.min(gap_ns);
+            let budget_ns = poll_budget.budget_ns;
+            polled_ns += budget_ns.min(gap_ns);
             if gap_ns < budget_ns {
-                looks.found();
+                poll_budget.found();
                 continue;
             }
             if budget_ns > 0 {
-                looks.missed();
+                poll_budget.missed();
             }
             waits += 1;
-            looks.woken(gap_ns);
+            poll_budget.woken(gap_ns);
         }
-        (looked_ns, waits)
+        (polled_ns, waits)
     }
 
     #[test]
-    fn who_would_look_in_vain_waits_only() {
+    fn useless_polling_is_avoided() {
         assert_eq!(spent_on(20_000, 1000), (20_000 * 1000, 0));
         for gap_ns in [55_000, 80_000, 120_000, 150_000] {
-            let (looked_ns, waits) = spent_on(gap_ns, 1000);
-            assert!(looked_ns < 2 * LOOK_NS_MAX, "{gap_ns}: {looked_ns}");
+            let (polled_ns, waits) = spent_on(gap_ns, 1000);
+            assert!(polled_ns < 2 * POLL_NS_MAX, "{gap_ns}: {polled_ns}");
             assert_eq!(waits, 1000, "{gap_ns}");
         }
     }
 
     #[test]
-    fn who_is_refused_hears_what_to_do() {
+    fn refusal_includes_advice() {
         let explained = |said: &str, uri: &str, secret: &str| {
             let refused = HandshakeError::Refused(DisconnectReason::new(0, said));
             let secret = Secret::new(secret).unwrap_or_default();
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_may_hold_a_secret_that_is_not_shown() {
+    fn secret_from_the_environment_is_not_displayed() {
         let secret = Secret::new("swordfish").unwrap();
         assert_eq!(secret_of(Ok("swordfish".to_owned())).unwrap(), secret);
         assert!(secret_of(Ok(String::new())).unwrap().is_none());

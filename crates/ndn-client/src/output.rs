@@ -1,4 +1,4 @@
-//! What is to be written to a connection: packets in buffers, in order.
+//! Output queue of a connection: packets in buffers, in order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,21 +7,21 @@ use ndn_packet::LpHeader;
 
 use ndn_packet::lp::append_packet;
 
-/// Buffers that are kept to be used again, instead of being given back to the system.
+/// Maximum number of spare buffers.
 const SPARES_MAX: usize = 16;
-/// Largest buffer that is kept.
+/// Maximum size of a spare buffer.
 const SPARE_LEN_MAX: usize = 1024 * 1024;
 
-/// Packets in one buffer, perhaps with gaps between them.
+/// Packets in one buffer, possibly with gaps.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     buffer: Vec<u8>,
-    /// Where packets lie; empty: all of the buffer is packets.
+    /// Ranges of the packets; empty if the whole buffer consists of packets.
     packets: Vec<Range<usize>>,
 }
 
 impl Piece {
-    /// The parts that are to be written.
+    /// The slices to be written.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let whole = self.packets.is_empty().then_some(self.buffer.as_slice());
         let parts = self.packets.iter().filter_map(|range| self.buffer.get(range.clone()));
@@ -33,13 +33,13 @@ impl Piece {
     }
 }
 
-/// Packets to be written, one behind the other.
+/// Packets to be written, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
     /// Bytes of packets in `pieces`.
     queued_len: usize,
-    /// Bytes that the writer has taken and not yet written.
+    /// Bytes taken by the writer and not yet written.
     taken_len: usize,
     /// While there is no connection, output is discarded.
     connected: bool,
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// Appends packets that have their link headers already.
+    /// Appends packets that have link headers.
     pub(crate) fn push_encoded(&mut self, packets: &[u8]) {
         if self.connected && !packets.is_empty() {
             self.tail().extend_from_slice(packets);
@@ -85,7 +85,7 @@ impl Output {
         }
     }
 
-    /// Takes a buffer with packets, which have their link headers, at `packets`.
+    /// Takes a buffer with packets, including link headers, at `packets`.
     pub(crate) fn push_buffer(&mut self, buffer: Vec<u8>, packets: Vec<Range<usize>>) {
         let piece = Piece { buffer, packets };
         if self.connected && !piece.packets.is_empty() {
@@ -113,7 +113,7 @@ impl Output {
         written.map(|_| ())
     }
 
-    /// Moves all output into `pieces`, and takes those that were written back.
+    /// Moves all output into `pieces`, and takes the written pieces back.
     pub(crate) fn take(&mut self, pieces: &mut Vec<Piece>) {
         for piece in pieces.drain(..) {
             self.put_back(piece);
@@ -124,7 +124,7 @@ impl Output {
         }
     }
 
-    /// A buffer with whatever was in it before, or a new one.
+    /// A buffer with arbitrary content, reused or new.
     pub(crate) fn spare(&mut self) -> Vec<u8> {
         self.spares.pop().unwrap_or_default()
     }
@@ -140,7 +140,7 @@ impl Output {
         self.taken_len = 0;
     }
 
-    /// Whether there is a connection now.
+    /// Whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_comes_out_in_the_order_in_which_it_was_put_in() {
+    fn output_keeps_its_order() {
         let mut output = Output::default();
         output.set_connected(true);
         let mut pieces = Vec::new();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_connection_nothing_is_kept() {
+    fn output_without_connection_is_discarded() {
         let mut output = Output::default();
         output.push_encoded(b"one");
         output.push_buffer(b"two".to_vec(), std::iter::once(0..3).collect());

@@ -1,4 +1,4 @@
-//! Interests that wait for an answer, and flows: found from the name of a Data by hash.
+//! Pending Interests, and flows: hash tables by name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use ndn_packet::{Data, DataLayout, Interest, NackReason, NameRef};
 use ndn_security::sha256;
 use tokio::sync::{mpsc, oneshot};
 
-/// A Data as it came in.
+/// A received Data.
 #[derive(Debug, Clone)]
 pub struct ReceivedData {
     wire: Bytes,
@@ -17,7 +17,7 @@ pub struct ReceivedData {
 }
 
 impl ReceivedData {
-    /// `layout` is that of `wire`.
+    /// `layout` must be that of `wire`.
     pub(crate) fn new(wire: Bytes, layout: DataLayout, congestion_mark: bool) -> Self {
         Self { wire, layout, congestion_mark }
     }
@@ -46,7 +46,7 @@ impl ReceivedData {
         self.data().content_range().map_or(0, |range| range.len())
     }
 
-    /// Whether a forwarder on the way marked congestion.
+    /// Whether the Data has a congestion mark.
     #[must_use]
     pub fn congestion_mark(&self) -> bool {
         self.congestion_mark
@@ -58,18 +58,19 @@ impl ReceivedData {
 pub(crate) enum Answer {
     Data(ReceivedData),
     Nack(NackReason),
-    /// The connection ended and will not come back.
+    /// The connection has ended for good.
     Closed,
 }
 
-/// Something that arrived for a flow.
+/// An event of a flow.
 #[derive(Debug)]
 pub enum FlowEvent {
     /// A Data one component below the flow's prefix.
     Data(ReceivedData),
-    /// A Nack of an Interest whose last component is the segment.
+    /// A Nack for an Interest whose last component is the segment.
     Nack {
-        /// Number in the Interest's last component: a segment number by either convention, or another one.
+        /// Number in the Interest's last component: a segment number in either convention, or
+        /// another number.
         segment: u64,
         /// Reason.
         reason: NackReason,
@@ -79,7 +80,7 @@ pub enum FlowEvent {
 struct Waiter {
     id: u64,
     can_be_prefix: bool,
-    /// Implicit digest that the Data must have.
+    /// Implicit digest of the expected Data.
     digest: Option<[u8; 32]>,
     sender: oneshot::Sender<Answer>,
 }
@@ -89,7 +90,7 @@ struct Flow {
     sender: mpsc::Sender<FlowEvent>,
 }
 
-/// Handle by which a waiter or a flow is removed.
+/// Handle to remove a waiter or a flow.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     id: u64,
@@ -104,14 +105,14 @@ pub(crate) struct Key {
 pub(crate) struct PendingTable {
     next_id: u64,
     waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
-    /// How many CanBePrefix waiters there are, by the length of their name.
+    /// Number of CanBePrefix waiters, by the length of their name.
     prefix_lengths: BTreeMap<usize, usize>,
     flows: HashMap<Box<[u8]>, Vec<Flow>>,
     closed: bool,
 }
 
 impl PendingTable {
-    /// Adds an Interest; the answer comes through `sender`.
+    /// Adds an Interest; the answer is sent through `sender`.
     pub(crate) fn insert(
         &mut self,
         interest: &Interest<'_>,
@@ -138,7 +139,7 @@ impl PendingTable {
         key
     }
 
-    /// Adds a flow: all Data exactly one component below `prefix` go to `sender`.
+    /// Adds a flow: all Data exactly one component below `prefix` are sent to `sender`.
     pub(crate) fn insert_flow(
         &mut self,
         prefix: NameRef<'_>,
@@ -157,7 +158,7 @@ impl PendingTable {
         Key { id: self.next_id, name: name.value().into(), length: name.len(), can_be_prefix }
     }
 
-    /// Removes what `key` stands for, if it is still there.
+    /// Removes the entry of `key`, if it still exists.
     pub(crate) fn remove(&mut self, key: &Key) {
         let waiter_removed =
             remove_where(&mut self.waiters, &key.name, |waiter| waiter.id == key.id);
@@ -176,7 +177,7 @@ impl PendingTable {
         }
     }
 
-    /// Number of Interests that wait.
+    /// Number of pending Interests.
     pub(crate) fn len(&self) -> usize {
         self.waiters.values().map(Vec::len).sum()
     }
@@ -186,7 +187,7 @@ impl PendingTable {
         self.waiters.is_empty() && self.flows.is_empty() && self.prefix_lengths.is_empty()
     }
 
-    /// Hands a Data to everything that it satisfies; returns whether there was anything.
+    /// Passes a Data to everything that it satisfies; returns whether there was anything.
     pub(crate) fn handle_data(&mut self, data: &Data<'_>, wire: &Bytes, mark: bool) -> bool {
         let name = data.name();
         let mut found = false;
@@ -195,7 +196,7 @@ impl PendingTable {
         {
             for flow in flows {
                 found = true;
-                // A flow that is flooded loses packets, as on any link.
+                // A flow with a full queue loses packets, as on any link.
                 let event = FlowEvent::Data(ReceivedData::new(wire.clone(), data.layout(), mark));
                 let _ = flow.sender.try_send(event);
             }
@@ -246,7 +247,7 @@ impl PendingTable {
         found
     }
 
-    /// Hands a Nack to the Interests that it is about.
+    /// Passes a Nack to the matching Interests.
     pub(crate) fn handle_nack(&mut self, interest: &Interest<'_>, reason: NackReason) -> bool {
         let name = interest.name();
         let mut found = false;
@@ -281,7 +282,7 @@ impl PendingTable {
         found
     }
 
-    /// Tells all that the connection has ended for good.
+    /// Notifies all that the connection has ended for good.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         for waiter in self.waiters.drain().flat_map(|(_, waiters)| waiters) {
@@ -292,7 +293,7 @@ impl PendingTable {
     }
 }
 
-/// Removes the elements of `table[key]` that match; returns whether there was one.
+/// Removes the matching elements of `table[key]`; returns whether there was one.
 fn remove_where<K: Hash + Eq + std::borrow::Borrow<[u8]>, T>(
     table: &mut HashMap<K, Vec<T>>,
     key: &[u8],
@@ -310,7 +311,7 @@ fn remove_where<K: Hash + Eq + std::borrow::Borrow<[u8]>, T>(
     removed
 }
 
-/// What is computed only if somebody asks.
+/// An answer whose parts are computed on demand.
 struct LazyAnswer<'a> {
     wire: &'a Bytes,
     layout: DataLayout,
@@ -324,7 +325,7 @@ impl LazyAnswer<'_> {
         *self.digest.get_or_insert_with(|| sha256(self.wire))
     }
 
-    /// A copy of its own, so that who keeps one small Data does not keep a whole read buffer.
+    /// A separate copy, so that a small Data does not keep a whole read buffer alive.
     fn data(&mut self) -> ReceivedData {
         let copy = self.copy.get_or_insert_with(|| Bytes::copy_from_slice(self.wire));
         ReceivedData::new(copy.clone(), self.layout, self.mark)

@@ -12,21 +12,21 @@ use tokio::time::Instant;
 
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
-use crate::produce::Request;
 use crate::register::{RegisterError, Registration};
+use crate::shared::Request;
 
-/// Component behind the prefix.
+/// Component after the prefix.
 const PING: &str = "ping";
 
 /// Content of an answer.
 const PAYLOAD: &[u8] = b"NDN TLV Ping Response";
 
-/// What became of one ping.
+/// Outcome of a ping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PingOutcome {
     /// Answered after this time.
     Answer(Duration),
-    /// Refused by the network after this time.
+    /// Nack received after this time.
     Nack(NackReason, Duration),
     /// Not answered.
     Timeout,
@@ -59,7 +59,7 @@ impl Pinger {
         Self { endpoint: endpoint.clone(), base, lifetime, must_be_fresh: true }
     }
 
-    /// Lets caches answer with Data that is not fresh.
+    /// Accepts stale Data from caches.
     #[must_use]
     pub fn allow_stale(mut self) -> Self {
         self.must_be_fresh = false;
@@ -69,7 +69,7 @@ impl Pinger {
     /// Sends one ping and waits for its outcome.
     ///
     /// # Errors
-    /// Those of [`Endpoint::express`] other than `Timeout`, `NobodyListens` and `Nack`.
+    /// Those of [`Endpoint::express`] other than `Timeout`, `NotListening` and `Nack`.
     pub async fn ping(&self, number: u64) -> Result<PingOutcome, ExpressError> {
         let mut name = self.base.clone();
         name.push_generic(number.to_string());
@@ -83,7 +83,7 @@ impl Pinger {
             Err(ExpressError::Nack { reason, .. }) => {
                 Ok(PingOutcome::Nack(reason, start.elapsed()))
             }
-            Err(ExpressError::Timeout { .. } | ExpressError::NobodyListens { .. }) => {
+            Err(ExpressError::Timeout { .. } | ExpressError::NotListening { .. }) => {
                 Ok(PingOutcome::Timeout)
             }
             Err(error) => Err(error),
@@ -99,8 +99,8 @@ pub struct PingServer {
 }
 
 impl PingServer {
-    /// Registers `<prefix>/ping` and answers with Data of `freshness`. `payload_len` bytes of content
-    /// are sent, or the customary text.
+    /// Registers `<prefix>/ping` and answers with Data of `freshness`. The content has
+    /// `payload_len` bytes, or is the default text.
     ///
     /// # Errors
     /// Those of [`Endpoint::produce`].
@@ -131,7 +131,7 @@ impl PingServer {
         Ok(Self { registration, answered })
     }
 
-    /// Pings answered so far.
+    /// Number of pings answered.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)

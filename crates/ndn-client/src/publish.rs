@@ -1,4 +1,4 @@
-//! Segmented objects with RDR metadata.
+//! Publishes segmented objects with RDR metadata.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +14,23 @@ use thiserror::Error;
 use crate::content::Content;
 use crate::endpoint::{Endpoint, unix_ms};
 use crate::manage::CommandError;
-use crate::produce::{Handler, Request};
 use crate::rdr::METADATA;
 use crate::register::{RegisterError, Registration};
+use crate::shared::{Handler, Request};
 
-/// Requests that wait for a blocking thread; more are dropped.
+/// Maximum number of requests queued for a blocking thread; more are dropped.
 const QUEUE_LEN_MAX: usize = 4096;
 
-/// How an object is published.
+/// Publication options.
 #[derive(Clone)]
 pub struct PublishOptions {
     /// Version; `None`: the current time in milliseconds since 1970.
     pub version: Option<u64>,
-    /// Content bytes of each segment but the last.
+    /// Content bytes per segment.
     pub segment_len: usize,
     /// FreshnessPeriod of the segments.
     pub freshness: Duration,
-    /// FreshnessPeriod of the metadata, short, so that a new version is soon found.
+    /// FreshnessPeriod of the metadata; short, so that a new version is found soon.
     pub metadata_freshness: Duration,
     /// Signs every segment and the metadata.
     pub signer: Arc<dyn Signer>,
@@ -58,27 +58,27 @@ impl std::fmt::Debug for PublishOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// A packet would be too large.
+    /// A packet would exceed the maximum size.
     #[error(
         "segments of {segment_len} bytes make packets above {MAX_PACKET_SIZE} bytes; at most \
          {segment_len_max} fit this name and signature"
     )]
     SegmentTooLong {
-        /// Length asked for.
+        /// Requested segment length.
         segment_len: usize,
-        /// Longest that fits.
+        /// Maximum segment length.
         segment_len_max: usize,
     },
-    /// The prefix cannot be served.
+    /// The prefix cannot be registered.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }
 
-/// One version of an object, cut into segments that are encoded and signed when they are asked for:
-/// it answers `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix.
+/// One version of an object, in segments that are encoded and signed on request: it answers
+/// `<name>/<version>/<segment>`, `<name>/32=metadata`, and discovery of either by prefix.
 pub struct SegmentedObject {
     inner: Arc<Inner>,
-    /// Whether segments take so little time that they are made on the connection's task.
+    /// Whether segments are encoded on the connection task, because that takes little time.
     inline: bool,
 }
 
@@ -99,7 +99,7 @@ struct Inner {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(Request, Wanted)>,
-    /// Whether a blocking thread is at work.
+    /// Whether a blocking thread is running.
     running: bool,
 }
 
@@ -168,7 +168,7 @@ impl std::fmt::Debug for SegmentedObject {
     }
 }
 
-/// Buffers that are used again.
+/// Buffers for reuse.
 #[derive(Default)]
 struct Scratch {
     content: Vec<u8>,
@@ -176,7 +176,7 @@ struct Scratch {
 }
 
 impl Inner {
-    /// What an Interest under the object's name asks for.
+    /// The part of the object that an Interest requests.
     fn classify(&self, interest: &Interest<'_>) -> Option<Wanted> {
         let name = interest.name();
         let versioned = self.versioned.as_ref();
@@ -194,7 +194,7 @@ impl Inner {
         is_metadata.then_some(Wanted::Metadata)
     }
 
-    /// Makes the Data and hands it to `send`.
+    /// Encodes the Data and passes it to `send`.
     fn answer(
         &self,
         request: &Request,
@@ -268,7 +268,7 @@ impl Inner {
         })
     }
 
-    /// Lets a blocking thread answer; one is at work while there is anything to do.
+    /// Queues a request for a blocking thread; one runs while the queue is not empty.
     fn enqueue(this: &Arc<Self>, request: Request, wanted: Wanted) {
         let mut queue = this.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() >= QUEUE_LEN_MAX {
@@ -296,7 +296,7 @@ impl Inner {
     }
 }
 
-/// A published object; dropped, it is no longer served.
+/// A published object; dropping it ends its service.
 #[derive(Debug)]
 pub struct PublishedObject {
     registration: Registration,
@@ -316,13 +316,13 @@ impl PublishedObject {
         self.object.inner.final_segment
     }
 
-    /// Segments sent so far.
+    /// Number of segments sent.
     #[must_use]
     pub fn segments_served(&self) -> u64 {
         self.object.inner.segments_served.load(Ordering::Relaxed)
     }
 
-    /// Content bytes sent so far.
+    /// Number of content bytes sent.
     #[must_use]
     pub fn bytes_served(&self) -> u64 {
         self.object.inner.bytes_served.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Prefixes that the forwarder sends here.
+//! Prefix registration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use tokio::task::AbortHandle;
 use crate::address::ForwarderAddress;
 use crate::endpoint::Endpoint;
 use crate::manage::CommandError;
-use crate::produce::Handler;
+use crate::shared::Handler;
 
-/// Why a prefix cannot be served.
+/// Why a prefix cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// This endpoint serves the prefix already.
     #[error("this application serves {0} already")]
     InUse(String),
-    /// The forwarder does not register it.
+    /// The forwarder rejected the registration.
     #[error("the prefix {prefix} cannot be registered: {error}")]
     Command {
         /// The prefix.
         prefix: String,
-        /// Why.
+        /// The reason.
         #[source]
         error: CommandError,
     },
 }
 
-/// First and longest pause before prefixes that could not be registered again are tried once more.
+/// First and longest pause before a failed re-registration is tried again.
 const REGISTER_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Attempts to register a prefix again.
+/// Maximum number of attempts to register a prefix again.
 const REGISTER_ATTEMPTS: u32 = 20;
-/// How long the forwarder keeps a route that no connection ends with, unless it is renewed.
+/// Expiration of a route over UDP, where no connection ends with the application.
 const EXPIRATION: Duration = Duration::from_secs(60);
-/// How often such a route is renewed: two renewals may be lost.
+/// Renewal interval of such a route: two renewals may be lost.
 const RENEWAL: Duration = Duration::from_secs(20);
 
 impl Endpoint {
-    /// Serves `prefix` and registers it at the forwarder, so that Interests come. A prefix has one
-    /// handler; of nested prefixes the longest one that matches gets the Interest.
+    /// Serves `prefix` and registers it with the forwarder. A prefix has one handler; of nested
+    /// prefixes, the longest match gets the Interest.
     ///
-    /// Over UDP, where the forwarder does not hear of the end of an application, the route is for a minute and
-    /// renewed as long as the registration is there.
+    /// Over UDP, where the forwarder cannot detect the end of an application, the route expires
+    /// after a minute and is renewed while the registration exists.
     ///
     /// A handler that owns an `Endpoint` keeps its own connection alive until it is unregistered.
     ///
@@ -61,7 +61,7 @@ impl Endpoint {
         registration.register().await
     }
 
-    /// Serves `prefix` without telling the forwarder, for prefixes that are routed here otherwise.
+    /// Serves `prefix` without registration, for prefixes that are routed here by other means.
     ///
     /// # Errors
     /// `InUse` if this endpoint serves the prefix already.
@@ -76,14 +76,14 @@ impl Endpoint {
     }
 }
 
-/// A prefix that is served; dropped, it is no longer.
+/// A registered prefix; dropping it ends the registration.
 #[derive(Debug)]
 pub struct Registration {
     endpoint: Endpoint,
     prefix: Name,
     route_id: u64,
     registered: bool,
-    /// Renews the route, where it would expire.
+    /// Renews an expiring route.
     renewal: Option<AbortHandle>,
 }
 
@@ -115,7 +115,7 @@ impl Registration {
         if let Some(renewal) = self.renewal.take() {
             renewal.abort();
         }
-        // The handler is dropped when the lock is free again.
+        // The handler is dropped after the lock is released.
         let removed = {
             let mut tables = self.endpoint.shared().lock();
             tables.routes.remove(&self.prefix, self.route_id)
@@ -132,7 +132,7 @@ impl Registration {
         if !std::mem::take(&mut self.registered) {
             return Ok(());
         }
-        // The route has gone with the connection, and nobody might be there for long.
+        // The route has ended with the connection, and a new one may take long.
         if !self.endpoint.shared().lock().output.is_connected() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         self.detach();
         if self.registered {
-            // Nobody waits for the answer.
+            // The response is ignored.
             let parameters = prefix_parameters(&self.prefix);
             self.endpoint.management().send_command(Verb::RibUnregister, &parameters);
         }
@@ -156,12 +156,12 @@ fn prefix_parameters(prefix: &Name) -> ControlParameters {
     ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() }
 }
 
-/// Whether routes outlive the connection, as there is none that the forwarder could see the end of.
+/// Whether routes outlive the connection, because the forwarder cannot detect its end.
 fn expires(endpoint: &Endpoint) -> bool {
     matches!(endpoint.address(), Some(ForwarderAddress::Udp { .. }))
 }
 
-/// Registers a prefix again and again. A forwarder that was started anew gets it, too.
+/// Renews the registration of a prefix periodically, also at a restarted forwarder.
 async fn renew(endpoint: Endpoint, prefix: Name) {
     loop {
         tokio::time::sleep(RENEWAL).await;
@@ -171,7 +171,7 @@ async fn renew(endpoint: Endpoint, prefix: Name) {
     }
 }
 
-/// Asks the forwarder for a route to this face.
+/// Registers a route to this face.
 async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), CommandError> {
     let expiration_ms = || duration_ms(EXPIRATION);
     let parameters = ControlParameters {

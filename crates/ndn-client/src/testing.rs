@@ -1,4 +1,4 @@
-//! A forwarder in memory for tests: routes, a PIT without timers, `rib/register`.
+//! An in-memory forwarder for tests: routes, a PIT without timers, `rib/register`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,27 +17,27 @@ use crate::framer::Framer;
 use crate::{Endpoint, EndpointOptions};
 use ndn_packet::lp::append_packet;
 
-/// How the network between the applications behaves.
+/// Behaviour of the network between the applications.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Behaviour {
     /// Delay of each packet.
     pub(crate) delay: Duration,
-    /// Share of Data that are lost.
+    /// Fraction of Data lost.
     pub(crate) loss: f64,
-    /// Each Interest to an application carries a PIT token, which must come back.
+    /// Each Interest to an application carries a PIT token, which must be returned.
     pub(crate) tokens: bool,
-    /// Every so many Data carry a congestion mark.
+    /// Every this many Data, one has a congestion mark.
     pub(crate) mark_every: Option<u64>,
-    /// Status code of the answers to commands, 200 if `None`.
+    /// Status code of command responses, 200 if `None`.
     pub(crate) command_status: Option<u32>,
 }
 
 struct PitEntry {
     name: Name,
     can_be_prefix: bool,
-    /// Face, and its own token.
+    /// Face and its token.
     downstream: usize,
-    /// Token that we sent upstream.
+    /// Token sent upstream.
     token: Vec<u8>,
 }
 
@@ -82,12 +82,12 @@ impl FakeForwarder {
         change(&mut self.behaviour.lock().unwrap());
     }
 
-    /// Names of all Interests that came from applications, in order.
+    /// Names of all Interests received from applications, in order.
     pub(crate) fn interests(&self) -> Vec<String> {
         self.state.lock().unwrap().interests.clone()
     }
 
-    /// Prefixes that are registered.
+    /// Registered prefixes.
     pub(crate) fn routes(&self) -> Vec<String> {
         let mut routes: Vec<_> =
             self.state.lock().unwrap().routes.keys().map(Name::to_uri).collect();
@@ -99,7 +99,7 @@ impl FakeForwarder {
         self.state.lock().unwrap().token_mismatches
     }
 
-    /// Cuts all connections and forgets all routes.
+    /// Closes all connections and removes all routes.
     pub(crate) fn cut(&self) {
         let mut state = self.state.lock().unwrap();
         state.faces.clear();
@@ -262,7 +262,7 @@ fn command(
     sign_data(&DataBuilder::new(name).content(&content).freshness_ms(1000), &DigestSigner).unwrap()
 }
 
-/// Both ends of a raw connection: the endpoint, and the other side for the test to play.
+/// Both ends of a raw connection: the endpoint, and the peer's side for the test.
 pub(crate) fn raw() -> (Endpoint, DuplexStream) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(ours);

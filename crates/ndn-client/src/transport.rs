@@ -1,13 +1,13 @@
-//! Sockets to the forwarder.
+//! Transports to the forwarder.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_memif::DisconnectReason;
 use ndn_webtransport::{Attached, PathMtu};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpStream, UdpSocket, UnixStream, lookup_host};
 use tokio::task::JoinHandle;
 
@@ -15,10 +15,10 @@ use crate::address::{AddressSource, Candidates, Family, ForwarderAddress};
 use crate::framer::FrameError;
 use crate::memif::{MemifRefusal, MemifSocket};
 
-/// How long one attempt to connect may take.
+/// Time limit of one connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After how long without a sign of life a WebTransport session has ended.
+/// Idle time-out of a WebTransport session.
 const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Receive buffer of a UDP socket.
@@ -27,7 +27,7 @@ const DATAGRAM_BUFFER_LEN: usize = 8 * 1024 * 1024;
 /// Send buffer of a Unix socket.
 const STREAM_BUFFER_LEN: usize = 1024 * 1024;
 
-/// Why there is no connection to a forwarder.
+/// Why the connection failed.
 #[derive(Debug, Error)]
 #[error(
     "{begin} {tried}{source_text}: {error}{advice}",
@@ -37,41 +37,41 @@ const STREAM_BUFFER_LEN: usize = 1024 * 1024;
     advice = advice(.source, .error)
 )]
 pub struct ConnectError {
-    /// Addresses that were tried.
+    /// Addresses tried.
     pub tried: Vec<ForwarderAddress>,
-    /// Where they come from.
+    /// Their origin.
     pub source: AddressSource,
-    /// What the last attempt, or the most telling one, failed with.
+    /// The error of the last attempt, or the most specific one.
     #[source]
     pub error: io::Error,
 }
 
-/// What kind of failure it is that there is no connection.
+/// Kind of a connection failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// Nobody answers, or not as a forwarder would.
+    /// No answer, or not from a forwarder.
     Unreachable,
-    /// There is a forwarder, and it does not want this program; it says why.
+    /// The forwarder refused this program, with a reason.
     Refused,
-    /// What was asked for, in an address or in the environment, cannot be.
+    /// The configured address or secret is invalid.
     Unusable,
 }
 
 impl ConnectFailure {
-    /// Of an error of [`ConnectError`], or one of [`explain_memif`](crate::explain_memif).
+    /// Classifies an error of [`ConnectError`] or [`explain_memif`](crate::explain_memif).
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         let is_own = error.get_ref().is_some();
         if error.get_ref().is_some_and(|inner| inner.is::<MemifRefusal>()) {
             Self::Refused
-        } else if is_own && error.kind() == io::ErrorKind::InvalidInput {
+        } else if is_own && error.kind() == ErrorKind::InvalidInput {
             Self::Unusable
         } else {
             Self::Unreachable
         }
     }
 
-    /// How its text begins, before the address.
+    /// Beginning of its message, before the address.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -82,14 +82,14 @@ impl ConnectFailure {
     }
 }
 
-/// Where an address comes from, beside it; who has given it knows.
+/// The origin of an address, in parentheses; empty for one given by the caller.
 fn origin(source: &AddressSource) -> String {
     if *source == AddressSource::Given { String::new() } else { format!(" ({source})") }
 }
 
 fn advice(source: &AddressSource, error: &io::Error) -> String {
-    // It says what is to be done: there is somebody, or an address that cannot be.
-    let is_told = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput);
+    // The error says itself what to do.
+    let is_told = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput);
     if is_told || ConnectFailure::of(error) != ConnectFailure::Unreachable {
         return String::new();
     }
@@ -97,7 +97,7 @@ fn advice(source: &AddressSource, error: &io::Error) -> String {
 }
 
 fn next_step(source: &AddressSource, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::PermissionDenied {
+    if error.kind() == ErrorKind::PermissionDenied {
         return "This user may not open the socket: run as another user, or change the socket's mode in \
                 the forwarder's configuration."
             .to_owned();
@@ -133,19 +133,19 @@ pub(crate) enum ConnectionError {
 
 /// A connected socket.
 pub(crate) enum Socket {
-    /// Packets follow one another in a byte stream.
+    /// Packets in a byte stream.
     Stream(Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>),
-    /// Frames follow one another in a byte stream, none longer than the session takes.
+    /// Frames in a byte stream, limited to what the session accepts.
     Frames {
         reader: Box<dyn AsyncRead + Send + Unpin>,
         writer: Box<dyn AsyncWrite + Send + Unpin>,
         mtu: PathMtu,
-        /// Done once the other side knows of the end.
+        /// Completes once the peer has been notified of the end.
         end: JoinHandle<()>,
     },
     /// Each datagram is one packet.
     Datagram(UdpSocket),
-    /// Frames travel through shared memory.
+    /// Frames in shared memory.
     Memif(Box<MemifSocket>),
 }
 
@@ -158,18 +158,18 @@ impl Socket {
         Self::Stream(Box::new(reader), Box::new(writer))
     }
 
-    /// Tries the candidates in turn; returns the socket and the address that worked.
+    /// Tries the candidates in order; returns the socket and the address that worked.
     pub(crate) async fn connect(
         candidates: &Candidates,
     ) -> Result<(Self, ForwarderAddress), ConnectError> {
         let mut kept: Option<io::Error> = None;
         for address in &candidates.addresses {
             let attempt = tokio::time::timeout(CONNECT_TIMEOUT, Self::open(address)).await;
-            match attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            match attempt.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
                 Ok(socket) => return Ok((socket, address.clone())),
-                // A socket that is there and refuses tells more than one that is not there.
+                // A refusal is more specific than a missing socket.
                 Err(error) => {
-                    if kept.as_ref().is_none_or(|kept| kept.kind() == io::ErrorKind::NotFound) {
+                    if kept.as_ref().is_none_or(|kept| kept.kind() == ErrorKind::NotFound) {
                         kept = Some(error);
                     }
                 }
@@ -178,7 +178,7 @@ impl Socket {
         Err(ConnectError {
             tried: candidates.addresses.clone(),
             source: candidates.source.clone(),
-            error: kept.unwrap_or_else(|| io::ErrorKind::NotFound.into()),
+            error: kept.unwrap_or_else(|| ErrorKind::NotFound.into()),
         })
     }
 
@@ -186,7 +186,7 @@ impl Socket {
         match address {
             ForwarderAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                // The kernel's default holds two dozen packets: each write would be cut in pieces.
+                // The kernel's default holds two dozen packets: each write would be split.
                 let _ = socket2::SockRef::from(&stream).set_send_buffer_size(STREAM_BUFFER_LEN);
                 let (reader, writer) = stream.into_split();
                 Ok(Self::of_stream(reader, writer))
@@ -198,7 +198,7 @@ impl Socket {
                 let attached = ndn_webtransport::attach(target, SESSION_IDLE_TIMEOUT).await;
                 let Attached { stream, mtu, end } = attached.map_err(|error| match error {
                     ndn_webtransport::ConnectError::NotTrusted(_) => {
-                        io::Error::new(io::ErrorKind::InvalidData, error)
+                        io::Error::new(ErrorKind::InvalidData, error)
                     }
                     ndn_webtransport::ConnectError::Failed(_) => io::Error::other(error),
                 })?;
@@ -219,7 +219,7 @@ impl Socket {
                     _ => ([0; 4], 0).into(),
                 };
                 let socket = UdpSocket::bind(local).await?;
-                // As much as the kernel allows: a window of Data comes in one burst.
+                // As much as the kernel allows: a window of Data arrives in one burst.
                 let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(DATAGRAM_BUFFER_LEN);
                 socket.connect(&*remotes).await?;
                 Ok(Self::Datagram(socket))
@@ -239,9 +239,56 @@ async fn resolve(host: &str, port: u16, family: Option<Family>) -> io::Result<Ve
         .collect();
     if found.is_empty() {
         return Err(io::Error::new(
-            io::ErrorKind::AddrNotAvailable,
-            format!("{host} has no address of the demanded family"),
+            ErrorKind::AddrNotAvailable,
+            format!("{host} has no address of the required family"),
         ));
     }
     Ok(found)
+}
+
+/// Waits until a datagram can be received, or an ICMP error about an earlier one has arrived, which
+/// is returned.
+pub(crate) async fn readable(socket: &UdpSocket) -> io::Result<Option<io::Error>> {
+    loop {
+        let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?;
+        if ready.is_error() {
+            let error = socket.take_error()?;
+            // The readiness was not used: wait again.
+            let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+            if error.is_some() {
+                return Ok(error);
+            }
+        }
+        if ready.is_readable() || ready.is_read_closed() {
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn icmp_errors_are_reported_one_by_one_with_data_between() {
+        // Not in the range where other tests look for free ports.
+        let peer = UdpSocket::bind("127.77.0.1:0").await.unwrap();
+        let address = peer.local_addr().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(address).await.unwrap();
+        let own = socket.local_addr().unwrap();
+        drop(peer);
+        for _ in 0..3 {
+            socket.send(&[1]).await.unwrap();
+            let error = readable(&socket).await.unwrap().unwrap();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        }
+        let peer = UdpSocket::bind(address).await.unwrap();
+        peer.send_to(&[2], own).await.unwrap();
+        assert!(readable(&socket).await.unwrap().is_none());
+        let mut buffer = [0; 8];
+        assert_eq!(socket.try_recv(&mut buffer).unwrap(), 1);
+    }
 }

@@ -1,4 +1,4 @@
-//! Judging Data by trust rules. Certificates that these need are fetched by name, and kept.
+//! Verifies Data by trust rules. The required certificates are fetched by name, and cached.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -13,39 +13,39 @@ use ndn_security::{Certificate, Verifier, VerifyError};
 use crate::endpoint::Endpoint;
 use crate::express::InterestRequest;
 
-/// Certificates that are kept, each of which something was trusted by.
+/// Maximum number of cached certificates, each of which has verified something.
 const FETCHED_MAX: usize = 64;
-/// How often a certificate is asked for again.
+/// Number of retransmissions for a certificate.
 const RETRANSMISSIONS: u32 = 1;
 
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// Why certificates did not lead to an anchor.
-struct Climb {
+struct ChainFailure {
     error: TrustError,
     /// Whether any were fetched.
     asked: bool,
 }
 
-/// Rules, trust anchors, and the certificates that were fetched. Any number of threads can ask at a time:
-/// none waits while another verifies.
+/// Rules, trust anchors, and fetched certificates. Can be used by any number of threads: none waits
+/// while another verifies.
 pub struct Trust {
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<Knowledge>>,
     /// Seconds since 1970.
     clock: Clock,
     reload: Option<Reload>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct Knowledge {
     policy: TrustPolicy,
-    /// Certificates that were good once; those that came last, at the end.
+    /// Fetched certificates that were valid; the most recent last.
     fetched: Vec<Arc<Certificate>>,
 }
 
 type Load = Box<dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send>;
 
-/// How anchors are read again.
+/// How anchors are reloaded.
 struct Reload {
     load: Mutex<Load>,
     /// Monotonic, nanoseconds.
@@ -53,23 +53,23 @@ struct Reload {
 }
 
 impl Trust {
-    /// Judges by `policy`, at the time of day.
+    /// Verifies by `policy`, at the current time.
     #[must_use]
     pub fn new(policy: TrustPolicy) -> Self {
         Self::with_clock(policy, wall_clock_s)
     }
 
-    /// Judges by `policy`, at the time that `clock` tells in seconds since 1970.
+    /// Verifies by `policy`, at the time that `clock` returns in seconds since 1970.
     pub fn with_clock(
         policy: TrustPolicy,
         clock: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        let known = Mutex::new(Arc::new(Known { policy, fetched: Vec::new() }));
+        let known = Mutex::new(Arc::new(Knowledge { policy, fetched: Vec::new() }));
         Self { known, clock: Box::new(clock), reload: None }
     }
 
-    /// Reads those anchors again that the rules want to be read again, when it is time, by `load`. Whoever
-    /// asks then reads them, while others go on by those that there were.
+    /// Reloads anchors by `load` when the rules require it. The thread that notices the deadline
+    /// reloads them, while others use the previous ones.
     #[must_use]
     pub fn with_reload(
         self,
@@ -78,7 +78,8 @@ impl Trust {
         self.with_reload_at(load, ndn_sys::clock::now)
     }
 
-    /// As [`Self::with_reload`], at the time that `clock` tells in nanoseconds since any moment.
+    /// As [`Self::with_reload`], at the time that `clock` returns in nanoseconds since an arbitrary
+    /// origin.
     #[must_use]
     pub fn with_reload_at(
         mut self,
@@ -91,12 +92,12 @@ impl Trust {
         self
     }
 
-    /// Judges by what is known: a certificate that was not fetched before is missing.
+    /// Verifies with the known certificates: one that was not fetched before is missing.
     ///
     /// # Errors
-    /// `Untrusted`, which says why.
+    /// `Untrusted`, with the reason.
     pub fn check(&self, data: &Data<'_>) -> Result<(), VerifyError> {
-        match self.judge(data) {
+        match self.validate(data) {
             Validation::Accepted => Ok(()),
             Validation::Refused(error) => Err(untrusted(error)),
             Validation::NeedsCertificate(certificate) => {
@@ -106,39 +107,41 @@ impl Trust {
         }
     }
 
-    /// As [`Self::check`], and fetches certificates that are missing, with this InterestLifetime.
+    /// As [`Self::check`], and fetches missing certificates with this InterestLifetime.
     ///
     /// # Errors
-    /// `Untrusted`, which says why.
+    /// `Untrusted`, with the reason.
     pub async fn check_fetching(
         &self,
         endpoint: &Endpoint,
         lifetime: Duration,
         data: &Data<'_>,
     ) -> Result<(), VerifyError> {
-        match self.climb(endpoint, lifetime, data, false).await {
-            // What is not fresh may be another's: it is asked for anew, once.
-            Err(Climb { error, asked: true }) if !matches!(error, TrustError::TooLong { .. }) => {
-                self.climb(endpoint, lifetime, data, true).await
+        match self.fetch_chain(endpoint, lifetime, data, false).await {
+            // A stale certificate may be a forgery: it is requested once again.
+            Err(ChainFailure { error, asked: true })
+                if !matches!(error, TrustError::TooLong { .. }) =>
+            {
+                self.fetch_chain(endpoint, lifetime, data, true).await
             }
             end => end,
         }
         .map_err(|end| untrusted(end.error))
     }
 
-    /// Fetches certificates until it is known what the Data is worth. Only those that have proved to be
-    /// good are kept: anybody can answer with one of this name.
-    async fn climb(
+    /// Fetches certificates until the Data is verified or rejected. Only those that proved valid
+    /// are cached: anyone can answer with a certificate of the name.
+    async fn fetch_chain(
         &self,
         endpoint: &Endpoint,
         lifetime: Duration,
         data: &Data<'_>,
         fresh: bool,
-    ) -> Result<(), Climb> {
+    ) -> Result<(), ChainFailure> {
         let mut asked: Vec<Name> = Vec::new();
         let mut fetched: Vec<Arc<Certificate>> = Vec::new();
         let error = loop {
-            let certificate = match self.judge_with(data, &fetched) {
+            let certificate = match self.validate_with(data, &fetched) {
                 Validation::Accepted => return Ok(()),
                 Validation::Refused(error) => break error,
                 Validation::NeedsCertificate(name) => name,
@@ -156,11 +159,11 @@ impl Trust {
             }
             asked.push(certificate);
         };
-        Err(Climb { error, asked: !asked.is_empty() })
+        Err(ChainFailure { error, asked: !asked.is_empty() })
     }
 
-    /// Judges by what is kept.
-    fn judge(&self, data: &Data<'_>) -> Validation {
+    /// Verifies with the cached certificates.
+    fn validate(&self, data: &Data<'_>) -> Validation {
         self.refresh();
         let Some(packet) = SignedPacket::from_data(data) else {
             return no_locator(data);
@@ -174,9 +177,9 @@ impl Trust {
         validation
     }
 
-    /// Judges by what is kept, apart from what has expired and may have been renewed, and by these
-    /// certificates; keeps those of them that are good.
-    fn judge_with(&self, data: &Data<'_>, came: &[Arc<Certificate>]) -> Validation {
+    /// Verifies with the given certificates and the cached ones, except expired ones that may have
+    /// been renewed; caches the given ones that are valid.
+    fn validate_with(&self, data: &Data<'_>, came: &[Arc<Certificate>]) -> Validation {
         self.refresh();
         let Some(packet) = SignedPacket::from_data(data) else {
             return no_locator(data);
@@ -193,23 +196,23 @@ impl Trust {
         validation
     }
 
-    /// What is known now. Verifying with it takes no lock.
-    fn known(&self) -> Arc<Known> {
+    /// The current knowledge. Verifying with it takes no lock.
+    fn known(&self) -> Arc<Knowledge> {
         Arc::clone(&self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<Knowledge>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what has proved to be good, and keeps those of `came` that have.
+    /// Caches what proved valid, including those of `came`.
     fn learn(&self, judgement: Judgement, came: &[Arc<Certificate>]) {
         if !judgement.has_learned() {
             return;
         }
         let now = (self.clock)();
         let mut known = self.lock();
-        let Known { policy, fetched } = Arc::make_mut(&mut known);
+        let Knowledge { policy, fetched } = Arc::make_mut(&mut known);
         policy.learn(judgement);
         fetched.retain(|certificate| certificate.validity().contains(now));
         for good in came.iter().filter(|certificate| policy.is_verified(certificate)) {
@@ -220,7 +223,7 @@ impl Trust {
         }
     }
 
-    /// Reads anchors again if it is time, unless somebody else is about it.
+    /// Reloads anchors if due, unless another thread does.
     fn refresh(&self) {
         let Some(Reload { load, clock }) = &self.reload else {
             return;
@@ -246,11 +249,11 @@ impl Trust {
             }
         }
         let mut known = self.lock();
-        // What was learned meanwhile is learned again.
-        *known = Arc::new(Known { policy, fetched: known.fetched.clone() });
+        // Certificates cached meanwhile are added again.
+        *known = Arc::new(Knowledge { policy, fetched: known.fetched.clone() });
     }
 
-    /// A certificate whose name begins so; a fresh one if the first that comes is not valid.
+    /// A certificate whose name has this prefix; a fresh one if the first answer is not valid.
     async fn fetch(
         &self,
         endpoint: &Endpoint,
@@ -309,7 +312,7 @@ fn wall_clock_s() -> i64 {
     i64::try_from(ndn_sys::clock::wall_clock().as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Checks signatures with the key of a certificate, while that is valid.
+/// Verifies signatures with the key of a certificate, while it is valid.
 pub struct CertificateVerifier {
     certificate: Arc<Certificate>,
     /// Seconds since 1970.
@@ -317,13 +320,13 @@ pub struct CertificateVerifier {
 }
 
 impl CertificateVerifier {
-    /// Checks at the time of day.
+    /// Verifies at the current time.
     #[must_use]
     pub fn new(certificate: Arc<Certificate>) -> Self {
         Self::with_clock(certificate, wall_clock_s)
     }
 
-    /// Checks at the time that `clock` tells in seconds since 1970.
+    /// Verifies at the time that `clock` returns in seconds since 1970.
     pub fn with_clock(
         certificate: Arc<Certificate>,
         clock: impl Fn() -> i64 + Send + Sync + 'static,
@@ -355,8 +358,8 @@ impl Verifier for CertificateVerifier {
     }
 }
 
-/// Whether a KeyLocator may mean this key: it is its name, that of a certificate of it, or the beginning
-/// of it, such as the identity.
+/// Whether a KeyLocator may refer to this key: it is the name of the key, of one of its
+/// certificates, or a prefix of it, such as the identity.
 fn is_about_key(locator: NameRef<'_>, key: NameRef<'_>) -> bool {
     locator.starts_with(key) || key.starts_with(locator)
 }

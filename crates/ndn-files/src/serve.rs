@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndn_client::{Answers, Request};
+use ndn_client::{AnswerBatch, Request};
 use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, Signer, sign_data};
 
@@ -67,7 +67,7 @@ pub(crate) struct Service {
 /// Buffers of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub(crate) answers: Answers,
+    pub(crate) answers: AnswerBatch,
     pub(crate) signature: Vec<u8>,
 }
 
@@ -343,7 +343,7 @@ impl Service {
             return Ok(true);
         };
         // Packets are made where they will be sent from, each with room for its link header.
-        let mut buffer = Answers::buffer(&first.request);
+        let mut buffer = AnswerBatch::buffer(&first.request);
         let stride = Request::HEADER_LEN_MAX + file.layout.packet_len_max(&seal);
         if buffer.len() < stride * wanted.len() {
             buffer.resize(stride * wanted.len(), 0);

@@ -223,7 +223,7 @@ pub(super) fn kind_of(error: &ExpressError) -> fn(String) -> Failure {
         Failure::NoAnswer
     } else if matches!(error, ExpressError::Verification { .. }) {
         Failure::Unverified
-    } else if matches!(error, ExpressError::Closed | ExpressError::NobodyListens { .. }) {
+    } else if matches!(error, ExpressError::Closed | ExpressError::NotListening { .. }) {
         Failure::Unreachable
     } else {
         Failure::Failed

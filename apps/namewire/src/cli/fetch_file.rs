@@ -339,7 +339,7 @@ async fn resume(
     };
     if !fits(&first) {
         // It may be forged: do not discard the part.
-        let again = endpoint.past_cache(found, fetching).fetch(0, None).await;
+        let again = endpoint.cache_bypass(found, fetching).fetch(0, None).await;
         let again = again.ok().filter(|again| fetching.verification.check(&again.data()).is_ok());
         first = again.filter(fits).unwrap_or(first);
     }

@@ -1,4 +1,4 @@
-//! From an object's name to the name of its latest version.
+//! Version discovery: from an object's name to the name of its latest version.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
 use crate::rdr::METADATA;
 
-/// How long metadata has before the object itself is asked for as well.
+/// Time for metadata before the object itself is requested as well.
 const METADATA_HEAD_START: Duration = Duration::from_millis(300);
 /// How the version is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
-    /// By the name itself if it ends in a version; otherwise by metadata, and by the object's prefix
-    /// where nobody answers for metadata. By the prefix, and at once, if it ends in what is a version by
-    /// [`Convention::Marked`] or another component that looks like one.
+    /// None if the name ends in a version; otherwise by metadata, and by the object's prefix if
+    /// there is no answer for metadata. Immediately by prefix if the name ends in a version of
+    /// [`Convention::Marked`], or another component that looks like one.
     #[default]
     Auto,
     /// RDR metadata only.
@@ -30,27 +30,27 @@ pub enum Discovery {
     None,
 }
 
-/// An object whose version is known: what [`Endpoint::find`] gives.
+/// An object with a known version: the result of [`Endpoint::find`].
 #[derive(Debug, Clone)]
 pub struct FoundObject {
     /// The name that segment numbers follow.
     pub(crate) prefix: Name,
-    /// How they are written.
+    /// Naming convention of segments.
     pub(crate) convention: Convention,
     /// Final segment, if it is known already.
     pub(crate) final_segment: Option<u64>,
-    /// A segment, or the whole object, that came on the way.
+    /// A segment, or the whole object, received during discovery.
     pub(crate) data: Option<ReceivedData>,
     /// Whether `data` is the whole object, which is not segmented.
     pub(crate) whole: bool,
-    /// Content of the metadata that told the version.
+    /// Content of the metadata with the version.
     pub(crate) metadata: Option<Bytes>,
-    /// By which that was verified.
+    /// How the metadata was verified.
     verified_by: Verification,
 }
 
 impl FoundObject {
-    /// Segment numbers are written as the version at the end of the name is.
+    /// Segment numbers use the convention of the version at the end of the name.
     fn of_name(prefix: Name) -> Self {
         let convention = if ends_in_marked_version(prefix.as_ref()) {
             Convention::Marked
@@ -68,21 +68,21 @@ impl FoundObject {
         }
     }
 
-    /// An object of which name and last segment are known from elsewhere: segments that state another
-    /// last one end a fetch.
+    /// An object whose name and last segment are known: a segment that states another last one ends
+    /// a fetch.
     #[must_use]
     pub fn known(name: Name, final_segment: u64) -> Self {
         Self { final_segment: Some(final_segment), ..Self::of_name(name) }
     }
 
-    /// Content of the metadata that told the version, if that was how it was found.
+    /// Content of the metadata, if the version was found by metadata.
     #[must_use]
     pub fn metadata(&self) -> Option<&Bytes> {
         self.metadata.as_ref()
     }
 
-    /// Whether the metadata was verified by this verifier, and nothing else: then what else it tells needs
-    /// no further signature.
+    /// Whether the metadata was verified by this verifier alone: then its other fields need no
+    /// further signature.
     #[must_use]
     pub fn metadata_is_verified_by(&self, verification: &Verification) -> bool {
         self.metadata.is_some() && self.verified_by.is_same_verifier(verification)
@@ -94,8 +94,8 @@ impl FoundObject {
         &self.prefix
     }
 
-    /// How segment numbers are written behind the name: as in the segment that was found by the prefix,
-    /// otherwise as in the FinalBlockId that metadata tell, otherwise as the version at the end of the name.
+    /// Naming convention of segments: that of the segment found by prefix, else that of the
+    /// FinalBlockId in the metadata, else that of the version at the end of the name.
     #[must_use]
     pub fn convention(&self) -> Convention {
         self.convention
@@ -109,20 +109,20 @@ impl FoundObject {
         name
     }
 
-    /// The final segment, as far as is known.
+    /// The final segment, if known.
     #[must_use]
     pub fn final_segment(&self) -> Option<u64> {
         self.final_segment
     }
 
-    /// Takes note of the final segment that a segment tells in its FinalBlockId, unless it is known.
+    /// Takes the final segment from the FinalBlockId of a segment, unless it is known.
     pub fn note_final_segment(&mut self, segment: &ReceivedData) {
         let last = segment.data().final_block_id();
         let told = last.and_then(|last| self.convention.segment_of(&last));
         self.final_segment = self.final_segment.or(told);
     }
 
-    /// Whether the object has segments; one without them is a single Data, and here already.
+    /// Whether the object is segmented; one that is not is a single Data, received already.
     #[must_use]
     pub fn is_segmented(&self) -> bool {
         !self.whole
@@ -142,7 +142,7 @@ pub(crate) async fn discover(
         Discovery::Auto => {
             // Both together take no longer than one of them may.
             let patience = options.lifetime.saturating_mul(options.discovery_attempts());
-            // What looks like a version of the older convention most likely is one.
+            // A component that looks like a version of the older convention most likely is one.
             let is_version = ends_in_marked_version(name.as_ref());
             let head_start =
                 if is_version { Duration::ZERO } else { METADATA_HEAD_START.min(patience / 2) };
@@ -157,9 +157,9 @@ pub(crate) async fn discover(
             tokio::select! {
                 biased;
                 found = &mut metadata => match found {
-                    // The producer says so itself.
+                    // Stated by the producer.
                     Err(error @ FetchError::NotFound { .. }) => Err(error),
-                    // Somebody speaks for it who may not; somebody else may have the object.
+                    // Signed by a key that is not allowed; another producer may have the object.
                     Err(error @ FetchError::Verification { .. }) => {
                         let grace = options.discovery_interval();
                         let found = tokio::time::timeout(grace, prefix).await;
@@ -170,7 +170,8 @@ pub(crate) async fn discover(
                 },
                 found = &mut prefix => match found {
                     Ok(found) => Ok(found),
-                    // That nobody has metadata says less than that what came does not verify.
+                    // A missing answer for metadata is less specific than an answer that fails
+                    // verification.
                     Err(error @ FetchError::Verification { .. }) => match metadata.await {
                         Err(FetchError::Discovery(_)) => Err(error),
                         found => found,
@@ -216,7 +217,7 @@ async fn ask(
         ExpressError::Verification { name, reason } => FetchError::Verification { name, reason },
         other @ (ExpressError::Timeout { .. }
         | ExpressError::Nack { .. }
-        | ExpressError::NobodyListens { .. }
+        | ExpressError::NotListening { .. }
         | ExpressError::Closed
         | ExpressError::Encode(_)
         | ExpressError::TooLong(_)
@@ -245,7 +246,7 @@ async fn by_metadata(
     Ok(FoundObject { metadata: Some(content), verified_by, ..found })
 }
 
-/// Content of metadata: a Name, and in the file-server protocol a FinalBlockId behind it.
+/// Content of metadata: a Name, followed by a FinalBlockId in the file-server protocol.
 fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
     let mut reader = Reader::new(content);
     let name = NameRef::from_tlv(&reader.read_expected(types::NAME).ok()?).ok()?;
@@ -261,7 +262,7 @@ fn parse_metadata(content: &[u8]) -> Option<FoundObject> {
     Some(found)
 }
 
-/// Whether a version and a segment number, in this order, are all that follows the object's name.
+/// Whether exactly a version and a segment number, in this order, follow the object's name.
 fn is_of_object(found: NameRef<'_>, name_len: usize) -> bool {
     let mut at = name_len;
     if found.component(at).is_some_and(|next| next.as_version_or_marked().is_some()) {
@@ -278,17 +279,17 @@ async fn by_prefix(
     name: &Name,
     options: &FetchOptions,
 ) -> Result<FoundObject, FetchError> {
-    // A version does not change, and whoever made it may be gone.
+    // A version does not change, and its producer may be gone.
     let any = ends_in_marked_version(name.as_ref());
     let mut received = ask(endpoint, name, !any, options).await?;
     if any && received.data().name().len() > name.len() + 1 {
-        // It only looked like a version: of what follows it the latest is wanted.
+        // It only looked like a version: find the latest version below it.
         received = ask(endpoint, name, true, options).await?;
     }
     let data = received.data();
     let found = data.name();
-    // What is kept below the name is something else, which by its name would pass for the object's
-    // content: metadata, or of a directory what is in it.
+    // Below the name is something else, which by its name could be taken for the object's content:
+    // metadata, or the entries of a directory.
     if !is_of_object(found, name.len()) {
         return Err(unanswered(name, options, Duration::ZERO));
     }
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_and_segments_are_of_the_object() {
+    fn only_version_and_segment_may_follow_the_object_name() {
         for (found, expected) in [
             ("/a", true),
             ("/a/v=1", true),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_may_hold_a_final_block_id() {
+    fn metadata_may_contain_a_final_block_id() {
         let name = Name::from_uri("/file/v=7").unwrap();
         let mut content = Vec::new();
         append_name(&mut content, name.as_ref());

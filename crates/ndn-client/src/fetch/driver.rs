@@ -1,4 +1,4 @@
-//! An object as a stream: contents are verified and passed on in order.
+//! An object as a stream: contents are verified and delivered in order.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{FetchError, FetchOptions, FetchProgress, Verification};
 use crate::endpoint::Endpoint;
 use crate::pending::{FlowEvent, ReceivedData};
 
-/// Segments that wait for the application; more stay in the reorder buffer.
+/// Segments queued for the application; further ones stay in the reorder buffer.
 const OUTPUT_CAPACITY: usize = 256;
 
 /// The content of an object, in order.
@@ -27,7 +27,7 @@ pub struct ObjectStream {
 }
 
 impl ObjectStream {
-    /// Fetches the segments from `first_segment` on in a task of its own.
+    /// Fetches the segments from `first_segment` on in its own task.
     pub(super) fn start(
         endpoint: &Endpoint,
         found: FoundObject,
@@ -61,10 +61,10 @@ impl ObjectStream {
         &self.name
     }
 
-    /// The next piece; `None` at the end.
+    /// The next chunk; `None` at the end.
     ///
     /// # Errors
-    /// Why the fetch cannot go on, once all before was taken.
+    /// The failure of the fetch, once all earlier chunks were taken.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         match self.chunks.recv().await {
             Some(chunk) => Ok(Some(chunk)),
@@ -72,7 +72,7 @@ impl ObjectStream {
         }
     }
 
-    /// Appends the next pieces, at most `limit`, to `chunks`; returns how many, 0 at the end.
+    /// Appends up to `limit` chunks to `chunks`; returns their number, 0 at the end.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -102,7 +102,7 @@ impl ObjectStream {
         Ok(content)
     }
 
-    /// Counters and estimates, updated as the fetch goes on.
+    /// Counters and estimates, updated during the fetch.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<FetchProgress> {
         self.progress.clone()
@@ -151,7 +151,7 @@ impl Driver {
 
     async fn run(mut self, first: Option<ReceivedData>) -> Result<(), FetchError> {
         if let Some(data) = first {
-            // Only the first segment can be taken before it is asked for.
+            // Only the first segment can arrive before it is requested.
             let now = self.requester.now();
             self.handle_event(now, FlowEvent::Data(data));
         }
@@ -160,7 +160,7 @@ impl Driver {
         let mut events = Vec::with_capacity(EVENT_BATCH);
         let output = self.output.clone();
         loop {
-            // What is passed on makes room for further Interests.
+            // Delivered segments make room for further Interests.
             self.deliver();
             let now = self.requester.now();
             self.requester.transmit(now);
@@ -191,7 +191,7 @@ impl Driver {
                             self.next_output += 1;
                         }
                     }
-                    // Nobody wants the rest.
+                    // The receiver was dropped.
                     Err(_) => return Ok(()),
                 },
                 () = sleep.as_mut(), if armed => {
@@ -219,7 +219,7 @@ impl Driver {
         self.contents[index] = Some(content);
     }
 
-    /// Passes on what is complete, as far as the application takes it.
+    /// Delivers complete contents, as far as the application takes them.
     fn deliver(&mut self) {
         while let Some(Some(chunk)) = self.contents.front_mut() {
             match self.output.try_send(std::mem::take(chunk)) {

@@ -1,12 +1,11 @@
-//! Fetching segmented objects: the state machine, its congestion control, and the driver.
+//! Fetches segmented objects: the state machine, its congestion control, and the driver.
 
-mod config;
+mod cache_bypass;
 mod congestion;
 mod discovery;
 mod driver;
 mod object;
 mod packets;
-mod past_cache;
 mod requester;
 mod rtt;
 mod segments;
@@ -27,38 +26,37 @@ use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
 use crate::trust::Trust;
 
-pub use config::FetchConfig;
+pub use cache_bypass::CacheBypass;
 pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
-pub use past_cache::PastCache;
 pub use rtt::{RtoBounds, RttEstimator};
-pub use state::{DataOutcome, DeadlineReason, FetchState, PastCacheBy, Refused, Transmit};
+pub use state::{BypassBy, DataOutcome, DeadlineReason, FetchConfig, FetchState, Refused, Transmit};
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a fetch cannot go on.
+/// Why a fetch failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchFailure {
-    /// A segment was asked for too often without an answer.
+    /// A segment reached the maximum number of attempts without an answer.
     #[error("segment {segment} was not answered in {attempts} attempts")]
     Timeout {
         /// Segment number.
         segment: u64,
-        /// How often it was asked for.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// A segment was refused too often with a Nack.
-    #[error("segment {segment} was refused with a Nack again and again")]
+    /// A segment reached the maximum number of Nacks.
+    #[error("segment {segment} was answered with Nacks only")]
     Nack {
         /// Segment number.
         segment: u64,
     },
     /// Two segments state different final segments.
-    #[error("segments disagree on the final segment: {known}, then {now}")]
+    #[error("segments state different final segments: {known}, then {now}")]
     FinalBlockIdChanged {
         /// Stated first.
         known: u64,
@@ -79,12 +77,12 @@ pub enum FetchFailure {
         /// Segment number.
         segment: u64,
     },
-    /// A segment did not verify.
+    /// A segment failed verification.
     #[error("segment {segment} does not verify: {reason}")]
     Verification {
         /// Segment number.
         segment: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -92,33 +90,33 @@ pub enum FetchFailure {
 /// Counters and estimates of a fetch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FetchProgress {
-    /// Content bytes received, duplicates not counted.
+    /// Content bytes received, without duplicates.
     pub bytes: u64,
-    /// Segments received, duplicates not counted.
+    /// Segments received, without duplicates.
     pub segments: u64,
     /// Final segment, once known.
     pub final_segment: Option<u64>,
     /// Interests sent.
     pub interests: u64,
-    /// Interests among them that were sent again.
+    /// Retransmissions among them.
     pub retransmissions: u64,
-    /// Interests given up because later ones were answered.
+    /// Interests declared lost because later ones were answered.
     pub losses: u64,
-    /// Interests given up after the retransmission time-out.
+    /// Interests declared lost after the retransmission time-out.
     pub timeouts: u64,
-    /// Interests given up although their answer was still to come.
+    /// Interests declared lost and answered later.
     pub spurious_losses: u64,
     /// Nacks received.
     pub nacks: u64,
-    /// Data that did not verify, and were asked for again past the cache that may hold them.
+    /// Data that failed verification, and were requested again bypassing caches.
     pub refused: u64,
     /// Data received with a congestion mark.
     pub congestion_marks: u64,
-    /// Times that the window was decreased.
+    /// Number of window decreases.
     pub window_decreases: u64,
-    /// Segments that may be outstanding now.
+    /// Current window, in segments.
     pub window: usize,
-    /// Segments that are outstanding now.
+    /// Number of outstanding segments.
     pub in_flight: usize,
     /// Smoothed round-trip time.
     pub rtt: Option<Duration>,
@@ -126,48 +124,48 @@ pub struct FetchProgress {
     pub rto: Duration,
 }
 
-/// Checks whole packets, by what is known of them from elsewhere.
+/// Verifies whole packets, from knowledge of their digests.
 pub trait PacketVerifier: Send + Sync {
-    /// Whether `data`, which has this implicit digest, is the packet that is expected.
+    /// Whether `data`, which has this implicit digest, is the expected packet.
     ///
     /// # Errors
-    /// `NotListed`, or what else is wrong.
+    /// `NotListed`, or another reason.
     fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError>;
 
-    /// The implicit digest that a segment must have, if that is known: by it, the right packet can be
-    /// asked for where a wrong one is in the way.
+    /// The implicit digest of a segment, if known: used to request the right packet where a cache
+    /// returns a wrong one.
     fn expected(&self, _segment: u64) -> Option<Sha256Digest> {
         None
     }
 
-    /// Whether an application Nack in the place of a segment is believed. One of which nobody knows who
-    /// may sign it is, unless this says otherwise: an object that is gone has to end soon.
+    /// Whether to accept an application Nack in place of a segment. The default accepts a Nack
+    /// without known signer, so that the fetch of a deleted object ends soon.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why it is rejected.
     fn check_nack(&self, _nack: &Data<'_>) -> Result<(), VerifyError> {
         Ok(())
     }
 }
 
-/// Which signatures are checked.
+/// Which signatures are verified.
 #[derive(Clone, Default)]
 pub enum Verification {
     /// None.
     Skip,
-    /// DigestSha256 must be right; other signatures, whose keys are not known, are taken as they are.
+    /// DigestSha256 must match; signatures with keys are accepted unverified.
     #[default]
     Digest,
     /// All, with this verifier.
     Verifier(Arc<dyn Verifier>),
-    /// All, by rules; certificates are fetched as they are needed.
+    /// All, by trust rules; certificates are fetched as needed.
     Trust(Arc<Trust>),
-    /// All packets as a whole, their signatures only as far as this does.
+    /// Whole packets; signatures only as far as this verifier does.
     Packets(Arc<dyn PacketVerifier>),
 }
 
 impl Verification {
-    /// Checks one Data.
+    /// Verifies one Data.
     ///
     /// # Errors
     /// Those of [`verify_data`].
@@ -188,8 +186,8 @@ impl Verification {
         }
     }
 
-    /// Checks many Data: what [`Self::check`] says of each. What has to be hashed only is hashed side by
-    /// side, which takes less time than one after the other.
+    /// Verifies many Data, with the result of [`Self::check`] for each. Digests are computed side
+    /// by side, which is faster than one after the other.
     #[must_use]
     pub fn check_each(&self, all: &[Data<'_>]) -> Vec<Result<(), VerifyError>> {
         let is_digest = |data: &Data<'_>| {
@@ -210,7 +208,7 @@ impl Verification {
         }
     }
 
-    /// Checks an application Nack that came in the place of a segment.
+    /// Verifies an application Nack received in place of a segment.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -221,7 +219,7 @@ impl Verification {
         }
     }
 
-    /// As [`Self::check`]; certificates that are missing are fetched, with this InterestLifetime.
+    /// As [`Self::check`], and fetches missing certificates with this InterestLifetime.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -237,15 +235,14 @@ impl Verification {
         }
     }
 
-    /// Whether keys are to vouch for what is fetched, each packet by itself: a manifest can take that
-    /// over.
+    /// Whether each packet is verified by a key: a manifest can replace that.
     #[must_use]
     pub fn is_by_key(&self) -> bool {
         matches!(self, Self::Verifier(_) | Self::Trust(_))
     }
 
-    /// Whether both are the one verifier, which takes the same keys for all names. Rules are not: they may
-    /// have other keys for other names.
+    /// Whether both are the same verifier, with the same keys for all names. False for trust rules,
+    /// which may use other keys for other names.
     #[must_use]
     pub fn is_same_verifier(&self, other: &Self) -> bool {
         match (self, other) {
@@ -254,7 +251,7 @@ impl Verification {
         }
     }
 
-    /// The implicit digest that a segment must have, if that is known.
+    /// The implicit digest of a segment, if known.
     #[must_use]
     pub fn expected(&self, segment: u64) -> Option<Sha256Digest> {
         match self {
@@ -285,17 +282,17 @@ pub struct FetchOptions {
     pub discovery: Discovery,
     /// InterestLifetime of all Interests.
     pub lifetime: Duration,
-    /// How often discovery Interests are repeated, once a second or as often as they end. Finding
-    /// the version is given up after at most `lifetime` times one more than this.
+    /// Number of retransmissions of discovery Interests, sent once a second or when they expire.
+    /// Discovery fails after at most `lifetime` times one more than this.
     pub discovery_retransmissions: u32,
-    /// Which signatures are checked, of the metadata too.
+    /// Verification, also of the metadata.
     pub verification: Verification,
 }
 
 impl FetchOptions {
-    /// Gives up after asking `retries` times again, for the version too. Interests are repeated at
-    /// least as often as they end, so that silence is borne for no longer than the lifetime times one
-    /// more than `retries`.
+    /// Sets the number of retransmissions, also of discovery. Interests are retransmitted at least
+    /// when they expire, so the maximum time without an answer is the lifetime times one more than
+    /// `retries`.
     pub fn give_up_after(&mut self, retries: u32) {
         self.config.retransmissions_max = retries;
         self.discovery_retransmissions = self.discovery_retransmissions.min(retries);
@@ -330,29 +327,29 @@ impl Default for FetchOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// Nobody tells the version.
+    /// No version found.
     #[error("the object cannot be found: {0}")]
     Discovery(#[source] ExpressError),
-    /// The producer says that there is no such object.
+    /// The producer reports that the object does not exist.
     #[error("there is no such object: {name} is an application Nack")]
     NotFound {
         /// Name of the Nack.
         name: String,
-        /// Its content, which may say why.
+        /// Its content, which may hold a reason.
         content: bytes::Bytes,
     },
-    /// The metadata cannot be read.
+    /// The metadata is malformed.
     #[error("the metadata {name} does not hold a name")]
     MalformedMetadata {
         /// Name of the metadata.
         name: String,
     },
-    /// What discovery brought does not verify.
+    /// The answer of discovery failed verification.
     #[error("{name} does not verify: {reason}")]
     Verification {
         /// Name of the Data.
         name: String,
-        /// Why not.
+        /// The reason.
         #[source]
         reason: VerifyError,
     },
@@ -361,14 +358,14 @@ pub enum FetchError {
     Failed {
         /// Name with version.
         name: String,
-        /// Why.
+        /// The reason.
         #[source]
         failure: FetchFailure,
     },
-    /// The object is longer than the caller allows.
+    /// The object exceeds the caller's limit.
     #[error("the object is longer than {limit} bytes")]
     TooLong {
-        /// Bytes allowed.
+        /// Limit in bytes.
         limit: usize,
     },
     /// The connection to the forwarder has ended.

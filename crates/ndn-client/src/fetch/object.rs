@@ -1,19 +1,19 @@
-//! What an endpoint offers for objects: to find and to fetch them.
+//! Endpoint operations on objects: find and fetch.
 
 use ndn_packet::{ContentType, Name};
 use ndn_security::VerifyError;
 
+use super::cache_bypass::CacheBypass;
 use super::discovery::{FoundObject, discover};
 use super::driver::ObjectStream;
 use super::packets::PacketStream;
-use super::past_cache::PastCache;
 use super::{FetchError, FetchFailure, FetchOptions, Verification};
 use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
 
 impl Endpoint {
-    /// Finds the latest version of the object `name` and fetches it in a task of its own, which ends
+    /// Finds the latest version of the object `name` and fetches it in its own task, which ends
     /// when the stream is dropped.
     ///
     /// # Errors
@@ -28,11 +28,11 @@ impl Endpoint {
         Ok(self.fetch_found(found, 0, options))
     }
 
-    /// Fetches the certificates that the segments of an object need, where rules judge them: who
-    /// verifies many segments at a time does not wait for certificates.
+    /// Fetches the certificates needed for the segments of an object, if trust rules verify them:
+    /// verification of many segments then need not wait for certificates.
     ///
     /// # Errors
-    /// As [`Self::fetch_segment`], of which it asks for the first one.
+    /// As [`Self::fetch_segment`], for the first segment.
     pub async fn learn_certificates(
         &self,
         found: &FoundObject,
@@ -56,8 +56,8 @@ impl Endpoint {
         discover(self, name, options).await
     }
 
-    /// Fetches the segments of an object from `first_segment` on, in a task of its own, which ends
-    /// when the stream is dropped. An object without segments is passed on whole.
+    /// Fetches the segments of an object from `first_segment` on, in its own task, which ends when
+    /// the stream is dropped. An object without segments is delivered whole.
     #[must_use]
     pub fn fetch_found(
         &self,
@@ -68,9 +68,8 @@ impl Endpoint {
         ObjectStream::start(self, found, first_segment, options)
     }
 
-    /// Fetches the packets of an object that has segments, from `first_segment` on, in a task of its
-    /// own, which ends when the stream is dropped. They are not verified: that is left to who takes
-    /// them.
+    /// Fetches the packets of a segmented object from `first_segment` on, in its own task, which
+    /// ends when the stream is dropped. The packets are not verified: the caller must do that.
     #[must_use]
     pub fn fetch_packets(
         &self,
@@ -84,7 +83,7 @@ impl Endpoint {
     /// Fetches one segment of an object.
     ///
     /// # Errors
-    /// `Failed` if it is not answered, refused or does not verify.
+    /// `Failed` if there is no answer, a Nack, or an answer that fails verification.
     pub async fn fetch_segment(
         &self,
         found: &FoundObject,
@@ -104,7 +103,7 @@ impl Endpoint {
             }
             ExpressError::Nack { .. } => failed(FetchFailure::Nack { segment }),
             ExpressError::Closed => FetchError::Closed,
-            other @ (ExpressError::NobodyListens { .. }
+            other @ (ExpressError::NotListening { .. }
             | ExpressError::Encode(_)
             | ExpressError::TooLong(_)
             | ExpressError::Sign(_)
@@ -118,12 +117,13 @@ impl Endpoint {
             Ok(()) => return Ok(received),
             Err(reason) => reason.to_string(),
         };
-        // A cache may hold a wrong one. Who has no such segment has no packet of its digest either.
-        let past_cache = PastCache::new(self, found, options);
+        // A cache may hold a wrong packet. A producer without this segment has no packet of its
+        // digest either.
+        let cache_bypass = CacheBypass::new(self, found, options);
         let expected = options.verification.expected(segment);
         let fresh_first = was_nack && expected.is_some();
         for expected in fresh_first.then_some(None).into_iter().chain([expected]) {
-            let Ok(again) = past_cache.fetch(segment, expected.as_ref()).await else { continue };
+            let Ok(again) = cache_bypass.fetch(segment, expected.as_ref()).await else { continue };
             match check_segment(self, &again, options).await {
                 Ok(()) if is_nack(&again) => return Err(nack()),
                 Ok(()) => return Ok(again),
@@ -133,21 +133,21 @@ impl Endpoint {
         Err(failed(FetchFailure::Verification { segment, reason }))
     }
 
-    /// Asks for segments of an object again that did not verify.
+    /// Requests segments that failed verification again, bypassing caches.
     #[must_use]
-    pub fn past_cache(&self, found: &FoundObject, options: &FetchOptions) -> PastCache {
-        PastCache::new(self, found, options)
+    pub fn cache_bypass(&self, found: &FoundObject, options: &FetchOptions) -> CacheBypass {
+        CacheBypass::new(self, found, options)
     }
 }
 
-/// Checks a segment, or an application Nack in its place.
+/// Verifies a segment, or an application Nack in its place.
 async fn check_segment(
     endpoint: &Endpoint,
     received: &ReceivedData,
     options: &FetchOptions,
 ) -> Result<(), VerifyError> {
     let (data, verification) = (received.data(), &options.verification);
-    // What vouches for whole packets needs no certificates.
+    // A verifier of whole packets needs no certificates.
     if matches!(verification, Verification::Packets(_)) && data.content_type() == ContentType::NACK
     {
         return verification.check_nack(&data);

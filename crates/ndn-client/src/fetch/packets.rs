@@ -1,4 +1,5 @@
-//! The packets of an object as they come: for who verifies and stores them elsewhere, in any order.
+//! The packets of an object in order of arrival, for callers that verify and store them in any
+//! order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,38 +8,38 @@ use ndn_packet::Name;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::cache_bypass::CacheBypass;
 use super::discovery::FoundObject;
-use super::past_cache::PastCache;
 use super::requester::{EVENT_BATCH, Requester};
 use super::{FetchError, FetchOptions, FetchProgress};
 use crate::endpoint::Endpoint;
 use crate::pending::ReceivedData;
 
-/// A segment that came: its number and its packet.
+/// A received segment: its number and its packet.
 pub type ReceivedSegment = (u64, ReceivedData);
 
-/// How many segments have been passed on and are not done with.
+/// Number of segments delivered and not released.
 #[derive(Debug, Default)]
 struct Held {
     count: AtomicUsize,
     freed: Notify,
 }
 
-/// Tells a [`PacketStream`] of segments that are done with, from any thread.
+/// Releases segments of a [`PacketStream`], from any thread.
 #[derive(Debug, Clone)]
 pub struct Release(Arc<Held>);
 
 impl Release {
-    /// `count` segments are done with, and later ones may be asked for instead.
+    /// Releases `count` segments, which makes room for later ones.
     pub fn release(&self, count: usize) {
         self.0.count.fetch_sub(count, Ordering::Relaxed);
         self.0.freed.notify_one();
     }
 }
 
-/// The segments of an object in the order in which they come, each once, **not verified**.
+/// The segments of an object in order of arrival, each once, **not verified**.
 ///
-/// Each has to be released when it is done with: no more of them are out, or on their way, than
+/// Each must be released after use: the number of segments outstanding or in flight is at most
 /// [`FetchConfig::buffer_segments`](super::FetchConfig::buffer_segments).
 #[derive(Debug)]
 pub struct PacketStream {
@@ -47,7 +48,7 @@ pub struct PacketStream {
     task: Option<JoinHandle<Result<(), FetchError>>>,
     progress: watch::Receiver<FetchProgress>,
     held: Arc<Held>,
-    past_cache: PastCache,
+    cache_bypass: CacheBypass,
     last_wanted: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ impl PacketStream {
         first_segment: u64,
         options: &FetchOptions,
     ) -> Self {
-        // Bounded by what may be held.
+        // Bounded by the number of segments that may be held.
         let (sender, segments) = mpsc::unbounded_channel();
         let known =
             FetchProgress { final_segment: found.final_segment, ..FetchProgress::default() };
@@ -73,7 +74,7 @@ impl PacketStream {
             sender,
             progress: progress_sender,
         };
-        let past_cache = PastCache::new(endpoint, &found, options);
+        let cache_bypass = CacheBypass::new(endpoint, &found, options);
         let task = Some(tokio::spawn(driver.run(found.data)));
         Self {
             name,
@@ -81,12 +82,12 @@ impl PacketStream {
             task,
             progress,
             held,
-            past_cache,
+            cache_bypass,
             last_wanted: options.config.last_wanted,
         }
     }
 
-    /// The last segment that will come, as far as is known.
+    /// The last segment to arrive, if known.
     #[must_use]
     pub fn last_segment(&self) -> Option<u64> {
         self.progress.borrow().final_segment.into_iter().chain(self.last_wanted).min()
@@ -98,10 +99,10 @@ impl PacketStream {
         &self.name
     }
 
-    /// The segments that came since the last call, at least one; `None` when all have come.
+    /// The segments received since the last call, at least one; `None` at the end.
     ///
     /// # Errors
-    /// Why the fetch cannot go on, once all that came before was taken. Dropping the future loses
+    /// The failure of the fetch, once all earlier segments were taken. Dropping the future loses
     /// nothing.
     pub async fn next(&mut self) -> Result<Option<Vec<ReceivedSegment>>, FetchError> {
         if let Some(segments) = self.segments.recv().await {
@@ -115,19 +116,19 @@ impl PacketStream {
         ended.map(|()| None)
     }
 
-    /// The end by which segments are released.
+    /// A handle to release segments.
     #[must_use]
     pub fn release(&self) -> Release {
         Release(Arc::clone(&self.held))
     }
 
-    /// By which segments are asked for again that did not verify.
+    /// A handle to request segments that failed verification again.
     #[must_use]
-    pub fn past_cache(&self) -> PastCache {
-        self.past_cache.clone()
+    pub fn cache_bypass(&self) -> CacheBypass {
+        self.cache_bypass.clone()
     }
 
-    /// Counters and estimates, updated as the fetch goes on.
+    /// Counters and estimates, updated during the fetch.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<FetchProgress> {
         self.progress.clone()
@@ -157,7 +158,7 @@ impl Driver {
         if self.first_segment == 0
             && let Some(data) = first
         {
-            // Only the first segment can be taken before it is asked for.
+            // Only the first segment can arrive before it is requested.
             let now = self.requester.now();
             passed.extend(self.requester.handle_data(now, data, |_| Ok(())));
         }
@@ -167,7 +168,7 @@ impl Driver {
         let mut events = Vec::with_capacity(EVENT_BATCH);
         loop {
             if !self.pass_on(std::mem::take(&mut passed)) {
-                // Nobody wants the rest.
+                // The receiver was dropped.
                 return Ok(());
             }
             let state = &mut self.requester.state;

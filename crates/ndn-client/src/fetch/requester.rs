@@ -1,4 +1,4 @@
-//! What all fetches do: send the Interests of the state machine, and feed it.
+//! Common part of all fetches: sends the Interests of the state machine, and feeds it.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use ndn_types::duration_ms;
 use rand::RngExt;
 use tokio::time::{Instant, Sleep};
 
+use super::cache_bypass::bypass_interest;
 use super::discovery::FoundObject;
-use super::past_cache::interest_past_cache;
-use super::state::{DataOutcome, FetchState, PastCacheBy, Refused};
+use super::state::{BypassBy, DataOutcome, FetchState, Refused};
 use super::{FetchError, FetchFailure, FetchOptions, Verification};
 use crate::endpoint::{Endpoint, Flow};
 use crate::pending::{FlowEvent, ReceivedData};
 
-/// Events that a fetch takes before it sends again.
+/// Maximum number of events handled before sending.
 pub(super) const EVENT_BATCH: usize = 256;
 
 /// The state machine of a fetch and its flow.
@@ -22,11 +22,11 @@ pub(super) struct Requester {
     pub(super) flow: Flow,
     pub(super) state: FetchState,
     start: Instant,
-    /// Prefix of the segments; a segment number is put behind it for each Interest.
+    /// Prefix of the segments; a segment number is appended for each Interest.
     name: Name,
     convention: Convention,
     lifetime_ms: u64,
-    /// Knows what segments must be that are asked for again.
+    /// Knows the digests of segments that are requested again.
     verification: Verification,
     packets: Vec<u8>,
 }
@@ -55,18 +55,18 @@ impl Requester {
         self.start.elapsed()
     }
 
-    /// Sends all Interests that the window allows, as one piece of output.
+    /// Sends all Interests that the window allows, in one piece of output.
     pub(super) fn transmit(&mut self, now: Duration) {
         self.packets.clear();
         let prefix_len = self.name.len();
         let mut random = rand::rng();
         while let Some(transmit) = self.state.poll_transmit(now) {
-            if let Some(by) = transmit.past_cache {
+            if let Some(by) = transmit.cache_bypass {
                 let expected = match by {
-                    PastCacheBy::Digest => self.verification.expected(transmit.segment),
-                    PastCacheBy::Fresh => None,
+                    BypassBy::Digest => self.verification.expected(transmit.segment),
+                    BypassBy::Fresh => None,
                 };
-                self.packets.extend(interest_past_cache(
+                self.packets.extend(bypass_interest(
                     (&self.name, self.convention),
                     transmit.segment,
                     expected.as_ref(),
@@ -90,8 +90,8 @@ impl Requester {
         }
     }
 
-    /// Takes an event; returns the segment that it brought, if that was still missing. What `check`
-    /// refuses is asked for again, past the cache that may hold it.
+    /// Handles an event; returns its segment, if that was missing. A segment rejected by `check` is
+    /// requested again, bypassing caches.
     pub(super) fn handle_event(
         &mut self,
         now: Duration,
@@ -140,7 +140,7 @@ impl Requester {
         (outcome == DataOutcome::New).then_some((segment, received))
     }
 
-    /// Anybody can say that there is no such segment: one who may ends the fetch.
+    /// Anyone can forge a Nack: only a verified one ends the fetch.
     fn handle_application_nack(&mut self, segment: u64, data: &Data<'_>) {
         match self.verification.check_nack(data) {
             Ok(()) => self.state.fail(FetchFailure::ApplicationNack { segment }),
@@ -152,16 +152,16 @@ impl Requester {
         }
     }
 
-    /// Why the fetch cannot go on, if it cannot.
+    /// The failure of the fetch, if any.
     pub(super) fn failure(&self) -> Option<FetchError> {
         let failure = self.state.failure()?.clone();
         Some(FetchError::Failed { name: self.name.to_uri(), failure })
     }
 
-    /// Sets `sleep` to when the state machine wants to be called; false if it does not want to.
+    /// Sets `sleep` to the deadline of the state machine; returns false without one.
     pub(super) fn arm(&mut self, sleep: std::pin::Pin<&mut Sleep>) -> bool {
         let deadline = self.state.poll_timeout().map(|(at, _)| self.start + at);
-        // A timer that fires too early costs less than setting it each time.
+        // A timer that fires early costs less than setting it each time.
         if let Some(deadline) = deadline
             && (deadline < sleep.deadline() || sleep.is_elapsed())
         {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Smallest tolerance for reordering: threads of a producer or of a forwarder that share processors
+/// Minimum tolerance for reordering: threads of a producer or a forwarder that share a processor
 /// overtake each other by a time slice.
 const REORDERING_MIN: Duration = Duration::from_millis(4);
 /// Smallest variance term of the time-out.
@@ -13,9 +13,9 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 pub struct RtoBounds {
     /// Before the first sample.
     pub initial: Duration,
-    /// Never below.
+    /// Minimum.
     pub min: Duration,
-    /// Never above, backed off or not.
+    /// Maximum, backed off or not.
     pub max: Duration,
 }
 
@@ -54,9 +54,9 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one sample, which must not come from a retransmitted Interest (Karn's rule), and ends
-    /// the back-off. `in_flight` tells how many samples a round trip gives, so that the estimate
-    /// keeps a memory of several round trips (RFC 7323 appendix G).
+    /// Adds a sample, which must not come from a retransmitted Interest (Karn's rule), and ends the
+    /// back-off. `in_flight` is the number of samples per round trip, so that the estimate covers
+    /// several round trips (RFC 7323, appendix G).
     pub fn add_sample(&mut self, sample: Duration, in_flight: usize) {
         self.min = self.min.min(sample);
         self.backoff = 1;
@@ -76,7 +76,7 @@ impl RttEstimator {
         self.rto = base.clamp(self.bounds.min, self.bounds.max);
     }
 
-    /// Ends the back-off: something was answered, if only a retransmission, which tells no time.
+    /// Ends the back-off after an answer to a retransmission, which gives no sample.
     pub fn end_back_off(&mut self) {
         self.backoff = 1;
     }
@@ -106,9 +106,9 @@ impl RttEstimator {
         self.smoothed.map(|_| self.min)
     }
 
-    /// How long after its sending an Interest counts as lost if later ones were answered: one round
-    /// trip and a tolerance for reordering, a quarter of one or what round trips vary by and a time slice
-    /// at least, `patience` times (RFC 8985 section 6.2).
+    /// Time after its sending at which an Interest counts as lost if later ones were answered: one
+    /// round trip plus a tolerance for reordering, which is a quarter of a round trip or the
+    /// variation, at least a time slice, times `patience` (RFC 8985, section 6.2).
     #[must_use]
     pub fn loss_delay(&self, patience: u32) -> Duration {
         let Some(smoothed) = self.smoothed else {
@@ -132,7 +132,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn follows_rfc_6298_with_one_sample_in_flight() {
+    fn estimate_follows_rfc_6298_with_one_sample_in_flight() {
         let mut rtt = RttEstimator::new(RtoBounds { min: MS, ..RtoBounds::default() });
         assert_eq!(rtt.rto(), Duration::from_secs(1));
         rtt.add_sample(100 * MS, 1);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_window_slows_the_estimate_down() {
+    fn large_window_slows_the_estimate_down() {
         let mut rtt = RttEstimator::new(RtoBounds::default());
         rtt.add_sample(100 * MS, 1);
         rtt.add_sample(180 * MS, 200);

@@ -1,13 +1,13 @@
-//! What became of each segment: a window of slots that moves on as its front is received.
+//! State of each segment: a window of slots that advances as its first segments are received.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
-    /// An Interest is out.
+    /// Outstanding.
     InFlight,
-    /// Waits to be sent, for the first time or again.
+    /// To be sent, for the first time or again.
     Waiting,
     Received,
 }
@@ -15,21 +15,21 @@ pub(super) enum Status {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) status: Status,
-    /// How often it was sent.
+    /// Number of transmissions.
     pub(super) attempts: u32,
-    /// How often what came did not verify.
+    /// Number of answers that failed verification.
     pub(super) refused: u32,
-    /// Whether that was an application Nack, the last time.
+    /// Whether the last of them was an application Nack.
     pub(super) refused_nack: bool,
     /// Sequence number and time of the last transmission.
     pub(super) sequence: u64,
     pub(super) sent_at: Duration,
-    /// Sequence number and time of the transmission that was given up for lost last.
+    /// Sequence number and time of the last transmission declared lost.
     pub(super) given_up: Option<(u64, Duration)>,
 }
 
 /// Slots of the segments `base..next`. All before `base` were received, none from `next` on was
-/// asked for.
+/// requested.
 #[derive(Debug)]
 pub(super) struct Segments {
     slots: VecDeque<Slot>,
@@ -43,12 +43,12 @@ impl Segments {
         Self { slots: VecDeque::new(), base: first, next: first, in_flight: 0 }
     }
 
-    /// First segment that is not received.
+    /// First segment not received.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// First segment that has no slot yet.
+    /// First segment without a slot.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -65,7 +65,7 @@ impl Segments {
         self.slots.get(self.index(segment)?)
     }
 
-    /// Changes the slot of `segment`, if there is one, and returns what it was before.
+    /// Changes the slot of `segment`, if it exists, and returns its previous value.
     pub(super) fn update(&mut self, segment: u64, change: impl FnOnce(&mut Slot)) -> Option<Slot> {
         let index = self.index(segment)?;
         let slot = self.slots.get_mut(index)?;
@@ -93,7 +93,7 @@ impl Segments {
         self.drop_received_front();
     }
 
-    /// Forgets the segments from `end` on.
+    /// Removes the segments from `end` on.
     pub(super) fn truncate(&mut self, end: u64) {
         while self.next > end.max(self.base) {
             let removed = self.slots.pop_back();
@@ -103,7 +103,7 @@ impl Segments {
         }
     }
 
-    /// Whether a segment from `end` on was received.
+    /// Whether any segment from `end` on was received.
     pub(super) fn received_from(&self, end: u64) -> bool {
         let from = usize::try_from(end.saturating_sub(self.base)).unwrap_or(usize::MAX);
         self.base > end || self.slots.iter().skip(from).any(|slot| slot.status == Status::Received)

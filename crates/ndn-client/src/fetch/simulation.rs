@@ -1,4 +1,4 @@
-//! The state machine on a simulated network in virtual time.
+//! The fetch state machine on a simulated network in virtual time.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -13,9 +13,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{
-    DataOutcome, FetchConfig, FetchFailure, FetchState, PastCacheBy, RtoBounds, WindowMode,
-};
+use super::{BypassBy, DataOutcome, FetchConfig, FetchFailure, FetchState, RtoBounds, WindowMode};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -25,15 +23,15 @@ struct Network {
     delay: Duration,
     /// Random addition to the delay of each Data.
     jitter: Duration,
-    /// Segments with an even number come back after this instead (a cache close by).
+    /// Segments with an even number return after this time instead (a nearby cache).
     cached_delay: Option<Duration>,
-    /// Time that the bottleneck takes per Data.
+    /// Transmission time per Data at the bottleneck.
     service: Duration,
-    /// Data that the queue holds; more are dropped.
+    /// Queue length in Data; more are dropped.
     queue_max: u32,
-    /// Data are marked while more than these wait.
+    /// Queue length above which Data are marked.
     mark_above: Option<u32>,
-    /// Share of exchanges lost at random.
+    /// Fraction of exchanges lost at random.
     loss: f64,
     /// Segments that are never answered.
     dead: BTreeSet<u64>,
@@ -70,7 +68,7 @@ struct Run {
     state: FetchState,
     now: Duration,
     received: Vec<u64>,
-    /// When the last Data came.
+    /// Arrival of the last Data.
     last_answer: Duration,
 }
 
@@ -154,14 +152,14 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
     Run { state, now, received, last_answer }
 }
 
-/// Share of the bottleneck's capacity that the run used.
+/// Fraction of the bottleneck's capacity used by the run.
 fn utilization(network: &Network, run: &Run) -> f64 {
     let busy = network.service * u32::try_from(run.received.len()).unwrap();
     busy.as_secs_f64() / run.now.as_secs_f64()
 }
 
 #[test]
-fn a_perfect_network_needs_no_retransmission() {
+fn perfect_network_needs_no_retransmission() {
     let network = Network::default();
     let run = run(&network, FetchConfig::default(), 50_000);
     let progress = run.state.progress();
@@ -171,7 +169,7 @@ fn a_perfect_network_needs_no_retransmission() {
 }
 
 #[test]
-fn a_short_queue_is_shared_well() {
+fn short_queue_is_well_utilized() {
     // Bandwidth-delay product 500 segments, queue of a quarter of it.
     let network = Network { queue_max: 125, ..Network::default() };
     let run = run(&network, FetchConfig::default(), 200_000);
@@ -192,7 +190,7 @@ fn marks_prevent_loss() {
 }
 
 #[test]
-fn random_loss_is_repaired_without_waiting_for_time_outs() {
+fn random_loss_is_repaired_without_time_outs() {
     let network = Network { loss: 0.01, ..Network::default() };
     let run = run(&network, FetchConfig::default(), 20_000);
     let progress = run.state.progress();
@@ -202,14 +200,14 @@ fn random_loss_is_repaired_without_waiting_for_time_outs() {
 }
 
 #[test]
-fn heavy_loss_ends_in_success() {
+fn fetch_completes_under_heavy_loss() {
     let network = Network { loss: 0.3, ..Network::default() };
     let run = run(&network, FetchConfig::default(), 500);
     assert!(run.state.is_complete(), "{:?}", run.state.failure());
 }
 
 #[test]
-fn reordering_is_learnt() {
+fn reordering_is_learned() {
     let network = Network { jitter: 40 * MS, ..Network::default() };
     let run = run(&network, FetchConfig::default(), 50_000);
     let progress = run.state.progress();
@@ -218,7 +216,7 @@ fn reordering_is_learnt() {
 }
 
 #[test]
-fn a_half_full_cache_does_not_look_like_loss() {
+fn half_full_cache_does_not_cause_loss_detection() {
     let network = Network { cached_delay: Some(MS), ..Network::default() };
     let run = run(&network, FetchConfig::default(), 50_000);
     let progress = run.state.progress();
@@ -226,7 +224,7 @@ fn a_half_full_cache_does_not_look_like_loss() {
 }
 
 #[test]
-fn a_stall_costs_two_probes_and_not_the_whole_window() {
+fn stall_costs_two_probes() {
     let config = FetchConfig { window: WindowMode::Fixed(500), ..FetchConfig::default() };
     let mut state = FetchState::new(config, 0, Some(10_000));
     let mut now = Duration::ZERO;
@@ -259,7 +257,7 @@ fn a_stall_costs_two_probes_and_not_the_whole_window() {
 }
 
 #[test]
-fn a_dead_segment_fails_the_fetch_and_names_it() {
+fn unanswered_segment_fails_the_fetch_and_is_named() {
     let network = Network { dead: BTreeSet::from([7]), ..Network::default() };
     let config = FetchConfig { retransmissions_max: 3, ..FetchConfig::default() };
     let run = run(&network, config, 100);
@@ -269,7 +267,7 @@ fn a_dead_segment_fails_the_fetch_and_names_it() {
 }
 
 #[test]
-fn no_answer_at_all_backs_off() {
+fn missing_answers_cause_back_off() {
     let network = Network { dead: (0..100).collect(), ..Network::default() };
     let config = FetchConfig { retransmissions_max: 4, ..FetchConfig::default() };
     let run = run(&network, config, 100);
@@ -280,7 +278,7 @@ fn no_answer_at_all_backs_off() {
 }
 
 #[test]
-fn a_black_hole_takes_no_longer_than_the_attempts_may() {
+fn silence_fails_within_the_attempts() {
     for window in [WindowMode::Fixed(1), WindowMode::Fixed(4096), WindowMode::default()] {
         for (rto_max_s, retransmissions_max, answered) in
             [(1, 0, 0), (1, 15, 40), (2, 2, 0), (4, 2, 40), (4, 15, 0), (30, 5, 0), (30, 5, 40)]
@@ -301,7 +299,7 @@ fn a_black_hole_takes_no_longer_than_the_attempts_may() {
 }
 
 #[test]
-fn nacks_are_asked_again_and_counted() {
+fn nacked_segments_are_retried_and_counted() {
     let network = Network { nacks: 2, ..Network::default() };
     let first = run(&network, FetchConfig::default(), 100);
     assert!(first.state.is_complete());
@@ -314,7 +312,7 @@ fn nacks_are_asked_again_and_counted() {
 }
 
 #[test]
-fn the_end_may_be_stated_in_the_last_segment_only() {
+fn end_may_be_stated_only_in_the_last_segment() {
     for count in [1, 2, 9, 10, 11, 1_000] {
         let network = Network { final_in_last_only: true, ..Network::default() };
         let run = run(&network, FetchConfig::default(), count);
@@ -324,7 +322,7 @@ fn the_end_may_be_stated_in_the_last_segment_only() {
 }
 
 #[test]
-fn a_fixed_window_stays() {
+fn fixed_window_is_constant() {
     let config = FetchConfig { window: WindowMode::Fixed(20), ..FetchConfig::default() };
     let run = run(&Network { loss: 0.01, ..Network::default() }, config, 2_000);
     assert_eq!(run.state.progress().window, 20);
@@ -332,7 +330,7 @@ fn a_fixed_window_stays() {
 }
 
 #[test]
-fn nothing_behind_the_last_wanted_segment_is_asked_for() {
+fn nothing_beyond_the_last_wanted_segment_is_requested() {
     for (last_wanted, complete_at) in [(0, 1), (41, 42), (99, 100), (500, 100)] {
         let config = FetchConfig { last_wanted: Some(last_wanted), ..FetchConfig::default() };
         let run = run(&Network { loss: 0.01, ..Network::default() }, config, 100);
@@ -343,7 +341,7 @@ fn nothing_behind_the_last_wanted_segment_is_asked_for() {
 }
 
 #[test]
-fn a_consumer_that_stalls_bounds_the_buffer() {
+fn stalled_consumer_bounds_the_buffer() {
     let config = FetchConfig { buffer_segments: 64, ..FetchConfig::default() };
     let mut state = FetchState::new(config, 0, Some(999));
     let mut now = Duration::ZERO;
@@ -367,19 +365,19 @@ fn a_consumer_that_stalls_bounds_the_buffer() {
 }
 
 #[test]
-fn segments_that_contradict_each_other_fail_the_fetch() {
+fn contradicting_final_segments_fail_the_fetch() {
     let mut state = FetchState::new(FetchConfig::default(), 0, None);
     while state.poll_transmit(Duration::ZERO).is_some() {}
     state.handle_data(MS, 1, Some(5), false);
     assert_eq!(state.final_segment(), Some(5));
     assert_eq!(state.handle_data(MS, 7, Some(5), false), DataOutcome::Unexpected);
-    // It is asked for again, past who has it.
+    // It is requested again, bypassing caches.
     for _ in 0..4 {
         assert_eq!(state.failure(), None);
         assert_eq!(state.handle_data(MS, 2, Some(6), false), DataOutcome::Unexpected);
         assert_eq!(state.final_segment(), Some(5));
         if let Some(again) = state.poll_transmit(MS) {
-            assert_eq!((again.segment, again.past_cache), (2, Some(PastCacheBy::Digest)));
+            assert_eq!((again.segment, again.cache_bypass), (2, Some(BypassBy::Digest)));
         }
     }
     assert_eq!(state.failure(), Some(&FetchFailure::FinalBlockIdChanged { known: 5, now: 6 }));
@@ -417,8 +415,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// Against a naive model: which segments were received, and that the window, the buffer and the
-    /// range of segments are kept, whatever comes in.
+    /// Against a naive model: the set of received segments, and that window, buffer and range of
+    /// segments are respected for any input.
     #[test]
     fn agrees_with_a_naive_model(operations in proptest::collection::vec(operation(), 1..200)) {
         let config = FetchConfig { buffer_segments: 12, ..FetchConfig::default() };

@@ -1,34 +1,86 @@
-//! The fetch of a run of segments as a state machine without I/O and clock.
+//! Fetch of a range of segments as a state machine without I/O and clock.
 //!
-//! Times are durations since an arbitrary moment. The driver calls `poll_transmit` until it gives
-//! nothing, sends those Interests, and feeds answers to `handle_*`; when `poll_timeout` is due it
-//! calls `handle_timeout`. Contents stay with the driver, which reports through `set_consumed` how
-//! far it has passed them on.
+//! Times are durations since an arbitrary origin. The driver calls `poll_transmit` until it returns
+//! `None`, sends those Interests, and passes answers to `handle_*`; at the deadline of
+//! `poll_timeout` it calls `handle_timeout`. Contents stay with the driver, which reports delivery
+//! through `set_consumed`.
 
-mod early;
-mod refused;
-
+use super::congestion::{Answer, Congestion, Controller, WindowMode};
+use super::rtt::{RtoBounds, RttEstimator};
+use super::segments::{Segments, Slot, Status};
+use super::{FetchFailure, FetchProgress};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::config::FetchConfig;
-use super::congestion::{Answer, Congestion, Controller};
-use super::rtt::RttEstimator;
-use super::segments::{Segments, Slot, Status};
-use super::{FetchFailure, FetchProgress};
-pub use refused::{PastCacheBy, Refused};
+/// Limits of a fetch.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchConfig {
+    /// Congestion control.
+    pub window: WindowMode,
+    /// Bounds of the retransmission time-out.
+    pub rto: RtoBounds,
+    /// Maximum number of retransmissions of one segment.
+    pub retransmissions_max: u32,
+    /// Maximum distance between the first segment not yet consumed and the last one requested:
+    /// bounds the reorder memory.
+    pub buffer_segments: u32,
+    /// The last segment to fetch; `None`: up to the final segment.
+    pub last_wanted: Option<u64>,
+}
 
-/// Smallest distance in sending order at which an unanswered Interest counts as lost.
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self {
+            window: WindowMode::default(),
+            rto: RtoBounds::default(),
+            retransmissions_max: 15,
+            buffer_segments: 4096,
+            last_wanted: None,
+        }
+    }
+}
+
+/// Minimum and maximum pause before such an Interest is sent again.
+const TOO_EARLY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Maximum number of verification failures of one segment.
+const REFUSED_MAX: u32 = 3;
+/// Number of retransmissions when bypassing caches.
+const BYPASS_RETRANSMISSIONS_MAX: u32 = 3;
+/// Maximum number of verification failures of one fetch.
+const REFUSED_ALTOGETHER_MAX: u64 = 256;
+
+/// The rejected answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// A Data with content.
+    Content,
+    /// An application Nack. A missing segment has no other answer, so requesting by digest alone
+    /// would end only by timeout.
+    Nack,
+}
+
+/// How to bypass caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BypassBy {
+    /// By the digest of the packet where it is known, otherwise as `Fresh`.
+    Digest,
+    /// With MustBeFresh.
+    Fresh,
+}
+
+/// Minimum distance in sending order at which an unanswered Interest counts as lost.
 const REORDER_MIN: u64 = 3;
-/// Largest such distance that reordering may teach.
+/// Maximum such distance learned from reordering.
 const REORDER_MAX: u64 = 4096;
-/// Largest factor by which losses that were none stretch the tolerance for reordering.
+/// Maximum factor by which spurious losses extend the tolerance for reordering.
 const PATIENCE_MAX: u32 = 4;
-/// Interests given up at one time-out. They probe whether the others are lost too: an answer to a
-/// probe overtakes those, while after a mere stall their answers come and nothing is sent twice.
+/// Interests declared lost at one time-out. They probe whether the others are lost too: an answer
+/// to a probe overtakes those, while after a mere stall their answers arrive and nothing is sent
+/// twice.
 const TIMEOUT_PROBES: u32 = 2;
-/// Pause before a segment that was refused with a Nack is asked for again, per attempt.
+/// Pause before a segment is requested again after a Nack, per attempt.
 const NACK_PAUSE: Duration = Duration::from_millis(50);
 
 /// One Interest to send.
@@ -36,35 +88,35 @@ const NACK_PAUSE: Duration = Duration::from_millis(50);
 pub struct Transmit {
     /// Segment number.
     pub segment: u64,
-    /// 1 for the first time.
+    /// 1 for the first transmission.
     pub attempt: u32,
-    /// A Data of this segment did not verify: whoever holds that one is not to answer.
-    pub past_cache: Option<PastCacheBy>,
+    /// Set if a Data of this segment failed verification: how to bypass caches.
+    pub cache_bypass: Option<BypassBy>,
 }
 
-/// What an answer was good for.
+/// Result of a Data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataOutcome {
     /// The first content of this segment: keep it.
     New,
-    /// The segment was there already.
+    /// The segment was received before.
     Duplicate,
-    /// The segment was not asked for, or lies beyond the end.
+    /// The segment was not requested, or lies beyond the end.
     Unexpected,
 }
 
-/// Why `handle_timeout` is to be called.
+/// Why `handle_timeout` is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadlineReason {
-    /// An Interest has been unanswered for the retransmission time-out.
+    /// An Interest has reached the retransmission time-out.
     Timeout,
-    /// An Interest that later ones overtook has been unanswered long enough to count as lost.
+    /// An Interest overtaken by later ones has been unanswered long enough to count as lost.
     Loss,
     /// The pause after a Nack ends.
     NackPause,
 }
 
-/// One transmission, in sending order.
+/// A transmission, in sending order.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     sequence: u64,
@@ -81,33 +133,33 @@ pub struct FetchState {
     segments: Segments,
     /// One past the final segment, once known.
     end: Option<u64>,
-    /// All segments before were passed on by the driver.
+    /// All segments before this one were delivered by the driver.
     consumed: u64,
-    /// Segments to send again, lowest first; entries may be out of date.
+    /// Segments to send again, lowest first; entries may be stale.
     lost: BinaryHeap<Reverse<u64>>,
-    /// Segments to send again after a pause, by time; entries may be out of date.
+    /// Segments to send again after a pause, by time; entries may be stale.
     paused: BinaryHeap<Reverse<(Duration, u64)>>,
     sent: VecDeque<Sent>,
     next_sequence: u64,
     highest_answered: Option<u64>,
     reorder_distance: u64,
-    /// How many times the usual tolerance an overtaken Interest is waited for.
+    /// Factor of the tolerance for an overtaken Interest.
     patience: u32,
-    /// Congestion is acted on again when a transmission from here on meets it.
+    /// Congestion counts again for transmissions from this sequence number on.
     recovery_end: u64,
-    /// Transmissions since the last decrease that were given up and were not lost, and all that were given
-    /// up: the decrease was a mistake if they are as many.
+    /// Transmissions declared lost since the last decrease: the spurious ones, and all. The
+    /// decrease is undone if the two are equal.
     doubts: (u32, u32),
-    /// Why segments were asked for again that did not verify.
+    /// The verification failures of segments that were requested again.
     refusals: BTreeMap<u64, FetchFailure>,
     failure: Option<FetchFailure>,
-    /// Since when Interests come too early.
+    /// Start of a period in which Interests arrive before their producer.
     early_since: Option<Duration>,
     progress: FetchProgress,
 }
 
 impl FetchState {
-    /// A fetch of the segments from `first` on; `last` is the final segment if it is known.
+    /// A fetch of the segments from `first` on; `last` is the final segment if known.
     #[must_use]
     pub fn new(config: FetchConfig, first: u64, last: Option<u64>) -> Self {
         Self {
@@ -133,7 +185,7 @@ impl FetchState {
         }
     }
 
-    /// The next Interest to send now, if the window allows one.
+    /// The next Interest to send, if the window allows one.
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
         if self.failure.is_some() || self.segments.in_flight() >= self.window.size() {
             return None;
@@ -153,8 +205,8 @@ impl FetchState {
         Some(self.transmit(now, segment))
     }
 
-    /// Takes a Data that was verified. `final_segment` is the number in its FinalBlockId, `marked`
-    /// whether it came with a congestion mark.
+    /// Handles a verified Data. `final_segment` is the number in its FinalBlockId, `marked` whether
+    /// it has a congestion mark.
     pub fn handle_data(
         &mut self,
         now: Duration,
@@ -172,7 +224,7 @@ impl FetchState {
             return DataOutcome::Duplicate;
         }
         if segment == self.segments.next() && self.end.is_none_or(|end| segment < end) {
-            // Discovery brings the first segment before it was asked for.
+            // Discovery may deliver the first segment before it is requested.
             self.segments.push(Status::Received);
             self.progress.segments += 1;
             return DataOutcome::New;
@@ -195,8 +247,8 @@ impl FetchState {
         DataOutcome::New
     }
 
-    /// Takes a Nack for the Interest for `segment`. It is asked for again after a pause that grows
-    /// with the attempts; `congested` tells that the reason was congestion.
+    /// Handles a Nack for the Interest for `segment`. It is requested again after a pause that
+    /// grows with the attempts; `congested` is set for reason Congestion.
     pub fn handle_nack(&mut self, now: Duration, segment: u64, congested: bool) {
         let is_out = |slot: &Slot| slot.status == Status::InFlight;
         if !self.segments.slot(segment).is_some_and(is_out) {
@@ -215,7 +267,7 @@ impl FetchState {
         }
     }
 
-    /// When [`Self::handle_timeout`] is to be called, and why.
+    /// Deadline of the next [`Self::handle_timeout`], with its reason.
     #[must_use]
     pub fn poll_timeout(&mut self) -> Option<(Duration, DeadlineReason)> {
         if self.failure.is_some() {
@@ -233,7 +285,7 @@ impl FetchState {
         }
     }
 
-    /// Gives Interests up whose time has come.
+    /// Declares expired Interests lost.
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(&Reverse((at, segment))) = self.paused.peek()
             && at <= now
@@ -258,29 +310,29 @@ impl FetchState {
         }
     }
 
-    /// Tells that all segments before `segment` were passed on, which makes room for later ones.
+    /// Reports that all segments before `segment` were delivered, which makes room for later ones.
     pub fn set_consumed(&mut self, segment: u64) {
         self.consumed = self.consumed.max(segment);
     }
 
-    /// Makes the fetch fail, for instance because a segment did not verify.
+    /// Makes the fetch fail, for example because a segment failed verification.
     pub fn fail(&mut self, failure: FetchFailure) {
         self.failure.get_or_insert(failure);
     }
 
-    /// Whether every segment up to the final one, or the last that is wanted, was received.
+    /// Whether every segment up to the final or last requested one was received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failure.is_none() && self.wanted_end().is_some_and(|end| self.segments.base() >= end)
     }
 
-    /// Why the fetch cannot go on.
+    /// The failure of the fetch, if any.
     #[must_use]
     pub fn failure(&self) -> Option<&FetchFailure> {
         self.failure.as_ref()
     }
 
-    /// Number of the first segment that is not received.
+    /// The first segment not received.
     #[must_use]
     pub fn first_missing(&self) -> u64 {
         self.segments.base()
@@ -292,13 +344,13 @@ impl FetchState {
         self.end.and_then(|end| end.checked_sub(1))
     }
 
-    /// Interests that are out.
+    /// Number of outstanding Interests.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.segments.in_flight()
     }
 
-    /// Counters and current estimates; bytes are counted by the driver.
+    /// Counters and current estimates; the driver counts bytes.
     #[must_use]
     pub fn progress(&self) -> FetchProgress {
         FetchProgress {
@@ -311,7 +363,7 @@ impl FetchState {
         }
     }
 
-    /// One past the last segment to ask for, as far as is known.
+    /// One past the last segment to request, if known.
     fn wanted_end(&self) -> Option<u64> {
         let wanted = self.config.last_wanted.map(|last| last.saturating_add(1));
         self.end.into_iter().chain(wanted).min()
@@ -331,14 +383,14 @@ impl FetchState {
         Transmit {
             segment,
             attempt: before.map_or(1, |slot| slot.attempts + 1),
-            past_cache: before.and_then(|slot| slot.past_cache()),
+            cache_bypass: before.and_then(|slot| slot.cache_bypass()),
         }
     }
 
-    /// Sequence number of the transmission that this answer belongs to. An answer that comes sooner
-    /// after a retransmission than half of any round trip took belongs to the transmission before, which so
-    /// was not lost: then the tolerance for reordering grows, and the decrease is taken back if nothing
-    /// else was lost.
+    /// Sequence number of the transmission that this answer belongs to. An answer that arrives
+    /// after a retransmission in less than half of any round trip belongs to the transmission
+    /// before, which was therefore not lost: the tolerance for reordering grows, and the decrease
+    /// is undone if nothing else was lost.
     fn judge_answer(&mut self, now: Duration, slot: &Slot) -> u64 {
         let Some((sequence, at)) = slot.given_up else {
             return slot.sequence;
@@ -347,7 +399,7 @@ impl FetchState {
             || self.rtt.min().is_some_and(|min| now.saturating_sub(slot.sent_at) < min / 2);
         if !spurious {
             self.rtt.end_back_off();
-            // It was lost indeed: what reordering has taught is forgotten little by little.
+            // A real loss: the learned reordering tolerance decreases gradually.
             self.reorder_distance -= (self.reorder_distance - REORDER_MIN).div_ceil(8);
             return slot.sequence;
         }
@@ -357,11 +409,12 @@ impl FetchState {
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
         self.doubts.0 += 1;
-        // One late answer may be an early one to the retransmission: round trips get shorter, too.
+        // A late answer may be an early one to the retransmission: round trips can also become
+        // shorter.
         if self.doubts.0 >= self.doubts.1 {
             self.window.on_spurious_loss();
         }
-        // The late answer is a true sample: it tells how long answers may take.
+        // A late answer is a valid sample of how long answers may take.
         self.rtt.add_sample(now.saturating_sub(at), self.segments.in_flight());
         sequence
     }
@@ -397,13 +450,13 @@ impl FetchState {
         }
     }
 
-    /// Takes the end that a Data states; false if that cannot be the Data that is waited for.
+    /// Applies the end that a Data states; returns false if the Data cannot be the expected one.
     fn learn_end(&mut self, segment: u64, last: u64) -> bool {
         let end = last.saturating_add(1);
         match self.end {
             Some(known) if known == end => return true,
             Some(known) => {
-                // One that somebody made up is not to end the fetch.
+                // A forged one must not end the fetch.
                 let known = known.saturating_sub(1);
                 let failure = FetchFailure::FinalBlockIdChanged { known, now: last };
                 self.handle_refused(segment, Refused::Content, failure);
@@ -415,12 +468,12 @@ impl FetchState {
             }
             None => self.end = Some(end),
         }
-        // Interests beyond the end are forgotten.
+        // Interests beyond the end are dropped.
         self.segments.truncate(end);
         true
     }
 
-    /// Whether `sent` is the last transmission of a segment that is still waited for.
+    /// Whether `sent` is the last transmission of a segment that is still outstanding.
     fn is_unanswered(&self, sent: &Sent) -> bool {
         self.segments
             .slot(sent.segment)
@@ -438,8 +491,8 @@ impl FetchState {
         self.sent.front().copied()
     }
 
-    /// How long after its sending a transmission counts as lost, if so much later ones were answered
-    /// that it does; longer where it may have been overtaken only as others were before.
+    /// Time after its sending at which a transmission counts as lost, if enough later ones were
+    /// answered; longer if earlier ones were merely overtaken.
     fn loss_delay(&self, sequence: u64) -> Option<Duration> {
         let distance = self.highest_answered?.saturating_sub(sequence);
         let delay = self.rtt.loss_delay(self.patience);
@@ -467,7 +520,7 @@ impl FetchState {
         });
         let attempts = before.map_or(0, |slot| slot.attempts);
         if before.is_some_and(|slot| slot.refused > 0) {
-            self.give_up_past_cache(sent.segment, attempts);
+            self.give_up_bypass(sent.segment, attempts);
         }
         self.window.on_lost();
         self.decrease(sent.sequence, congestion);
@@ -479,13 +532,144 @@ impl FetchState {
     }
 
     fn allow_retransmission(&mut self, segment: u64, attempts: u32, failure: FetchFailure) -> bool {
-        // While the end is unknown a segment far ahead may not exist: only the first missing one
-        // tells that the fetch cannot go on.
+        // While the end is unknown, a segment far ahead may not exist: only the first missing one
+        // decides that the fetch fails.
         let may_not_exist = self.end.is_none() && segment != self.segments.base();
         let allowed = attempts <= self.config.retransmissions_max || may_not_exist;
         if !allowed {
             self.fail(failure);
         }
         allowed
+    }
+}
+
+/// Interests that arrive before their producer has reconnected.
+impl FetchState {
+    /// Handles an Interest that arrived before its producer had reconnected: it is sent again after
+    /// a pause that grows with the duration of this state, and is not counted as an attempt.
+    pub fn handle_too_early(&mut self, now: Duration, segment: u64) {
+        let is_out = |slot: &Slot| slot.status == Status::InFlight;
+        if !self.segments.slot(segment).is_some_and(is_out) {
+            return;
+        }
+        self.segments.update(segment, |slot| {
+            slot.status = Status::Waiting;
+            slot.attempts = slot.attempts.saturating_sub(1);
+        });
+        self.progress.nacks += 1;
+        let since = *self.early_since.get_or_insert(now);
+        let pause = now.saturating_sub(since).clamp(TOO_EARLY_PAUSE.0, TOO_EARLY_PAUSE.1);
+        self.paused.push(Reverse((now + pause, segment)));
+    }
+}
+
+/// Segments whose packets failed verification.
+impl FetchState {
+    /// Handles a Data that failed verification: its segment is requested again at once, a few times
+    /// before the fetch fails with `failure`. Returns whether it was outstanding.
+    pub fn handle_refused(
+        &mut self,
+        segment: u64,
+        refused: Refused,
+        failure: FetchFailure,
+    ) -> bool {
+        let is_out = |slot: &Slot| slot.status != Status::Received;
+        if !self.segments.slot(segment).is_some_and(is_out) {
+            return false;
+        }
+        let before = self.segments.update(segment, |slot| {
+            slot.status = Status::Waiting;
+            slot.refused += 1;
+            slot.refused_nack = refused == Refused::Nack;
+            slot.attempts = 0;
+        });
+        self.progress.refused += 1;
+        if before.is_some_and(|slot| slot.refused >= REFUSED_MAX)
+            || self.progress.refused > REFUSED_ALTOGETHER_MAX
+        {
+            self.fail(failure);
+        } else {
+            self.refusals.insert(segment, failure);
+            self.lost.push(Reverse(segment));
+        }
+        true
+    }
+
+    /// Ends the fetch if no holder of the right packet answers.
+    pub(super) fn give_up_bypass(&mut self, segment: u64, attempts: u32) {
+        if attempts > BYPASS_RETRANSMISSIONS_MAX
+            && let Some(refusal) = self.refusals.remove(&segment)
+        {
+            self.fail(refusal);
+        }
+    }
+}
+
+impl Slot {
+    /// How to request the segment again after a verification failure: after a Nack, both ways
+    /// alternately.
+    pub(super) fn cache_bypass(&self) -> Option<BypassBy> {
+        let by_digest = !self.refused_nack || (self.refused + self.attempts).is_multiple_of(2);
+        let by = if by_digest { BypassBy::Digest } else { BypassBy::Fresh };
+        (self.refused > 0).then_some(by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_interest_is_not_counted_and_is_retried_with_back_off() {
+        let config = FetchConfig { retransmissions_max: 0, ..FetchConfig::default() };
+        let mut state = FetchState::new(config, 0, Some(0));
+        let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
+        for _ in 0..12 {
+            assert!(state.poll_transmit(now).is_some());
+            state.handle_too_early(now, 0);
+            assert!(state.poll_transmit(now).is_none());
+            let (at, _) = state.poll_timeout().expect("it is to be sent again");
+            pauses.push((at - now).as_millis());
+            now = at;
+            state.handle_timeout(now);
+        }
+        assert_eq!(pauses[..6], [50, 50, 100, 200, 400, 800]);
+        assert_eq!(pauses[6..], [1000; 6]);
+        assert!(state.failure().is_none());
+        assert!(state.poll_transmit(now).is_some());
+        state.handle_data(now, 0, Some(0), false);
+        assert!(state.is_complete());
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A missing segment has no packet with its expected digest: after a Nack that fails
+    /// verification, both ways are tried alternately.
+    #[test]
+    fn both_cache_bypasses_are_tried_after_a_forged_nack() {
+        let mut state = FetchState::new(FetchConfig::default(), 0, Some(0));
+        assert_eq!(state.poll_transmit(Duration::ZERO).unwrap().cache_bypass, None);
+        let failure = FetchFailure::Verification { segment: 0, reason: "nobody".to_owned() };
+        for by in [BypassBy::Fresh, BypassBy::Digest, BypassBy::Fresh] {
+            assert!(state.handle_refused(0, Refused::Nack, failure.clone()));
+            assert_eq!(state.poll_transmit(MS).unwrap().cache_bypass, Some(by));
+        }
+        state.handle_refused(0, Refused::Nack, failure.clone());
+        assert_eq!(state.failure(), Some(&failure));
+        // Without an answer one way, the other is tried.
+        let mut state = FetchState::new(FetchConfig::default(), 0, Some(0));
+        state.poll_transmit(Duration::ZERO).unwrap();
+        state.handle_refused(0, Refused::Nack, failure.clone());
+        let mut ways = Vec::new();
+        while state.failure().is_none() {
+            while let Some(transmit) = state.poll_transmit(MS) {
+                ways.push(transmit.cache_bypass.unwrap());
+            }
+            let (at, _) = state.poll_timeout().unwrap();
+            state.handle_timeout(at);
+        }
+        let (fresh, digest) = (BypassBy::Fresh, BypassBy::Digest);
+        assert_eq!(ways, [fresh, digest, fresh, digest]);
+        assert_eq!(state.failure(), Some(&failure));
     }
 }

@@ -1,4 +1,5 @@
-//! Single Data that have to verify: what does not is asked for again, as what is wrong may be gone soon.
+//! Single Data with verification: an answer that fails is requested again, because a wrong cached
+//! packet may soon be gone.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
 
-/// How often a Data may not verify.
+/// Maximum number of verification failures.
 const REFUSED_MAX: u32 = 3;
-/// Longest pause before it is asked for again.
+/// Maximum pause before the next request.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Whether finding out that it does not verify took so many certificates that it is not done again.
+/// Whether the failed verification needed so many certificates that it is not repeated.
 fn is_costly(refusal: &ExpressError) -> bool {
     let ExpressError::Verification { reason: VerifyError::Untrusted(reason), .. } = refusal else {
         return false;
@@ -24,12 +25,13 @@ fn is_costly(refusal: &ExpressError) -> bool {
 }
 
 impl Endpoint {
-    /// Expresses an Interest and verifies its answer as `options` say. One that does not verify is asked
-    /// for again, as a fresh one, a few times: when its FreshnessPeriod is over, or after a second, so that
-    /// caches that hold it do not answer. `request` has `patience` for all that together.
+    /// Expresses an Interest and verifies its answer according to `options`. After a failure it is
+    /// sent again with MustBeFresh, a few times: when the FreshnessPeriod of the answer is over, or
+    /// after a second, so that caches with the wrong packet do not answer. `request` has `patience`
+    /// for all of that.
     ///
     /// # Errors
-    /// `Verification` for what came first, if nothing else verifies; otherwise as [`Self::express`].
+    /// `Verification` for the first answer, if no other verifies; otherwise as [`Self::express`].
     pub async fn express_verified(
         &self,
         request: InterestRequest,
@@ -48,7 +50,7 @@ impl Endpoint {
                 tokio::time::sleep(fresh.min(PAUSE_MAX)).await;
                 self.check_answer(&request, options).await
             };
-            // That nobody has another one is no reason of its own.
+            // The lack of another answer is not a reason of its own.
             let Ok(Ok((other, judged))) = tokio::time::timeout_at(deadline, again).await else {
                 break;
             };
@@ -60,7 +62,7 @@ impl Endpoint {
         refusal.map_or(Ok(came), Err)
     }
 
-    /// The answer, and why it is not believed.
+    /// The answer, and why it was rejected.
     async fn check_answer(
         &self,
         request: &InterestRequest,

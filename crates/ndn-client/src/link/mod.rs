@@ -1,5 +1,5 @@
-//! A link as a model without I/O and clock: rate, delay, queue, loss, reordering, duplication. Tests
-//! and benches run it in virtual time, a relay can run it in real time.
+//! A link model without I/O and clock: rate, delay, queue, loss, reordering, duplication. Tests and
+//! benches run it in virtual time, a relay can run it in real time.
 
 mod simulation;
 
@@ -15,21 +15,21 @@ pub use simulation::{FlowResult, SimulatedFlow, SimulationResult, simulate};
 pub struct LinkOptions {
     /// Bits per second.
     pub rate: u64,
-    /// Time from the end of sending to arrival.
+    /// Propagation delay.
     pub delay: Duration,
-    /// Bytes that may wait; a packet that finds no room is dropped.
+    /// Queue length in bytes; a packet that does not fit is dropped.
     pub queue_bytes: u64,
-    /// Share of the packets that are lost for no reason.
+    /// Fraction of packets lost at random.
     pub loss: f64,
-    /// Share of the packets that are late by [`Self::reordering_delay`].
+    /// Fraction of packets delayed by [`Self::reordering_delay`].
     pub reordering: f64,
-    /// By how much.
+    /// Additional delay of reordered packets.
     pub reordering_delay: Duration,
-    /// Share of the packets that arrive twice.
+    /// Fraction of packets that arrive twice.
     pub duplication: f64,
-    /// Packets that waited longer than this are marked.
+    /// Queueing time above which packets are marked.
     pub mark_above: Option<Duration>,
-    /// Seed of what is random.
+    /// Seed of the random generator.
     pub seed: u64,
 }
 
@@ -49,23 +49,23 @@ impl Default for LinkOptions {
     }
 }
 
-/// What becomes of a packet.
+/// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
     /// It arrives.
     Arrives {
-        /// When.
+        /// Arrival time.
         at: Duration,
-        /// Once more.
+        /// Arrival time of a duplicate.
         again_at: Option<Duration>,
-        /// How long it waited in the queue.
+        /// Queueing time.
         waited: Duration,
         /// Whether it is marked.
         marked: bool,
     },
-    /// The queue was full.
+    /// Dropped: the queue was full.
     Overflow,
-    /// It is lost for no reason.
+    /// Lost at random.
     Lost,
 }
 
@@ -74,12 +74,12 @@ pub enum Passage {
 pub struct Link {
     options: LinkOptions,
     random: StdRng,
-    /// When all that was accepted will have been sent.
+    /// Time at which all accepted packets will have been sent.
     free_at: Duration,
 }
 
 impl Link {
-    /// A link with nothing on it.
+    /// An idle link.
     #[must_use]
     pub fn new(options: LinkOptions) -> Self {
         Self { random: StdRng::seed_from_u64(options.seed), options, free_at: Duration::ZERO }
@@ -89,13 +89,13 @@ impl Link {
         share > 0.0 && self.random.random_bool(share.clamp(0.0, 1.0))
     }
 
-    /// Time that `bytes` take to be sent.
+    /// Transmission time of `bytes`.
     fn sending(&self, bytes: u64) -> Duration {
         let nanoseconds = u128::from(bytes) * 8_000_000_000 / u128::from(self.options.rate.max(1));
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Sends a packet of `bytes` bytes at `now`; times do not go back.
+    /// Sends a packet of `bytes` bytes at `now`; times must not decrease.
     pub fn send(&mut self, now: Duration, bytes: u64) -> Passage {
         let waited = self.free_at.saturating_sub(now);
         if waited > Duration::ZERO
@@ -104,7 +104,7 @@ impl Link {
             return Passage::Overflow;
         }
         self.free_at = now + waited + self.sending(bytes);
-        // What is lost on the way has used the link.
+        // A packet lost on the way has used the link.
         if self.happens(self.options.loss) {
             return Passage::Lost;
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_take_their_time_one_after_the_other() {
+    fn packets_are_serialized_on_the_link() {
         // 1 MB/s: a packet of 1000 bytes takes 1 ms.
         let options = LinkOptions { rate: 8_000_000, delay: 5 * MS, ..LinkOptions::default() };
         let mut link = Link::new(options);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops() {
+    fn full_queue_drops() {
         let options = LinkOptions { rate: 8_000_000, queue_bytes: 3000, ..LinkOptions::default() };
         let mut link = Link::new(options);
         let passed = (0..10).filter(|_| link.send(MS, 1000) != Passage::Overflow).count();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_kept_and_seeds_repeat() {
+    fn loss_shares_hold_and_seeds_repeat() {
         let options = LinkOptions {
             loss: 0.1,
             reordering: 0.2,

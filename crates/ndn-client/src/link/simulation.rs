@@ -10,34 +10,34 @@ use rand::{RngExt, SeedableRng};
 use super::{Link, LinkOptions, Passage};
 use crate::fetch::{FetchConfig, FetchProgress, FetchState};
 
-/// A fetch that goes on for the whole simulation.
+/// A fetch that lasts for the whole simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedFlow {
-    /// How it fetches.
+    /// Configuration of the fetch.
     pub config: FetchConfig,
     /// When it starts.
     pub start: Duration,
-    /// Time that its Interests take to the producer: they are small and do not queue.
+    /// Delay of its Interests to the producer: they are small and do not queue.
     pub delay: Duration,
 }
 
-/// What a flow got.
+/// Result of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowResult {
-    /// Segments from the beginning of the measurement on, each counted once.
+    /// Segments since the beginning of the measurement, each counted once.
     pub segments: u64,
     /// Counters at the end.
     pub progress: FetchProgress,
 }
 
-/// What came of a simulation.
+/// Result of a simulation.
 #[derive(Debug, Clone)]
 pub struct SimulationResult {
     /// By flow.
     pub flows: Vec<FlowResult>,
-    /// Times that packets waited in the queue during the measurement, ascending.
+    /// Queueing times of packets during the measurement, ascending.
     pub queue_delays: Vec<Duration>,
-    /// Packets that found the queue full during the measurement.
+    /// Packets dropped by the queue during the measurement.
     pub overflows: u64,
 }
 
@@ -52,7 +52,7 @@ struct Flow {
     start: Duration,
     delay: Duration,
     state: FetchState,
-    /// The first time at which it will be woken.
+    /// The earliest scheduled wake-up.
     wakes_at: Option<Duration>,
     /// Interests stay in order.
     last_arrival: Duration,
@@ -75,9 +75,9 @@ impl Flow {
 struct Simulation {
     now: Duration,
     link: Link,
-    /// Of the producer's processing times: up to that of a packet on the link. Without any, flows
-    /// would keep in step, and some would find the queue full every time (Floyd and Jacobson, "On
-    /// Traffic Phase Effects in Packet-Switched Gateways", 1992).
+    /// Random processing times of the producer, up to the transmission time of a packet. Without
+    /// them, flows would stay in phase, and some would find the queue full every time (Floyd and
+    /// Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
     random: StdRng,
     packet_len: u64,
     flows: Vec<Flow>,
@@ -87,7 +87,7 @@ struct Simulation {
     result: SimulationResult,
 }
 
-/// Lets `flows` fetch over a link on which Data of `packet_len` bytes queue, until `end`; what happens
+/// Runs `flows` over a link on which Data of `packet_len` bytes queue, until `end`; what happens
 /// before `measured_from` does not count.
 #[must_use]
 pub fn simulate(
@@ -181,7 +181,7 @@ impl Simulation {
             segments.push(transmit.segment);
         }
         let due = flow.state.poll_timeout().map(|(due, _)| due.max(now));
-        // Who is woken too early looks again then.
+        // A flow woken too early checks again at its deadline.
         let wake = due.filter(|due| flow.wakes_at.is_none_or(|wakes_at| *due < wakes_at));
         flow.wakes_at = wake.or(flow.wakes_at);
         let processing = self.link.sending(self.packet_len);
@@ -208,7 +208,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const PACKET_LEN: u64 = 8300;
 
-    /// Share of a link of 1 Gbit/s that each of `flows` got.
+    /// Fraction of a 1 Gbit/s link used by each of `flows`.
     fn shares(
         round_trip: Duration,
         queue: Duration,
@@ -233,7 +233,7 @@ mod tests {
                 delay: round_trip / 2,
             })
             .collect();
-        // Long enough for who came late to have looked for the shortest round trip.
+        // Long enough for a later flow to have probed for the shortest round trip.
         let from = Duration::from_secs(if windows.len() > 1 { 12 } else { 4 });
         let end = from + Duration::from_secs(4);
         let result = simulate(link, PACKET_LEN, &flows, from, end);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_aware_one_keeps_queues_short() {
+    fn delay_controller_keeps_queues_short() {
         let (share, result) = shares(10 * MS, 100 * MS, 0.0, &[WindowMode::DELAY]);
         let median = result.queue_delays[result.queue_delays.len() / 2];
         assert!(share[0] > 0.9 && median < 6 * MS, "{share:?} {median:?}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_aware_one_does_not_mind_a_lossy_link() {
+    fn delay_controller_tolerates_a_lossy_link() {
         let (share, _) = shares(50 * MS, 20 * MS, 0.01, &[WindowMode::DELAY]);
         assert!(share[0] > 0.7, "{share:?}");
         let (share, _) = shares(50 * MS, 20 * MS, 0.01, &[WindowMode::CUBIC]);
@@ -273,7 +273,8 @@ mod tests {
     fn two_flows_share_fairly() {
         for (window, round_trip, queue) in [
             (WindowMode::CUBIC, 10 * MS, 2 * MS),
-            // Who comes second finds the queue full, and round trips shorter than its first ones later.
+            // The second flow finds the queue full, and later round trips are shorter than its
+            // first ones.
             (WindowMode::CUBIC, MS / 5, MS),
             (WindowMode::CUBIC, MS / 5, 2 * MS),
             (WindowMode::CUBIC, MS, 4 * MS),

@@ -14,7 +14,7 @@ fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
 }
 
-/// Answers with the Interest's name, and `suffix` behind it.
+/// Answers with the Interest's name, followed by `suffix`.
 fn echo(suffix: &'static str) -> impl Fn(Request) + Send + Sync + 'static {
     move |request| {
         let mut answer = request.name().to_name();
@@ -27,7 +27,7 @@ fn echo(suffix: &'static str) -> impl Fn(Request) + Send + Sync + 'static {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interest_is_answered() {
+async fn interest_is_answered() {
     let forwarder = FakeForwarder::new(Behaviour { tokens: true, ..Behaviour::default() });
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let _served = producer.produce(&name("/app"), echo("")).await.unwrap();
@@ -41,7 +41,7 @@ async fn an_interest_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prefixes_and_digests_match_and_wrong_names_do_not() {
+async fn prefixes_and_digests_match_and_other_names_do_not() {
     let (endpoint, mut other) = raw();
     let signed =
         |uri: &str| sign_data(&DataBuilder::new(name(uri).as_ref()), &DigestSigner).unwrap();
@@ -71,7 +71,7 @@ async fn prefixes_and_digests_match_and_wrong_names_do_not() {
     ];
     let tasks: Vec<_> =
         questions.iter().map(|(name, prefix, _)| ask(name.clone(), *prefix)).collect();
-    // All Interests are out before the Data comes.
+    // All Interests are sent before the Data arrives.
     while endpoint.pending_count() < questions.len() {
         tokio::task::yield_now().await;
     }
@@ -83,7 +83,7 @@ async fn prefixes_and_digests_match_and_wrong_names_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_a_timeout_after_all_attempts_with_new_nonces() {
+async fn silence_times_out_after_all_attempts_with_new_nonces() {
     let (endpoint, mut other) = raw();
     let request = InterestRequest::new(name("/silent"))
         .lifetime(Duration::from_millis(500))
@@ -104,7 +104,7 @@ async fn silence_is_a_timeout_after_all_attempts_with_new_nonces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_to_the_first_transmission_counts() {
+async fn late_answer_to_the_first_transmission_is_accepted() {
     let forwarder =
         FakeForwarder::new(Behaviour { delay: Duration::from_millis(150), ..Behaviour::default() });
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
@@ -118,7 +118,7 @@ async fn a_late_answer_to_the_first_transmission_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nack_names_its_reason() {
+async fn nack_error_includes_its_reason() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let consumer = forwarder.attach();
     let error = consumer.express(&InterestRequest::new(name("/nowhere"))).await.unwrap_err();
@@ -127,7 +127,7 @@ async fn a_nack_names_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_route_is_believed_once_a_forwarder_has_been_back_for_some_seconds() {
+async fn no_route_is_accepted_some_seconds_after_reconnection() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let come_back = |endpoint: &crate::Endpoint| {
@@ -154,13 +154,14 @@ async fn no_route_is_believed_once_a_forwarder_has_been_back_for_some_seconds() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn congestion_and_duplicates_are_tried_again() {
+async fn congestion_and_duplicate_nacks_are_retried() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let forwarder = FakeForwarder::new(Behaviour::default());
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let count = AtomicU32::new(0);
     let answer = echo("");
-    // The fake forwarder drops Nacks of producers, so this one speaks to the consumer directly.
+    // The in-memory forwarder drops Nacks of producers, so this one writes to the consumer
+    // directly.
     let _served = producer.produce(&name("/busy"), answer).await.unwrap();
     let (endpoint, mut other) = raw();
     let request = InterestRequest::new(name("/busy/x")).retransmissions(2);
@@ -183,7 +184,7 @@ async fn congestion_and_duplicates_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_signature_is_refused() {
+async fn invalid_signature_is_rejected() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let _served = producer.produce(&name("/app"), echo("")).await.unwrap();
@@ -231,7 +232,7 @@ async fn dropping_the_future_cancels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_connection_is_told_at_once() {
+async fn end_of_connection_is_reported_immediately() {
     let (endpoint, other) = raw();
     let mut state = endpoint.state();
     assert_eq!(*state.borrow_and_update(), ConnectionState::Connected);
@@ -250,7 +251,7 @@ async fn the_end_of_the_connection_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tens_of_thousands_of_interests_wait_side_by_side() {
+async fn tens_of_thousands_of_interests_can_be_pending() {
     const COUNT: u64 = 30_000;
     let forwarder = FakeForwarder::new(Behaviour { tokens: true, ..Behaviour::default() });
     let producer = forwarder.attach();

@@ -1,4 +1,4 @@
-//! Objects whose names are of the older convention: markers in generic components.
+//! Objects with names of the older convention: markers in generic components.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::pending::{FlowEvent, PendingTable};
 use crate::testing::{Behaviour, FakeForwarder};
 use crate::{Endpoint, Request};
 
-/// So many that the numbers of some take two bytes.
+/// Enough segments that some numbers take two bytes.
 const LAST: u64 = 300;
 const VERSION: u64 = 1_700_000_000_000;
 
@@ -34,17 +34,17 @@ fn whole() -> Vec<u8> {
     (0..=LAST).flat_map(content_of).collect()
 }
 
-/// What a producer of the object does beside answering for segments.
+/// Behaviour of the producer besides answering for segments.
 #[derive(Clone, Copy)]
 struct Habits {
-    /// How the version is written.
+    /// Convention of the version.
     version: Convention,
-    /// How segment numbers are.
+    /// Convention of segment numbers.
     segments: Convention,
     metadata: bool,
-    /// Metadata tell the last segment.
+    /// Metadata contains the last segment.
     final_block_id: bool,
-    /// What segments tell as the last one, if it is not that.
+    /// Last segment stated by segments, if different.
     told_last: Option<(Convention, u64)>,
     freshness_ms: u64,
 }
@@ -58,7 +58,7 @@ const OLD: Habits = Habits {
     freshness_ms: 1000,
 };
 
-/// Answers for the object, by whichever Interest of its segments' convention.
+/// Answers for the object, with the convention of its segments.
 fn serve(habits: Habits) -> impl Fn(Request) + Send + Sync + 'static {
     move |request: Request| {
         let interest = request.interest();
@@ -138,7 +138,7 @@ async fn objects_of_the_older_convention_are_found_by_their_prefix() {
         (Habits { metadata: true, ..OLD }, name("/old"), Discovery::Auto),
         (Habits { metadata: true, ..OLD }, name("/old"), Discovery::Metadata),
         (Habits { metadata: true, final_block_id: true, ..OLD }, name("/old"), Discovery::Metadata),
-        // A version that somebody has made otherwise than the library that makes the segments.
+        // A version written with another convention than that of the segments.
         (Habits { version: Convention::Typed, ..OLD }, name("/old"), Discovery::Auto),
         (
             Habits { version: Convention::Typed, metadata: true, final_block_id: true, ..OLD },
@@ -159,7 +159,7 @@ async fn objects_of_the_older_convention_are_found_by_their_prefix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_convention_of_the_segments_counts_not_that_of_the_version() {
+async fn convention_of_segments_is_independent_of_the_version() {
     let habits = Habits { segments: Convention::Typed, ..OLD };
     let (_forwarder, consumer, _producer) = pair(habits).await;
     let options = FetchOptions::default();
@@ -171,9 +171,9 @@ async fn the_convention_of_the_segments_counts_not_that_of_the_version() {
     }
 }
 
-/// A FinalBlockId of another convention than the segments is no number of a segment.
+/// A FinalBlockId of another convention than the segments' is not a segment number.
 #[tokio::test(start_paused = true)]
-async fn the_last_segment_is_told_by_the_convention_of_the_segments() {
+async fn final_block_id_is_read_in_the_convention_of_the_segments() {
     for (segments, other) in
         [(Convention::Typed, Convention::Marked), (Convention::Marked, Convention::Typed)]
     {
@@ -198,7 +198,7 @@ async fn the_last_segment_is_told_by_the_convention_of_the_segments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_is_found_although_it_is_not_fresh() {
+async fn stale_version_is_found() {
     let (forwarder, consumer, _producer) = pair(Habits { freshness_ms: 0, ..OLD }).await;
     let start = tokio::time::Instant::now();
     let version = versioned(Convention::Marked);
@@ -209,7 +209,7 @@ async fn a_version_is_found_although_it_is_not_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_looks_like_a_version_is_an_object_like_any_other() {
+async fn component_that_resembles_a_version_is_handled() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let object = name("/old/%FD%01");
@@ -246,7 +246,7 @@ async fn segments_of_the_older_convention_are_verified() {
 }
 
 #[test]
-fn a_nack_tells_the_segment() {
+fn nack_event_contains_the_segment() {
     let mut table = PendingTable::default();
     let (sender, mut events) = mpsc::channel(10);
     let prefix = versioned(Convention::Marked);

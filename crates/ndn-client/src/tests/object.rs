@@ -53,11 +53,11 @@ async fn objects_of_many_sizes_arrive_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lossy_network_with_delay_delivers_all() {
+async fn fetch_completes_on_a_lossy_delayed_network() {
     let (_forwarder, producer, consumer) =
         pair(Behaviour { delay: Duration::from_millis(10), loss: 0.05, ..Behaviour::default() });
     let content = bytes(3_000_000);
-    // Registration is lost as well as anything else.
+    // Registration can be lost like anything else.
     let object = loop {
         let content = Content::Bytes(content.clone());
         match producer.publish(&name("/lossy"), content, &PublishOptions::default()).await {
@@ -77,7 +77,7 @@ async fn a_lossy_network_with_delay_delivers_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_nobody_answers_takes_no_longer_than_the_attempts_may() {
+async fn unanswered_name_fails_within_the_attempts() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let silent = |_: Request| {};
     let _silence = producer.produce(&name("/nobody"), silent).await.unwrap();
@@ -119,7 +119,7 @@ async fn congestion_marks_reach_the_window() {
 }
 
 #[tokio::test]
-async fn files_and_slow_signatures_go_through_another_thread() {
+async fn files_and_slow_signatures_use_a_blocking_thread() {
     let (_forwarder, producer, consumer) = pair(Behaviour { tokens: true, ..Behaviour::default() });
     let content = bytes(500_001);
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -172,10 +172,11 @@ async fn every_way_of_discovery_finds_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_does_not_pass_for_the_object() {
+async fn metadata_is_not_taken_for_the_object() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let asked_for_metadata = std::sync::atomic::AtomicUsize::new(0);
-    // Whoever asks for the prefix gets what a cache has below it; metadata itself is slow.
+    // An Interest for the prefix is answered by a cache with what it holds below it; metadata
+    // itself is slow.
     let serve = move |request: Request| {
         let interest = request.interest();
         let asked = interest.name();
@@ -204,9 +205,9 @@ async fn metadata_does_not_pass_for_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_metadata_the_prefix_is_asked_for() {
+async fn prefix_is_requested_without_metadata() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
-    // Answers discovery by prefix and segments, but knows no metadata.
+    // Answers discovery by prefix and segments, but has no metadata.
     let serve = |request: Request| {
         let interest = request.interest();
         let asked = interest.name();
@@ -233,7 +234,7 @@ async fn without_metadata_the_prefix_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_data_is_an_object_too() {
+async fn single_data_is_an_object() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let serve = |request: Request| {
         let wire =
@@ -247,7 +248,7 @@ async fn a_single_data_is_an_object_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_is_an_error() {
+async fn missing_object_is_an_error() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let error = consumer.fetch(&name("/nothing"), &FetchOptions::default()).await.unwrap_err();
     assert!(matches!(error, FetchError::Discovery(_)), "{error}");
@@ -263,7 +264,7 @@ async fn what_is_not_there_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_producer_that_vanishes_fails_the_fetch_after_the_retries() {
+async fn vanished_producer_fails_the_fetch_after_retries() {
     let (forwarder, producer, consumer) = pair(Behaviour::default());
     let content = Content::Bytes(bytes(10_000_000));
     let _object =
@@ -292,7 +293,7 @@ async fn a_producer_that_vanishes_fails_the_fetch_after_the_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_holds_the_fetch_back() {
+async fn slow_reader_throttles_the_fetch() {
     let (_forwarder, producer, consumer) = pair(Behaviour::default());
     let content = bytes(20_000_000);
     let object = producer
@@ -314,7 +315,7 @@ async fn a_slow_reader_holds_the_fetch_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_stream_stops_its_interests() {
+async fn dropping_the_stream_stops_its_interests() {
     let (_forwarder, producer, consumer) =
         pair(Behaviour { delay: Duration::from_millis(10), ..Behaviour::default() });
     let content = Content::Bytes(bytes(20_000_000));
@@ -331,7 +332,7 @@ async fn a_dropped_stream_stops_its_interests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn segments_that_do_not_fit_a_packet_are_refused_with_advice() {
+async fn oversized_segments_are_rejected_with_advice() {
     let (_forwarder, producer, _consumer) = pair(Behaviour::default());
     let options = PublishOptions { segment_len: 8800, ..PublishOptions::default() };
     let error =

@@ -31,7 +31,7 @@ async fn ask(endpoint: &Endpoint, uri: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_prefix_answers_until_it_is_unregistered() {
+async fn longest_prefix_answers_until_unregistered() {
     let forwarder = FakeForwarder::new(Behaviour { tokens: true, ..Behaviour::default() });
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let _short = producer.produce(&name("/a"), answer("short")).await.unwrap();
@@ -48,7 +48,7 @@ async fn the_longest_prefix_answers_until_it_is_unregistered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_registration_is_taken_back() {
+async fn dropped_registration_is_unregistered() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let producer = forwarder.attach();
     let served = producer.produce(&name("/gone"), answer("x")).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_dropped_registration_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_carries_code_and_text() {
+async fn command_error_contains_code_and_text() {
     let forwarder =
         FakeForwarder::new(Behaviour { command_status: Some(403), ..Behaviour::default() });
     let producer = forwarder.attach();
@@ -75,7 +75,7 @@ async fn a_refusal_carries_code_and_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asynchronous_handlers_run_side_by_side() {
+async fn asynchronous_handlers_run_concurrently() {
     let forwarder = FakeForwarder::new(Behaviour { tokens: true, ..Behaviour::default() });
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let handler = AsyncHandler::new(|request: Request| async move {
@@ -117,7 +117,7 @@ async fn pings_are_answered_and_counted() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_set_up_again_and_prefixes_are_registered_again() {
+async fn lost_connection_is_restored_with_its_prefixes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("forwarder.sock");
     let forwarder = FakeForwarder::new(Behaviour::default());
@@ -149,7 +149,7 @@ async fn a_lost_connection_is_set_up_again_and_prefixes_are_registered_again() {
     let data = loop {
         match consumer.express(&request).await {
             Ok(data) => break data,
-            // Until the registration is through.
+            // Until the registration has completed.
             Err(crate::ExpressError::Nack { .. }) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
@@ -158,9 +158,10 @@ async fn a_lost_connection_is_set_up_again_and_prefixes_are_registered_again() {
     assert_eq!(accepted.load(Ordering::Relaxed), 3);
 }
 
-/// A forwarder that has no face left closes connections at once. It is not asked twenty times a second.
+/// A forwarder at its face limit closes connections at once. It must not be tried twenty times a
+/// second.
 #[tokio::test]
-async fn who_is_turned_away_again_and_again_asks_less_often() {
+async fn reconnection_backs_off_when_closed_immediately() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("full.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -178,7 +179,7 @@ async fn who_is_turned_away_again_and_again_asks_less_often() {
 }
 
 #[tokio::test]
-async fn no_forwarder_is_explained() {
+async fn missing_forwarder_error_gives_advice() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
     let options = EndpointOptions {

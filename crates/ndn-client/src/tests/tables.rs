@@ -1,4 +1,4 @@
-//! The tables of Interests and handlers against naive models.
+//! Model tests of the tables of Interests and handlers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::Request;
 use crate::pending::{Answer, FlowEvent, Key, PendingTable};
 use crate::shared::Routes;
 
-/// Names over a small alphabet, so that they meet.
+/// Names over a small alphabet, so that they collide.
 fn any_name() -> impl Strategy<Value = Name> {
     proptest::collection::vec(0u64..3, 1..5).prop_map(|components| {
         let mut name = Name::new();
@@ -66,8 +66,8 @@ struct Opened {
 }
 
 proptest! {
-    /// The table answers exactly those Interests that `Interest::matches` says, and flows get exactly
-    /// the Data and Nacks one component below them.
+    /// The table answers exactly those Interests for which `Interest::matches` holds, and flows get
+    /// exactly the Data and Nacks one component below them.
     #[test]
     fn pending_table_agrees_with_a_list(operations in proptest::collection::vec(operation(), 1..120)) {
         let mut table = PendingTable::default();
@@ -161,7 +161,7 @@ proptest! {
         prop_assert!(table.is_empty());
     }
 
-    /// The handler that is found is the one with the longest prefix in a plain map.
+    /// The handler found is that of the longest prefix in a plain map.
     #[test]
     fn routes_agree_with_a_map(
         operations in proptest::collection::vec((any_name(), any::<bool>()), 1..40),

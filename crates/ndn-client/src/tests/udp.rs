@@ -29,7 +29,7 @@ async fn connect() -> (UdpSocket, Endpoint) {
     (forwarder, Endpoint::connect(options).await.unwrap())
 }
 
-/// Receives datagrams until they make a packet; returns it with its token.
+/// Receives datagrams until they form a packet; returns it with its token.
 async fn receive(socket: &UdpSocket) -> (Bytes, Vec<u8>) {
     let mut reassembler = Reassembler::default();
     let mut buffer = vec![0; 65_536];
@@ -45,7 +45,7 @@ async fn receive(socket: &UdpSocket) -> (Bytes, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn large_packets_are_cut_and_put_together() {
+async fn large_packets_are_fragmented_and_reassembled() {
     let (forwarder, endpoint) = connect().await;
     let request = InterestRequest::new(name("/udp")).parameters(vec![5; 4000]);
     let asked = tokio::spawn(async move { endpoint.express(&request).await });
@@ -57,7 +57,7 @@ async fn large_packets_are_cut_and_put_together() {
     let mut datagrams = Vec::new();
     fragment_frame(&data.unwrap(), MTU, &mut 0, |datagram| datagrams.push(datagram.to_vec()))
         .unwrap();
-    // The network turns their order around.
+    // The network reverses their order.
     for datagram in datagrams.iter().rev() {
         forwarder.send(datagram).await.unwrap();
     }
@@ -66,7 +66,7 @@ async fn large_packets_are_cut_and_put_together() {
 }
 
 #[tokio::test]
-async fn tokens_and_fragmentation_go_together_and_commands_use_localhop() {
+async fn fragmented_packets_keep_tokens_and_commands_use_localhop() {
     let (forwarder, endpoint) = connect().await;
     let serve = |request: Request| {
         let content = vec![7; 5000];
@@ -83,7 +83,7 @@ async fn tokens_and_fragmentation_go_together_and_commands_use_localhop() {
     let content = ndn_management::ControlResponse::new(200, "OK").to_vec();
     let answer = sign_data(&DataBuilder::new(command.name()).content(&content), &DigestSigner);
     forwarder.send(&answer.unwrap()).await.unwrap();
-    // No connection ends with the application: the route would stay.
+    // No connection ends with the application: the route would remain.
     let parameters = command.name().component(4).unwrap();
     let parameters = ndn_management::ControlParameters::decode(parameters.value()).unwrap();
     assert_eq!(parameters.expiration_period_ms, Some(60_000));
@@ -101,7 +101,7 @@ async fn tokens_and_fragmentation_go_together_and_commands_use_localhop() {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_has_is_told() {
+async fn closed_port_is_reported() {
     let (forwarder, endpoint) = connect().await;
     drop(forwarder);
     let request =
@@ -110,11 +110,11 @@ async fn a_port_that_nobody_has_is_told() {
     assert!(endpoint.is_refused());
     let forwarder = endpoint.address().unwrap().to_string();
     assert!(forwarder.starts_with("udp://127.0.0.1:"), "{forwarder}");
-    assert_eq!(error, crate::ExpressError::NobodyListens { forwarder });
+    assert_eq!(error, crate::ExpressError::NotListening { forwarder });
 }
 
 #[tokio::test]
-async fn a_refusal_of_a_single_interest_is_heard() {
+async fn icmp_refusal_of_one_interest_is_reported() {
     let (forwarder, endpoint) = connect().await;
     drop(forwarder);
     let asking = endpoint.clone();

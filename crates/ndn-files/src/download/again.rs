@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ndn_client::fetch::{PastCache, ReceivedSegment};
+use ndn_client::fetch::{CacheBypass, ReceivedSegment};
 use ndn_security::Sha256Digest;
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ pub(super) struct Refusal {
 
 /// Those that are on their way.
 pub(super) struct Again {
-    past_cache: PastCache,
+    cache_bypass: CacheBypass,
     asked: JoinSet<Result<ReceivedSegment, Refusal>>,
     /// How often each did not verify.
     counts: HashMap<u64, u32>,
@@ -28,8 +28,8 @@ pub(super) struct Again {
 }
 
 impl Again {
-    pub(super) fn new(past_cache: PastCache) -> Self {
-        Self { past_cache, asked: JoinSet::new(), counts: HashMap::new(), refused: 0 }
+    pub(super) fn new(cache_bypass: CacheBypass) -> Self {
+        Self { cache_bypass, asked: JoinSet::new(), counts: HashMap::new(), refused: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,11 +53,11 @@ impl Again {
         if *count >= REFUSED_MAX || self.asked.len() >= SEGMENTS_MAX {
             return Err(refusal);
         }
-        let past_cache = self.past_cache.clone();
+        let cache_bypass = self.cache_bypass.clone();
         self.asked.spawn(async move {
             let segment = refusal.segment;
             // That nobody has another one is no reason of its own.
-            let came = past_cache.fetch(segment, expected.as_ref()).await;
+            let came = cache_bypass.fetch(segment, expected.as_ref()).await;
             came.map(|data| (segment, data)).map_err(|_| refusal)
         });
         Ok(())

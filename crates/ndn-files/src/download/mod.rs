@@ -91,7 +91,7 @@ pub async fn receive(
         waiting: Vec::new(),
         is_small: is_small(&stream),
         jobs: 0,
-        again: Again::new(stream.past_cache()),
+        again: Again::new(stream.cache_bypass()),
         release: stream.release(),
     };
     let mut all_here = false;

@@ -344,7 +344,7 @@ async fn fetch_nodes(
     let verification = Verification::Packets(Arc::<Nodes>::clone(&nodes));
     let fetching = FetchOptions { verification, ..options.clone() };
     let found = FoundObject::known(name.clone(), tree.nodes() - 1);
-    let past_cache = endpoint.past_cache(&found, &fetching);
+    let cache_bypass = endpoint.cache_bypass(&found, &fetching);
     let mut wrong_nodes = 0;
     let mut stream = endpoint.fetch_found(found, 1, &fetching);
     for node in 1..tree.nodes() {
@@ -355,7 +355,7 @@ async fn fetch_nodes(
             wrong_nodes += 1;
             let listed = nodes.listed(node).filter(|_| wrong_nodes <= WRONG_NODES_MAX);
             let listed = listed.ok_or_else(wrong)?;
-            let again = past_cache.fetch(node, Some(&listed)).await.map_err(|_| wrong())?;
+            let again = cache_bypass.fetch(node, Some(&listed)).await.map_err(|_| wrong())?;
             if sha256(again.wire()) != listed {
                 return Err(wrong());
             }

@@ -373,7 +373,7 @@ async fn cached(cache: Cache) -> (Bed, Arc<Manifest>, FetchOptions, Vec<u8>) {
         let is_node = plain.components().any(|part| part == crate::request::MANIFEST);
         let honest = packets.iter().find(|packet| Data::parse(packet).unwrap().name() == plain);
         let honest = honest.unwrap();
-        let past_cache = by_digest || request.interest().must_be_fresh();
+        let cache_bypass = by_digest || request.interest().must_be_fresh();
         if !is_node && cache != Cache::Wrong && (segment == 7 || cache == Cache::Gone) {
             let nack = DataBuilder::new(plain).content_type(ContentType::NACK);
             if cache == Cache::Gone {
@@ -382,12 +382,12 @@ async fn cached(cache: Cache) -> (Bed, Arc<Manifest>, FetchOptions, Vec<u8>) {
                 }
                 return;
             }
-            if !past_cache {
+            if !cache_bypass {
                 request.answer_with(&nack, &DigestSigner).unwrap();
                 return;
             }
         }
-        if cache == Cache::Wrong && !past_cache && (is_node || segment == 9) {
+        if cache == Cache::Wrong && !cache_bypass && (is_node || segment == 9) {
             let data = Data::parse(honest).unwrap();
             let forged = DataBuilder::new(plain)
                 .content_type(data.content_type())

@@ -19,11 +19,11 @@ const ROUND_SAMPLES_MIN: u32 = 8;
 const RTT_RISE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
 /// HyStart++: rounds of conservative slow start before congestion avoidance.
 const CONSERVATIVE_ROUNDS: u32 = 5;
-/// The window does not grow while round trips are longer than the shortest one times the first of these,
-/// and longer than it by the second: what waits then is in no network's interest, and where all is on
-/// one machine the packets that are out do not fit its caches any more.
+/// The window does not grow while round trips exceed the shortest one by this factor and by this
+/// time: longer queues help no flow, and on a single machine the outstanding packets no longer fit
+/// its caches.
 const STANDING_QUEUE: (u32, Duration) = (8, Duration::from_millis(3));
-/// Smaller windows grow all the same: round trips may be long because processors are busy.
+/// Smaller windows grow regardless: round trips may be long because processors are busy.
 const STANDING_QUEUE_SIZE_MIN: f64 = 256.0;
 /// HyStart++: divisor of the growth in conservative slow start.
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
@@ -31,8 +31,8 @@ const CONSERVATIVE_DIVISOR: f64 = 4.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     SlowStart,
-    /// Conservative slow start: the round trips got longer; counts rounds, remembers the minimum
-    /// before.
+    /// Conservative slow start: round trips became longer; counts rounds, stores the previous
+    /// minimum.
     Conservative {
         rounds: u32,
         baseline: Duration,
@@ -40,7 +40,7 @@ enum Phase {
     Avoidance,
 }
 
-/// Minimum round-trip times of this round and the one before (HyStart++).
+/// Minimum round-trip times of the current and the previous round (HyStart++).
 #[derive(Debug, Clone, Copy)]
 struct Rounds {
     /// The round ends when the transmission with this sequence number is answered.
@@ -50,7 +50,7 @@ struct Rounds {
     samples: u32,
 }
 
-/// What a decrease replaced, to take it back if the loss was none.
+/// State before a decrease, to undo it if the loss was spurious.
 #[derive(Debug, Clone, Copy)]
 struct Undo {
     size: f64,
@@ -58,7 +58,7 @@ struct Undo {
     max_size: f64,
 }
 
-/// Growth since the last decrease, in the terms of RFC 9438 section 4.2.
+/// Growth since the last decrease, in the terms of RFC 9438, section 4.2.
 #[derive(Debug, Clone, Copy)]
 struct Epoch {
     start: Duration,
@@ -68,7 +68,7 @@ struct Epoch {
     plateau: f64,
 }
 
-/// The controller.
+/// CUBIC controller.
 #[derive(Debug, Clone)]
 pub struct Cubic {
     size: f64,
@@ -85,7 +85,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A window of `initial` segments that never has more than `max`.
+    /// A window of `initial` segments, at most `max`.
     #[must_use]
     pub fn new(initial: u32, max: u32) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Cubic {
         }
     }
 
-    /// Whether the window still grows exponentially.
+    /// Whether the window is in slow start.
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.phase != Phase::Avoidance
@@ -196,7 +196,7 @@ impl Controller for Cubic {
             Congestion::Mark => BETA_MARK,
         };
         self.undo = Some(Undo { size: self.size, phase: self.phase, max_size: self.max_size });
-        // Fast convergence: a flow that is still below its last maximum gives up more.
+        // Fast convergence: a flow still below its last maximum decreases further.
         self.max_size =
             if self.size < self.max_size { self.size * (1.0 + beta) / 2.0 } else { self.size };
         self.size = (self.size * beta).max(WINDOW_MIN);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_grows_while_the_application_limits() {
+    fn window_does_not_grow_while_application_limited() {
         let mut window = cubic();
         window.on_answer(&Answer { window_limited: false, ..answer(RTT, 0, RTT) });
         assert_eq!(window.size(), 10);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decrease_is_by_beta_and_the_old_size_is_reached_again_in_k_seconds() {
+    fn decrease_uses_beta_and_recovery_takes_k_seconds() {
         let mut window = Cubic::new(1000, 100_000);
         window.on_congestion(Congestion::Loss);
         assert_eq!(window.size(), 700);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_costs_less_than_a_loss() {
+    fn mark_decreases_less_than_a_loss() {
         let mut window = Cubic::new(1000, 100_000);
         window.on_congestion(Congestion::Mark);
         assert_eq!(window.size(), 850);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spurious_loss_gives_the_window_back_once() {
+    fn spurious_loss_restores_the_window_once() {
         let mut window = cubic();
         window.on_congestion(Congestion::Loss);
         assert_eq!(window.size(), 7);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_only_makes_queues_longer_does_not_grow() {
+    fn window_does_not_grow_while_a_queue_stands() {
         let (short, long) = (Duration::from_micros(200), Duration::from_millis(10));
         for (initial, rtt, grows) in [(300, short, true), (300, long, false), (100, long, true)] {
             let mut window = Cubic::new(initial, 10_000);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold() {
+    fn window_stays_within_bounds() {
         let mut window = Cubic::new(10, 12);
         for sequence in 0..100 {
             window.on_answer(&answer(RTT, sequence, RTT));

@@ -1,41 +1,42 @@
-//! A window that aims at a short queue.
+//! Delay-based controller: aims at a short queue.
 //!
-//! It follows Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the
-//! Datacenter", SIGCOMM 2020): the window grows by a fixed step per round trip while round trips are
-//! shorter than a target, and shrinks by a factor that depends on how far they exceed it. Three things
-//! are taken from elsewhere, because paths here are long, queues may be shorter than the target, and
-//! links may lose packets for no reason. Slow start ends when round trips rise, as in HyStart++ (RFC
-//! 9406). Losses count only where they are more than 2 % of a round, as in BBR (Cardwell et al.,
-//! draft-ietf-ccwg-bbr). And when the shortest round trip has not been seen for a
-//! while, the window is halved for a moment to see it, as in ProbeRTT there: a flow that came later
-//! would otherwise take the queue of the others for the path.
+//! It follows Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in
+//! the Datacenter", SIGCOMM 2020): the window grows by a fixed step per round trip while round
+//! trips are below a target, and shrinks by a factor that depends on their excess over it. Three
+//! rules come from elsewhere, because paths are longer here, queues may be shorter than the target,
+//! and links may lose packets at random. Slow start ends when round trips rise, as in HyStart++
+//! (RFC 9406). Losses count only above 2 % of a round, as in BBR (Cardwell et al.,
+//! draft-ietf-ccwg-bbr). And when the shortest round trip has not been measured for a while, the
+//! window is halved briefly to measure it, as in ProbeRTT there: otherwise a later flow would take
+//! the queue of the others for the path.
 
 use std::time::Duration;
 
 use super::{Answer, Congestion, Controller, WINDOW_MIN, whole};
 
-/// Smallest time in the queue that is aimed at: shorter ones are noise of schedulers and batches.
+/// Minimum target for the time in the queue: shorter times are noise of schedulers and batches.
 const TARGET_MIN: Duration = Duration::from_millis(2);
-/// The target is this part of the shortest round trip where that is longer.
+/// The target as a part of the shortest round trip, where that is longer.
 const TARGET_DIVISOR: u32 = 8;
-/// The step is a segment per round trip and this much of the path, so that long paths fill as fast.
+/// The step is one segment per round trip and this part of the path, so that long paths fill as
+/// fast.
 const STEP_TIME: Duration = Duration::from_millis(2);
-/// Swift's β: how strongly the excess over the target shrinks the window.
+/// Swift's β: weight of the excess over the target in a decrease.
 const BETA: f64 = 0.8;
 /// Smallest factor of a decrease.
 const FACTOR_MIN: f64 = 0.5;
-/// Factor of a decrease after too many losses: the queue is short then, and most of the window is on
-/// the path.
+/// Factor of a decrease after too many losses: the queue is short then, and most of the window is
+/// on the path.
 const LOSS_FACTOR: f64 = 0.85;
 /// Factor of a decrease after a congestion mark.
 const MARK_FACTOR: f64 = 0.85;
-/// Share of a round that may be lost for no reason.
+/// Share of a round that may be lost at random.
 const LOSS_SHARE_MAX: f64 = 0.02;
-/// Losses in a round that mean nothing, whatever their share.
+/// Number of losses in a round that are ignored, whatever their share.
 const LOSSES_MIN: u32 = 2;
-/// How long a shortest round trip is believed.
+/// Lifetime of the shortest round trip.
 const BASE_LIFETIME: Duration = Duration::from_secs(5);
-/// Rounds with half a window, in the last of which the shortest round trip is measured.
+/// Rounds with half a window; the shortest round trip is measured in the last.
 const PROBE_ROUNDS: u32 = 3;
 /// Samples of a round before it can end slow start.
 const ROUND_SAMPLES_MIN: u32 = 8;
@@ -44,7 +45,7 @@ const ROUND_SAMPLES_MIN: u32 = 8;
 enum Phase {
     SlowStart,
     Avoidance,
-    /// With half a window; then it has the former size again.
+    /// With half a window, which is restored afterwards.
     Probe {
         rounds: u32,
         size: f64,
@@ -62,21 +63,21 @@ struct Round {
     lost: u32,
 }
 
-/// The controller.
+/// Delay-based controller.
 #[derive(Debug, Clone)]
 pub struct Delay {
     size: f64,
     max: f64,
     phase: Phase,
     round: Round,
-    /// Shortest round trip, and when it was seen.
+    /// Shortest round trip, and the time of its measurement.
     base: Option<(Duration, Duration)>,
-    /// Whether round trips of the last round were below the target.
+    /// Whether the round trips of the last round were below the target.
     growing: bool,
 }
 
 impl Delay {
-    /// A window of `initial` segments that never has more than `max`.
+    /// A window of `initial` segments, at most `max`.
     #[must_use]
     pub fn new(initial: u32, max: u32) -> Self {
         let max = f64::from(max).max(WINDOW_MIN);
@@ -94,7 +95,7 @@ impl Delay {
         self.base.map_or(Duration::ZERO, |(base, _)| base)
     }
 
-    /// Time in the queue that is aimed at.
+    /// Target for the time in the queue.
     fn queue_target(&self) -> Duration {
         TARGET_MIN.max(self.base() / TARGET_DIVISOR)
     }
@@ -111,7 +112,7 @@ impl Delay {
             && self.round.samples >= ROUND_SAMPLES_MIN
             && shortest > self.base() + rise
         {
-            // What is more than the path holds is in the queue.
+            // Packets that exceed the capacity of the path are in the queue.
             self.phase = Phase::Avoidance;
             self.shrink(self.base().as_secs_f64() / shortest.as_secs_f64());
         }
@@ -200,7 +201,7 @@ impl Controller for Delay {
 
     fn on_congestion(&mut self, congestion: Congestion) {
         let factor = match congestion {
-            // Counted by the round.
+            // Counted per round.
             Congestion::Loss => return,
             Congestion::Timeout => FACTOR_MIN,
             Congestion::Mark => MARK_FACTOR,
@@ -222,7 +223,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Answers of one round trip that took `rtt`.
+    /// Answers of one round, with a round-trip time of `rtt`.
     fn round(window: &mut Delay, sequence: &mut u64, now: &mut Duration, rtt: Duration) {
         let count = u64::try_from(window.size()).unwrap();
         *now += rtt;
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_below_the_target_and_shrinks_above() {
+    fn window_grows_below_the_target_and_shrinks_above() {
         let (mut window, mut sequence, mut now) = in_avoidance();
         let before = window.size();
         for _ in 0..5 {
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn few_losses_are_noise_and_many_are_not() {
+    fn few_losses_are_ignored_and_many_are_not() {
         let (mut window, mut sequence, mut now) = in_avoidance();
         for _ in 0..3 {
             round(&mut window, &mut sequence, &mut now, 52 * MS);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_round_trip_is_looked_for_again() {
+    fn shortest_round_trip_is_probed_again() {
         let (mut window, mut sequence, mut now) = in_avoidance();
         let mut smallest = usize::MAX;
         for _ in 0..150 {

@@ -1,46 +1,44 @@
-//! Congestion control: how many Interests may be outstanding.
+//! Congestion control: the number of Interests that may be outstanding.
 
 mod cubic;
 mod delay;
-mod fixed;
 
 use std::time::Duration;
 
 pub use cubic::Cubic;
 pub use delay::Delay;
-pub use fixed::Fixed;
 
-/// A window never shrinks below this many segments.
+/// Minimum window, in segments.
 const WINDOW_MIN: f64 = 2.0;
 
-/// Which controller a fetch has, and how it begins.
+/// The controller of a fetch and its initial state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WindowMode {
-    /// Always this many.
+    /// A constant window.
     Fixed(u32),
-    /// Fills queues until they overflow, as most others on the internet do: [`Cubic`].
+    /// Fills queues until they overflow, like most traffic on the internet: [`Cubic`].
     Cubic {
-        /// At the start.
+        /// Initial window, in segments.
         initial: u32,
-        /// Never more.
+        /// Maximum window, in segments.
         max: u32,
     },
-    /// Keeps queues short, and takes a few losses for noise: [`Delay`].
+    /// Keeps queues short, and ignores a few losses: [`Delay`].
     Delay {
-        /// At the start.
+        /// Initial window, in segments.
         initial: u32,
-        /// Never more.
+        /// Maximum window, in segments.
         max: u32,
     },
 }
 
 impl WindowMode {
-    /// CUBIC as it is by default.
+    /// CUBIC with defaults.
     pub const CUBIC: Self = Self::Cubic { initial: 10, max: 16_384 };
-    /// The delay-aware controller as it is by default.
+    /// The delay-based controller with defaults.
     pub const DELAY: Self = Self::Delay { initial: 10, max: 16_384 };
 
-    /// The controller at its start.
+    /// Creates the controller.
     #[must_use]
     pub fn controller(self) -> Box<dyn Controller> {
         match self {
@@ -50,7 +48,7 @@ impl WindowMode {
         }
     }
 
-    /// The same with another largest window.
+    /// The same mode with another maximum window.
     #[must_use]
     pub fn with_max(self, max: u32) -> Self {
         match self {
@@ -67,50 +65,74 @@ impl Default for WindowMode {
     }
 }
 
-/// What told of congestion.
+/// A congestion signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Congestion {
-    /// A loss that later answers told of, or a Nack.
+    /// A loss, detected by later answers, or a Nack.
     Loss,
-    /// Nothing came for the retransmission time-out.
+    /// Retransmission time-out.
     Timeout,
     /// A congestion mark.
     Mark,
 }
 
-/// One answered transmission, as a controller sees it.
+/// An answered transmission, as controllers see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     /// Time of the answer.
     pub now: Duration,
-    /// Sequence number of the transmission that was answered.
+    /// Sequence number of the answered transmission.
     pub sequence: u64,
-    /// Sequence number that the next transmission will have.
+    /// Sequence number of the next transmission.
     pub next_sequence: u64,
     /// Round-trip time, unless the segment was retransmitted.
     pub rtt: Option<Duration>,
     /// Smoothed round-trip time.
     pub smoothed_rtt: Duration,
-    /// Whether the window, and not the application, limited the sending.
+    /// Whether the window, not the application, limited sending.
     pub window_limited: bool,
 }
 
-/// A window as a state machine over answers and congestion.
+/// A window as a state machine over answers and congestion signals.
 pub trait Controller: std::fmt::Debug + Send {
-    /// Segments that may be outstanding.
+    /// Window, in segments.
     fn size(&self) -> usize;
 
-    /// Takes an answer without a congestion mark.
+    /// An answer without a congestion mark.
     fn on_answer(&mut self, answer: &Answer);
 
-    /// Takes every transmission that is given up for lost.
+    /// A transmission declared lost.
     fn on_lost(&mut self) {}
 
-    /// Takes congestion, at most once per round trip.
+    /// A congestion signal, at most once per round trip.
     fn on_congestion(&mut self, congestion: Congestion);
 
-    /// A transmission that was given up was not lost.
+    /// A transmission declared lost was answered after all.
     fn on_spurious_loss(&mut self) {}
+}
+
+/// A constant number of Interests.
+#[derive(Debug, Clone)]
+pub struct Fixed {
+    size: usize,
+}
+
+impl Fixed {
+    /// A window of `size` segments, at least one.
+    #[must_use]
+    pub fn new(size: u32) -> Self {
+        Self { size: usize::try_from(size).unwrap_or(usize::MAX).max(1) }
+    }
+}
+
+impl Controller for Fixed {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn on_answer(&mut self, _answer: &Answer) {}
+
+    fn on_congestion(&mut self, _congestion: Congestion) {}
 }
 
 /// A size as a number of segments.

@@ -1,34 +1,34 @@
-//! Answers that are made on threads of the application and sent many at a time.
+//! Batches of answers, for application threads.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use ndn_packet::LpHeader;
 
-use crate::produce::Request;
+use crate::shared::Request;
 use crate::shared::Shared;
 use ndn_packet::lp::append_packet;
 
-/// Bytes at which a batch is sent, however many answers it holds.
+/// Batch size in bytes at which it is sent.
 const BATCH_BYTES: usize = 256 * 1024;
 
-/// Answers to Interests, gathered so that they take the lock of their connection once. For threads
-/// that may block: a batch waits while the output of its connection is full.
+/// A batch of answers to Interests, which takes the lock of the connection once. For threads that
+/// may block: sending waits while the output of the connection is full.
 #[derive(Default)]
-pub struct Answers {
+pub struct AnswerBatch {
     bytes: Vec<u8>,
     shared: Option<Arc<Shared>>,
 }
 
-impl Answers {
-    /// A batch without answers.
+impl AnswerBatch {
+    /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an encoded Data packet as the answer to `request`. Sends what was gathered before if
-    /// that was for another connection, or is much.
+    /// Adds an encoded Data packet as the answer to `request`. Sends the current batch first if it
+    /// is for another connection, or has reached its maximum size.
     pub fn push(&mut self, request: &Request, data: &[u8]) {
         let header = LpHeader { pit_token: request.token().as_bytes(), ..LpHeader::default() };
         self.push_packet(request, &header, data);
@@ -46,15 +46,15 @@ impl Answers {
         append_packet(&mut self.bytes, header, packet);
     }
 
-    /// A buffer for [`Self::send_buffer`], with whatever was in it when it was used before.
+    /// A buffer for [`Self::send_buffer`], with arbitrary content.
     #[must_use]
     pub fn buffer(request: &Request) -> Vec<u8> {
         request.shared().lock().output.spare()
     }
 
-    /// Sends what was gathered before, and then the packets that lie at `packets` in `buffer`, each
-    /// with its link header ([`Request::write_header`]): they are written from where they are. All
-    /// answer Interests that came over the connection of `request`.
+    /// Sends the current batch, and then the packets at `packets` in `buffer`, each with its link
+    /// header ([`Request::write_header`]), without copying them. All answer Interests received on
+    /// the connection of `request`.
     pub fn send_buffer(&mut self, request: &Request, buffer: Vec<u8>, packets: Vec<Range<usize>>) {
         self.send();
         let shared = request.shared();
@@ -64,7 +64,7 @@ impl Answers {
         shared.output_ready.notify_one();
     }
 
-    /// Sends all that was gathered, once the output of the connection has room.
+    /// Sends the batch, once the output of the connection has room.
     pub fn send(&mut self) {
         let Some(shared) = self.shared.take() else {
             return;
@@ -77,8 +77,8 @@ impl Answers {
     }
 }
 
-impl std::fmt::Debug for Answers {
+impl std::fmt::Debug for AnswerBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answers").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+        f.debug_struct("AnswerBatch").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! Asking for a segment again whose packet did not verify: by a name that whoever holds the wrong packet
-//! does not answer.
+//! Requests a segment again that failed verification, with an Interest that the holder of the wrong
+//! packet does not answer.
 
 use std::time::Duration;
 
@@ -12,13 +12,12 @@ use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
 use crate::pending::ReceivedData;
 
-/// How often such an Interest is repeated.
+/// Number of retransmissions of such an Interest.
 const RETRANSMISSIONS_MAX: u32 = 3;
 
-/// The name under which a segment is asked for again, and whether it has to be fresh. With the implicit
-/// digest no other packet is an answer; where it is not known, caches are passed by once what they hold
-/// is no longer fresh.
-pub(super) fn name_past_cache(
+/// The name to request a segment by, and MustBeFresh. Only the right packet matches its implicit
+/// digest; if the digest is unknown, caches are bypassed once their packet is stale.
+pub(super) fn bypass_name(
     (prefix, convention): (&Name, Convention),
     segment: u64,
     expected: Option<&Sha256Digest>,
@@ -32,14 +31,14 @@ pub(super) fn name_past_cache(
 }
 
 /// The Interest for it.
-pub(super) fn interest_past_cache(
+pub(super) fn bypass_interest(
     object: (&Name, Convention),
     segment: u64,
     expected: Option<&Sha256Digest>,
     nonce: u32,
     lifetime_ms: u64,
 ) -> Vec<u8> {
-    let (name, must_be_fresh) = name_past_cache(object, segment, expected);
+    let (name, must_be_fresh) = bypass_name(object, segment, expected);
     let interest = InterestBuilder::new(name.as_ref())
         .must_be_fresh(must_be_fresh)
         .nonce(nonce)
@@ -47,9 +46,9 @@ pub(super) fn interest_past_cache(
     interest.to_vec().unwrap_or_default()
 }
 
-/// Asks for single segments of an object again.
+/// Requests single segments of an object, bypassing caches.
 #[derive(Debug, Clone)]
-pub struct PastCache {
+pub struct CacheBypass {
     endpoint: Endpoint,
     prefix: Name,
     convention: Convention,
@@ -58,7 +57,7 @@ pub struct PastCache {
     retransmissions: u32,
 }
 
-impl PastCache {
+impl CacheBypass {
     pub(super) fn new(endpoint: &Endpoint, found: &FoundObject, options: &FetchOptions) -> Self {
         Self {
             endpoint: endpoint.clone(),
@@ -70,8 +69,8 @@ impl PastCache {
         }
     }
 
-    /// Asks for `segment` by its full name if its implicit digest is `expected`, and otherwise for one
-    /// that is fresh. What comes is **not verified**.
+    /// Requests `segment` by its full name if its implicit digest is `expected`, otherwise with
+    /// MustBeFresh. The result is **not verified**.
     ///
     /// # Errors
     /// Those of [`Endpoint::express`].
@@ -80,8 +79,7 @@ impl PastCache {
         segment: u64,
         expected: Option<&Sha256Digest>,
     ) -> Result<ReceivedData, ExpressError> {
-        let (name, must_be_fresh) =
-            name_past_cache((&self.prefix, self.convention), segment, expected);
+        let (name, must_be_fresh) = bypass_name((&self.prefix, self.convention), segment, expected);
         let request = InterestRequest::new(name)
             .must_be_fresh(must_be_fresh)
             .lifetime(self.lifetime)
