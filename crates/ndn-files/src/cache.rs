@@ -1,4 +1,4 @@
-//! A map of bounded weight that gives up what was not used for longest.
+//! LRU cache of bounded weight.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ struct Slot<V> {
     used: u64,
 }
 
-/// Values with weights, at most `weight_max` together.
+/// Values with weights; the sum of the weights is at most `weight_max`.
 #[derive(Debug)]
 pub(crate) struct Lru<V> {
     slots: HashMap<Key, Slot<V>>,
-    /// Keys by when they were used last.
+    /// Keys by time of last use.
     order: BTreeMap<u64, Key>,
     clock: u64,
     weight: usize,
@@ -30,7 +30,7 @@ impl<V> Lru<V> {
         Self { slots, order, clock: 0, weight: 0, weight_max }
     }
 
-    /// The value, which now is the one used last.
+    /// Finds a value and marks it as most recently used.
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<&V> {
         let slot = self.slots.get_mut(key)?;
         self.clock += 1;
@@ -40,7 +40,7 @@ impl<V> Lru<V> {
         Some(&slot.value)
     }
 
-    /// Adds or replaces a value. One that is heavier than all may be together is not kept.
+    /// Inserts or replaces a value. A value heavier than `weight_max` is not kept.
     pub(crate) fn insert(&mut self, key: &Key, value: V, weight: usize) {
         self.remove(key);
         if weight > self.weight_max {
@@ -75,10 +75,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_a_list_does(operations in prop::collection::vec((0_u8..3, 0_u8..8, 0_usize..6), 0..200)) {
+        fn agrees_with_a_list(operations in prop::collection::vec((0_u8..3, 0_u8..8, 0_usize..6), 0..200)) {
             const WEIGHT_MAX: usize = 10;
             let mut lru = Lru::new(WEIGHT_MAX);
-            // Used last at the end.
+            // The most recently used at the end.
             let mut list: Vec<(u8, usize, usize)> = Vec::new();
             for (step, (operation, key, weight)) in operations.into_iter().enumerate() {
                 let name: Key = Arc::from([key]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_heavy_is_not_kept() {
+    fn too_heavy_value_is_not_kept() {
         let mut lru = Lru::new(10);
         let key: Key = Arc::from([1]);
         lru.insert(&key, 1, 11);

@@ -1,11 +1,11 @@
-//! What the server counts.
+//! Counters of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::path::Refusal;
 use crate::root::OpenFailure;
 
-/// What can become of an Interest, and what is done on the way.
+/// Outcomes of Interests, and events of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 #[non_exhaustive]
@@ -16,33 +16,33 @@ pub enum Event {
     Metadata,
     /// An application Nack was sent.
     Nack,
-    /// The name is none of the file service.
+    /// The name is not one of the file service.
     Unrecognised,
-    /// The path is not one that is served.
+    /// The path is not served.
     RefusedPath,
     /// The path leads out of the mount, or through a symbolic link.
     RefusedEscape,
     /// A device, a pipe, a socket.
     RefusedSpecial,
-    /// The file exists and this process may not read it.
+    /// The file exists, but this process may not read it.
     Denied,
-    /// There is no such file, or no such segment.
+    /// No such file or segment.
     NotFound,
-    /// The version is not that of the file.
+    /// The version differs from that of the file.
     WrongVersion,
     /// The file changed while it was being read.
     Changed,
-    /// Too many Interests waited, for this file or altogether.
+    /// Too many Interests were queued, for this file or in total.
     Overload,
-    /// Reading failed, or an answer could not be made.
+    /// Reading failed, or an answer could not be encoded.
     Failed,
     /// A file was opened; all other uses found it open.
     Opened,
     /// A node of a manifest was sent.
     ManifestNode,
-    /// A manifest was made; all other uses found it made.
+    /// A manifest was built; all other uses found it built.
     ManifestBuilt,
-    /// A manifest was made of digests that were on disk.
+    /// A manifest was built from digests on disk.
     ManifestLoaded,
 }
 
@@ -103,7 +103,7 @@ impl Counters {
         self.content_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How often it happened.
+    /// Number of occurrences.
     #[must_use]
     pub fn count(&self, event: Event) -> u64 {
         self.events[event as usize].load(Ordering::Relaxed)

@@ -9,14 +9,11 @@ mod manifest;
 mod metadata;
 mod packet;
 mod path;
-mod place;
 mod read;
 mod request;
 mod root;
 mod schedule;
 mod serve;
-mod serve_list;
-mod serve_manifest;
 mod server;
 mod stat;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Directory listings: names in order, each ended by a zero byte, those of directories by `/` before.
+//! Directory listings: names in order, each terminated by a zero byte, preceded by `/` for
+//! directories.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,20 +11,20 @@ use rustix::fs::{Dir, FileType};
 use crate::root::{OpenFailure, Root};
 use crate::stat::FileKind;
 
-/// Longest listing in bytes. A directory with more is not listed.
+/// Maximum length of a listing in bytes. A larger directory is not listed.
 pub(crate) const LISTING_LEN_MAX: usize = 64 << 20;
 
 /// An entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingEntry {
-    /// The file name: neither empty, `.` nor `..`, and without `/` and zero bytes.
+    /// The file name: not empty, `.` or `..`, and without `/` and zero bytes.
     pub file_name: Vec<u8>,
     /// Whether it is a directory.
     pub is_directory: bool,
 }
 
-/// Reads the content of a listing. It comes from somebody else: an entry that is not just a file name,
-/// and could lead out of the directory, makes all of it unusable (`None`).
+/// Parses a listing. It is untrusted input: an entry that is not a plain file name, and could lead
+/// out of the directory, makes the whole listing invalid (`None`).
 #[must_use]
 pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     let Some(listing) = listing.strip_suffix(&[0]) else {
@@ -43,7 +44,7 @@ pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     Some(entries)
 }
 
-/// Why there is no listing.
+/// Why a directory cannot be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListFailure {
     Open(OpenFailure),
@@ -56,7 +57,7 @@ impl<E: Into<OpenFailure>> From<E> for ListFailure {
     }
 }
 
-/// Lists the open directory at `path`: what `root` serves of it.
+/// Lists the open directory at `path`: the entries that `root` serves.
 pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>, ListFailure> {
     let mut entries: Vec<(Vec<u8>, bool)> = Vec::new();
     let mut length = 0;
@@ -84,13 +85,13 @@ pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>
     Ok(listing)
 }
 
-/// Whether an entry is a directory; `None` for what is not served.
+/// Whether an entry is a directory; `None` if it is not served.
 fn is_directory(root: &Root, path: &Path, name: &[u8], kind: FileType) -> Option<bool> {
     match kind {
         FileType::RegularFile => Some(false),
         FileType::Directory => Some(true),
         FileType::Symlink | FileType::Unknown => {
-            // What the link leads to counts, if it may be followed.
+            // The target of a link counts, if links may be followed.
             let stat = root.stat(&path.join(OsStr::from_bytes(name))).ok()?;
             Some(stat.kind == FileKind::Directory)
         }
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listings_are_read() {
+    fn listings_are_parsed() {
         let entry =
             |name: &str, is_directory| ListingEntry { file_name: name.into(), is_directory };
         let read = parse_listing(b"a/\0b c\0");
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_could_lead_out_make_a_listing_unusable() {
+    fn entries_that_leave_the_directory_invalidate_the_listing() {
         for attack in [
             &b"../\0"[..],
             b"..\0",

@@ -1,4 +1,4 @@
-//! Metadata of files, as the file service writes it.
+//! File metadata of the file service.
 
 use ndn_packet::tlv::{Reader, append_name, append_nested, append_number, append_tlv};
 use ndn_packet::{Component, DecodeError, Name, NameRef, types};
@@ -14,20 +14,20 @@ mod types_here {
     pub(super) const BTIME: u32 = 0xF508;
     pub(super) const CTIME: u32 = 0xF50A;
     pub(super) const MTIME: u32 = 0xF50C;
-    /// Ours: holds the name of the manifest. Even, so that others skip it.
+    /// Our extension: name of the manifest. Even, so that other implementations skip it.
     pub(super) const MANIFEST: u32 = 0xF520;
-    /// Ours, and even: holds the content of the root of a manifest that has no other nodes.
+    /// Our extension, also even: content of the root of a manifest without other nodes.
     pub(super) const MANIFEST_ROOT: u32 = 0xF522;
 }
 
-/// Why metadata cannot be used.
+/// Why metadata are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// It cannot be read.
+    /// Malformed.
     #[error("malformed metadata: {0}")]
     Malformed(#[from] DecodeError),
-    /// It contradicts itself.
+    /// Inconsistent.
     #[error("contradictory metadata: {0}")]
     Contradiction(&'static str),
 }
@@ -53,15 +53,15 @@ pub struct FileMetadata {
     pub ctime_ns: Option<u64>,
     /// Last change of content, in nanoseconds since 1970.
     pub mtime_ns: Option<u64>,
-    /// Name of the manifest with version; of files of servers that have one.
+    /// Name of the manifest with version, if the server has one.
     pub manifest: Option<Name>,
-    /// Content of the root of the manifest; of small files of servers that have one.
+    /// Content of the root of the manifest, for small files.
     pub manifest_root: Option<Vec<u8>>,
 }
 
 impl FileMetadata {
-    /// Metadata of what `stat` describes; `segments` are the size and the last number of its segments,
-    /// of a regular file only.
+    /// Metadata of the file described by `stat`; `segments` are the size and the last number of its
+    /// segments, for regular files only.
     pub(crate) fn new(name: Name, stat: &FileStat, segments: Option<(u64, u64)>) -> Self {
         let is_file = stat.kind == FileKind::Regular;
         Self {
@@ -124,10 +124,10 @@ impl FileMetadata {
         out
     }
 
-    /// Reads the content of a Data. Elements that are not known and not critical are skipped.
+    /// Parses the content of a Data. Unknown non-critical elements are skipped.
     ///
     /// # Errors
-    /// `Malformed`; `Contradiction` if the size is not that of the segments.
+    /// `Malformed`; `Contradiction` if the size does not match the segments.
     pub fn decode(content: &[u8]) -> Result<Self, MetadataError> {
         let mut reader = Reader::new(content);
         let name = NameRef::from_tlv(&reader.read_expected(types::NAME)?)?.to_name();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoding_round_trips() {
         let metadata = example();
         assert_eq!(FileMetadata::decode(&metadata.encode()), Ok(metadata.clone()));
         assert!(!metadata.is_directory());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_contradict_each_other_are_refused() {
+    fn inconsistent_sizes_are_rejected() {
         for (size, segment_size, last) in [(20_000, 0, 2), (20_000, 8192, 3), (0, 8192, 1)] {
             let metadata = FileMetadata {
                 size: Some(size),
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(
+        fn arbitrary_bytes_do_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             cut in 0_usize..200,
             flip in any::<(usize, u8)>(),

@@ -1,5 +1,5 @@
 //! Segments as packets: laid out first, then filled by the reader, then signed, so that content is
-//! read right into its place.
+//! read directly into its position.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use ndn_security::{SignError, Signer};
 const DATA_HEADER_LEN_MAX: usize = 4;
 /// Longest encoded segment number component.
 const SEGMENT_COMPONENT_LEN_MAX: usize = 10;
-/// Bytes kept free of a packet for the link header that forwarders put before it.
+/// Space reserved in a packet for the link header of forwarders.
 const LINK_HEADER_LEN: usize = 64;
 
-/// What the segments of one version of an object have in common.
+/// The common parts of all segments of one version of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     /// Name with version.
@@ -31,10 +31,10 @@ pub(crate) struct Layout {
     meta_info: Vec<u8>,
 }
 
-/// What the packets of a server have in common.
+/// The common limits of all packets of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketLimits {
-    /// Content bytes of each segment that are aimed at.
+    /// Target content length of each segment.
     pub(crate) segment_len: usize,
     /// Longest packet.
     pub(crate) packet_len_max: usize,
@@ -43,7 +43,7 @@ pub(crate) struct PacketLimits {
 }
 
 impl Layout {
-    /// `None` if not even a byte fits beside the name.
+    /// `None` if no content fits next to the name.
     pub(crate) fn new(
         name: Name,
         size: u64,
@@ -77,7 +77,7 @@ impl Layout {
         (offset, usize::try_from(rest).unwrap_or(self.segment_len))
     }
 
-    /// Bytes that [`Self::lay_out`] may use.
+    /// Maximum number of bytes used by [`Self::lay_out`].
     pub(crate) fn packet_len_max(&self, seal: &Seal<'_>) -> usize {
         DATA_HEADER_LEN_MAX
             + tlv_len(types::NAME, self.name.value().len() + SEGMENT_COMPONENT_LEN_MAX)
@@ -86,7 +86,7 @@ impl Layout {
             + seal.len_max()
     }
 
-    /// Writes all of a segment's packet but content and signature to the front of `out`.
+    /// Writes a segment's packet except content and signature to the front of `out`.
     pub(crate) fn lay_out(
         &self,
         segment: u64,
@@ -126,7 +126,7 @@ fn meta_info(freshness_ms: u64, final_segment: u64) -> Vec<u8> {
     out
 }
 
-/// Where the parts of a packet are that is laid out.
+/// Positions of the parts of a packet that is laid out.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     /// The content, to be filled.
@@ -135,7 +135,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// What a signature of the packet in `out` is over.
+    /// The signed portion of the packet in `out`.
     pub(crate) fn signed<'a>(&self, out: &'a [u8]) -> &'a [u8] {
         out.get(DATA_HEADER_LEN_MAX..self.signed_end).unwrap_or_default()
     }
@@ -155,12 +155,12 @@ impl<'a> Seal<'a> {
         Ok(Self { signer, info })
     }
 
-    /// Most bytes of SignatureInfo and SignatureValue.
+    /// Maximum number of bytes of SignatureInfo and SignatureValue.
     pub(crate) fn len_max(&self) -> usize {
         self.info.len() + tlv_len(types::SIGNATURE_VALUE, self.signer.signature_len_max())
     }
 
-    /// Signs the packet that `slot` describes, whose content is there, and returns where it lies in
+    /// Signs the packet described by `slot`, whose content is present, and returns its range in
     /// `out`. `signature` is scratch space.
     pub(crate) fn close(
         &self,
@@ -174,7 +174,7 @@ impl<'a> Seal<'a> {
         })
     }
 
-    /// As [`Self::close`], with a signature that was made before.
+    /// As [`Self::close`], with an existing signature.
     pub(crate) fn close_with(
         &self,
         slot: &Slot,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_those_of_the_builder() {
+    fn packets_equal_those_of_the_builder() {
         let hmac = HmacKey::new(b"key", Locator::Name(Name::from_uri("/key").unwrap()));
         let signers: [&dyn Signer; 3] = [&DigestSigner, &NullSigner, &hmac];
         for signer in signers {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_of_any_length_are_in_order() {
+    fn signatures_of_any_length_are_supported() {
         let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
         let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
         let seal = Seal::new(&signer).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_small_packets_make_segments_shorter() {
+    fn long_names_and_small_packets_shorten_segments() {
         let seal = Seal::new(&DigestSigner).unwrap();
         for packet_len_max in [300, 1452, 8800] {
             let limits = PacketLimits { packet_len_max, ..LIMITS };

@@ -1,4 +1,4 @@
-//! From name components to a path below a mount.
+//! Converts name components to a path below a mount.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use ndn_packet::{ComponentType, NameRef};
 
-/// Longest file name in bytes; Linux allows no more.
+/// Maximum length of a file name in bytes (Linux).
 const FILE_NAME_LEN_MAX: usize = 255;
-/// Longest path in bytes; Linux takes 4096 with the final zero byte.
+/// Maximum length of a path in bytes; Linux allows 4096 with the final zero byte.
 const PATH_LEN_MAX: usize = 4095;
-/// Deepest path in components.
+/// Maximum depth of a path in components.
 const DEPTH_MAX: usize = 256;
 
-/// Why a name is not the name of a file, or not of one that is served.
+/// Why a name is not the name of a served file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A component of another type than GenericNameComponent.
     #[error("a component of the path is not generic")]
     Type,
-    /// A component without bytes.
+    /// An empty component.
     #[error("a component of the path is empty")]
     Empty,
     /// `.` or `..`.
@@ -40,7 +40,7 @@ pub enum Refusal {
 /// The path that `name` gives, relative to the mount; `.` for the mount itself.
 ///
 /// # Errors
-/// Whatever could lead to another file than the one whose components these are.
+/// Rejects everything that could lead to a file other than the one with these components.
 pub(crate) fn path_of(name: NameRef<'_>, hidden: bool) -> Result<PathBuf, Refusal> {
     if name.is_empty() {
         return Ok(PathBuf::from("."));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn components_become_a_path() {
+    fn components_are_joined_to_a_path() {
         assert_eq!(path("/", false), Ok(PathBuf::from(".")));
         assert_eq!(path("/a/b.c/%20", false), Ok(PathBuf::from("a/b.c/ ")));
         assert_eq!(path("/a/.b", true), Ok(PathBuf::from("a/.b")));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_astray_is_refused() {
+    fn unsafe_components_are_rejected() {
         assert_eq!(path("/a/.b", false), Err(Refusal::Hidden));
         // `...` is the empty component, `....` and `.....` are `.` and `..`.
         assert_eq!(path("/a/.../b", true), Err(Refusal::Empty));
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_has_the_components_of_its_name(
+        fn path_has_the_components_of_its_name(
             components in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6), 1..6)
         ) {
             let mut name = Name::new();

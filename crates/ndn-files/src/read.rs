@@ -1,17 +1,17 @@
-//! Reading runs of segments at their positions.
+//! Reads runs of segments at their positions.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 
 use rustix::io::{Errno, preadv};
 
-/// Most buffers that one call takes (`IOV_MAX`).
+/// Maximum number of buffers per call (`IOV_MAX`).
 const BUFFERS_MAX: usize = 1024;
 
-/// Reads `buffers`, which lie one behind the other in the file, from `offset` on.
+/// Reads `buffers`, which are contiguous in the file, from `offset` on.
 ///
 /// # Errors
-/// `UnexpectedEof` if the file ends before, and those of the kernel.
+/// `UnexpectedEof` if the file ends before, and errors of the kernel.
 pub(crate) fn read_run(
     file: &File,
     mut offset: u64,
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_fills_its_buffers_or_fails() {
+    fn run_fills_its_buffers_or_fails() {
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..=255).collect();
         file.write_all(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What an Interest asks for.
+//! Parses the name of a request.
 
 use ndn_packet::{Component, ComponentType, Interest};
 
@@ -10,10 +10,10 @@ pub const LIST: Component<'static> = Component::keyword(b"ls");
 /// Keyword component of manifests.
 pub const MANIFEST: Component<'static> = Component::keyword(b"manifest");
 
-/// Most components behind the path.
+/// Maximum number of components after the path.
 const SUFFIX_LEN_MAX: usize = 3;
 
-/// What of a file or directory is wanted.
+/// The requested part of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// `32=metadata`
@@ -28,7 +28,7 @@ pub(crate) enum Wanted {
     Manifest { version: u64, node: u64 },
 }
 
-/// A request for something at a path.
+/// A parsed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Classified {
     /// Number of components of the mount and of the path.
@@ -36,14 +36,14 @@ pub(crate) struct Classified {
     pub(crate) wanted: Wanted,
 }
 
-/// Reads the name of an Interest under a mount whose prefix has `mount_len` components. `None` for
-/// what is none of the file service.
+/// Parses the name of an Interest under a mount whose prefix has `mount_len` components. `None` for
+/// names outside the file service.
 pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Classified> {
     let name = interest.name();
     let mut suffix = [Component::generic(&[]); SUFFIX_LEN_MAX];
     let mut suffix_len = 0;
     let mut path_end = mount_len;
-    // Which of the packets of a name is wanted is for who compares: there is but one here.
+    // The implicit digest is left to the comparison: there is only one packet of a name here.
     let name = if name.implicit_digest().is_some() { name.parent() } else { name };
     for component in name.components().skip(mount_len) {
         if suffix_len == 0 && component.ty() == ComponentType::GENERIC {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suffix_tells_what_is_wanted() {
+    fn suffix_determines_the_request() {
         let of = |path_end, wanted| Some(Classified { path_end, wanted });
         assert_eq!(classified("/x/a/b/32=metadata", true), of(3, Wanted::Metadata));
         assert_eq!(classified("/x/32=metadata", true), of(1, Wanted::Metadata));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_none_of_the_service() {
+    fn other_names_are_not_recognised() {
         for (uri, can_be_prefix) in [
             ("/x", true),
             ("/x/a", true),

@@ -1,8 +1,8 @@
-//! A directory that nothing leads out of.
+//! A directory as the root of served files, confined by the kernel.
 //!
 //! The kernel resolves every path with `openat2`: beneath the directory, through no magic links of
-//! `/proc`, and through symbolic links and mount points only by choice. There is no window between a
-//! check and its use.
+//! `/proc`, and through symbolic links and mount points only if enabled. There is no window between
+//! check and use.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::stat::{FileKind, FileStat};
 
-/// Attempts at a path while directories are being renamed.
+/// Number of attempts while directories are being renamed.
 const ATTEMPTS_MAX: usize = 8;
 
 /// What may be reached below a directory.
@@ -21,7 +21,7 @@ const ATTEMPTS_MAX: usize = 8;
 pub struct RootOptions {
     /// Follow symbolic links that stay below the directory.
     pub symlinks: bool,
-    /// Go on into other file systems that are mounted below it.
+    /// Cross into other file systems mounted below it.
     pub other_file_systems: bool,
     /// Serve files whose name begins with a period, and what is in such directories.
     pub hidden: bool,
@@ -31,7 +31,7 @@ pub struct RootOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenFailure {
-    /// There is none.
+    /// It does not exist.
     #[error("there is no such file")]
     NotFound,
     /// The path leads out of the directory, or into another file system.
@@ -46,12 +46,12 @@ pub enum OpenFailure {
     /// This process may not read it.
     #[error("permission denied")]
     Denied,
-    /// Something that may be different the next time: no descriptors left, a failing disk.
+    /// A transient error: no descriptors left, a failing disk.
     #[error("{0}")]
     Other(Errno),
 }
 
-/// A file or directory that was opened for reading.
+/// A file or directory opened for reading.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: File,
@@ -79,7 +79,7 @@ impl Root {
         Ok(root)
     }
 
-    /// The path it was opened by.
+    /// The path it was opened with.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -98,7 +98,7 @@ impl Root {
         if stat.kind == FileKind::Special { Err(OpenFailure::Special) } else { Ok(stat) }
     }
 
-    /// Opens a regular file or directory for reading. Special files are not opened at all: that can
+    /// Opens a regular file or directory for reading. Special files are never opened: that can
     /// block, or rewind a tape.
     pub(crate) fn open_file(&self, path: &Path) -> Result<Opened, OpenFailure> {
         let before = self.stat(path)?;
@@ -118,7 +118,7 @@ impl Root {
         resolve.set(ResolveFlags::NO_XDEV, !self.options.other_file_systems);
         for _ in 0..ATTEMPTS_MAX {
             let found = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve);
-            // A rename elsewhere leaves the kernel unsure whether `..` was beneath.
+            // After a concurrent rename, the kernel cannot tell whether `..` stayed beneath.
             if !matches!(found, Err(Errno::AGAIN | Errno::INTR)) {
                 return found;
             }

@@ -1,31 +1,31 @@
-//! Requests that wait, in a queue for each file; the files take turns.
+//! Request queues, one per file, served round-robin.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::Key;
 
-/// How much may wait.
+/// Queue limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Requests altogether.
+    /// Requests in total.
     pub(crate) total: usize,
     /// Requests for one file.
     pub(crate) per_file: usize,
-    /// Requests that a file may have served before the next file has its turn.
+    /// Requests served for a file before the next file has its turn.
     pub(crate) batch: usize,
 }
 
 #[derive(Debug)]
 struct Queues<T> {
     waiting: HashMap<Key, VecDeque<T>>,
-    /// Files that have requests, each once.
+    /// Files with requests, each once.
     turns: VecDeque<Key>,
     total: usize,
     closed: bool,
 }
 
-/// Requests in the order in which they are to be served.
+/// Requests in the order of service.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     queues: Mutex<Queues<T>>,
@@ -45,8 +45,8 @@ impl<T> Schedule<T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request for the file `key`, or gives it back if too many wait. [`Self::wake`] is to be
-    /// called after it.
+    /// Queues a request for the file `key`, or returns it if a limit is reached. [`Self::wake`]
+    /// must be called afterwards.
     pub(crate) fn push(&self, key: &[u8], request: T) -> Result<(), T> {
         let mut queues = self.lock();
         if queues.closed || queues.total >= self.limits.total {
@@ -66,8 +66,8 @@ impl<T> Schedule<T> {
         Ok(())
     }
 
-    /// Wakes a thread that waits in [`Self::take`], if there is anything to take: after one push, or
-    /// after many. It wakes the next one if there is more.
+    /// Wakes a thread that waits in [`Self::take`], if a request is queued: once after any number
+    /// of pushes. That thread wakes the next one if there are more.
     pub(crate) fn wake(&self) {
         if !self.lock().turns.is_empty() {
             self.ready.notify_one();
@@ -105,7 +105,7 @@ impl<T> Schedule<T> {
         Some(key)
     }
 
-    /// Ends all that wait in [`Self::take`], and drops all requests.
+    /// Ends all waits in [`Self::take`], and drops all requests.
     pub(crate) fn close(&self) {
         let mut queues = self.lock();
         queues.closed = true;
@@ -113,7 +113,7 @@ impl<T> Schedule<T> {
         let dropped = std::mem::take(&mut queues.waiting);
         queues.total = 0;
         drop(queues);
-        // What requests own may lock too.
+        // Destructors of requests may lock too.
         drop(dropped);
         self.ready.notify_all();
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn files_take_turns_however_much_waits_for_one() {
+    fn files_are_served_round_robin() {
         let schedule = Schedule::new(LIMITS);
         for request in 0..5 {
             schedule.push(b"large", request).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_is_bounded_for_each_file_and_altogether() {
+    fn queue_limits_per_file_and_in_total_are_enforced() {
         let schedule = Schedule::new(LIMITS);
         let accepted = |key: &[u8]| (0..20).filter(|n| schedule.push(key, *n).is_ok()).count();
         assert_eq!(accepted(b"one"), 6);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_once_for_many() {
+    fn waiting_thread_is_woken_once_per_batch() {
         let schedule = Arc::new(Schedule::<u32>::new(LIMITS));
         let other = Arc::clone(&schedule);
         let waiting = std::thread::spawn(move || {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_ends_who_waits() {
+    fn closing_ends_all_waits() {
         let schedule = Arc::new(Schedule::<u32>::new(LIMITS));
         let other = Arc::clone(&schedule);
         let waiting = std::thread::spawn(move || other.take(&mut Vec::new()));

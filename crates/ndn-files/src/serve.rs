@@ -1,6 +1,8 @@
-//! Serving: from a batch of requests for one path to their answers. Runs on the server's threads.
+//! Service: from a batch of requests for one path to their answers. Runs on the server's threads.
 
 use std::io::IoSliceMut;
+use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_client::{AnswerBatch, Request};
@@ -9,21 +11,28 @@ use ndn_security::{DigestSigner, Signer, sign_data};
 
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event};
-use crate::manifest::manifest_name;
+use crate::listing::{ListFailure, list};
+use crate::manifest::{BuildFailure, Built, DiskCache, Store, build, manifest_name, store_for};
 use crate::metadata::FileMetadata;
 use crate::packet::{Layout, PacketLimits, Seal, Slot};
-use crate::place::{Place, Refused, failed_to_stat};
+use crate::path::path_of;
 use crate::read::read_run;
-use crate::request::Wanted;
+use crate::request::{LIST, Wanted};
 use crate::root::{OpenFailure, Opened, Root};
-use crate::serve_list::Listing;
-use crate::serve_manifest::ManifestCache;
+use crate::schedule::{Limits, Schedule};
 use crate::stat::{FileKind, FileStat};
 
-/// Attempts at what changes while it is being read.
+/// Number of attempts if a file changes while it is read.
 pub(crate) const ATTEMPTS_MAX: usize = 2;
+/// Files of at most this many segments have the root of their manifest in their metadata.
+const TOLD_SEGMENTS_MAX: u64 = 8;
+/// Maximum number of bytes of a metadata packet besides the file's name, the content and the
+/// signature, including the link header of forwarders.
+const METADATA_REST: usize = 128;
+/// Memory of a manifest besides its nodes and digests.
+const WEIGHT_REST: usize = 1024;
 
-/// A request that waits to be served.
+/// A queued request.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) request: Request,
@@ -41,7 +50,7 @@ pub(crate) struct MountPoint {
     pub(crate) limits: PacketLimits,
 }
 
-/// A regular file that is open, with one version's segments.
+/// An open regular file, with the segments of one version.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) opened: Opened,
@@ -49,7 +58,7 @@ pub(crate) struct OpenFile {
     checked_ns: u64,
 }
 
-/// What the server's threads share.
+/// State shared by the server's threads.
 pub(crate) struct Service {
     /// Signs everything but the segments of files.
     pub(crate) signer: Arc<dyn Signer>,
@@ -58,7 +67,7 @@ pub(crate) struct Service {
     pub(crate) manifests: Option<ManifestCache>,
     pub(crate) counters: Counters,
     pub(crate) metadata_freshness_ms: u64,
-    /// How long an open file is used without a look at what its path leads to.
+    /// How long an open file is used without checking what its path refers to.
     pub(crate) stat_validity_ns: u64,
     files: Mutex<Lru<Arc<OpenFile>>>,
     listings: Mutex<Lru<Arc<Listing>>>,
@@ -104,47 +113,47 @@ impl Service {
         self.listings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers `jobs`, which are for the one path `key`.
+    /// Answers `jobs`, all for the path `key`.
     pub(crate) fn serve(&self, key: &Key, jobs: &mut Vec<Job>, scratch: &mut Scratch) {
         let Some(first) = jobs.first() else { return };
-        let place = Place::of(first, key);
+        let target = Target::of(first, key);
         let mut segments: Vec<(u64, u64, Job)> = Vec::with_capacity(jobs.len());
         for job in jobs.drain(..) {
             match job.wanted {
                 Wanted::Segment { version, segment } => segments.push((version, segment, job)),
                 Wanted::Metadata | Wanted::ListMetadata => {
-                    let content = place.as_ref().map_err(|refused| *refused);
-                    let content = content.and_then(|place| self.metadata(place, job.wanted));
+                    let content = target.as_ref().map_err(|refused| *refused);
+                    let content = content.and_then(|target| self.metadata(target, job.wanted));
                     self.answer_metadata(&job, content, scratch);
                 }
                 Wanted::Manifest { version, node } => {
-                    let place = place.as_ref().map_err(|refused| *refused);
-                    self.answer_node(place, version, node, job, scratch);
+                    let target = target.as_ref().map_err(|refused| *refused);
+                    self.answer_node(target, version, node, job, scratch);
                 }
                 Wanted::ListSegment { version, segment } => {
-                    if let Err(refused) = place
-                        .as_ref()
-                        .map_err(|refused| *refused)
-                        .and_then(|place| self.list_segment(place, version, segment, &job, scratch))
+                    if let Err(refused) =
+                        target.as_ref().map_err(|refused| *refused).and_then(|target| {
+                            self.list_segment(target, version, segment, &job, scratch)
+                        })
                     {
                         self.refuse(&job.request, refused, scratch);
                     }
                 }
             }
         }
-        match place {
-            Ok(place) => self.segments(&place, segments, scratch),
+        match target {
+            Ok(target) => self.segments(&target, segments, scratch),
             Err(refused) => {
                 for (_, _, job) in segments {
-                    self.refuse(&job.request, Refused::silently(refused.event), scratch);
+                    self.refuse(&job.request, Rejection::silently(refused.event), scratch);
                 }
             }
         }
         scratch.answers.send();
     }
 
-    /// Counts, and tells the consumer where that is wanted.
-    pub(crate) fn refuse(&self, request: &Request, refused: Refused, scratch: &mut Scratch) {
+    /// Counts a rejection, and sends an application Nack if requested.
+    pub(crate) fn refuse(&self, request: &Request, refused: Rejection, scratch: &mut Scratch) {
         self.counters.add(refused.event, 1);
         if refused.tell {
             let name = request.name().to_name();
@@ -152,7 +161,7 @@ impl Service {
         }
     }
 
-    /// Signs and sends a Data that is no segment.
+    /// Signs and sends a Data that is not a segment.
     fn answer_with(
         &self,
         request: &Request,
@@ -186,7 +195,7 @@ impl Service {
     fn answer_metadata(
         &self,
         job: &Job,
-        metadata: Result<FileMetadata, Refused>,
+        metadata: Result<FileMetadata, Rejection>,
         scratch: &mut Scratch,
     ) {
         // The Interest's name ends in 32=metadata.
@@ -207,81 +216,86 @@ impl Service {
         }
     }
 
-    fn metadata(&self, place: &Place<'_>, wanted: Wanted) -> Result<FileMetadata, Refused> {
-        let stat = place.mount.root.stat(&place.path)?;
+    fn metadata(&self, target: &Target<'_>, wanted: Wanted) -> Result<FileMetadata, Rejection> {
+        let stat = target.mount.root.stat(&target.path)?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
-            return Ok(FileMetadata::new(place.listing_name(stat.mtime_ns), &stat, None));
+            return Ok(FileMetadata::new(target.listing_name(stat.mtime_ns), &stat, None));
         }
         if wanted == Wanted::ListMetadata {
             return Err(OpenFailure::NotFound.into());
         }
-        // It is opened so that nobody is told of a version that cannot be read.
-        let file = self.file(place, Some(&stat))?;
+        // Opened, so that a version that cannot be read is never announced.
+        let file = self.file(target, Some(&stat))?;
         let segment_size = u64::try_from(file.layout.segment_len).unwrap_or(u64::MAX);
         let segments = (segment_size, file.layout.final_segment);
         let name = file.layout.name.clone();
         let manifest = self.has_manifest(&file.layout).then(|| manifest_name(&name));
         let metadata = FileMetadata::new(name, &file.opened.stat, Some(segments));
         let metadata = FileMetadata { manifest, ..metadata };
-        Ok(self.with_root(metadata, &file, &place.mount.limits))
+        Ok(self.with_root(metadata, &file, &target.mount.limits))
     }
 
-    /// The file at a place, open. `now` is what its path leads to just now, where that is known.
+    /// The open file at a target. `now` is what its path refers to now, if known.
     pub(crate) fn file(
         &self,
-        place: &Place<'_>,
+        target: &Target<'_>,
         now: Option<&FileStat>,
-    ) -> Result<Arc<OpenFile>, Refused> {
-        let cached = self.files().find(place.key).map(Arc::clone);
+    ) -> Result<Arc<OpenFile>, Rejection> {
+        let cached = self.files().find(target.key).map(Arc::clone);
         let now_ns = ndn_sys::clock::now();
         if let Some(file) = cached {
             let recent = now_ns.saturating_sub(file.checked_ns) < self.stat_validity_ns;
             let same = match now {
                 Some(now) => now.is_same_content(&file.opened.stat),
                 None if recent => true,
-                None => place.mount.root.stat(&place.path)?.is_same_content(&file.opened.stat),
+                None => target.mount.root.stat(&target.path)?.is_same_content(&file.opened.stat),
             };
             if same && recent {
                 return Ok(file);
             }
-            self.files().remove(place.key);
+            self.files().remove(target.key);
         }
-        let opened = place.mount.root.open_file(&place.path)?;
+        let opened = target.mount.root.open_file(&target.path)?;
         if opened.stat.kind != FileKind::Regular {
             return Err(OpenFailure::NotFound.into());
         }
         self.counters.add(Event::Opened, 1);
-        let mut name = place.name.clone();
+        let mut name = target.name.clone();
         name.push_version(opened.stat.mtime_ns);
         let seal = self.segment_seal()?;
-        let layout = Layout::new(name, opened.stat.size, &place.mount.limits, &seal)
-            .ok_or(Refused { event: Event::RefusedPath, tell: true })?;
+        let layout = Layout::new(name, opened.stat.size, &target.mount.limits, &seal)
+            .ok_or(Rejection { event: Event::RefusedPath, tell: true })?;
         let file = Arc::new(OpenFile { opened, layout, checked_ns: now_ns });
-        self.files().insert(place.key, Arc::clone(&file), 1);
+        self.files().insert(target.key, Arc::clone(&file), 1);
         Ok(file)
     }
 
-    pub(crate) fn seal(&self) -> Result<Seal<'_>, Refused> {
-        Seal::new(self.signer.as_ref()).map_err(|_| Refused::silently(Event::Failed))
+    pub(crate) fn seal(&self) -> Result<Seal<'_>, Rejection> {
+        Seal::new(self.signer.as_ref()).map_err(|_| Rejection::silently(Event::Failed))
     }
 
-    fn segment_seal(&self) -> Result<Seal<'_>, Refused> {
-        Seal::new(self.segment_signer.as_ref()).map_err(|_| Refused::silently(Event::Failed))
+    fn segment_seal(&self) -> Result<Seal<'_>, Rejection> {
+        Seal::new(self.segment_signer.as_ref()).map_err(|_| Rejection::silently(Event::Failed))
     }
 
     /// Answers the segments of one file, together.
-    fn segments(&self, place: &Place<'_>, mut wanted: Vec<(u64, u64, Job)>, scratch: &mut Scratch) {
+    fn segments(
+        &self,
+        target: &Target<'_>,
+        mut wanted: Vec<(u64, u64, Job)>,
+        scratch: &mut Scratch,
+    ) {
         if wanted.is_empty() {
             return;
         }
         wanted.sort_by_key(|(version, segment, _)| (*version, *segment));
         for _ in 0..ATTEMPTS_MAX {
-            let file = match self.file(place, None) {
+            let file = match self.file(target, None) {
                 Ok(file) => file,
                 Err(refused) => {
-                    // A file that is gone may come back in the same version.
-                    let refused = Refused::silently(refused.event);
+                    // A missing file may come back in the same version.
+                    let refused = Rejection::silently(refused.event);
                     wanted
                         .iter()
                         .for_each(|(_, _, job)| self.refuse(&job.request, refused, scratch));
@@ -292,9 +306,9 @@ impl Service {
             match self.read_and_send(&file, &wanted, scratch) {
                 Ok(true) => return,
                 Ok(false) => {
-                    // It has changed: perhaps only its owner, and the version is the same.
+                    // It has changed: perhaps only its owner, with the same version.
                     self.counters.add(Event::Changed, 1);
-                    self.files().remove(place.key);
+                    self.files().remove(target.key);
                 }
                 Err(refused) => {
                     wanted
@@ -306,7 +320,7 @@ impl Service {
         }
     }
 
-    /// Refuses requests for what the file does not have.
+    /// Rejects requests for segments that the file does not have.
     fn refuse_others(
         &self,
         file: &OpenFile,
@@ -316,11 +330,11 @@ impl Service {
         let current = file.opened.stat.mtime_ns;
         wanted.retain(|(version, segment, job)| {
             let refused = if *version != current {
-                // An older version does not come back; a newer one may.
-                Refused { event: Event::WrongVersion, tell: *version < current }
+                // An older version does not come back; a newer one may appear.
+                Rejection { event: Event::WrongVersion, tell: *version < current }
             } else if *segment > file.layout.final_segment {
-                // A fetcher that does not know the end yet asks for what may lie beyond it.
-                Refused::silently(Event::NotFound)
+                // A fetcher that does not know the end yet requests segments beyond it.
+                Rejection::silently(Event::NotFound)
             } else {
                 return true;
             };
@@ -329,20 +343,20 @@ impl Service {
         });
     }
 
-    /// Reads, checks that the file is still the same, signs, sends; false if it is not the same.
+    /// Reads, checks that the file has not changed, signs, sends; returns false if it has changed.
     fn read_and_send(
         &self,
         file: &OpenFile,
         wanted: &[(u64, u64, Job)],
         scratch: &mut Scratch,
-    ) -> Result<bool, Refused> {
-        let failed = |_| Refused::silently(Event::Failed);
+    ) -> Result<bool, Rejection> {
+        let failed = |_| Rejection::silently(Event::Failed);
         let seal = self.segment_seal()?;
         let built = self.built(file);
         let Some((_, _, first)) = wanted.first() else {
             return Ok(true);
         };
-        // Packets are made where they will be sent from, each with room for its link header.
+        // Packets are built in the send buffer, each with room for its link header.
         let mut buffer = AnswerBatch::buffer(&first.request);
         let stride = Request::HEADER_LEN_MAX + file.layout.packet_len_max(&seal);
         if buffer.len() < stride * wanted.len() {
@@ -358,7 +372,7 @@ impl Service {
                 return Ok(false);
             }
             tracing::warn!(name = %file.layout.name, %error, "a file cannot be read");
-            return Err(Refused::silently(Event::Failed));
+            return Err(Rejection::silently(Event::Failed));
         }
         let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
         if !now.is_same_content(&file.opened.stat) {
@@ -377,7 +391,7 @@ impl Service {
             };
             let range = closed.map_err(|error| {
                 tracing::warn!(name = %file.layout.name, %error, "a segment cannot be signed");
-                Refused::silently(Event::Failed)
+                Rejection::silently(Event::Failed)
             })?;
             let before = Request::HEADER_LEN_MAX + range.start;
             let header =
@@ -385,7 +399,7 @@ impl Service {
             packets.push(start + before - header..start + before + range.len());
             content_bytes += u64::try_from(slot.content.len()).unwrap_or(0);
         }
-        // Before they are sent: whoever has an answer finds it counted.
+        // Counted before they are sent, so that the counter includes every answer received.
         self.counters.add(Event::Segment, u64::try_from(wanted.len()).unwrap_or(0));
         self.counters.add_content(content_bytes);
         scratch.answers.send_buffer(&first.request, buffer, packets);
@@ -399,7 +413,7 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// Reads contents into their places, runs of segments together.
+/// Reads contents into their positions, runs of segments together.
 fn fill(
     file: &OpenFile,
     slots: &[(u64, Slot)],
@@ -427,4 +441,357 @@ fn fill(
         last = segment;
     }
     read_run(&file.opened.file, file.layout.extent(first).0, &mut run)
+}
+
+/// Directory listings.
+impl Service {
+    pub(crate) fn list_segment(
+        &self,
+        target: &Target<'_>,
+        version: u64,
+        segment: u64,
+        job: &Job,
+        scratch: &mut Scratch,
+    ) -> Result<(), Rejection> {
+        let listing = self.listing(target, version)?;
+        if segment > listing.layout.final_segment {
+            return Err(Rejection::silently(Event::NotFound));
+        }
+        let seal = self.seal()?;
+        let failed = || Rejection::silently(Event::Failed);
+        let mut packet = vec![0; listing.layout.packet_len_max(&seal)];
+        let slot = listing.layout.lay_out(segment, &seal, &mut packet).map_err(|_| failed())?;
+        let (offset, length) = listing.layout.extent(segment);
+        let offset = usize::try_from(offset).map_err(|_| failed())?;
+        let content = listing.bytes.get(offset..offset + length).ok_or_else(failed)?;
+        packet[slot.content.clone()].copy_from_slice(content);
+        let range = seal.close(&slot, &mut packet, &mut scratch.signature).map_err(|_| failed())?;
+        scratch.answers.push(&job.request, &packet[range]);
+        self.counters.add(Event::Segment, 1);
+        self.counters.add_content(u64::try_from(length).unwrap_or(0));
+        Ok(())
+    }
+
+    /// The listing in `version`: cached, or read from the directory if that is its version.
+    fn listing(&self, target: &Target<'_>, version: u64) -> Result<Arc<Listing>, Rejection> {
+        let name = target.listing_name(version);
+        let key: Key = Arc::from(name.value());
+        if let Some(listing) = self.listings().find(&key) {
+            return Ok(Arc::clone(listing));
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = target.mount.root.open_file(&target.path)?;
+            if opened.stat.kind != FileKind::Directory {
+                return Err(OpenFailure::NotFound.into());
+            }
+            let current = opened.stat.mtime_ns;
+            if version != current {
+                return Err(Rejection { event: Event::WrongVersion, tell: version < current });
+            }
+            self.counters.add(Event::Opened, 1);
+            let bytes = list(&target.mount.root, &target.path, &opened.file)?;
+            let now = FileStat::of(&opened.file).map_err(failed_to_stat)?;
+            if now.mtime_ns != current {
+                self.counters.add(Event::Changed, 1);
+                continue;
+            }
+            let seal = self.seal()?;
+            let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let layout = Layout::new(name.clone(), size, &target.mount.limits, &seal)
+                .ok_or(Rejection { event: Event::RefusedPath, tell: true })?;
+            let weight = bytes.len() + key.len();
+            let listing = Arc::new(Listing { bytes, layout });
+            self.listings().insert(&key, Arc::clone(&listing), weight);
+            return Ok(listing);
+        }
+        Err(Rejection::silently(Event::Changed))
+    }
+}
+
+/// Manifests.
+impl Service {
+    /// Whether a file has a manifest.
+    pub(crate) fn has_manifest(&self, layout: &Layout) -> bool {
+        self.manifests.as_ref().is_some_and(|manifests| {
+            store_for(layout, manifests.bytes_max, manifests.disk.as_ref()).is_some()
+        })
+    }
+
+    /// The manifest of a version, if it is built.
+    pub(crate) fn built(&self, file: &OpenFile) -> Option<Arc<Built>> {
+        let mut manifests = self.manifests.as_ref()?.built();
+        let (stat, built) = manifests.find(file.layout.name.value())?;
+        // Another file may have the same modification time.
+        stat.is_same_content(&file.opened.stat).then(|| Arc::clone(built))
+    }
+
+    /// The metadata of a small file, with the content of the root of its manifest: a client that
+    /// verifies the metadata needs no further packet and signature. Omitted if it does not fit the
+    /// packet.
+    pub(crate) fn with_root(
+        &self,
+        metadata: FileMetadata,
+        file: &OpenFile,
+        limits: &PacketLimits,
+    ) -> FileMetadata {
+        let manifest_root = self.only_root(file, limits);
+        let told = FileMetadata { manifest_root, ..metadata };
+        let content_len = told.encode().len();
+        let fits = self.seal().is_ok_and(|seal| {
+            let rest = METADATA_REST + file.layout.name.value().len() + seal.len_max();
+            content_len + rest <= limits.packet_len_max
+        });
+        if fits { told } else { FileMetadata { manifest_root: None, ..told } }
+    }
+
+    /// Content of the root of a small file's manifest, built if necessary; `None` without a
+    /// manifest, with further nodes, or if the file has just changed.
+    fn only_root(&self, file: &OpenFile, limits: &PacketLimits) -> Option<Vec<u8>> {
+        let layout = &file.layout;
+        if layout.final_segment >= TOLD_SEGMENTS_MAX || !self.has_manifest(layout) {
+            return None;
+        }
+        if let Some(built) = self.built(file) {
+            return built.only_root().map(<[u8]>::to_vec);
+        }
+        let (signer, one) = (self.signer.as_ref(), NonZero::<usize>::MIN);
+        // So short a file is as fast to read again as its digests.
+        let built = build(&file.opened, layout, limits, signer, one, None, Store::Memory).ok()?;
+        let root = built.only_root().map(<[u8]>::to_vec);
+        self.keep(file, built).ok()?;
+        root
+    }
+
+    /// Removes the cached manifest of a version.
+    fn forget(&self, file: &OpenFile) {
+        if let Some(manifests) = &self.manifests {
+            manifests.built().remove(file.layout.name.value());
+        }
+    }
+
+    /// Answers with a node, or queues the request until the manifest is built.
+    pub(crate) fn answer_node(
+        &self,
+        target: Result<&Target<'_>, Rejection>,
+        version: u64,
+        node: u64,
+        job: Job,
+        scratch: &mut Scratch,
+    ) {
+        match target.and_then(|target| self.node(target, version, node, &job, scratch)) {
+            Ok(true) => {}
+            Ok(false) => {
+                let manifests = self.manifests.as_ref();
+                let key = job.request.name().prefix(job.path_end).to_name();
+                match manifests.map(|manifests| &manifests.waiting) {
+                    Some(waiting) if waiting.push(key.value(), job).is_ok() => waiting.wake(),
+                    _ => self.counters.add(Event::Overload, 1),
+                }
+            }
+            Err(refused) => self.refuse(&job.request, refused, scratch),
+        }
+    }
+
+    /// Answers with a node; returns false if the manifest is not built yet.
+    fn node(
+        &self,
+        target: &Target<'_>,
+        version: u64,
+        node: u64,
+        job: &Job,
+        scratch: &mut Scratch,
+    ) -> Result<bool, Rejection> {
+        let file = self.file(target, None)?;
+        let current = file.opened.stat.mtime_ns;
+        if version != current {
+            return Err(Rejection { event: Event::WrongVersion, tell: version < current });
+        }
+        if !self.has_manifest(&file.layout) {
+            return Err(Rejection { event: Event::NotFound, tell: true });
+        }
+        let Some(built) = self.built(&file) else {
+            return Ok(false);
+        };
+        let packet = match built.packet(node, self.signer.as_ref()) {
+            Ok(packet) => packet.ok_or(Rejection::silently(Event::NotFound))?,
+            Err(error) => {
+                tracing::warn!(name = %file.layout.name, node, %error, "a node cannot be made");
+                // It is rebuilt for the next request.
+                self.forget(&file);
+                return Err(Rejection::silently(Event::Failed));
+            }
+        };
+        scratch.answers.push(&job.request, &packet);
+        self.counters.add(Event::ManifestNode, 1);
+        Ok(true)
+    }
+
+    /// Builds the manifest that `jobs` wait for, unless it is built already, and answers them.
+    pub(crate) fn serve_after_building(
+        &self,
+        key: &Key,
+        jobs: &mut Vec<Job>,
+        scratch: &mut Scratch,
+    ) {
+        let Some(first) = jobs.first() else { return };
+        let target = Target::of(first, key);
+        let made = target.as_ref().map_err(|refused| *refused).and_then(|target| self.make(target));
+        for job in jobs.drain(..) {
+            let Wanted::Manifest { version, node } = job.wanted else { continue };
+            let answered = made.and_then(|()| {
+                let target = target.as_ref().map_err(|refused| *refused)?;
+                self.node(target, version, node, &job, scratch)
+            });
+            match answered {
+                Ok(true) => {}
+                // It changed again: the consumer will request the new version.
+                Ok(false) => self.counters.add(Event::Changed, 1),
+                Err(refused) => self.refuse(&job.request, refused, scratch),
+            }
+        }
+        scratch.answers.send();
+    }
+
+    fn make(&self, target: &Target<'_>) -> Result<(), Rejection> {
+        let file = self.file(target, None)?;
+        let Some(manifests) = &self.manifests else {
+            return Err(Rejection::silently(Event::NotFound));
+        };
+        let (bytes_max, disk) = (manifests.bytes_max, manifests.disk.as_ref());
+        let Some(store) = store_for(&file.layout, bytes_max, disk) else {
+            return Ok(());
+        };
+        if self.built(&file).is_some() {
+            return Ok(());
+        }
+        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let limits = &target.mount.limits;
+        let (opened, layout) = (&file.opened, &file.layout);
+        let built = build(opened, layout, limits, self.signer.as_ref(), threads, disk, store);
+        let mut built = match built {
+            Ok(built) => built,
+            Err(error) => {
+                tracing::warn!(name = %file.layout.name, %error, "a manifest cannot be made");
+                let tell = matches!(error, BuildFailure::TooLarge);
+                return Err(Rejection { event: Event::Failed, tell });
+            }
+        };
+        let now = still_same(&file)?;
+        let stored = disk.map(|disk| built.store(disk, layout, &now)).transpose();
+        if let Err(error) = stored {
+            tracing::warn!(name = %layout.name, %error, "the digests cannot be stored");
+        }
+        self.keep(&file, built)
+    }
+
+    /// Caches a built manifest, unless the file has changed meanwhile.
+    fn keep(&self, file: &OpenFile, built: Built) -> Result<(), Rejection> {
+        let Some(manifests) = &self.manifests else {
+            return Err(Rejection::silently(Event::NotFound));
+        };
+        let now = still_same(file)?;
+        let from_disk = built.is_from_disk();
+        self.counters.add(if from_disk { Event::ManifestLoaded } else { Event::ManifestBuilt }, 1);
+        let key: Key = Arc::from(file.layout.name.value());
+        // A manifest that fills the whole cache is kept, too.
+        let weight = (built.weight() + key.len() + WEIGHT_REST).min(manifests.bytes_max);
+        manifests.built().insert(&key, (now, Arc::new(built)), weight);
+        Ok(())
+    }
+}
+
+/// A directory's listing in one version.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+/// Built manifests, and requests for those not built yet.
+#[derive(Debug)]
+pub(crate) struct ManifestCache {
+    /// By the name with version; each with the state of its file.
+    built: Mutex<Lru<(FileStat, Arc<Built>)>>,
+    bytes_max: usize,
+    disk: Option<DiskCache>,
+    pub(crate) waiting: Schedule<Job>,
+}
+
+impl ManifestCache {
+    pub(crate) fn new(bytes_max: usize, limits: Limits, disk: Option<DiskCache>) -> Self {
+        let built = Mutex::new(Lru::new(bytes_max));
+        Self { built, bytes_max, disk, waiting: Schedule::new(limits) }
+    }
+
+    fn built(&self) -> MutexGuard<'_, Lru<(FileStat, Arc<Built>)>> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// State of a file, if it has not changed since it was opened.
+fn still_same(file: &OpenFile) -> Result<FileStat, Rejection> {
+    let now = FileStat::of(&file.opened.file).map_err(failed_to_stat)?;
+    let same = now.is_same_content(&file.opened.stat);
+    same.then_some(now).ok_or(Rejection::silently(Event::Changed))
+}
+
+/// Why a request gets no content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) event: Event,
+    /// Whether to send an application Nack.
+    pub(crate) tell: bool,
+}
+
+impl Rejection {
+    pub(crate) fn silently(event: Event) -> Self {
+        Self { event, tell: false }
+    }
+}
+
+impl From<OpenFailure> for Rejection {
+    fn from(failure: OpenFailure) -> Self {
+        // Transient failures are left to the consumer's retransmission.
+        Self { event: failure.into(), tell: !matches!(failure, OpenFailure::Other(_)) }
+    }
+}
+
+impl From<ListFailure> for Rejection {
+    fn from(failure: ListFailure) -> Self {
+        match failure {
+            ListFailure::Open(failure) => failure.into(),
+            ListFailure::TooLong => Self { event: Event::Failed, tell: true },
+        }
+    }
+}
+
+pub(crate) fn failed_to_stat(errno: rustix::io::Errno) -> Rejection {
+    Rejection::silently(OpenFailure::from(errno).into())
+}
+
+/// Target of a request.
+pub(crate) struct Target<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) mount: Arc<MountPoint>,
+    /// Name of the file, without version.
+    pub(crate) name: Name,
+    pub(crate) path: PathBuf,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn of(job: &Job, key: &'a Key) -> Result<Self, Rejection> {
+        let name = job.request.name();
+        let name = name.prefix(job.path_end);
+        let mount = Arc::clone(&job.mount);
+        let below = name.suffix(mount.prefix.len());
+        let path = path_of(below, mount.root.options().hidden)
+            .map_err(|refusal| Rejection { event: refusal.into(), tell: true })?;
+        Ok(Self { key, mount, name: name.to_name(), path })
+    }
+
+    pub(crate) fn listing_name(&self, version: u64) -> Name {
+        let mut name = self.name.clone();
+        name.push(LIST).push_version(version);
+        name
+    }
 }

@@ -16,17 +16,17 @@ use crate::packet::PacketLimits;
 use crate::request::classify;
 use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
+use crate::serve::ManifestCache;
 use crate::serve::{Job, MountPoint, Scratch, Service};
-use crate::serve_manifest::ManifestCache;
 
-/// Content bytes of a segment where packets may have their full length.
+/// Content length of a segment where packets may have the maximum length.
 const SEGMENT_LEN_DEFAULT: usize = 8192;
-/// UDP payload that fits an Ethernet frame, over IPv6. Not what the path takes when a server starts: the segments of a
-/// version would be others after a change of the route, under the same names.
+/// UDP payload that fits an Ethernet frame, over IPv6. Not the path MTU at start: after a change of
+/// the route, the segments of a version would differ under the same names.
 const UDP_PACKET_LEN: usize = 1452;
 /// Requests of one file that are served together.
 const BATCH: usize = 64;
-/// Most threads by default.
+/// Default maximum number of threads.
 const THREADS_MAX_DEFAULT: usize = 16;
 
 /// A directory to be served.
@@ -36,8 +36,8 @@ pub struct Mount {
     pub prefix: Name,
     /// The directory.
     pub root: Root,
-    /// Content bytes of each segment; `None`: what the transport takes. Names that are long, and
-    /// packets that may not be longer, make them shorter.
+    /// Content length of each segment; `None`: chosen for the transport. Long names and small
+    /// packets reduce it.
     pub segment_len: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Mount {
     }
 }
 
-/// How a server works.
+/// Server options.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Signs everything.
@@ -60,24 +60,24 @@ pub struct ServerOptions {
     pub freshness: Duration,
     /// FreshnessPeriod of metadata and of Nacks.
     pub metadata_freshness: Duration,
-    /// How long an open file is used without a look at what its path leads to. That the file itself
-    /// has not changed is checked with every read.
+    /// How long an open file is used without checking what its path refers to. That the file itself
+    /// is unchanged is checked with every read.
     pub stat_validity: Duration,
     /// Threads; `None`: as many as there are processors, 16 at most.
     pub threads: Option<usize>,
-    /// Files kept open.
+    /// Maximum number of open files.
     pub open_files_max: usize,
-    /// Bytes of directory listings that are kept.
+    /// Maximum size of cached directory listings.
     pub listing_bytes_max: usize,
-    /// Requests that wait, altogether; more are dropped.
+    /// Maximum number of queued requests; more are dropped.
     pub requests_max: usize,
-    /// Requests that wait for one file; more are dropped.
+    /// Maximum number of queued requests for one file; more are dropped.
     pub requests_per_file_max: usize,
-    /// Whether files have manifests, which `signer` signs; their segments then have DigestSha256.
-    /// Without, `signer` signs every segment.
+    /// Whether files have manifests, signed by `signer`; their segments then have DigestSha256.
+    /// Otherwise, `signer` signs every segment.
     pub manifests: bool,
-    /// Bytes of manifests that are kept in memory. Larger ones are served from `manifest_directory`; without
-    /// it, such files have none.
+    /// Maximum size of manifests in memory. Larger ones are served from `manifest_directory`;
+    /// without it, such files have no manifest.
     pub manifest_bytes_max: usize,
     /// Where digests are kept for the next time; a directory that nobody else may write to.
     pub manifest_directory: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! A checksum of what is on the disk: XXH64, which keeps up with memory. It finds what a crash has
-//! damaged; it is no protection against people.
+//! Checksum of data on disk: XXH64, as fast as memory. It detects damage by a crash; it does not
+//! protect against attacks.
 
 const PRIMES: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,
@@ -67,7 +67,7 @@ pub(super) fn xxh64(bytes: &[u8], seed: u64) -> u64 {
     sum ^ sum >> 32
 }
 
-/// Checksum of a run of segments, from those of each.
+/// Checksum of a sequence of segments, from the checksum of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Chain(u64);
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // Of the reference implementation, by way of the Python package xxhash.
+        // From the reference implementation, through the Python package xxhash.
         assert_eq!(xxh64(b"", 0), 0xef46_db37_51d8_e999);
         assert_eq!(xxh64(b"a", 0), 0xd24e_c4f1_a98c_6e5b);
         assert_eq!(xxh64(b"abc", 0), 0x44bc_2cf5_ad77_0999);
@@ -114,7 +114,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_order_of_segments_matters() {
+    fn checksum_depends_on_the_order_of_segments() {
         let chain = |sums: &[u64]| {
             let mut chain = Chain::default();
             sums.iter().for_each(|sum| chain.push(*sum));

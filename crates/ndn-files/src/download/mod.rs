@@ -1,10 +1,10 @@
-//! Fetching an object into a file: segments are verified and written by threads while further ones
-//! come, each at its place, in any order.
+//! Fetches an object into a file: threads verify segments and write them to their positions, in any
+//! order, while further ones arrive.
 
-mod again;
 mod checksum;
 mod part;
 mod recheck;
+mod retry;
 mod workers;
 mod writes;
 
@@ -16,24 +16,24 @@ use ndn_client::fetch::{
 use ndn_packet::ContentType;
 use tokio::sync::mpsc;
 
-use self::again::{Again, Refusal};
 use self::part::{Irregular, NoteError};
-use self::workers::{BATCH, JOBS_WAITING_MAX, Job, JobError, Outcome};
-use self::writes::Writes;
+use self::retry::{Refusal, Retries};
+use self::workers::{BATCH, JOBS_WAITING_MAX, Job};
+use self::writes::{JobError, Outcome, Writes};
 
 pub use self::part::{
     Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name, is_unchanged,
 };
 pub use self::workers::Workers;
 
-/// Objects of at most so many segments are verified and written at once, in the task that receives them.
+/// Objects of at most this many segments are verified and written in the receiving task.
 const SMALL_SEGMENTS_MAX: u64 = 8;
 
-/// Why an object is not in its file.
+/// Why an object could not be received into its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// The fetch failed, or a segment does not verify.
+    /// The fetch failed, or a segment failed verification.
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// The file cannot be written.
@@ -45,26 +45,26 @@ pub enum ReceiveError {
     /// A thread that verifies and writes has panicked.
     #[error("verifying or writing a segment of {0} has panicked: this is a defect of the program")]
     Panicked(String),
-    /// All segments have come, and not all are in the file.
+    /// All segments have arrived, and some are missing in the file.
     #[error("segments of {0} are missing in the file: this is a defect of the program")]
     Incomplete(String),
 }
 
-/// What came of writing an object.
+/// Result of receiving an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Packets that did not verify, and were replaced by others that did.
+    /// Number of packets that failed verification, and were replaced by valid ones.
     pub refused: u64,
 }
 
-/// Writes the segments of `stream` to `part`, which goes on with the segment that it wants next,
-/// verified by `verification`. `segment_len` is what segments but the last have, if that is known;
-/// otherwise the first one tells. `observe` is called now and then.
+/// Writes the segments of `stream` to `part`, from the first one it is missing, verified by
+/// `verification`. `segment_len` is the length of segments but the last, if known; otherwise the
+/// first one determines it. `observe` is called regularly.
 ///
-/// A segment that does not verify is asked for again, past the cache that may hold the wrong one, a few
-/// times before the fetch fails.
+/// A segment that fails verification is requested again, bypassing the cache that may hold the
+/// wrong one, a few times before the fetch fails.
 ///
-/// After an error, `part` has what was verified until then, and nothing writes to it any more.
+/// After an error, `part` contains what was verified until then, and nothing writes to it any more.
 ///
 /// # Errors
 /// All of [`ReceiveError`].
@@ -91,12 +91,12 @@ pub async fn receive(
         waiting: Vec::new(),
         is_small: is_small(&stream),
         jobs: 0,
-        again: Again::new(stream.cache_bypass()),
+        retries: Retries::new(stream.cache_bypass()),
         release: stream.release(),
     };
     let mut all_here = false;
     let mut failure = None;
-    while receiving.jobs > 0 || (failure.is_none() && !(all_here && receiving.again.is_empty())) {
+    while receiving.jobs > 0 || (failure.is_none() && !(all_here && receiving.retries.is_empty())) {
         // Nothing else is left to do then.
         while all_here && workers.help(0) {}
         tokio::select! {
@@ -109,7 +109,7 @@ pub async fn receive(
                 }
                 observe();
             }
-            Some(came) = receiving.again.next(), if failure.is_none() => {
+            Some(came) = receiving.retries.next(), if failure.is_none() => {
                 let taken = came
                     .map_err(|refusal| receiving.refusal(refusal))
                     .and_then(|segment| receiving.start_again(segment));
@@ -132,7 +132,7 @@ pub async fn receive(
     if last.is_none_or(|last| receiving.part.segments() <= last) {
         return Err(ReceiveError::Incomplete(receiving.name));
     }
-    Ok(Received { refused: receiving.again.refused() })
+    Ok(Received { refused: receiving.retries.refused() })
 }
 
 fn is_small(stream: &PacketStream) -> bool {
@@ -146,19 +146,19 @@ struct Receiving<'a> {
     workers: &'a Workers,
     name: String,
     sender: mpsc::UnboundedSender<Outcome>,
-    /// Segments that wait until it is known where they belong.
+    /// Segments waiting until the segment length is known.
     waiting: Vec<ReceivedSegment>,
-    /// All of it is hashed and written in less time than it takes to wake a thread and to be woken.
+    /// Hashing and writing everything takes less time than waking a thread.
     is_small: bool,
-    /// Jobs that are not finished.
+    /// Number of unfinished jobs.
     jobs: usize,
-    /// Segments that did not verify.
-    again: Again,
+    /// Segments that failed verification.
+    retries: Retries,
     release: Release,
 }
 
 impl Receiving<'_> {
-    /// Has segments of the stream verified and written, as soon as it is known where they belong.
+    /// Starts verification and writing of segments, once their positions are known.
     fn start_all(&mut self, segments: Vec<ReceivedSegment>) -> Result<(), ReceiveError> {
         self.waiting.extend(segments);
         if self.part.segment_len() == 0 {
@@ -182,8 +182,8 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// Has the first segment tell how long others are. One that does not verify tells nothing, and is
-    /// asked for again.
+    /// Takes the segment length from the first segment. One that fails verification is requested
+    /// again.
     fn learn_segment_len(
         &mut self,
         (segment, first): &ReceivedSegment,
@@ -198,7 +198,7 @@ impl Receiving<'_> {
         Ok(true)
     }
 
-    /// Goes on with a segment that was asked for again.
+    /// Continues with a segment that was requested again.
     fn start_again(&mut self, received: ReceivedSegment) -> Result<(), ReceiveError> {
         let (segment, data) = &received;
         if data.data().content_type() == ContentType::NACK {
@@ -207,7 +207,7 @@ impl Receiving<'_> {
                 Err(reason) => self.refuse(*segment, format!("an application Nack: {reason}")),
             };
         }
-        // Only the first segment can have been refused before that is known.
+        // Only the first segment can be rejected before the length is known.
         if self.part.segment_len() == 0 && !self.learn_segment_len(&received)? {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl Receiving<'_> {
         if self.is_small {
             job.run();
         } else if !self.workers.push(job) {
-            // It is done with, and told of with, the one before.
+            // Released and reported with the previous one.
             self.jobs -= 1;
         }
         self.workers.help(JOBS_WAITING_MAX);
@@ -252,10 +252,10 @@ impl Receiving<'_> {
         }
     }
 
-    /// Asks for a segment again, unless that was done often enough.
+    /// Requests a segment again, unless that was done often enough.
     fn refuse(&mut self, segment: u64, reason: String) -> Result<(), ReceiveError> {
         let expected = self.verification.expected(segment);
-        let asked = self.again.ask(Refusal { segment, reason }, expected);
+        let asked = self.retries.ask(Refusal { segment, reason }, expected);
         asked.map_err(|refusal| self.refusal(refusal))
     }
 

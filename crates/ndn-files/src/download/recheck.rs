@@ -1,28 +1,84 @@
-//! Checking what an earlier fetch has left against the digests of packets, as a manifest lists them:
-//! each packet is made again from its content, which can be done where its signature is a digest.
+//! Verifies the content left by an earlier fetch, by checksum or against the packet digests in a
+//! manifest: each packet is rebuilt from its content, which is possible if its signature is a
+//! digest.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ndn_client::ReceivedData;
 use ndn_client::fetch::Verification;
 use ndn_packet::tlv::{append_nested, append_number, append_tlv, header_len};
 use ndn_packet::{ComponentType, Data, SignatureType, types};
 use ndn_security::sha256;
 
-use super::part::Progress;
+use super::checksum::{Chain, xxh64};
+use super::part::progress::{Progress, SEGMENT_LEN_MAX};
 
-/// Most threads.
+/// Maximum number of bytes read at a time: at least one segment.
+const READ_BUFFER_LEN: usize = SEGMENT_LEN_MAX;
+/// Maximum number of threads.
 const THREADS_MAX: usize = 8;
 
-/// Whether the packet can be made again from its content.
-pub(super) fn can_be_made_again(data: &Data<'_>) -> bool {
+/// The valid part of the content, with its checksum if it has one.
+pub(super) fn check(
+    file: &File,
+    progress: &Progress,
+    segment: Option<&ReceivedData>,
+    verification: &Verification,
+) -> io::Result<Option<(Option<Chain>, Progress)>> {
+    if !progress.is_possible() {
+        return Ok(None);
+    }
+    if let Some(checksum) = &progress.xxh64 {
+        let chain = chain_of(file, progress)?.filter(|chain| chain.to_hex() == *checksum);
+        return Ok(chain.map(|chain| (Some(chain), progress.clone())));
+    }
+    // Packets are rebuilt from whole contents.
+    let segment = segment.filter(|_| progress.extent.is_none());
+    let Some(template) = segment.and_then(|segment| Template::of(&segment.data())) else {
+        return Ok(None);
+    };
+    let segments = count_verified(file, progress, &template, verification)?;
+    let bytes = segments.saturating_mul(progress.segment_len).min(progress.bytes);
+    Ok((segments > 0).then(|| (None, Progress { segments, bytes, ..progress.clone() })))
+}
+
+/// Checksum of the content; `None` if there is less than the sidecar states.
+fn chain_of(file: &File, progress: &Progress) -> io::Result<Option<Chain>> {
+    let mut chain = Chain::default();
+    let Ok(segment_len) = usize::try_from(progress.segment_len) else {
+        return Ok(None);
+    };
+    if file.metadata()?.len() < progress.bytes {
+        return Ok(None);
+    }
+    let mut buffer = vec![0; READ_BUFFER_LEN / segment_len * segment_len];
+    let mut offset = 0;
+    // The first segment may be shorter, and is read separately then.
+    let skipped = usize::try_from(progress.skipped()).unwrap_or(0);
+    let mut room = if skipped > 0 { segment_len - skipped } else { buffer.len() };
+    while offset < progress.bytes {
+        let left = usize::try_from(progress.bytes - offset).unwrap_or(usize::MAX);
+        let length = left.min(room);
+        file.read_exact_at(&mut buffer[..length], offset)?;
+        for segment in buffer[..length].chunks(segment_len) {
+            chain.push(xxh64(segment, 0));
+        }
+        offset += u64::try_from(length).unwrap_or(0);
+        room = buffer.len();
+    }
+    Ok(Some(chain))
+}
+
+/// Whether the packet can be rebuilt from its content.
+pub(super) fn can_be_rebuilt(data: &Data<'_>) -> bool {
     data.signature_info().is_ok_and(|info| info.signature_type == SignatureType::DIGEST_SHA256)
 }
 
-/// What all packets of an object have in common.
-pub(super) struct Template {
+/// The common parts of all packets of an object.
+struct Template {
     /// Name without the segment.
     name: Vec<u8>,
     /// MetaInfo and SignatureInfo, encoded.
@@ -32,9 +88,9 @@ pub(super) struct Template {
 
 impl Template {
     /// From any segment; `None` if its signature is not just a digest.
-    pub(super) fn of(segment: &Data<'_>) -> Option<Self> {
+    fn of(segment: &Data<'_>) -> Option<Self> {
         let wire = segment.wire();
-        let content = segment.content_range().filter(|_| can_be_made_again(segment))?;
+        let content = segment.content_range().filter(|_| can_be_rebuilt(segment))?;
         let content_start = content.start.checked_sub(header_len(types::CONTENT, content.len()))?;
         let value_len = segment.signature_value().len();
         let value_len = header_len(types::SIGNATURE_VALUE, value_len) + value_len;
@@ -45,7 +101,7 @@ impl Template {
         })
     }
 
-    /// The packet of `segment`, if this is its content.
+    /// The packet of `segment` with this content.
     fn packet(&self, segment: u64, content: &[u8]) -> Vec<u8> {
         let mut signed = Vec::with_capacity(content.len() + 512);
         append_nested(&mut signed, types::NAME, |out| {
@@ -63,12 +119,12 @@ impl Template {
     }
 }
 
-/// How many of the segments that `progress`, whose figures are possible, tells of are in `file` as `verification` wants them, from
-/// the first on. Blocks, with several threads.
+/// Number of leading segments of `progress`, whose values are consistent, that are in `file` and
+/// valid according to `verification`. Blocks, with several threads.
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn count_verified(
+fn count_verified(
     file: &File,
     progress: &Progress,
     template: &Template,

@@ -1,4 +1,4 @@
-//! Threads that verify segments and write them to their places.
+//! Threads that verify segments and write them to their positions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,27 +14,26 @@ use rustix::process::{getpriority_process, setpriority_process};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::checksum::xxh64;
-use super::part::{Irregular, Stored};
-use super::recheck::can_be_made_again;
-use super::writes::{Content, Run, Verified, Writes};
+use super::part::Irregular;
+use super::recheck::can_be_rebuilt;
+use super::writes::{Content, JobError, Outcome, Run, Verified, Writes};
 
-/// Segments that a thread verifies and writes together: what fits a processor's own cache, and is a multiple of
-/// those that are hashed side by side.
+/// Segments that a thread verifies and writes together: fits a processor's private cache, and is a
+/// multiple of the number hashed side by side.
 pub(super) const BATCH: usize = 32;
-/// Most threads.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 8;
-/// By so much is verifying and writing less urgent than receiving, of 19 at most (nice(2)): while a thread that has
-/// Interests to send or packets to read waits for one that verifies, the server and the forwarder have
-/// nothing to do.
+/// Niceness of verifying and writing relative to receiving (nice(2)): while a receiving thread
+/// waits for a verifying one, the server and the forwarder are idle.
 const NICE: i32 = 10;
-/// With so many jobs waiting, who receives does some of them: others may leave nothing for threads that are less
-/// urgent than they.
+/// With this many jobs queued, the receiving thread does some of them: other processes may leave no
+/// time for threads of lower priority.
 pub(super) const JOBS_WAITING_MAX: usize = 8;
 
 /// Segments to be verified and written.
 pub(super) struct Job {
     pub(super) segments: Vec<ReceivedSegment>,
-    /// As many of the stream are done with when this is done.
+    /// Number of segments of the stream released by this job.
     pub(super) released: usize,
     pub(super) writes: Arc<Writes>,
     pub(super) segment_len: u64,
@@ -42,37 +41,10 @@ pub(super) struct Job {
     pub(super) sender: UnboundedSender<Outcome>,
 }
 
-/// What came of a job.
-pub(super) struct Outcome {
-    /// Segments of the stream that are done with.
-    pub(super) released: usize,
-    /// Those that are in the file.
-    pub(super) stored: Vec<Stored>,
-    /// Those that did not verify, and why not.
-    pub(super) refused: Vec<(u64, String)>,
-    /// Why others are not in the file.
-    pub(super) error: Option<JobError>,
-}
-
-impl Outcome {
-    /// Of a job whose thread has panicked.
-    pub(super) fn panicked(released: usize) -> Self {
-        let error = Some(JobError::Panicked);
-        Self { released, stored: Vec::new(), refused: Vec::new(), error }
-    }
-}
-
-pub(super) enum JobError {
-    Irregular(Irregular),
-    Write(io::Error),
-    /// Verifying or writing has panicked.
-    Panicked,
-}
-
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that wait for one.
+    /// Number of idle threads.
     idle: usize,
     closed: bool,
 }
@@ -90,8 +62,8 @@ impl Shared {
     }
 }
 
-/// Threads that verify and write for any number of fetches. Dropped, they end, with what waits
-/// undone.
+/// Threads that verify and write for any number of fetches. When dropped, they end, and queued jobs
+/// are not done.
 pub struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -121,7 +93,8 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Has a job done; false if all of it went to the job before it, which nobody had begun.
+    /// Queues a job; returns false if all of it was added to the previous job, which had not been
+    /// started.
     pub(super) fn push(&self, mut job: Job) -> bool {
         let mut queue = self.shared.lock();
         if let Some(last) = queue.jobs.back_mut() {
@@ -131,15 +104,16 @@ impl Workers {
         queue.jobs.extend(is_new.then_some(job));
         let is_waited_for = queue.idle > 0;
         drop(queue);
-        // A call of the kernel for each job, most often for nobody, would be noticed.
+        // A system call for each job, mostly without a thread to wake, would be noticeable.
         if is_new && is_waited_for {
             self.shared.ready.notify_one();
         }
         is_new
     }
 
-    /// Does the job that waits longest if more than `waiting_max` wait, as the threads seem to have no time
-    /// then; false if there was none to do. What others have verified is neither waited for nor written.
+    /// Does the oldest job if more than `waiting_max` are queued, because the threads seem to get
+    /// no time; returns false if there was none to do. Does not wait for or write what others have
+    /// verified.
     pub(super) fn help(&self, waiting_max: usize) -> bool {
         let mut queue = self.shared.lock();
         let is_behind = queue.jobs.len() > waiting_max;
@@ -149,7 +123,7 @@ impl Workers {
     }
 }
 
-/// Makes this thread less urgent. Where that is refused it is as urgent as others, and only slower.
+/// Lowers the priority of this thread. If that fails, the transfer is only slower.
 fn yield_to_others() {
     let _ =
         getpriority_process(None).and_then(|now| setpriority_process(None, (now + NICE).min(19)));
@@ -194,14 +168,14 @@ fn work(shared: &Shared) {
 }
 
 impl Job {
-    /// Takes over segments of `other`, as many as there is room for, if that is of the same fetch.
+    /// Takes over segments of `other`, as many as fit, if it belongs to the same fetch.
     fn fill_from(&mut self, other: &mut Self) {
         if !Arc::ptr_eq(&self.writes, &other.writes) {
             return;
         }
         let count = BATCH.saturating_sub(self.segments.len()).min(other.segments.len());
         self.segments.extend(other.segments.drain(..count));
-        // Those of a stream are released by this job, as they are done with by it.
+        // Segments of a stream are released by the job that finishes them.
         let released = count.min(other.released);
         self.released += released;
         other.released -= released;
@@ -212,7 +186,7 @@ impl Job {
         self.run_with(Writes::push);
     }
 
-    /// Verifies and writes, whoever else is writing.
+    /// Verifies and writes, independently of other writers.
     fn run_apart(self) {
         self.run_with(Writes::write);
     }
@@ -220,7 +194,7 @@ impl Job {
     fn run_with(self, write: impl FnOnce(&Writes, Verified)) {
         let (sender, released, writes) =
             (self.sender.clone(), self.released, Arc::clone(&self.writes));
-        // Who fetches waits for every job, and other fetches for this thread.
+        // The fetch waits for every job, and other fetches for this thread.
         match std::panic::catch_unwind(AssertUnwindSafe(|| verify(self))) {
             Ok(verified) => write(&writes, verified),
             Err(_) => {
@@ -230,7 +204,7 @@ impl Job {
     }
 }
 
-/// Verifies the segments of a job, and puts those together that follow one another.
+/// Verifies the segments of a job, and groups consecutive ones.
 fn verify(mut job: Job) -> Verified {
     job.segments.sort_unstable_by_key(|(segment, _)| *segment);
     let mut refused = Vec::new();
@@ -291,8 +265,8 @@ fn content_of(job: &Job, segment: u64, received: &ReceivedData) -> Result<Conten
     {
         return Err(Unusable::Irregular);
     }
-    // What is listed and can be made again is told by its digest.
-    let is_listed = job.verification.expected(segment).is_some() && can_be_made_again(&data);
+    // A listed packet that can be rebuilt is identified by its digest.
+    let is_listed = job.verification.expected(segment).is_some() && can_be_rebuilt(&data);
     let checksum = (!is_listed).then(|| xxh64(&content, 0));
     Ok(Content { bytes: content, checksum })
 }

@@ -1,8 +1,8 @@
-//! Writing what is verified to one file, by one thread at a time.
+//! Writes verified segments to a file, by one thread at a time.
 //!
-//! The kernel locks a file for each write, and threads that wait for that lock spin: on two processors that
-//! took a thirtieth of all the time of a transfer. So whoever has verified something while another thread is
-//! writing leaves it to that one, and verifies what comes next.
+//! The kernel locks a file for each write, and threads that wait for that lock spin: on two
+//! processors that took a thirtieth of the time of a transfer. So a thread that has verified
+//! something while another thread is writing queues it for that thread, and verifies the next job.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,37 +17,62 @@ use rustix::io::{Errno, pwritev};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::part::{Irregular, Stored};
-use super::workers::{JobError, Outcome};
 
-/// Zeros are left out where at least so many follow one another: no file system has holes that are
-/// smaller.
+/// Runs of zeros of at least this length are not written: no file system has smaller holes.
 const HOLE_LEN_MIN: usize = 4096;
 
-/// A content that was verified.
+/// Verified content.
 pub(super) struct Content {
     pub(super) bytes: Bytes,
-    /// By which it is found out whether it is on the disk as it was, where its packet's digest is not known.
+    /// To verify it on disk later, where the digest of its packet is not known.
     pub(super) checksum: Option<u64>,
 }
 
-/// Contents of segments that follow one another.
+/// Contents of consecutive segments.
 pub(super) struct Run {
     pub(super) first: u64,
     pub(super) contents: Vec<Content>,
 }
 
 impl Run {
-    /// The segment behind it.
+    /// The segment after the run.
     pub(super) fn next(&self) -> u64 {
         self.first.saturating_add(u64::try_from(self.contents.len()).unwrap_or(u64::MAX))
     }
 }
 
-/// A job that is verified.
+/// Result of a job.
+pub(super) struct Outcome {
+    /// Segments of the stream to be released.
+    pub(super) released: usize,
+    /// Segments that are in the file.
+    pub(super) stored: Vec<Stored>,
+    /// Segments that failed verification, with the reason.
+    pub(super) refused: Vec<(u64, String)>,
+    /// Why others are not in the file.
+    pub(super) error: Option<JobError>,
+}
+
+impl Outcome {
+    /// The result of a job whose thread panicked.
+    pub(super) fn panicked(released: usize) -> Self {
+        let error = Some(JobError::Panicked);
+        Self { released, stored: Vec::new(), refused: Vec::new(), error }
+    }
+}
+
+pub(super) enum JobError {
+    Irregular(Irregular),
+    Write(io::Error),
+    /// Verifying or writing panicked.
+    Panicked,
+}
+
+/// A verified job.
 pub(super) struct Verified {
     pub(super) runs: Vec<Run>,
     pub(super) segment_len: u64,
-    /// What has come of it until now.
+    /// Its result so far.
     pub(super) outcome: Outcome,
     pub(super) sender: UnboundedSender<Outcome>,
 }
@@ -55,11 +80,11 @@ pub(super) struct Verified {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Verified>,
-    /// A thread is writing, and takes what waits when it is done.
+    /// A thread is writing, and takes queued jobs when it is done.
     is_busy: bool,
 }
 
-/// What is to be written to a file.
+/// Queue of writes to a file.
 pub(super) struct Writes {
     file: Arc<File>,
     queue: Mutex<Queue>,
@@ -75,7 +100,8 @@ impl Writes {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is verified, and whatever else is by then; or leaves it to the thread that does so.
+    /// Writes a verified job and those queued meanwhile; or queues it for the thread that is
+    /// writing.
     pub(super) fn push(&self, verified: Verified) {
         let mut queue = self.lock();
         queue.waiting.push_back(verified);
@@ -88,7 +114,7 @@ impl Writes {
         }
     }
 
-    /// Writes what is verified now, and nothing else.
+    /// Writes this job only.
     pub(super) fn write(&self, verified: Verified) {
         let (sender, released) = (verified.sender.clone(), verified.outcome.released);
         let written = std::panic::catch_unwind(AssertUnwindSafe(|| verified.write(&self.file)));
@@ -150,13 +176,13 @@ fn write(file: &File, mut offset: u64, run: &[Content]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a hole where nothing but zeros is to be.
+/// Makes a hole where there are only zeros.
 fn leave_out(file: &File, offset: u64, run: &[Content]) -> io::Result<()> {
     let length: usize = run.iter().map(|content| content.bytes.len()).sum();
     if length < HOLE_LEN_MIN {
         return write(file, offset, run);
     }
-    // Room may have been reserved there.
+    // Space may have been reserved there.
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let length = u64::try_from(length).unwrap_or(0);
     if rustix::fs::fallocate(file, flags, offset, length).is_err() {
@@ -182,7 +208,7 @@ mod tests {
         vec![u8::try_from(number % 251).unwrap(); SEGMENT_LEN].into()
     }
 
-    /// Two segments, and the one behind the next.
+    /// Two segments, and the one after the next.
     fn verified(job: u64, sender: &UnboundedSender<Outcome>) -> Verified {
         let content = |number| Content { bytes: segment(number), checksum: Some(number) };
         let first = job * 3;
@@ -195,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_written_whoever_writes_it() {
+    fn all_queued_jobs_are_written() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let writes = Writes::new(Arc::clone(&file));
         let (sender, mut outcomes) = mpsc::unbounded_channel();
@@ -227,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_is_told_and_the_next_one_is_done() {
+    fn failed_write_is_reported_and_the_next_one_succeeds() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "").unwrap();

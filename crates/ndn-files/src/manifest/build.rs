@@ -1,4 +1,4 @@
-//! Making manifests: every segment is read, made into its packet and hashed, on all processors.
+//! Builds manifests: every segment is read, encoded as its packet and hashed, on all processors.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ndn_packet::{EncodeError, Name};
-use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256_each};
+use ndn_packet::Name;
+use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, Signer, sha256_each};
 
 use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
-use super::nodes::{Leaves, NodeForm, Nodes};
+use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
 use crate::packet::{Layout, PacketLimits, Seal};
@@ -22,49 +22,31 @@ use crate::stat::FileStat;
 
 /// Segments that a thread takes at a time.
 const RUN: u64 = 32;
-/// A root is a packet.
+/// The root must fit a packet.
 const ROOT_LEN_MAX: u64 = ndn_packet::MAX_PACKET_SIZE as u64;
-
-/// Why there is no manifest.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BuildFailure {
-    #[error("reading: {0}")]
-    Read(#[from] io::Error),
-    #[error("signing: {0}")]
-    Sign(#[from] SignError),
-    /// Too many segments, or names so long that no two digests fit a packet.
-    #[error("the file is too large for a manifest, or its name too long")]
-    TooLarge,
-}
-
-impl From<EncodeError> for BuildFailure {
-    fn from(error: EncodeError) -> Self {
-        Self::Sign(SignError::Encode(error))
-    }
-}
 
 /// The manifest of a version, as packets, and the DigestSha256 of its segments.
 #[derive(Debug)]
 pub(crate) struct Built {
     nodes: Nodes,
-    /// None where they are on disk.
+    /// Empty if they are on disk.
     signatures: Vec<Sha256Digest>,
     unstored: Unstored,
     from_disk: bool,
 }
 
-/// Digests that are not stored for the next time yet.
+/// Digests that are not stored on disk yet.
 #[derive(Debug)]
 enum Unstored {
     None,
-    /// Those of the segments; their signatures are in memory.
+    /// Digests of the segments; their signatures are in memory.
     Digests(Vec<Sha256Digest>),
-    /// All are in the file, which has no name yet.
+    /// All are in the file, which is not renamed yet.
     File(Unfinished),
 }
 
 impl Built {
-    /// Stores the digests on disk, unless they come from there.
+    /// Stores the digests on disk, unless they were loaded from there.
     pub(crate) fn store(
         &mut self,
         disk: &DiskCache,
@@ -80,7 +62,7 @@ impl Built {
         }
     }
 
-    /// Whether the digests come from disk.
+    /// Whether the digests were loaded from disk.
     pub(crate) fn is_from_disk(&self) -> bool {
         self.from_disk
     }
@@ -88,7 +70,7 @@ impl Built {
     /// The packet of a node; the root is signed by `signer`.
     ///
     /// # Errors
-    /// It cannot be made again from what is on disk, or not be signed.
+    /// It cannot be rebuilt from disk, or cannot be signed.
     pub(crate) fn packet(
         &self,
         node: u64,
@@ -113,22 +95,22 @@ impl Built {
     }
 }
 
-/// Fewest digests in a node.
+/// Minimum number of digests in a node.
 const FANOUT_MIN: u64 = 2;
-/// Nodes may have so many bytes, whatever the length of segments.
+/// Maximum length of a node, whatever the length of segments.
 const NODE_LEN_MIN: usize = 512;
 
-/// Where the digests of a manifest are.
+/// Storage of the digests of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     /// In memory.
     Memory,
-    /// On disk, apart from those of the nodes.
+    /// On disk, except those of the nodes.
     Disk,
 }
 
-/// Where the manifest of a file is to be, of which `bytes_max` bytes may be in memory; `None` if there is
-/// no room for it.
+/// Storage for the manifest of a file, of which `bytes_max` bytes may be in memory; `None` if there
+/// is no room for it.
 pub(crate) fn store_for(
     layout: &Layout,
     bytes_max: usize,
@@ -139,7 +121,8 @@ pub(crate) fn store_for(
     if fits(segments.saturating_mul(2 * 32 + 2)) {
         return Some(Store::Memory);
     }
-    // Of each leaf its digest, twice, and a root. A leaf has at least as much room as half a segment.
+    // For each leaf its digest, twice, and a root. A leaf has at least as much room as half a
+    // segment.
     let fanout = u64::try_from(layout.segment_len / (2 * SHA256_LEN)).unwrap_or(u64::MAX);
     let leaves = segments / fanout.clamp(2, FANOUT_MAX);
     let in_memory = leaves.saturating_mul(2 * 32 + 2).saturating_add(ROOT_LEN_MAX);
@@ -147,9 +130,9 @@ pub(crate) fn store_for(
     (fits(in_memory) && on_disk).then_some(Store::Disk)
 }
 
-/// Makes the manifest of `file`, whose segments are those of `layout`, with the digests of `disk` if it
-/// has them. Whether the file has changed under way is for the caller to find out, and then to store
-/// the digests ([`Built::store`]).
+/// Builds the manifest of `file`, whose segments are those of `layout`, with the digests of `disk`
+/// if available. The caller must check whether the file has changed meanwhile, and then store the
+/// digests ([`Built::store`]).
 pub(crate) fn build(
     file: &Opened,
     layout: &Layout,
@@ -207,19 +190,19 @@ fn build_on_disk(
     Ok(Built { nodes, signatures: Vec::new(), unstored, from_disk })
 }
 
-/// Digests that fit a packet, the root with its other elements and its signature.
+/// Number of digests that fit a packet; for the root with its other elements and its signature.
 fn fanout(name: &Name, layout: &Layout, limits: &PacketLimits, signer: &dyn Signer) -> Option<u64> {
     let seal = Seal::new(signer).ok()?;
     let of = |limits: &PacketLimits| {
         let room = Layout::new(name.clone(), u64::MAX, limits, &seal)?.segment_len;
         digests_within(room, &layout.name).filter(|fanout| *fanout >= FANOUT_MIN)
     };
-    // Nodes are no longer than segments, but for segments that hold next to nothing.
+    // Nodes are no longer than segments, unless segments are very short.
     let longer = PacketLimits { segment_len: NODE_LEN_MIN.max(limits.segment_len), ..*limits };
     of(limits).or_else(|| of(&longer))
 }
 
-/// Digests that a root of `room` bytes lists.
+/// Number of digests in a root of `room` bytes.
 fn digests_within(room: usize, name: &Name) -> Option<u64> {
     let empty = Root {
         name: name.clone(),
@@ -253,8 +236,8 @@ fn hash_segments(
     Ok((signatures, digests))
 }
 
-/// Hashes all segments, run by run in any order; `keep` gets the first segment of each run with what came
-/// of it.
+/// Hashes all segments, run by run in any order; passes the first segment of each run and its
+/// result to `keep`.
 fn hash_all(
     file: &File,
     layout: &Layout,

@@ -1,7 +1,8 @@
-//! Digests of segments on disk, so that a server that starts again does not hash everything again.
+//! Digests of segments on disk, so that a restarted server need not hash everything again.
 //!
-//! Kept are the digests only; the nodes are made and the root is signed anew. Whoever can write these
-//! files can have the server sign for other content: the directory has to be the server's own.
+//! Only the digests are stored; nodes are rebuilt and the root is signed again. An attacker who can
+//! write these files can make the server sign other content: the directory must belong to the
+//! server.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,17 +14,17 @@ use ndn_security::{SHA256_LEN, Sha256, Sha256Digest, sha256};
 use crate::packet::Layout;
 use crate::stat::FileStat;
 
-/// What files begin with: the format, and its version.
+/// Magic number of the files: format and version.
 const MAGIC: &[u8; 8] = b"NWMANI\0\x01";
 const MAGIC_LEN: u64 = MAGIC.len() as u64;
 const DIGEST_LEN: u64 = SHA256_LEN as u64;
-/// How the names of the files end.
+/// Suffix of the file names.
 const EXTENSION: &str = "manifest";
 
 /// Signatures and implicit digests of all segments.
 pub(super) type Hashed = (Vec<Sha256Digest>, Vec<Sha256Digest>);
 
-/// Digests that are being stored, segment by segment; what is not finished is removed.
+/// Digests being stored, segment by segment; removed if not finished.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     pub(super) file: File,
@@ -41,7 +42,7 @@ impl Unfinished {
         self.file.write_all_at(digests.as_flattened(), at + self.segments * DIGEST_LEN)
     }
 
-    /// Gives the file its name, now that all digests are in it.
+    /// Renames the file, now that it is complete.
     pub(super) fn finish(self) -> io::Result<()> {
         self.file.write_all_at(MAGIC, 0)?;
         let length = stored_len(self.segments) - DIGEST_LEN;
@@ -57,12 +58,12 @@ impl Drop for Unfinished {
     }
 }
 
-/// Bytes that the digests of so many segments take.
+/// Size of the stored digests of `segments` segments.
 fn stored_len(segments: u64) -> u64 {
     MAGIC_LEN.saturating_add(segments.saturating_mul(2 * DIGEST_LEN)).saturating_add(DIGEST_LEN)
 }
 
-/// Where the implicit digests begin.
+/// Offset of the implicit digests.
 pub(super) fn offset_of_digests(segments: u64) -> u64 {
     MAGIC_LEN + segments * DIGEST_LEN
 }
@@ -89,10 +90,10 @@ pub(crate) struct DiskCache {
 }
 
 impl DiskCache {
-    /// Uses `directory`, which is made if it is not there, for `bytes_max` bytes at most.
+    /// Uses `directory`, which is created if missing, for at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// It cannot be made, or somebody else may write to it.
+    /// It cannot be created, or another user may write to it.
     pub(crate) fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let metadata = fs::metadata(directory)?;
@@ -109,7 +110,7 @@ impl DiskCache {
     fn path(&self, layout: &Layout, stat: &FileStat) -> PathBuf {
         let mut digest = Sha256::new();
         digest.update(layout.name.value());
-        // Everything else that the packets, and so their digests, depend on.
+        // All other parameters that the packets, and so their digests, depend on.
         digest.update(format!("{:?}", stat.identity()).as_bytes());
         digest.update(format!(" {} ", layout.segment_len).as_bytes());
         digest.update(layout.meta_info());
@@ -117,7 +118,7 @@ impl DiskCache {
         self.directory.join(name).with_extension(EXTENSION)
     }
 
-    /// What was stored; `None` if nothing was, or if it is damaged.
+    /// The stored digests; `None` if there are none, or if they are damaged.
     pub(super) fn load(&self, layout: &Layout, stat: &FileStat) -> Option<Hashed> {
         let segments = usize::try_from(layout.final_segment + 1).ok()?;
         let length = MAGIC.len() + segments.checked_mul(2 * SHA256_LEN)? + SHA256_LEN;
@@ -139,12 +140,12 @@ impl DiskCache {
         Some((signatures.to_vec(), digests.to_vec()))
     }
 
-    /// Whether there may be room for the digests of so many segments.
+    /// Whether there may be room for the digests of `segments` segments.
     pub(super) fn can_hold(&self, segments: u64) -> bool {
         stored_len(segments) <= self.bytes_max
     }
 
-    /// The file of what was stored, checked without holding it in memory; `None` if nothing was, or if it
+    /// The file of stored digests, verified without loading it; `None` if there is none, or if it
     /// is damaged.
     pub(super) fn open_stored(&self, layout: &Layout, stat: &FileStat) -> Option<File> {
         let file = File::open(self.path(layout, stat)).ok()?;
@@ -159,7 +160,8 @@ impl DiskCache {
         (magic == *MAGIC && is_whole).then_some(file)
     }
 
-    /// Makes a file for the digests of all segments, and gives up the oldest ones that do not fit any more.
+    /// Creates a file for the digests of all segments, and removes the oldest files that no longer
+    /// fit.
     pub(super) fn create(&self, layout: &Layout, stat: &FileStat) -> io::Result<Unfinished> {
         let segments = layout.final_segment + 1;
         self.make_room(stored_len(segments))?;
@@ -169,7 +171,7 @@ impl DiskCache {
         Ok(Unfinished { file, segments, unfinished, path })
     }
 
-    /// Stores digests, and gives up the oldest ones that do not fit any more.
+    /// Stores digests, and removes the oldest files that no longer fit.
     pub(super) fn store(
         &self,
         layout: &Layout,
@@ -217,7 +219,7 @@ impl DiskCache {
     }
 }
 
-/// Removes what servers that are gone had begun to store.
+/// Removes unfinished files of servers that have ended.
 fn remove_abandoned(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -226,14 +228,14 @@ fn remove_abandoned(directory: &Path) -> io::Result<()> {
         if let (true, Some(owner)) = (is_unfinished, owner)
             && !Path::new("/proc").join(owner).exists()
         {
-            // Somebody else may have been quicker.
+            // Another process may have been faster.
             let _ = fs::remove_file(path);
         }
     }
     Ok(())
 }
 
-/// A new file beside `path`. Several servers may use the directory.
+/// A new file next to `path`. Several servers may use the directory.
 fn open_unfinished(path: &Path) -> io::Result<(File, PathBuf)> {
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
     let _ = fs::remove_file(&unfinished);
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_found_again_for_the_same_file_only() {
+    fn stored_digests_are_found_only_for_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
         let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         let (layout_1, stat) = (layout(1, 5000), stat());
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(cache.load(&layout_1, &stat), Some(hashed(5)));
         assert!(cache.load(&layout(2, 5000), &stat).is_none());
         assert!(cache.load(&layout(1, 6000), &stat).is_none());
-        // Looking at a file does not change it.
+        // Reading a file does not change it.
         let mut other = stat;
         other.atime_ns += 7;
         assert!(cache.load(&layout_1, &other).is_some());
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_not_believed() {
+    fn damaged_files_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         let (layout, stat) = (layout(1, 5000), stat());
@@ -305,9 +307,9 @@ mod tests {
         assert!(cache.load(&layout, &stat).is_some());
     }
 
-    /// What is stored piece by piece is the same as what is stored at once.
+    /// Storing piece by piece gives the same result as storing at once.
     #[test]
-    fn large_ones_are_stored_piece_by_piece() {
+    fn digests_can_be_stored_piece_by_piece() {
         let directory = tempfile::tempdir().unwrap();
         let cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         let (layout, stat) = (layout(1, 5000), stat());
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn oldest_digests_are_removed_for_new_ones() {
         let directory = tempfile::tempdir().unwrap();
         // Each has 8 + 64 + 32 bytes.
         let cache = DiskCache::open(directory.path(), 250).unwrap();
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_that_was_killed_has_left_is_removed() {
+    fn unfinished_files_of_a_killed_server_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let own = format!("a.{}.tmp", std::process::id());
         // No process has such a number (proc(5): pid_max).
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_write_to_is_refused() {
+    fn directory_writable_by_others_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(DiskCache::open(directory.path(), 1000).is_err());

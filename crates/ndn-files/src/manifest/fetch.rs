@@ -1,4 +1,4 @@
-//! The consumer's side: a manifest is fetched, checked node by node, and then checks segments.
+//! Consumer side: fetches a manifest, verifies it node by node, and then verifies segments with it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,20 +14,20 @@ use super::root::{Root, digests_of};
 use super::tree::Tree;
 use crate::metadata::{FileMetadata, MetadataError};
 
-/// Nodes that may be others than those that are listed: more are no accident.
+/// Maximum number of nodes that may differ from the listed ones.
 const WRONG_NODES_MAX: u32 = 256;
 
-/// Why there is no manifest to check segments with.
+/// Why no manifest is available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The metadata cannot be used.
+    /// The metadata are invalid.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
-    /// The root does not come.
+    /// The root cannot be fetched.
     #[error("the manifest cannot be fetched: {0}")]
     Unanswered(#[source] ExpressError),
-    /// The root is not signed by who is trusted.
+    /// The root is not signed by a trusted key.
     #[error("the manifest {name} does not verify: {reason}")]
     Untrusted {
         /// Name of the root.
@@ -36,7 +36,7 @@ pub enum ManifestError {
         #[source]
         reason: VerifyError,
     },
-    /// The root cannot be read.
+    /// The root is malformed.
     #[error("the manifest {name} cannot be used: {reason}")]
     Malformed {
         /// Name of the root.
@@ -44,21 +44,21 @@ pub enum ManifestError {
         /// Why not.
         reason: String,
     },
-    /// The root is of another object, or of another version.
+    /// The root belongs to another object, or another version.
     #[error("the manifest {name} is of {of}")]
     OfAnother {
         /// Name of the root.
         name: String,
-        /// What it is of.
+        /// The object in the root.
         of: String,
     },
-    /// The metadata and the manifest contradict each other.
+    /// Metadata and manifest contradict each other.
     #[error("the metadata states another size than the manifest {name}")]
     SizeDiffers {
         /// Name of the root.
         name: String,
     },
-    /// A node is not the one that is listed.
+    /// A node differs from the listed one.
     #[error("node {node} of the manifest {name} is not the one that the manifest lists")]
     Node {
         /// Name of the manifest.
@@ -66,19 +66,19 @@ pub enum ManifestError {
         /// Number of the node.
         node: u64,
     },
-    /// A node does not come.
+    /// A node cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
 }
 
-/// A manifest that was checked: what every segment of a version has to be.
+/// A verified manifest: the digest of every segment of a version.
 #[derive(Debug)]
 pub struct Manifest {
     name: Name,
     size: u64,
     segment_size: u64,
     digests: Vec<Sha256Digest>,
-    /// By which the root was verified.
+    /// How the root was verified.
     signer: Verification,
 }
 
@@ -113,7 +113,7 @@ impl Manifest {
         FoundObject::known(self.name.clone(), self.segments().saturating_sub(1))
     }
 
-    /// Checks the segments of the object.
+    /// Verification of the object's segments.
     #[must_use]
     pub fn verification(self: &Arc<Self>) -> Verification {
         Verification::Packets(Arc::<Self>::clone(self))
@@ -122,7 +122,7 @@ impl Manifest {
 
 impl PacketVerifier for Manifest {
     fn check_digest(&self, data: &Data<'_>, digest: &Sha256Digest) -> Result<(), VerifyError> {
-        // The digest is over the name, too; the number only finds it.
+        // The digest covers the name, too; the number is only the index.
         let segment = data.name().last().and_then(|last| last.as_segment());
         let listed = segment.and_then(|segment| self.digests.get(usize::try_from(segment).ok()?));
         match listed {
@@ -136,21 +136,21 @@ impl PacketVerifier for Manifest {
     }
 
     fn check_nack(&self, nack: &Data<'_>) -> Result<(), VerifyError> {
-        // Who may sign the manifest may say that its object is gone.
+        // A key that may sign the manifest may also state that its object is gone.
         self.signer.check(nack)
     }
 }
 
-/// Digests that the nodes list: those of the nodes from 1 on, and then those of the segments. They become
-/// known node by node, in order, while later nodes come already.
+/// Digests listed by the nodes: those of the nodes from 1 on, and then those of the segments. They
+/// become known node by node, in order, while later nodes arrive already.
 struct Nodes {
     listed: Mutex<Vec<Sha256Digest>>,
-    /// Digests of nodes that came before the nodes that list them; none where several came, and it is not
-    /// known whose content was kept.
+    /// Digests of nodes that arrived before the nodes that list them; `None` where several arrived,
+    /// and it is unknown whose content was kept.
     early: Mutex<HashMap<u64, Option<Sha256Digest>>>,
     /// Number of nodes.
     nodes: u64,
-    /// Whose Nacks are believed.
+    /// The verification that Nacks must pass.
     signer: Verification,
 }
 
@@ -166,12 +166,12 @@ impl Nodes {
         Self::lock(&self.listed).get(index).copied().filter(|_| is_node)
     }
 
-    /// Takes what the next node lists.
+    /// Appends the digests of the next node.
     fn extend(&self, digests: &[Sha256Digest]) {
         Self::lock(&self.listed).extend_from_slice(digests);
     }
 
-    /// Whether a node that was taken is the one that is listed, now that all before it are known.
+    /// Whether a node accepted early is the listed one, now that all before it are known.
     fn is_right(&self, node: u64) -> bool {
         let early = Self::lock(&self.early).remove(&node);
         early.is_none_or(|early| early.is_some() && early == self.listed(node))
@@ -206,8 +206,8 @@ impl PacketVerifier for Nodes {
     }
 }
 
-/// Fetches and checks the manifest of what was found; `None` if its metadata names none. `options`
-/// say how, and with which key the root is to be signed.
+/// Fetches and verifies the manifest of an object; `None` if its metadata names none. `options`
+/// determine how, and the key of the root.
 ///
 /// # Errors
 /// All of [`ManifestError`].
@@ -222,7 +222,7 @@ pub async fn fetch_manifest(
     }
 }
 
-/// The root of a manifest, whose other nodes are not there yet.
+/// The root of a manifest, without its other nodes.
 #[derive(Debug)]
 pub struct ManifestRoot {
     name: Name,
@@ -237,7 +237,7 @@ impl ManifestRoot {
         self.tree.segments
     }
 
-    /// Fetches and checks the other nodes. `options` say how.
+    /// Fetches and verifies the other nodes, according to `options`.
     ///
     /// # Errors
     /// [`ManifestError::Node`] and [`ManifestError::Fetch`].
@@ -253,11 +253,11 @@ impl ManifestRoot {
     }
 }
 
-/// Fetches and checks the root of the manifest of what was found, which tells how large the manifest is;
-/// `None` if its metadata names none.
+/// Fetches and verifies the root of the manifest of an object, which states the size of the
+/// manifest; `None` if its metadata names none.
 ///
 /// # Errors
-/// All of [`ManifestError`] but those of nodes.
+/// All of [`ManifestError`] except those of nodes.
 pub async fn find_manifest(
     endpoint: &Endpoint,
     found: &FoundObject,
@@ -290,7 +290,7 @@ async fn fetch_root(
     let mut root_name = name.clone();
     root_name.push_segment(0);
     let uri = root_name.to_uri();
-    // It may take a while until it is made.
+    // Building it may take a while.
     let request = InterestRequest::new(root_name)
         .lifetime(options.lifetime)
         .retransmissions(options.config.retransmissions_max);
@@ -311,7 +311,7 @@ async fn fetch_root(
     read_root(data.content().unwrap_or_default(), &uri, object)
 }
 
-/// Reads the content of a root, which is that of `object`.
+/// Parses the content of a root, which must be that of `object`.
 fn read_root(content: &[u8], uri: &str, object: &Name) -> Result<(Root, Tree), ManifestError> {
     let (root, tree) = Root::decode(content).map_err(|error| ManifestError::Malformed {
         name: uri.to_owned(),
@@ -323,8 +323,8 @@ fn read_root(content: &[u8], uri: &str, object: &Name) -> Result<(Root, Tree), M
     Ok((root, tree))
 }
 
-/// Fetches the other nodes; returns the digests of the segments. A node that is not the one that is listed
-/// is asked for again, by the digest of that one.
+/// Fetches the other nodes; returns the digests of the segments. A node that differs from the
+/// listed one is requested again, by its digest.
 async fn fetch_nodes(
     endpoint: &Endpoint,
     name: &Name,

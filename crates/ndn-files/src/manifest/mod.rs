@@ -9,6 +9,7 @@ mod tree;
 
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
-pub(crate) use build::{BuildFailure, Built, Store, build, store_for};
+pub(crate) use build::{Built, Store, build, store_for};
 pub(crate) use disk::DiskCache;
+pub(crate) use nodes::BuildFailure;
 pub(crate) use root::manifest_name;

@@ -1,4 +1,4 @@
-//! Nodes as packets, and where those of a version are kept: in memory, or made again from digests on disk.
+//! Nodes as packets, stored in memory or rebuilt from digests on disk.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -6,15 +6,32 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-use ndn_packet::{ContentType, DataBuilder, Name};
+use ndn_packet::{ContentType, DataBuilder, EncodeError, Name};
 use ndn_security::{DigestSigner, SHA256_LEN, Sha256Digest, SignError, Signer, sha256, sign_data};
 
-use super::build::BuildFailure;
 use super::root::Root;
 use super::tree::Tree;
 use crate::packet::Layout;
 
-/// What the nodes of a manifest have in common.
+/// Why a manifest cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildFailure {
+    #[error("reading: {0}")]
+    Read(#[from] io::Error),
+    #[error("signing: {0}")]
+    Sign(#[from] SignError),
+    /// Too many segments, or a name so long that two digests do not fit a packet.
+    #[error("the file is too large for a manifest, or its name too long")]
+    TooLarge,
+}
+
+impl From<EncodeError> for BuildFailure {
+    fn from(error: EncodeError) -> Self {
+        Self::Sign(SignError::Encode(error))
+    }
+}
+
+/// The common parts of the nodes of a manifest.
 #[derive(Debug, Clone)]
 pub(super) struct NodeForm {
     pub(super) name: Name,
@@ -43,8 +60,8 @@ impl NodeForm {
         usize::try_from(self.tree.fanout).map_err(|_| BuildFailure::TooLarge)
     }
 
-    /// Makes the nodes from `first_level` up, counted from the leaves, which list `digests`: the content of
-    /// the root, and the others as packets, in the order of their numbers.
+    /// Builds the nodes from `first_level` up, counted from the leaves, which list `digests`: the
+    /// content of the root, and the others as packets, in the order of their numbers.
     pub(super) fn nodes_from(
         &self,
         layout: &Layout,
@@ -75,20 +92,20 @@ impl NodeForm {
     }
 }
 
-/// Leaves of a manifest that is too large for memory: they are made when they are asked for, from the
-/// digests of the segments in a file.
+/// Leaves of a manifest too large for memory: built on request, from the digests of the segments in
+/// a file.
 #[derive(Debug)]
 pub(super) struct Leaves {
     form: NodeForm,
     file: File,
-    /// Where the digests begin in it.
+    /// Offset of the digests in the file.
     offset: u64,
-    /// Digests of the leaves: the file is not believed.
+    /// Digests of the leaves: the file is not trusted.
     digests: Vec<Sha256Digest>,
 }
 
 impl Leaves {
-    /// The leaves that list the digests at `offset` of `file`; `None` for a tree without.
+    /// The leaves that list the digests at `offset` of `file`; `None` for a tree without leaves.
     pub(super) fn new(form: NodeForm, file: File, offset: u64) -> Result<Self, BuildFailure> {
         let count = form.tree.levels.first().copied().ok_or(BuildFailure::TooLarge)?;
         let mut leaves = Self { form, file, offset, digests: Vec::new() };
@@ -104,7 +121,7 @@ impl Leaves {
         &self.digests
     }
 
-    /// The leaf of this number, if the number is that of one.
+    /// The leaf of this number, if it is that of a leaf.
     ///
     /// # Errors
     /// The file cannot be read, or was changed.
@@ -142,7 +159,8 @@ pub(super) struct Nodes {
     form: NodeForm,
     /// Content of the root.
     root: Vec<u8>,
-    /// The root, signed when it is first asked for: who has its content from metadata never does.
+    /// The root, signed on first request: a client that has its content from metadata never
+    /// requests it.
     signed_root: OnceLock<Vec<u8>>,
     /// From 1 on: all, or those above the leaves.
     packets: Vec<Vec<u8>>,
@@ -166,7 +184,7 @@ impl Nodes {
     /// The packet of a node; the root is signed by `signer`.
     ///
     /// # Errors
-    /// It cannot be made again, or not be signed.
+    /// It cannot be rebuilt, or cannot be signed.
     pub(super) fn packet(
         &self,
         node: u64,
@@ -190,7 +208,7 @@ impl Nodes {
     /// Bytes of memory.
     pub(super) fn weight(&self) -> usize {
         let leaves = self.leaves.as_ref().map_or(0, |leaves| leaves.digests.len() * SHA256_LEN);
-        // The root is there twice, once with its signature.
+        // The root is stored twice, once with its signature.
         self.packets.iter().map(Vec::len).sum::<usize>() + 2 * self.root.len() + leaves
     }
 }

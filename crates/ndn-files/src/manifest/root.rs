@@ -7,7 +7,7 @@ use ndn_security::{SHA256_LEN, Sha256Digest};
 use super::tree::Tree;
 use crate::request::MANIFEST;
 
-/// The version of the format that is written and read.
+/// Format version.
 pub(super) const FORMAT: u64 = 1;
 
 const SEGMENT_SIZE: u32 = 0xF500;
@@ -16,7 +16,7 @@ const FORMAT_TYPE: u32 = 0xF530;
 const FANOUT: u32 = 0xF532;
 const DIGESTS: u32 = 0xF534;
 
-/// What the root says.
+/// Content of the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Root {
     /// Name of the object with its version.
@@ -27,7 +27,7 @@ pub(super) struct Root {
     pub(super) digests: Vec<Sha256Digest>,
 }
 
-/// Why a root cannot be used.
+/// Why a root is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RootError {
     #[error("{0}")]
@@ -74,7 +74,7 @@ impl Root {
     }
 }
 
-/// Digests one behind the other; `None` if the last one is not whole.
+/// Concatenated digests; `None` if the last one is incomplete.
 pub(super) fn digests_of(bytes: &[u8]) -> Option<Vec<Sha256Digest>> {
     let (digests, rest) = bytes.as_chunks::<SHA256_LEN>();
     rest.is_empty().then(|| digests.to_vec())
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoding_round_trips() {
         let (root, tree) = Root::decode(&example().encode()).unwrap();
         assert_eq!((root, tree), (example(), Tree::new(3, 252).unwrap()));
         assert_eq!(manifest_name(&example().name).to_uri(), "/x/file/32=manifest/v=7");
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn inconsistent_roots_are_rejected() {
         for wrong in [
             Root { size: 30_000, ..example() },
             Root { segment_size: 0, ..example() },
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(flips in prop::collection::vec(any::<(usize, u8)>(), 0..4), cut in any::<usize>()) {
+        fn arbitrary_bytes_do_not_panic(flips in prop::collection::vec(any::<(usize, u8)>(), 0..4), cut in any::<usize>()) {
             let mut content = example().encode();
             for (at, byte) in flips {
                 let at = at % content.len();

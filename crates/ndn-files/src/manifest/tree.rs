@@ -1,15 +1,15 @@
-//! The tree of digests: how many nodes, and how they are numbered.
+//! The tree of digests: number and numbering of nodes.
 
-/// Most digests in one node; more do not fit a packet.
+/// Maximum number of digests in one node; more do not fit a packet.
 pub(super) const FANOUT_MAX: u64 = 1024;
-/// Most segments of a version; a client holds 32 bytes for each.
+/// Maximum number of segments of a version; a client holds 32 bytes for each.
 pub(super) const SEGMENTS_MAX: u64 = 1 << 26;
 
-/// A tree whose leaves list `segments` digests, each node `fanout` of them at most.
+/// A tree whose leaves list `segments` digests, at most `fanout` per node.
 ///
-/// Node 0 is the root; then follow the levels from the top down, each from left to right. So the
-/// digests that the nodes list, one node after the other, are those of the nodes 1, 2, 3, …, and then
-/// those of the segments 0, 1, 2, ….
+/// Node 0 is the root; the levels follow from the top down, each from left to right. The digests
+/// listed by the nodes in order are therefore those of the nodes 1, 2, 3, …, and then those of the
+/// segments 0, 1, 2, ….
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) segments: u64,
@@ -19,7 +19,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// `None` for a tree that there cannot be.
+    /// `None` for an impossible tree.
     pub(super) fn new(segments: u64, fanout: u64) -> Option<Self> {
         if segments == 0 || segments > SEGMENTS_MAX || !(2..=FANOUT_MAX).contains(&fanout) {
             return None;
@@ -33,7 +33,7 @@ impl Tree {
         Some(Self { segments, fanout, levels })
     }
 
-    /// Nodes, with the root.
+    /// Number of nodes, including the root.
     pub(super) fn nodes(&self) -> u64 {
         1 + self.levels.iter().sum::<u64>()
     }
@@ -43,12 +43,12 @@ impl Tree {
         1 + self.levels.iter().skip(level + 1).sum::<u64>()
     }
 
-    /// Digests that the root lists.
+    /// Number of digests in the root.
     pub(super) fn root_digests(&self) -> u64 {
         self.levels.last().copied().unwrap_or(self.segments)
     }
 
-    /// Digests that a node lists.
+    /// Number of digests in a node.
     pub(super) fn digests_of(&self, node: u64) -> u64 {
         for (level, count) in self.levels.iter().enumerate() {
             let first = self.first_of(level);
@@ -73,12 +73,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_nodes_list_each_other_and_all_segments(segments in 1_u64..5000, fanout in 2_u64..40) {
+        fn nodes_list_all_nodes_and_segments(segments in 1_u64..5000, fanout in 2_u64..40) {
             let tree = Tree::new(segments, fanout).unwrap();
             let listed: u64 = (0..tree.nodes()).map(|node| tree.digests_of(node)).sum();
             prop_assert_eq!(listed, tree.nodes() - 1 + segments);
             prop_assert!((0..tree.nodes()).all(|node| (1..=fanout).contains(&tree.digests_of(node))));
-            // A node is listed before it comes itself.
+            // A node is listed before its own position.
             let mut known = 0;
             for node in 0..tree.nodes() {
                 prop_assert!(node <= known);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_trees_are_rejected() {
         for (segments, fanout) in [(0, 10), (10, 1), (10, 0), (u64::MAX, 256), (10, u64::MAX)] {
             assert_eq!(Tree::new(segments, fanout), None);
         }

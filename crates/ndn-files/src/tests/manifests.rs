@@ -270,7 +270,7 @@ fn forge(wire: &mut Vec<u8>, name: &Name, content: &[u8]) {
 }
 
 #[tokio::test]
-async fn segments_that_are_not_listed_are_refused() {
+async fn unlisted_segments_are_rejected() {
     changed(7, |_| {}).await.unwrap();
     let flipped = changed(7, |wire| *wire.last_mut().unwrap() ^= 1).await;
     assert_eq!(flipped, Err(ndn_security::VerifyError::NotListed));
@@ -296,7 +296,7 @@ async fn segments_that_are_not_listed_are_refused() {
 }
 
 #[tokio::test]
-async fn an_object_ends_where_its_manifest_says() {
+async fn object_ends_where_its_manifest_says() {
     let (bed, options) = with_key(1000).await;
     bed.write("file", &bytes(1, 100_000));
     let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
@@ -309,7 +309,7 @@ async fn an_object_ends_where_its_manifest_says() {
 }
 
 #[tokio::test]
-async fn nodes_that_are_not_listed_are_refused() {
+async fn unlisted_nodes_are_rejected() {
     let (signer, options) = key();
     // One server tells of the manifest, another has a node that is not in it.
     let (bed, _) = with_key(200).await;
@@ -408,7 +408,7 @@ async fn cached(cache: Cache) -> (Bed, Arc<Manifest>, FetchOptions, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn wrong_roots_nodes_and_segments_in_a_cache_are_passed_by() {
+async fn wrong_packets_in_a_cache_are_bypassed_with_a_manifest() {
     let (bed, honest, options, content) = cached(Cache::Wrong).await;
     let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
     assert_eq!((manifest.size(), manifest.segments()), (honest.size(), honest.segments()));
@@ -416,7 +416,7 @@ async fn wrong_roots_nodes_and_segments_in_a_cache_are_passed_by() {
 }
 
 #[tokio::test]
-async fn a_nack_that_nobody_signed_does_not_end_a_fetch_by_manifest() {
+async fn unsigned_nack_does_not_end_a_manifest_fetch() {
     let (bed, manifest, options, content) = cached(Cache::Nack).await;
     assert!(fetch(&bed, &manifest, &options).await.unwrap() == content);
     let options = FetchOptions { verification: manifest.verification(), ..options };
@@ -425,7 +425,7 @@ async fn a_nack_that_nobody_signed_does_not_end_a_fetch_by_manifest() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_gone_ends_a_fetch_by_manifest() {
+async fn deleted_version_ends_a_manifest_fetch() {
     let (bed, manifest, options, _) = cached(Cache::Gone).await;
     let gone = |error: FetchError| {
         let failure = FetchFailure::ApplicationNack { segment: 0 };

@@ -128,7 +128,7 @@ impl Object {
 }
 
 #[tokio::test]
-async fn wrong_packets_in_a_cache_are_passed_by() {
+async fn wrong_packets_in_a_cache_are_bypassed() {
     let object = Object::with(&[0, 7, 8, 99], true).await;
     let (received, part) = object.receive(object.verification()).await;
     assert_eq!(received.unwrap().refused, 4);
@@ -140,7 +140,7 @@ async fn wrong_packets_in_a_cache_are_passed_by() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_checked_by_the_digests_of_its_packets() {
+async fn resumed_content_is_verified_by_packet_digests() {
     let object = Object::with(&[70], false).await;
     let (received, part) = object.receive(object.verification()).await;
     received.unwrap_err();
@@ -171,7 +171,7 @@ async fn what_is_there_is_checked_by_the_digests_of_its_packets() {
 }
 
 #[tokio::test]
-async fn where_nobody_has_the_right_packet_the_fetch_says_which() {
+async fn fetch_reports_the_segment_without_a_valid_packet() {
     let object = Object::with(&[50], false).await;
     let is_refusal = |error: &FetchError| {
         let FetchError::Failed { failure, .. } = error else { return false };
@@ -188,7 +188,7 @@ async fn where_nobody_has_the_right_packet_the_fetch_says_which() {
 }
 
 #[tokio::test]
-async fn a_verifier_that_panics_ends_the_fetch_and_no_more() {
+async fn panicking_verifier_ends_only_its_fetch() {
     let object = Object::with(&[], true).await;
     let (received, part) = object.receive(Verification::Packets(Arc::new(Panics))).await;
     assert!(matches!(received, Err(ReceiveError::Panicked(_))), "{received:?}");
@@ -200,7 +200,7 @@ async fn a_verifier_that_panics_ends_the_fetch_and_no_more() {
 
 /// Threads that verify are less urgent than others, which may leave nothing for them: then who receives verifies.
 #[tokio::test]
-async fn without_time_for_its_threads_a_fetch_goes_on() {
+async fn fetch_continues_without_worker_threads() {
     const MANY: u64 = 2_000;
     let bed = Bed::new().await;
     let object = name("/many/v=1");
@@ -230,7 +230,7 @@ async fn without_time_for_its_threads_a_fetch_goes_on() {
 
 /// The first segment tells how long all are: one that somebody made up does not.
 #[tokio::test]
-async fn a_wrong_first_segment_tells_nothing() {
+async fn invalid_first_segment_does_not_set_the_segment_length() {
     let object = Object::with(&[0], true).await;
     let verification = object.verification();
     let found = FoundObject::known(object.name.clone(), SEGMENTS - 1);

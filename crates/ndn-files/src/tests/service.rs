@@ -31,7 +31,7 @@ async fn files_of_many_sizes_arrive_whole() {
 }
 
 #[tokio::test]
-async fn segments_are_as_long_as_wanted_and_fit_the_packet() {
+async fn segment_length_is_configurable_and_fits_the_packet() {
     let options = ServerOptions { packet_len_max: Some(1452), ..ServerOptions::default() };
     let bed = Bed::with(RootOptions::default(), options, Some(1000)).await;
     let content = bytes(3, 50_000);
@@ -112,7 +112,7 @@ async fn listings_of_many_segments_are_whole() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_told() {
+async fn missing_files_get_a_nack() {
     let bed = Bed::new().await;
     bed.write("file", &bytes(1, 10_000));
     for uri in ["/x/none", "/x/file/below", "/x/none/32=ls"] {
@@ -129,7 +129,7 @@ async fn what_does_not_exist_is_told() {
 }
 
 #[tokio::test]
-async fn versions_are_never_mixed() {
+async fn content_of_two_versions_is_never_mixed() {
     let options = ServerOptions { stat_validity: std::time::Duration::MAX, ..Default::default() };
     let bed = Bed::with(RootOptions::default(), options, None).await;
     bed.write("file", &bytes(1, 20_000));
@@ -153,14 +153,14 @@ async fn versions_are_never_mixed() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_still_to_come_is_not_refused() {
+async fn future_version_is_not_nacked() {
     let bed = Bed::new().await;
     bed.write("file", b"content");
     assert_eq!(bed.packet(&format!("/x/file/v={}/seg=0", u64::MAX)).await, None);
 }
 
 #[tokio::test]
-async fn more_files_than_may_be_open_are_served() {
+async fn more_files_than_the_open_limit_are_served() {
     let options = ServerOptions { open_files_max: 4, ..ServerOptions::default() };
     let bed = Bed::with(RootOptions::default(), options, None).await;
     for round in 0..2 {

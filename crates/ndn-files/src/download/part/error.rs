@@ -1,59 +1,59 @@
-//! Why there is no file.
+//! Errors of part files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no file.
+/// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
-    /// The path ends in no name.
+    /// The path has no file name.
     #[error("{} is not the name of a file", .0.display())]
     NoFileName(PathBuf),
-    /// The name is one of those that parts and their sidecars have.
+    /// The name is reserved for parts and their sidecars.
     #[error("{} is a name for fetches that are not complete: choose another", .0.display())]
     Reserved(PathBuf),
-    /// The file system refuses.
+    /// An error of the file system.
     #[error("{}: {error}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         error: io::Error,
     },
     /// Another process writes the same file.
     #[error("{}: another fetch is writing this file", .0.display())]
     Busy(PathBuf),
-    /// The part does not stay what it is.
+    /// The part is replaced concurrently.
     #[error("{}: somebody else keeps replacing it", .0.display())]
     Replaced(PathBuf),
-    /// There can be no such file.
+    /// The file cannot be created.
     #[error("{}: {reason}", .path.display())]
     CannotBeMade {
         /// The file.
         path: PathBuf,
-        /// Why, in terms of its directory.
+        /// The reason, in terms of its directory.
         reason: String,
     },
-    /// The object does not fit into what is free.
+    /// The object does not fit the free space.
     #[error("{}: {needed} bytes are needed, and {free} are free", .path.display())]
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// Bytes that are still to come.
+        /// Bytes still to be written.
         needed: u64,
-        /// Bytes that the file system has.
+        /// Free bytes of the file system.
         free: u64,
     },
-    /// A newer version is there.
+    /// A newer version exists.
     #[error("{}: {name} is older than {there}, which is there already", .path.display())]
     Older {
         /// The file.
         path: PathBuf,
-        /// What was to be fetched.
+        /// The version to be fetched.
         name: String,
-        /// What is there.
+        /// The existing version.
         there: String,
     },
 }

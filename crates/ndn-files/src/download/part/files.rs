@@ -1,4 +1,4 @@
-//! The files of a part: hidden names, locks, whose they are.
+//! The files of a part: hidden names, locks, ownership.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use ndn_security::sha256;
 
 use super::{PartError, Progress};
 
-/// Longest file name that gets a hidden name with itself in it; file systems allow 255 bytes.
+/// Longest file name that is part of its hidden name; file systems allow 255 bytes.
 const FILE_NAME_LEN_MAX: usize = 215;
 
-/// Longest sidecar: it holds a name, and little more.
+/// Maximum length of a sidecar: it contains a name, and little more.
 const SIDECAR_LEN_MAX: u64 = 1 << 20;
 /// Mode of sidecars.
 pub(super) const SIDECAR_MODE: u32 = 0o600;
@@ -33,10 +33,11 @@ pub(super) fn hidden_names(path: &Path) -> Result<(PathBuf, PathBuf), PartError>
     Ok((part, path.with_file_name(hidden)))
 }
 
-/// Whether a file of this name could be taken for the part of another one, or for its sidecar: nothing
-/// that somebody else names may be written there.
+/// Whether a file of this name could be taken for the part or sidecar of another file: names chosen
+/// by others must not be written there.
 ///
-/// Wider than what is in use, for file systems that fold names or drop dots and spaces at the end.
+/// Covers more than the names in use, for file systems that fold names or drop dots and spaces at
+/// the end.
 #[must_use]
 pub fn is_reserved_name(file_name: &[u8]) -> bool {
     const PART: &[u8] = b".part";
@@ -47,13 +48,13 @@ pub fn is_reserved_name(file_name: &[u8]) -> bool {
     file_name.starts_with(b".") && (file_name.ends_with(PART) || inside(&file_name))
 }
 
-/// Opens the part, which must be the user's own, and locks it. Tells whether it was not there before.
+/// Opens the part, which must belong to the user, and locks it. Returns whether it is new.
 pub(super) fn open_locked(part: &Path, path: &Path) -> Result<(File, bool), PartError> {
     let failed = |error: io::Error| PartError::io(part, error);
     let mode = fs::metadata(path).map_or(0o666, |metadata| metadata.mode() & 0o666);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).custom_flags(no_follow());
-    // Who held the lock before may just have given the file its final name.
+    // The previous holder of the lock may just have renamed the file.
     for _ in 0..16 {
         let (file, is_new) = match options.clone().create_new(true).open(part) {
             Ok(file) => (file, true),
@@ -67,7 +68,7 @@ pub(super) fn open_locked(part: &Path, path: &Path) -> Result<(File, bool), Part
             let metadata = file.metadata()?;
             check_own(&metadata).map(|()| metadata)
         };
-        // What somebody else has put there is not even locked.
+        // A file of another user is not even locked.
         let before = (!is_new).then(own).transpose().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -87,7 +88,7 @@ pub(super) fn open_locked(part: &Path, path: &Path) -> Result<(File, bool), Part
     Err(PartError::Replaced(part.to_owned()))
 }
 
-/// Why there can be no file at `path`, in terms of its directory.
+/// Why no file can be created at `path`, in terms of its directory.
 fn cannot_be_made(path: &Path, error: &io::Error) -> PartError {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent.display().to_string(),
@@ -109,7 +110,7 @@ fn no_follow() -> i32 {
     i32::try_from(flags.bits()).unwrap_or_default()
 }
 
-/// Refuses a file that somebody else may have put there.
+/// Rejects a file that another user may have created.
 fn check_own(metadata: &fs::Metadata) -> io::Result<()> {
     let own = metadata.is_file()
         && metadata.nlink() == 1
@@ -121,8 +122,8 @@ fn check_own(metadata: &fs::Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
 }
 
-/// What the sidecar says, if nobody else can have written it. Whatever else this user makes (copies,
-/// files fetched from somebody) seldom has a mode as narrow as that of sidecars.
+/// The content of the sidecar, if no other user can have written it. Other files of this user
+/// (copies, fetched files) rarely have a mode as narrow as that of sidecars.
 pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
     let file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -135,7 +136,7 @@ pub(super) fn read_sidecar(path: &Path) -> Option<Progress> {
     serde_json::from_str(&text).ok()
 }
 
-/// Gives `file` the mode of another, and its owner where that is allowed.
+/// Gives `file` the mode of another file, and its owner where permitted.
 pub(super) fn take_after(file: &File, before: &fs::Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (before.uid(), before.gid()) {

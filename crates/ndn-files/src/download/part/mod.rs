@@ -1,13 +1,13 @@
-//! A file that is not complete yet: it has a hidden name beside its own, and a sidecar in JSON tells
-//! what is in it, so that an interrupted fetch can go on.
+//! A file that is not complete yet: it has a hidden name in the same directory, and a sidecar in
+//! JSON with its state, so that an interrupted fetch can be resumed.
 //!
-//! Both are trusted only as far as they are the user's own: in a directory where others may write,
-//! somebody could put them there. What is on the disk is checked against a checksum, because a crash
-//! may have left less than the sidecar says.
+//! Both are trusted only if they belong to the user: in a shared directory, others could create
+//! them. The content on disk is verified with a checksum, because a crash may have left less than
+//! the sidecar states.
 
 mod error;
 mod files;
-mod progress;
+pub(super) mod progress;
 mod version;
 
 use std::collections::VecDeque;
@@ -27,19 +27,19 @@ pub use self::error::PartError;
 pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
-use self::progress::check;
 pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
 pub use self::version::is_unchanged;
 use super::checksum::{Chain, xxh64};
+use super::recheck::check;
 
-/// Bytes gathered before they are written to a file.
+/// Bytes buffered before they are written to a file.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
-/// Bytes after which the sidecar is written anew, for the case that the program is killed: so many at first,
-/// then as many as there are, and so many at most.
+/// Bytes after which the sidecar is rewritten, in case the program is killed: this many at first,
+/// then as many as have been written, and at most this many.
 const CHECKPOINT_LEN: (u64, u64) = (128 << 10, 16 << 20);
 
-/// A segment has another length than those before: where its content belongs is not known before all
-/// others are there.
+/// A segment has another length than those before: the position of its content is unknown until all
+/// others have been received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Irregular;
 
@@ -47,35 +47,37 @@ pub(super) struct Irregular;
 #[derive(Debug)]
 pub struct PartFile {
     file: Arc<File>,
-    /// For contents that come in order.
+    /// For contents received in order.
     writer: BufWriter<Arc<File>>,
-    /// What will be its name.
+    /// Its final name.
     path: PathBuf,
     part: PathBuf,
     sidecar: PathBuf,
-    /// Whether what is there is of this fetch: until then it is of an earlier one, and stays.
+    /// Whether the content belongs to this fetch; until then it belongs to an earlier one, and is
+    /// kept.
     begun: bool,
-    /// There was none before, and nothing is in it yet.
+    /// The part was created by this fetch and is empty.
     is_new: bool,
-    /// There may be a sidecar.
+    /// A sidecar may exist.
     has_sidecar: bool,
     durable: bool,
-    /// `None`: cannot be gone on with.
+    /// `None`: cannot be resumed.
     origin: Option<Origin>,
-    /// What is fetched, if not all.
+    /// The part of the object to fetch, if not all.
     extent: Option<Extent>,
     segment_len: u64,
     segments: u64,
     bytes: u64,
-    /// Of what is there, if all of it has checksums.
+    /// Checksum of the content, if all segments have checksums.
     chain: Option<Chain>,
-    /// What is there of the segments from `segments` on.
+    /// State of the segments from `segments` on.
     ahead: VecDeque<Option<Stored>>,
     checkpoint: u64,
 }
 
 impl PartFile {
-    /// Opens the part of `path`, or makes an empty one. What is in it stays until [`Self::begin`].
+    /// Opens the part of `path`, or creates an empty one. Its content is kept until
+    /// [`Self::begin`].
     ///
     /// # Errors
     /// All but `DiskFull` and `Older`.
@@ -107,19 +109,19 @@ impl PartFile {
         })
     }
 
-    /// Leaves it to the system when the content is written to the disk: quicker, and after a power
-    /// failure there may be less under the final name than there was.
+    /// Leaves it to the system when the content is written to disk: faster, but after a power
+    /// failure the file may be incomplete.
     pub fn set_durable(&mut self, durable: bool) {
         self.durable = durable;
     }
 
-    /// Only these bytes of the object are fetched: segments are counted from the one that has the first of
-    /// them, and [`Self::write_segment`] takes what is within.
+    /// Fetches only these bytes of the object: segments are counted from the one with the first of
+    /// them, and [`Self::write_segment`] takes the bytes within.
     pub fn set_extent(&mut self, extent: Extent) {
         self.extent = Some(extent);
     }
 
-    /// What an interrupted fetch of `origin` left here, if what is told of it fits: see
+    /// What an interrupted fetch of `origin` left here, if its state is consistent: see
     /// [`Self::resume`].
     #[must_use]
     pub fn left(&self, origin: &Origin) -> Left {
@@ -127,7 +129,7 @@ impl PartFile {
             return Left::Nothing;
         }
         let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
-            // Whoever was killed before the first checkpoint has left a file that nothing tells of.
+            // A fetch killed before the first checkpoint has left a file without state.
             let is_empty = self.begun || self.file.metadata().is_ok_and(|file| file.len() == 0);
             return if is_empty { Left::Nothing } else { Left::Untold };
         };
@@ -143,9 +145,9 @@ impl PartFile {
         Left::GoesOn(progress)
     }
 
-    /// Goes on with what an interrupted fetch of `origin` left here, as far as it is whole. It is checked
-    /// by checksum, or against the digests that `verification` knows of packets like `segment`, one of
-    /// the object. Blocks until it has read all of it.
+    /// Resumes an interrupted fetch of `origin`, as far as its content is valid. The content is
+    /// verified by checksum, or against the digests that `verification` knows of packets like
+    /// `segment`, one of the object. Blocks until all of it has been read.
     ///
     /// # Errors
     /// `Io`.
@@ -175,7 +177,7 @@ impl PartFile {
         Ok(Left::GoesOn(progress))
     }
 
-    /// The first `length` bytes of what is there.
+    /// The first `length` bytes of the content.
     ///
     /// # Errors
     /// `Io`.
@@ -185,7 +187,7 @@ impl PartFile {
         Ok(head)
     }
 
-    /// Starts with nothing. With an `origin` the fetch can be gone on with after an interruption.
+    /// Starts with an empty file. With an `origin`, the fetch can be resumed after an interruption.
     ///
     /// # Errors
     /// `Io`.
@@ -203,8 +205,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Makes sure that the file system has room for `size` bytes in all, so that the end of a long
-    /// fetch does not bring an error that the beginning could have told.
+    /// Reserves room for `size` bytes, so that a lack of space is reported at the beginning of a
+    /// long fetch.
     ///
     /// # Errors
     /// `DiskFull`, `Io`.
@@ -219,14 +221,14 @@ impl PartFile {
         }
         // Zeros at the end are not written.
         self.file.set_len(size).map_err(|error| self.error(error))?;
-        // Where memory is the disk, giving out pages is all the work that there is.
+        // Where memory is the disk, allocating pages is all the work.
         if !is_long || self.is_in_memory() {
             return Ok(());
         }
         let flags = FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&*self.file, flags, self.bytes, needed) {
             Err(error) if error == rustix::io::Errno::NOSPC => Err(self.error(error.into())),
-            // Not all file systems can.
+            // Not all file systems support it.
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -241,8 +243,8 @@ impl PartFile {
         self.durable && !self.is_in_memory()
     }
 
-    /// Appends content, after [`Self::begin`] without an origin: what comes in order and does not need
-    /// to be gone on with.
+    /// Appends content, after [`Self::begin`] without an origin: for content that arrives in order
+    /// and need not be resumed.
     ///
     /// # Errors
     /// `Io`.
@@ -252,11 +254,11 @@ impl PartFile {
         Ok(())
     }
 
-    /// Writes the content of a segment to its place: for who needs no threads for it. The first one,
-    /// [`Self::set_segment_len`] or [`Self::resume`] tells how long segments are.
+    /// Writes the content of a segment to its position, without threads. The first segment,
+    /// [`Self::set_segment_len`] or [`Self::resume`] determines the segment length.
     ///
     /// # Errors
-    /// `Io`, also for a segment behind one that is shorter.
+    /// `Io`, also for a segment after a shorter one.
     pub fn write_segment(&mut self, segment: u64, content: &[u8]) -> Result<(), PartError> {
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         if self.segment_len == 0 {
@@ -271,7 +273,7 @@ impl PartFile {
         }
     }
 
-    /// The file, to write segments at their places.
+    /// The file, to write segments at their positions.
     pub(super) fn file(&self) -> &Arc<File> {
         &self.file
     }
@@ -280,23 +282,23 @@ impl PartFile {
         self.error(error)
     }
 
-    /// Content bytes of each segment but the last; zero as long as that is not known.
+    /// Content bytes of each segment but the last; zero while unknown.
     pub(super) fn segment_len(&self) -> u64 {
         self.segment_len
     }
 
-    /// Tells how long the content of each segment but the last is.
+    /// Sets the content length of each segment but the last.
     pub fn set_segment_len(&mut self, length: u64) {
         self.segment_len = length;
     }
 
-    /// Bytes of the first segment that are not wanted.
+    /// Bytes of the first segment before the extent.
     fn skipped(&self) -> u64 {
         let first = self.extent.map_or(0, |extent| extent.first);
         first.checked_rem(self.segment_len).unwrap_or(0)
     }
 
-    /// Number of the first segment that is not there.
+    /// First missing segment.
     #[must_use]
     pub fn segments(&self) -> u64 {
         self.segments
@@ -308,7 +310,7 @@ impl PartFile {
         self.bytes
     }
 
-    /// Takes note of a segment that was written to its place.
+    /// Records a segment that was written to its position.
     pub(super) fn note(&mut self, stored: Stored) -> Result<(), NoteError> {
         let Some(index) = stored.segment.checked_sub(self.segments) else {
             return Ok(());
@@ -321,7 +323,7 @@ impl PartFile {
         while let Some(&Some(stored)) = self.ahead.front() {
             let before = self.segments.saturating_mul(self.segment_len);
             if self.bytes != before.saturating_sub(self.skipped()) {
-                // Something follows a segment that is shorter.
+                // A segment follows one that is shorter.
                 return Err(NoteError::Irregular(Irregular));
             }
             self.ahead.pop_front();
@@ -340,8 +342,8 @@ impl PartFile {
         Ok(())
     }
 
-    /// Refuses `name` if the file that is there is a newer version of the same object: who can replay
-    /// old packets must not be able to bring an old version back.
+    /// Rejects `name` if the existing file is a newer version of the same object: an attacker who
+    /// replays old packets must not be able to restore an old version.
     ///
     /// # Errors
     /// `Older`.
@@ -358,23 +360,23 @@ impl PartFile {
         Ok(())
     }
 
-    /// Gives the file its name, and the mode and the owner of the file that had it before. Its content
-    /// is on the disk by then, unless [`Self::set_durable`] says that it need not be.
+    /// Renames the file to its final name, with the mode and the owner of the file that it
+    /// replaces. Its content is on disk then, unless disabled by [`Self::set_durable`].
     ///
     /// # Errors
     /// `Io`; then nothing is left.
     pub fn complete(mut self) -> Result<(), PartError> {
         let completed = self.writer.flush().and_then(|()| {
-            // What was reserved may be more.
+            // More may have been reserved.
             self.file.set_len(self.bytes)?;
             if let Ok(before) = fs::metadata(&self.path) {
                 take_after(&self.file, &before)?;
             }
-            // A part of an object is no version of it.
+            // A part of an object is not a version of it.
             if let (Some(origin), None) = (&self.origin, self.extent) {
                 version::write(&self.file, origin);
             }
-            // A file system may otherwise give an empty file the name, if the power fails then.
+            // Otherwise a file system may give the name to an empty file if the power fails.
             if self.durable {
                 self.file.sync_data()?;
             }
@@ -382,14 +384,15 @@ impl PartFile {
         });
         self.remove_sidecar();
         completed.map_err(|error| {
-            // The error that matters is the first one.
+            // The first error is the relevant one.
             let _ = fs::remove_file(&self.part);
             self.error(error)
         })
     }
 
-    /// Leaves what a later fetch can go on with; says how many bytes, and nothing if there is none. That
-    /// may be what an earlier fetch has left, if this one has not come to [`Self::begin`].
+    /// Keeps the state for a later fetch; returns the number of bytes kept, `None` if there are
+    /// none. That may be the state of an earlier fetch, if this one has not reached
+    /// [`Self::begin`].
     pub fn keep(mut self) -> Option<u64> {
         if !self.begun {
             let left = if self.is_new { None } else { read_sidecar(&self.sidecar) };
@@ -401,7 +404,7 @@ impl PartFile {
         }
         let kept = self.origin.is_some()
             && self.segments > 0
-            // What lies ahead is fetched again.
+            // Segments ahead are fetched again.
             && self.file.set_len(self.bytes).is_ok()
             && self.write_progress().is_ok();
         if kept {
@@ -411,7 +414,7 @@ impl PartFile {
         None
     }
 
-    /// Leaves nothing behind.
+    /// Removes the part and its sidecar.
     pub fn discard(mut self) {
         self.remove_sidecar();
         let _ = fs::remove_file(&self.part);
@@ -436,8 +439,8 @@ impl PartFile {
             xxh64: self.chain.map(Chain::to_hex),
         };
         self.has_sidecar = true;
-        // A new file: writing to one that exists would follow a link. It takes the place of the one
-        // before at once, so that who is killed has one of the two.
+        // A new file: writing to an existing one would follow a link. It replaces the previous one
+        // atomically.
         let mut new = self.sidecar.clone().into_os_string();
         new.push(".new");
         let _ = fs::remove_file(&new);
@@ -455,10 +458,10 @@ impl PartFile {
     }
 }
 
-/// What `statfs` says of a file system in memory.
+/// File system types in memory, as reported by `statfs`.
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
-/// Why a segment cannot be taken note of.
+/// Why a segment cannot be recorded.
 #[derive(Debug)]
 pub(super) enum NoteError {
     Irregular(Irregular),

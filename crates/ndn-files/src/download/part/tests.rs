@@ -1,4 +1,4 @@
-//! Parts of a file, and what may become of them.
+//! Parts of a file, and damage to them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
     part.write_segment(segment, content).unwrap();
 }
 
-/// Why what is there is not gone on with.
+/// Why the content cannot be resumed.
 fn refusal(part: &mut PartFile, origin: &Origin) -> Option<Unusable> {
     match part.resume(origin, None, &Verification::Skip).unwrap() {
         Left::Unusable { reason, .. } => Some(reason),
@@ -34,7 +34,7 @@ fn interrupted() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn an_interrupted_fetch_goes_on_where_it_was() {
+fn interrupted_fetch_is_resumed() {
     let (directory, path) = interrupted();
     let mut part = PartFile::open(path.clone()).unwrap();
     let progress = part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap();
@@ -54,7 +54,7 @@ fn an_interrupted_fetch_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_is_not_of_the_same_object_is_not_gone_on_with() {
+fn part_of_another_object_is_not_resumed() {
     let (_directory, path) = interrupted();
     let mut part = PartFile::open(path.clone()).unwrap();
     assert_eq!(refusal(&mut part, &origin(2)), Some(Unusable::OfAnother));
@@ -67,9 +67,9 @@ fn what_is_not_of_the_same_object_is_not_gone_on_with() {
 }
 
 #[test]
-fn what_an_earlier_fetch_left_stays_until_this_one_begins() {
+fn earlier_part_is_kept_until_a_fetch_begins() {
     let (_directory, path) = interrupted();
-    // Nothing came that could take its place: a wrong signature, or no answer.
+    // Nothing arrived to replace it: a wrong signature, or no answer.
     let mut part = PartFile::open(path.clone()).unwrap();
     assert_eq!(refusal(&mut part, &origin(2)), Some(Unusable::OfAnother));
     assert_eq!(part.keep(), Some(12));
@@ -78,14 +78,14 @@ fn what_an_earlier_fetch_left_stays_until_this_one_begins() {
         part.resume(&origin(1), None, &Verification::Skip).unwrap().progress().unwrap().segments,
         2
     );
-    // A fetch that has begun is what is kept from then on.
+    // Once a fetch has begun, its own state is kept.
     part.begin(Some(origin(2))).unwrap();
     assert_eq!(part.keep(), None);
     assert!(!hidden_names(&path).unwrap().0.exists());
 }
 
 #[test]
-fn a_fetch_that_comes_to_nothing_leaves_nothing() {
+fn failed_fetch_without_content_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let part = PartFile::open(directory.path().join("object")).unwrap();
     assert_eq!(part.keep(), None);
@@ -93,7 +93,7 @@ fn a_fetch_that_comes_to_nothing_leaves_nothing() {
 }
 
 #[test]
-fn what_is_told_of_a_part_that_is_gone_is_forgotten() {
+fn sidecar_without_its_part_is_ignored() {
     let (directory, path) = interrupted();
     let (part_path, sidecar) = hidden_names(&path).unwrap();
     fs::remove_file(part_path).unwrap();
@@ -110,7 +110,7 @@ fn what_is_told_of_a_part_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn what_a_crash_has_damaged_is_not_gone_on_with() {
+fn damaged_part_is_not_resumed() {
     let damages: [fn(&Path, &Path); 4] = [
         |part, _| fs::write(part, "first secon").unwrap(),
         |part, _| fs::write(part, "first sEcond").unwrap(),
@@ -124,7 +124,7 @@ fn what_a_crash_has_damaged_is_not_gone_on_with() {
         let mut part = PartFile::open(path).unwrap();
         assert_eq!(part.resume(&origin(1), None, &Verification::Skip).unwrap().progress(), None);
     }
-    // More than the sidecar says: the rest was written after it.
+    // More than the sidecar states: the rest was written after it.
     let (_directory, path) = interrupted();
     let (part_path, _) = hidden_names(&path).unwrap();
     fs::write(part_path, "first secondthi").unwrap();
@@ -136,7 +136,7 @@ fn what_a_crash_has_damaged_is_not_gone_on_with() {
 }
 
 #[test]
-fn one_fetch_writes_a_file_at_a_time() {
+fn part_is_locked_by_one_fetch() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let first = PartFile::open(path.clone()).unwrap();
@@ -146,7 +146,7 @@ fn one_fetch_writes_a_file_at_a_time() {
 }
 
 #[test]
-fn links_in_the_way_are_not_followed() {
+fn symbolic_links_are_not_followed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let (part, sidecar) = hidden_names(&path).unwrap();
@@ -168,7 +168,7 @@ fn links_in_the_way_are_not_followed() {
 }
 
 #[test]
-fn nothing_stays_of_what_cannot_be_gone_on_with() {
+fn unusable_part_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x".repeat(255));
     for (origin, content) in [(None, Some(b"x")), (Some(origin(1)), None)] {
@@ -183,7 +183,7 @@ fn nothing_stays_of_what_cannot_be_gone_on_with() {
 }
 
 #[test]
-fn segments_may_come_in_any_order() {
+fn segments_may_arrive_in_any_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let mut part = PartFile::open(path.clone()).unwrap();
@@ -207,7 +207,7 @@ fn segments_may_come_in_any_order() {
 }
 
 #[test]
-fn a_segment_behind_a_shorter_one_is_told_of() {
+fn segment_after_a_shorter_one_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let mut part = PartFile::open(directory.path().join("object")).unwrap();
     part.begin(None).unwrap();
@@ -219,7 +219,7 @@ fn a_segment_behind_a_shorter_one_is_told_of() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_at_the_start() {
+fn lack_of_space_is_reported_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let part = PartFile::open(directory.path().join("object")).unwrap();
     assert!(matches!(part.reserve(1 << 60), Err(PartError::DiskFull { .. })));
@@ -249,7 +249,7 @@ fn names_of_parts_and_sidecars_are_reserved() {
 }
 
 #[test]
-fn a_sidecar_with_the_mode_of_other_files_is_not_believed() {
+fn sidecar_with_a_wider_mode_is_ignored() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = interrupted();
     let (_, sidecar) = hidden_names(&path).unwrap();
@@ -270,16 +270,16 @@ fn make_pipe(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-/// Whoever is killed has what the sidecar tells of, and there is one soon.
+/// A killed fetch leaves what the sidecar states, and there is one soon.
 #[test]
-fn sidecars_are_written_soon_and_then_less_often() {
+fn sidecar_is_written_early_and_then_less_often() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     let (_, sidecar) = hidden_names(&path).unwrap();
     let mut part = PartFile::open(path.clone()).unwrap();
     part.begin(Some(origin(1))).unwrap();
     part.set_segment_len(4096);
-    // What a fetch finds that comes after one that was killed.
+    // What a fetch finds after one that was killed.
     let left = || {
         let copies = tempfile::tempdir().unwrap();
         let (copied_part, copied_sidecar) = hidden_names(&copies.path().join("object")).unwrap();
@@ -304,9 +304,9 @@ fn sidecars_are_written_soon_and_then_less_often() {
     assert_eq!(told, [128, 256, 512, 1024, 2048, 4096].map(|kibibytes| kibibytes << 10));
 }
 
-/// Opening a pipe waits for somebody who writes to it, unless told not to.
+/// Opening a pipe waits for a writer, unless told not to.
 #[test]
-fn pipes_in_the_place_of_files_are_not_waited_for() {
+fn opening_a_pipe_does_not_block() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     make_pipe(&path);
@@ -316,9 +316,9 @@ fn pipes_in_the_place_of_files_are_not_waited_for() {
     assert_eq!(part.left(&origin(1)), Left::Nothing);
 }
 
-/// Figures that no fetch has written are not believed, whatever they ask for.
+/// Inconsistent values are rejected, whatever they request.
 #[test]
-fn a_sidecar_with_impossible_figures_is_not_gone_on_with() {
+fn sidecar_with_inconsistent_values_is_not_resumed() {
     let (directory, path) = interrupted();
     let sidecar = directory.path().join(".object.part.json");
     let text = fs::read_to_string(&sidecar).unwrap();
@@ -344,9 +344,9 @@ fn a_sidecar_with_impossible_figures_is_not_gone_on_with() {
     }
 }
 
-/// Some bytes from the middle: the first segment is cut, and so is the last.
+/// Some bytes from the middle: the first and the last segment are cut.
 #[test]
-fn a_part_of_an_object_is_gone_on_with_as_well() {
+fn fetch_of_a_byte_range_is_resumed() {
     let object = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
@@ -372,7 +372,7 @@ fn a_part_of_an_object_is_gone_on_with_as_well() {
             put(&mut part, there, content);
             assert!(part.keep().is_some());
         }
-        // What is left of a part is not gone on with for another one, nor for the whole.
+        // The state of one extent is not resumed for another, nor for the whole.
         for other in [None, Some(Extent { first, end: end + 1 })] {
             let mut part = PartFile::open(path.clone()).unwrap();
             part.extent = other;

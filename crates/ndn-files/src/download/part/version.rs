@@ -1,4 +1,4 @@
-//! Which version a file is: kept beside it by file systems that have extended attributes.
+//! The version of a file, stored in an extended attribute.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,9 +11,9 @@ use rustix::fs::{OFlags, XattrFlags};
 use super::Origin;
 
 const ATTRIBUTE: &str = "user.namewire.object";
-/// Tells what the file was like when it was complete, and how it was verified.
+/// The state of the file when it was complete, and how it was verified.
 const STATE: &str = "user.namewire.state";
-/// Longer names are not kept.
+/// Longer names are not stored.
 const URI_LEN_MAX: usize = 4096;
 
 pub(super) fn read(path: &Path) -> Option<Name> {
@@ -22,8 +22,8 @@ pub(super) fn read(path: &Path) -> Option<Name> {
     Name::from_uri(std::str::from_utf8(buffer.get(..length)?).ok()?).ok()
 }
 
-/// Takes note that `file`, to which nothing is written any more, is `origin`. Best effort: not all file
-/// systems have a place for it.
+/// Records that `file`, which is complete, is `origin`. Best effort: not all file systems support
+/// extended attributes.
 pub(super) fn write(file: &File, origin: &Origin) {
     let uri = &origin.name;
     if uri.len() > URI_LEN_MAX {
@@ -42,14 +42,14 @@ fn state(metadata: &fs::Metadata, origin: &Origin) -> String {
     format!("{size} {mtime}.{nanoseconds:09} {verification}")
 }
 
-/// Opens what is there; of what is no file (a pipe has nobody who writes to it) nothing is awaited.
+/// Opens a file without waiting for the writer of a pipe.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether the file at `path` is `origin`, of `size` bytes, fetched and verified as it would be now,
-/// and was not written to since. False where the file system cannot tell.
+/// Whether the file at `path` is `origin`, of `size` bytes, verified as it would be now, and
+/// unchanged since. False where the file system cannot tell.
 #[must_use]
 pub fn is_unchanged(path: &Path, origin: &Origin, size: u64) -> bool {
     let found = || -> io::Result<bool> {

@@ -1,4 +1,5 @@
-//! Segments that did not verify: each is asked for again, past the cache that may hold the wrong packet.
+//! Segments that failed verification: each is requested again, bypassing the cache that may hold
+//! the wrong packet.
 
 use std::collections::HashMap;
 
@@ -6,28 +7,28 @@ use ndn_client::fetch::{CacheBypass, ReceivedSegment};
 use ndn_security::Sha256Digest;
 use tokio::task::JoinSet;
 
-/// Segments that are asked for again at a time: more at once are no accident.
+/// Maximum number of segments requested again at a time.
 const SEGMENTS_MAX: usize = 256;
-/// Times that one segment may not verify.
+/// Maximum number of verification failures of one segment.
 const REFUSED_MAX: u32 = 3;
 
-/// A segment, and why it is not taken.
+/// A segment, and the reason for its rejection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) segment: u64,
     pub(super) reason: String,
 }
 
-/// Those that are on their way.
-pub(super) struct Again {
+/// Segments being requested again.
+pub(super) struct Retries {
     cache_bypass: CacheBypass,
     asked: JoinSet<Result<ReceivedSegment, Refusal>>,
-    /// How often each did not verify.
+    /// Number of verification failures by segment.
     counts: HashMap<u64, u32>,
     refused: u64,
 }
 
-impl Again {
+impl Retries {
     pub(super) fn new(cache_bypass: CacheBypass) -> Self {
         Self { cache_bypass, asked: JoinSet::new(), counts: HashMap::new(), refused: 0 }
     }
@@ -36,12 +37,12 @@ impl Again {
         self.asked.is_empty()
     }
 
-    /// Packets that did not verify.
+    /// Number of packets that failed verification.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Asks for a segment again; gives the refusal back if that has been tried often enough.
+    /// Requests a segment again; returns the rejection if that was tried often enough.
     pub(super) fn ask(
         &mut self,
         refusal: Refusal,
@@ -56,17 +57,17 @@ impl Again {
         let cache_bypass = self.cache_bypass.clone();
         self.asked.spawn(async move {
             let segment = refusal.segment;
-            // That nobody has another one is no reason of its own.
+            // The lack of another packet is not a reason of its own.
             let came = cache_bypass.fetch(segment, expected.as_ref()).await;
             came.map(|data| (segment, data)).map_err(|_| refusal)
         });
         Ok(())
     }
 
-    /// The next answer, or why there is none; `None` if nothing is asked for.
+    /// The next answer, or why there is none; `None` if no segment is being requested.
     pub(super) async fn next(&mut self) -> Option<Result<ReceivedSegment, Refusal>> {
         loop {
-            // A task fails only if the runtime ends, and this with it.
+            // A task fails only when the runtime ends, and this task with it.
             if let Ok(came) = self.asked.join_next().await? {
                 return Some(came);
             }
