@@ -1,6 +1,6 @@
 //! What HTTP clients ask a gateway for: paths and ranges.
 
-use ndn_gateway::{Wanted, encode, place_of, wanted};
+use ndn_gateway::{Wanted, encode, parse_path, wanted};
 use ndn_packet::{ComponentType, Name};
 
 /// Takes the first line as the path of a URL, the second as a Range field, and the number of bytes of the
@@ -23,7 +23,7 @@ pub fn gateway(bytes: &[u8]) {
 /// what it names has a path that names the same.
 fn check_path(path: &str) {
     let prefix = Name::from_uri("/x/v=1").expect("a name");
-    let Ok(place) = place_of(&prefix, path) else {
+    let Ok(place) = parse_path(&prefix, path) else {
         return;
     };
     assert!(place.name.starts_with(prefix.as_ref()));
@@ -39,7 +39,7 @@ fn check_path(path: &str) {
     if place.is_directory {
         again.push('/');
     }
-    assert_eq!(place_of(&prefix, &again).as_ref(), Ok(&place), "{again}");
+    assert_eq!(parse_path(&prefix, &again).as_ref(), Ok(&place), "{again}");
 }
 
 /// Ranges lie within the file and are together no longer than it.

@@ -1,4 +1,4 @@
-//! The access log: one line of JSON for each request.
+//! Access log: one line of JSON per request.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-/// Lines that wait to be written; more are dropped and counted.
+/// Maximum number of queued lines; more are dropped and counted.
 const LINES_MAX: usize = 4096;
-/// Longest text of a client that is kept, in bytes.
+/// Maximum length of a text from a client, in bytes.
 const TEXT_LEN_MAX: usize = 2048;
 
-/// What the gateway did so far.
+/// Counters of the gateway.
 #[derive(Debug, Default)]
 pub struct Counters {
     connections: AtomicU64,
@@ -49,43 +49,43 @@ impl Counters {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Requests whose answer was not sent to its end: the client went away, or the content failed on
-    /// its way.
+    /// Requests whose answer was not sent completely: the client disconnected, or fetching the
+    /// content failed.
     #[must_use]
     pub fn aborted(&self) -> u64 {
         self.aborted.load(Ordering::Relaxed)
     }
 
-    /// Bytes of bodies that were sent.
+    /// Body bytes sent.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes.load(Ordering::Relaxed)
     }
 
-    /// Lines of the log that were not written because the disk was too slow.
+    /// Log lines dropped because the disk was too slow.
     #[must_use]
     pub fn log_lines_dropped(&self) -> u64 {
         self.log_lines_dropped.load(Ordering::Relaxed)
     }
 }
 
-/// Where requests are written down, by a thread of its own: a slow disk holds no request up.
+/// The access log, written by its own thread: a slow disk does not delay requests.
 #[derive(Debug, Clone, Default)]
 pub struct AccessLog {
     lines: Option<SyncSender<String>>,
 }
 
 impl AccessLog {
-    /// None.
+    /// Disabled.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// A line for each request to `output`.
+    /// Writes a line per request to `output`.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn to(mut output: impl Write + Send + 'static) -> io::Result<Self> {
         let (sender, lines) = sync_channel::<String>(LINES_MAX);
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
@@ -104,7 +104,7 @@ impl AccessLog {
     }
 }
 
-/// What is written down of a request. It is written when it is dropped.
+/// The log record of a request, written when dropped.
 #[derive(Debug)]
 pub(crate) struct Record {
     log: AccessLog,
@@ -113,7 +113,7 @@ pub(crate) struct Record {
     received: Duration,
     fields: Map<String, Value>,
     status: Option<u16>,
-    /// Bytes of body that are to be sent, if that is known.
+    /// Expected number of body bytes, if known.
     expected: Option<u64>,
     sent: u64,
     finished: bool,
@@ -121,7 +121,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// `received` is the time of day since 1970.
+    /// `received` is the time since 1970.
     pub(crate) fn new(
         log: &AccessLog,
         counters: &Arc<Counters>,
@@ -144,12 +144,12 @@ impl Record {
         }
     }
 
-    /// Keeps something about the request.
+    /// Sets a field of the record.
     pub(crate) fn note(&mut self, key: &str, text: &str) {
         self.fields.insert(key.to_owned(), cut(text).into());
     }
 
-    /// The response is being sent; bytes of body.
+    /// The answer has begun; `length` is its number of body bytes.
     pub(crate) fn answered(&mut self, status: u16, expected: Option<u64>) {
         (self.status, self.expected) = (Some(status), expected);
     }
@@ -158,12 +158,12 @@ impl Record {
         self.sent += u64::try_from(bytes).unwrap_or(0);
     }
 
-    /// The body has come to its end.
+    /// The body is complete.
     pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Something is wrong with the request, or with the answer on its way.
+    /// Records an error of the request, or of sending the answer.
     pub(crate) fn fail(&mut self, text: &str) {
         self.failed = true;
         self.note("error", text);
@@ -198,14 +198,14 @@ impl Drop for Record {
         line.insert("bytes".to_owned(), self.sent.into());
         line.insert("complete".to_owned(), is_complete.into());
         line.insert("seconds".to_owned(), json!(self.started.elapsed().as_secs_f64()));
-        // Control characters are escaped in JSON: nobody can add lines of their own.
+        // Control characters are escaped in JSON: a client cannot inject lines.
         if !self.log.write(format!("{}\n", Value::Object(line))) {
             counters.log_lines_dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The text, cut off where it is too long.
+/// The text, truncated to the maximum length.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(TEXT_LEN_MAX);
     while !text.is_char_boundary(end) {
@@ -217,7 +217,7 @@ fn cut(text: &str) -> &str {
 /// A time since 1970 as `2026-11-21T08:00:00.123Z` (RFC 3339).
 fn rfc_3339(time: Duration) -> String {
     let (days, second) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
-    // Years from March on end with the day that leap years add; 400 of them have 146,097 days.
+    // Years from March on end with the leap day; 400 of them have 146,097 days.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_dates() {
+    fn times_are_formatted_as_dates() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399, "2000-02-28T23:59:59.000Z"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_between_characters() {
+    fn long_text_is_truncated_between_characters() {
         assert_eq!(cut("short"), "short");
         let long = "ü".repeat(TEXT_LEN_MAX);
         assert_eq!(cut(&long).len(), TEXT_LEN_MAX);

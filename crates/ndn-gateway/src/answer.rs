@@ -1,4 +1,4 @@
-//! Answers, before they have a record.
+//! Answers, without a log record.
 
 use bytes::Bytes;
 use hyper::header::{
@@ -12,12 +12,12 @@ use crate::body::GatewayBody;
 use crate::conditions::Validators;
 use crate::failure::Failure;
 use crate::listing::Page;
-use crate::respond::TransferPermit;
+use crate::peers::TransferPermit;
 use crate::transfer::Chunks;
 
-/// The methods that every resource allows.
+/// The methods allowed for every resource.
 pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
-/// After how many seconds a client that was refused may come again.
+/// Retry-After of a rejected request, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 /// An answer without its record.
@@ -30,7 +30,7 @@ pub(crate) struct Answer {
 pub(crate) enum Content {
     Empty,
     Whole(Bytes),
-    /// A page, its length, and the permit that is held until it is sent.
+    /// A page, its length, and the permit held until it is sent.
     Page(Box<Page>, u64, TransferPermit),
     Chunks(Chunks, Option<u64>),
 }
@@ -40,7 +40,7 @@ impl Answer {
         Self { status, headers: HeaderMap::new(), content: Content::Empty }
     }
 
-    /// Sets a header to text, which is left out if it cannot be one.
+    /// Sets a header; omitted if the text is not a valid value.
     pub(crate) fn set(&mut self, name: HeaderName, text: &str) {
         if let Ok(value) = HeaderValue::from_str(text) {
             self.headers.insert(name, value);
@@ -66,7 +66,7 @@ impl Answer {
         if let Some(modified) = validators.modified {
             self.set(LAST_MODIFIED, &httpdate::fmt_http_date(modified));
         }
-        // Clients may keep it, and ask each time whether it is still the same.
+        // Clients may cache it, and must revalidate each time.
         self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         self
     }
@@ -103,7 +103,7 @@ impl Answer {
     }
 }
 
-/// The response to a failed request.
+/// The answer for a failure.
 pub(crate) fn refusal(failure: &Failure) -> Answer {
     let mut answer = Answer::new(failure.status).with_text(&failure.text);
     if failure.status == StatusCode::METHOD_NOT_ALLOWED {

@@ -8,10 +8,10 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::access_log::Record;
 use crate::listing::Page;
-use crate::respond::TransferPermit;
+use crate::peers::TransferPermit;
 use crate::transfer::{Chunks, ReadError};
 
-/// A body, and the record of its request, which is written when the body is done with.
+/// A body, and the log record of its request, written when the body ends.
 #[derive(Debug)]
 pub(crate) struct GatewayBody {
     content: Content,
@@ -20,12 +20,12 @@ pub(crate) struct GatewayBody {
 
 #[derive(Debug)]
 enum Content {
-    /// Nothing, or nothing any more.
+    /// Nothing, or nothing left.
     Empty,
     Whole(Bytes),
-    /// A page, what is left of its length, and the permit that ends with it.
+    /// A page, its remaining length, and the permit that ends with it.
     Page(Box<Page>, u64, TransferPermit),
-    /// As it comes; the length if it is known.
+    /// Chunks in order of arrival; the length if known.
     Chunks(Chunks, Option<u64>),
 }
 
@@ -47,7 +47,7 @@ impl GatewayBody {
         Self { content: Content::Page(page, length, permit), record }
     }
 
-    /// `length` is what is left to come, if it is known.
+    /// `length` is the remaining length, if known.
     pub(crate) fn chunks(chunks: Chunks, length: Option<u64>, record: Record) -> Self {
         Self { content: Content::Chunks(chunks, length), record }
     }

@@ -1,4 +1,4 @@
-//! What is known of files and directories, for a short time.
+//! Cache of files, directories and manifests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,19 +16,19 @@ use crate::conditions::Validators;
 use crate::failure::Failure;
 use crate::versions::Versions;
 
-/// Files and directories that are remembered.
+/// Maximum number of cached files and directories.
 const ENTRIES_MAX: usize = 4096;
-/// Bytes of manifests that are remembered.
+/// Maximum number of bytes of cached manifests.
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
-/// Limit of the memory of all manifests in KiB: cached, used by transfers, or being fetched.
+/// Limit on all manifests in KiB: cached, in use by transfers, or being fetched.
 const MANIFEST_ROOM: usize = 512 << 10;
-/// Names that are looked up at a time.
+/// Maximum number of concurrent look-ups.
 const LOOK_UPS_MAX: usize = 64;
-/// How long a look-up waits for others before it is refused.
+/// Maximum time that a look-up waits for others before it is rejected.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
-/// Bytes that a manifest keeps of each segment.
+/// Bytes of a manifest per segment.
 const DIGEST_LEN: u64 = 32;
-/// Failures are remembered no longer than this.
+/// Maximum lifetime of a cached failure.
 const FAILURE_LIFETIME_MAX: Duration = Duration::from_secs(1);
 
 /// A file, a directory, or another object with metadata, in one version.
@@ -36,22 +36,22 @@ const FAILURE_LIFETIME_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Resource {
     /// What to fetch.
     pub(crate) found: FoundObject,
-    /// How: where a manifest vouches for the segments, checked by that.
+    /// Fetch options; with a manifest, segments are verified by it.
     pub(crate) fetching: FetchOptions,
     pub(crate) is_directory: bool,
-    /// Length in bytes, if the metadata contains it.
+    /// Length in bytes, if the metadata states it.
     pub(crate) size: Option<u64>,
-    /// Content bytes of each segment but the last, where the metadata tells them.
+    /// Segment length, if the metadata states it.
     pub(crate) segment_size: Option<u64>,
     pub(crate) validators: Validators,
-    /// Bytes that a manifest takes.
+    /// Bytes of the manifest.
     weight: u64,
-    /// Room for the manifest, which is held for as long as somebody uses it.
+    /// Permit for the manifest, held while it is in use.
     room: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Resource {
-    /// Length and that of a segment, if both are known: then parts can be fetched.
+    /// Length and segment length, if both are known: then ranges can be fetched.
     pub(crate) fn layout(&self) -> Option<(u64, u64)> {
         self.size.zip(self.segment_size)
     }
@@ -59,7 +59,8 @@ impl Resource {
 
 type Known = Result<Arc<Resource>, Failure>;
 
-/// The state of one name. The task that looks it up holds the lock, and others wait for the result.
+/// Cached result for one name; the task that looks it up holds the lock, and others wait for its
+/// result.
 #[derive(Default)]
 struct Entry {
     known: tokio::sync::Mutex<Option<(Instant, Known)>>,
@@ -71,7 +72,7 @@ struct Shelf {
     weight: u64,
 }
 
-/// Finds files and directories, and remembers them for a short time.
+/// Finds files and directories, and caches them for a short time.
 pub(crate) struct Catalog {
     endpoint: Endpoint,
     fetching: FetchOptions,
@@ -79,12 +80,12 @@ pub(crate) struct Catalog {
     entries: Mutex<HashMap<Name, Shelf>>,
     look_ups: Semaphore,
     manifest_room: Arc<Semaphore>,
-    /// Of what keys vouch for; `None`: older versions are served, too.
+    /// Highest verified versions; `None`: older versions are served, too.
     versions: Option<Mutex<Versions>>,
 }
 
 impl Catalog {
-    /// `lifetime` is how long what is found counts without being asked for again.
+    /// `lifetime` is the lifetime of cached metadata.
     pub(crate) fn new(
         endpoint: Endpoint,
         fetching: &FetchOptions,
@@ -100,7 +101,7 @@ impl Catalog {
         Self { endpoint, fetching, lifetime, entries, look_ups, manifest_room, versions }
     }
 
-    /// What `name` is now, or was within the lifetime.
+    /// The current version of `name`, or the cached one within the lifetime.
     pub(crate) async fn find(&self, name: &Name) -> Known {
         let entry = self.entry(name);
         let asked = Instant::now();
@@ -111,7 +112,7 @@ impl Catalog {
                     Ok(_) => self.lifetime,
                     Err(_) => self.lifetime.min(FAILURE_LIFETIME_MAX),
                 };
-                // The result of the look-up that this task waited for is used, whatever the lifetime.
+                // A result that arrived while this task waited is used, whatever the lifetime.
                 if *when > asked || when.elapsed() < lifetime {
                     return found.clone();
                 }
@@ -129,7 +130,7 @@ impl Catalog {
         found
     }
 
-    /// Forgets `name`: it has another version now.
+    /// Removes `name` from the cache: it has another version now.
     pub(crate) fn forget(&self, name: &Name) {
         self.lock().remove(name);
     }
@@ -168,7 +169,7 @@ impl Catalog {
         let metadata = match FileMetadata::decode(&content) {
             Ok(metadata) => Some(metadata),
             Err(error @ MetadataError::Contradiction(_)) => return Err(Failure::from(&error)),
-            // Metadata of other services is not that of files; its name was read.
+            // Metadata of other services differs from that of files; its name was parsed.
             Err(_) => None,
         };
         let mut resource = Resource {
@@ -184,7 +185,7 @@ impl Catalog {
         if !self.fetching.verification.is_by_key() {
             return Ok(Arc::new(resource));
         }
-        // What a manifest vouched for stays vouched for.
+        // Verified by a manifest, it stays verified.
         if let Some(earlier) = earlier
             .filter(|earlier| earlier.weight > 0 && earlier.found.name() == resource.found.name())
         {
@@ -212,8 +213,8 @@ impl Catalog {
         Ok(Arc::new(resource))
     }
 
-    /// Refuses a version that is older than one that was verified: who can replay old packets must not
-    /// be able to bring it back.
+    /// Rejects a version older than one verified before: an attacker who replays old packets must
+    /// not be able to restore it.
     fn refuse_older(&self, name: &Name) -> Result<(), Failure> {
         let Some(versions) = &self.versions else { return Ok(()) };
         let noted = versions.lock().unwrap_or_else(PoisonError::into_inner).note(name.as_ref());
@@ -223,7 +224,7 @@ impl Catalog {
         })
     }
 
-    /// Waits for memory for a manifest of this number of segments.
+    /// Waits for room for the manifest of `segments` segments.
     async fn room_for(&self, segments: u64) -> Result<OwnedSemaphorePermit, Failure> {
         let bytes = segments.saturating_mul(DIGEST_LEN);
         let units =
@@ -249,7 +250,7 @@ fn busy(text: &str) -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
-/// Forgets what was not used for the longest time until no more is left than may be.
+/// Removes the least recently used entries until the limits are met.
 fn make_room(entries: &mut HashMap<Name, Shelf>, count_max: usize, weight_max: u64) {
     let mut weight: u64 = entries.values().map(|shelf| shelf.weight).sum();
     while entries.len() > count_max || weight > weight_max {
@@ -270,7 +271,7 @@ fn validators(name: &Name, metadata: Option<&FileMetadata>) -> Validators {
         // The same number would be another version.
         (None, Some(version)) => format!("\"m{version}\""),
         (None, None) => {
-            // Nothing says that there will not be other content under this name.
+            // Without a version, the content under this name may change.
             let digest = ndn_security::sha256(name.value());
             let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             format!("\"n{digest}\"")
@@ -289,7 +290,7 @@ impl std::fmt::Debug for Catalog {
 mod tests {
     use super::*;
 
-    /// A catalog whose forwarder says nothing.
+    /// A catalog whose forwarder does not answer.
     fn catalog() -> (Catalog, tokio::io::DuplexStream) {
         let (one, other) = tokio::io::duplex(1000);
         let (reader, writer) = tokio::io::split(one);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_look_up_shares_what_comes_of_it() {
+    async fn concurrent_look_ups_share_the_result() {
         let (catalog, _forwarder) = catalog();
         let name = Name::from_uri("/x").unwrap();
         let started = Instant::now();
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_used_last_stays() {
+    async fn most_recently_used_entries_are_kept() {
         let mut entries = HashMap::new();
         for index in 0..10_u64 {
             let mut name = Name::new();

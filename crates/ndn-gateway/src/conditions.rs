@@ -7,34 +7,34 @@ use hyper::header::{
     HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
 };
 
-/// What tells states of a resource from each other.
+/// Validators of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// Entity tag with its quotation marks, always a strong one.
+    /// Strong entity tag, with quotation marks.
     pub(crate) etag: String,
-    /// Time of the last change, if it is known.
+    /// Time of the last change, if known.
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What the conditions of a request lead to.
+/// Result of evaluating the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// They hold, or there are none.
     Proceed,
-    /// 304: the client has this state.
+    /// 304: the client has the current state.
     NotModified,
     /// 412
     Failed,
 }
 
 impl Validators {
-    /// `modified_ns` is in nanoseconds since 1970; HTTP knows whole seconds.
+    /// `modified_ns` is in nanoseconds since 1970; HTTP uses whole seconds.
     pub(crate) fn new(etag: String, modified_ns: Option<u64>) -> Self {
         let modified = modified_ns.map(|ns| UNIX_EPOCH + Duration::from_secs(ns / 1_000_000_000));
         Self { etag, modified }
     }
 
-    /// Judges the conditions of a GET or HEAD in the order of RFC 9110, section 13.2.2.
+    /// Evaluates the conditions of a GET or HEAD in the order of RFC 9110, section 13.2.2.
     pub(crate) fn judge(&self, headers: &HeaderMap) -> Verdict {
         if let Some(matches) = self.any_of(headers, &IF_MATCH, Comparison::Strong) {
             if !matches {
@@ -59,7 +59,7 @@ impl Validators {
         Verdict::Proceed
     }
 
-    /// Whether ranges may be sent as far as If-Range is concerned. `now` is the time of day.
+    /// Whether If-Range allows ranges. `now` is the current time.
     pub(crate) fn allow_range(&self, headers: &HeaderMap, now: SystemTime) -> bool {
         let Some(field) = headers.get(IF_RANGE) else {
             return true;
@@ -80,7 +80,7 @@ impl Validators {
         self.modified.is_some_and(|modified| told == Some(modified) && is_settled(modified))
     }
 
-    /// Whether one of the tags in a field is ours; `None` without such a field.
+    /// Whether one of the tags in a field matches; `None` without such a field.
     fn any_of(
         &self,
         headers: &HeaderMap,
@@ -101,13 +101,13 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of entity tags has `etag`, or is `*`.
+/// Whether a list of entity tags contains `etag`, or is `*`.
 fn list_contains(list: &str, etag: &str, comparison: Comparison) -> bool {
     let mut rest = list.trim();
     if rest == "*" {
         return true;
     }
-    // Tags may hold commas within their quotation marks.
+    // Tags may contain commas within their quotation marks.
     while !rest.is_empty() {
         let (is_weak, tag) = match rest.strip_prefix("W/") {
             Some(tag) => (true, tag),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_judged_in_the_order_of_the_standard() {
+    fn conditions_are_evaluated_in_the_specified_order() {
         use Verdict::{Failed, NotModified, Proceed};
         for (fields, verdict) in [
             (&[][..], Proceed),
@@ -161,7 +161,7 @@ mod tests {
             (&[("if-none-match", "*")], NotModified),
             (&[("if-none-match", "\"v70\"")], Proceed),
             (&[("if-none-match", "v7")], Proceed),
-            // The tag decides, and the date is ignored.
+            // The tag takes precedence over the date.
             (&[("if-none-match", "\"v6\""), ("if-modified-since", AFTER)], Proceed),
             (&[("if-modified-since", MODIFIED)], NotModified),
             (&[("if-modified-since", AFTER)], NotModified),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_of_the_state_that_the_client_has() {
+    fn if_range_requires_the_current_version() {
         let modified = UNIX_EPOCH + Duration::from_secs(946_684_800);
         let later = modified + Duration::from_secs(60);
         for (field, now, allowed) in [

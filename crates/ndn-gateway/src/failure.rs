@@ -1,4 +1,4 @@
-//! Why a request is not answered with what it asks for.
+//! Failures of requests.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ndn_client::fetch::{FetchError, FetchFailure};
 use ndn_files::{ManifestError, MetadataError};
 use ndn_packet::NackReason;
 
-/// A status and an explanation for people.
+/// A status code and an explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
@@ -29,7 +29,7 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
-    /// Whether the file may have got a new version since its metadata was fetched.
+    /// Whether the file may have a new version since its metadata was fetched.
     pub(crate) fn may_be_outdated(error: &FetchError) -> bool {
         matches!(error, FetchError::Failed { failure: FetchFailure::ApplicationNack { .. }, .. })
     }
@@ -46,7 +46,7 @@ impl From<&FetchError> for Failure {
         } else if matches!(error, FetchError::Closed) {
             StatusCode::SERVICE_UNAVAILABLE
         } else {
-            // Malformed metadata, what does not verify, what is too long.
+            // Malformed metadata, failed verification, excessive length.
             StatusCode::BAD_GATEWAY
         };
         Self::new(status, error.to_string())
@@ -84,7 +84,7 @@ fn status_of(error: &ExpressError) -> StatusCode {
     }
 }
 
-/// No route and congestion may be over soon.
+/// NoRoute and congestion may be temporary.
 fn status_of_nack(reason: NackReason) -> StatusCode {
     match reason {
         NackReason::NO_ROUTE | NackReason::CONGESTION => StatusCode::SERVICE_UNAVAILABLE,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_has_its_status() {
+    fn failures_map_to_status_codes() {
         let nack = |reason| ExpressError::Nack { name: "/x".to_owned(), reason };
         let discovery = |error| Failure::from(&FetchError::Discovery(error)).status.as_u16();
         assert_eq!(discovery(nack(NackReason::NO_ROUTE)), 503);

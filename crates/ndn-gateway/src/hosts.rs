@@ -1,12 +1,12 @@
-//! Who may be asked for: against web pages whose own name leads to this machine (DNS rebinding).
+//! Check of the Host field, against DNS rebinding.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether a request that came over the loopback interface may ask for `authority` (the value of the
-/// Host field, with or without a port): `localhost`, a loopback address, or one of `others`.
+/// Whether a request over the loopback interface may use `authority` (the value of the Host field,
+/// with or without a port): `localhost`, a loopback address, or one of `others`.
 ///
-/// A browser sends the name that its page has. A page of somebody else, whose name was made to lead to
-/// this machine, has another one.
+/// A browser sends the name of the page's origin. A foreign page whose name resolves to this
+/// machine has another name.
 #[must_use]
 pub fn is_host_allowed(authority: &str, others: &[String]) -> bool {
     let host = without_port(authority.trim());
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine_are_allowed_and_no_others() {
+    fn only_names_of_this_machine_are_allowed() {
         let others = ["data.example".to_owned()];
         for allowed in [
             "localhost",

@@ -23,6 +23,6 @@ mod versions;
 
 pub use access_log::{AccessLog, Counters};
 pub use hosts::is_host_allowed;
-pub use path::{PathError, Place, encode, place_of};
+pub use path::{PathError, PathTarget, encode, parse_path};
 pub use range::{Range, Wanted, wanted};
 pub use server::{Gateway, GatewayOptions, Limits};

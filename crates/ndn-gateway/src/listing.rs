@@ -9,13 +9,13 @@ use ndn_files::{ListingEntry, parse_listing};
 
 use crate::path::encode;
 
-/// Length of the pieces of a page in bytes, about.
+/// Approximate length of the chunks of a page in bytes.
 const PIECE_LEN: usize = 32 << 10;
 
-/// Most entries of a listing.
+/// Maximum number of entries in a listing.
 const ENTRIES_MAX: usize = 100_000;
 
-/// The entries of a listing, or what it has that it may not have.
+/// The entries of a listing, or why it is invalid.
 pub(crate) fn entries(listing: &[u8]) -> Result<Vec<ListingEntry>, String> {
     // Counted first: each entry takes much more than its bytes.
     let count = listing.iter().filter(|byte| **byte == 0).count();
@@ -25,7 +25,7 @@ pub(crate) fn entries(listing: &[u8]) -> Result<Vec<ListingEntry>, String> {
     parse_listing(listing).ok_or_else(|| "an entry that is not a file name".to_owned())
 }
 
-/// How a listing is written.
+/// Format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Html,
@@ -33,7 +33,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What the client likes better; HTML if it does not say.
+    /// The format that the client prefers; HTML by default.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepted: Vec<&str> =
             headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok()).collect();
@@ -68,7 +68,8 @@ impl Format {
         let slash = if entry.is_directory { "/" } else { "" };
         let link = encode(&entry.file_name);
         let shown = String::from_utf8_lossy(&entry.file_name);
-        // `./` keeps a name with a colon from being a scheme. Writing to text cannot fail.
+        // `./` prevents a name with a colon from being parsed as a scheme. Writing to a string
+        // cannot fail.
         let _ = match self {
             Self::Html => {
                 let shown = escape(&shown);
@@ -99,8 +100,7 @@ fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A listing as a page, which is written piece by piece: a page is several times as long as what it is
-/// made of.
+/// A listing as a page, generated in chunks: a page is several times as long as the listing.
 #[derive(Debug)]
 pub(crate) struct Page {
     format: Format,
@@ -112,13 +112,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The listing of the directory that a URL calls `path` and NDN calls `name`.
+    /// The listing of the directory with URL path `path` and NDN name `name`.
     pub(crate) fn new(format: Format, path: &str, name: &str, entries: Vec<ListingEntry>) -> Self {
         let (path, name) = (path.to_owned(), name.to_owned());
         Self { format, path, name, entries, written: 0, is_done: false }
     }
 
-    /// Length of the page in bytes. It is written for that, and not kept.
+    /// Length of the page in bytes. The page is generated to measure it, and not kept.
     pub(crate) fn length(&mut self) -> u64 {
         let mut length = 0;
         for piece in self.by_ref() {
@@ -133,7 +133,7 @@ impl Page {
     }
 }
 
-/// The pieces of the page.
+/// The chunks of the page.
 impl Iterator for Page {
     type Item = Bytes;
 
@@ -158,8 +158,8 @@ impl Iterator for Page {
     }
 }
 
-/// Quality (in thousandths) of a media type by Accept fields: the most specific range counts
-/// (RFC 9110, section 12.5.1).
+/// Quality (in thousandths) of a media type in Accept fields: the most specific range applies (RFC
+/// 9110, section 12.5.1).
 fn quality(accepted: &[&str], ty: &str, subtype: &str) -> u32 {
     let mut best = (0, 0);
     for range in accepted.iter().flat_map(|field| field.split(',')) {
@@ -188,7 +188,7 @@ fn quality(accepted: &[&str], ty: &str, subtype: &str) -> u32 {
     best.1
 }
 
-/// `0.5` as 500; what cannot be read counts as 0.
+/// `0.5` as 500; invalid values count as 0.
 fn thousandths(weight: &str) -> u32 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     if whole == "1" {
@@ -216,8 +216,8 @@ fn html_head(path: &str) -> String {
     page
 }
 
-/// Text for HTML and XML, in content or between quotation marks. Control characters, which no HTML may
-/// hold, become the replacement character.
+/// Escapes text for HTML and XML, in content or attributes. Control characters, which HTML does not
+/// allow, become the replacement character.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_what_the_client_likes_better() {
+    fn accept_header_selects_the_format() {
         for (accept, format) in [
             (&[][..], Format::Html),
             (&["*/*"], Format::Html),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_listings_are_refused() {
+    fn huge_listings_are_rejected() {
         let mut listing = b"a\0".repeat(ENTRIES_MAX);
         assert_eq!(super::entries(&listing).unwrap().len(), ENTRIES_MAX);
         listing.extend_from_slice(b"b\0");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn long_listings_are_written_piece_by_piece() {
+    fn long_listings_are_generated_in_chunks() {
         let entry = |index: usize| ListingEntry {
             file_name: format!("\"{index}").into_bytes(),
             is_directory: index % 2 == 1,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_file_name_is_markup() {
+    fn file_names_are_escaped() {
         let page = written(Format::Html, "/<x>/", "/n/%3Cx%3E", entries());
         assert!(!page.contains("<script") && !page.contains("<x>"), "{page}");
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"), "{page}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lists_the_same() {
+    fn json_listing_has_the_same_entries() {
         let listing = written(Format::Json, "/", "/n", entries());
         let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
         assert_eq!(listing["name"], "/n");

@@ -1,6 +1,6 @@
-//! Media types by the ending of file names.
+//! Media types by file name extension.
 
-/// Endings, in lower case, and what they stand for. What is not listed is bytes.
+/// Extensions in lower case, and their types. The default is octets.
 const TYPES: &[(&str, &str)] = &[
     ("avif", "image/avif"),
     ("bz2", "application/x-bzip2"),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_tells_the_type() {
+    fn extension_determines_the_type() {
         assert_eq!(media_type(b"a.b.PNG"), "image/png");
         assert_eq!(media_type(b"index.html"), "text/html; charset=utf-8");
         for unknown in [&b"png"[..], b"", b"a.", b"a.root", b"\xff.\xff"] {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_are_in_order() {
+    fn extensions_are_sorted() {
         assert!(TYPES.is_sorted());
     }
 }

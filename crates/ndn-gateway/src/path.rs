@@ -1,13 +1,13 @@
-//! From the path of a URL to the name of a file or directory, and back.
+//! Converts URL paths to names of files or directories, and back.
 
 use ndn_packet::Name;
 
-/// Longest component in bytes: no file name is longer.
+/// Maximum length of a component in bytes: the limit of file names.
 const COMPONENT_LEN_MAX: usize = 255;
-/// Deepest path in components.
+/// Maximum depth of a path in components.
 const DEPTH_MAX: usize = 256;
 
-/// Why the path of a URL names nothing.
+/// Why a URL path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not begin with `/`.
@@ -16,13 +16,13 @@ pub enum PathError {
     /// A component is empty.
     #[error("a component of the path is empty")]
     Empty,
-    /// A component leads elsewhere.
+    /// A component is `.` or `..`.
     #[error("a component of the path is `.` or `..`")]
     Dots,
-    /// A component is no file name.
+    /// A component is not a file name.
     #[error("a component of the path holds an encoded `/` or zero byte")]
     Separator,
-    /// An encoded byte cannot be read.
+    /// Invalid percent-encoding.
     #[error("a `%` in the path is not followed by two hexadecimal digits")]
     Encoding,
     /// A component has more than 255 bytes, or there are more than 256.
@@ -30,28 +30,28 @@ pub enum PathError {
     TooLong,
 }
 
-/// What the path of a URL names.
+/// Target of a URL path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PathTarget {
     /// The name, without version.
     pub name: Name,
-    /// The path ends with `/`: a directory is meant.
+    /// The path ends with `/`: it denotes a directory.
     pub is_directory: bool,
 }
 
-/// Reads the path of a URL below `prefix`. Each component becomes a GenericNameComponent of the same
+/// Parses a URL path below `prefix`. Each component becomes a GenericNameComponent with the same
 /// bytes.
 ///
-/// Several `/` at the beginning count as one: clients that join an address and an absolute path
-/// (XRootD's proxy among them) send them. Empty components elsewhere are refused.
+/// Several leading `/` count as one: clients that concatenate an address and an absolute path (such
+/// as XRootD's proxy) send them. Empty components elsewhere are rejected.
 ///
 /// # Errors
-/// Why it names nothing.
-pub fn place_of(prefix: &Name, path: &str) -> Result<Place, PathError> {
+/// Why the path is invalid.
+pub fn parse_path(prefix: &Name, path: &str) -> Result<PathTarget, PathError> {
     let path = path.strip_prefix('/').ok_or(PathError::NotAbsolute)?.trim_start_matches('/');
     let mut name = prefix.clone();
     if path.is_empty() {
-        return Ok(Place { name, is_directory: true });
+        return Ok(PathTarget { name, is_directory: true });
     }
     let (path, is_directory) = match path.strip_suffix('/') {
         Some(path) => (path, true),
@@ -72,7 +72,7 @@ pub fn place_of(prefix: &Name, path: &str) -> Result<Place, PathError> {
             bytes => name.push_generic(bytes),
         };
     }
-    Ok(Place { name, is_directory })
+    Ok(PathTarget { name, is_directory })
 }
 
 fn decode(component: &str) -> Result<Vec<u8>, PathError> {
@@ -101,7 +101,8 @@ fn hexadecimal(digit: u8) -> Option<u8> {
     }
 }
 
-/// A file name as a component of a URL: all but unreserved characters (RFC 3986, section 2.3) encoded.
+/// A file name as a component of a URL: all but unreserved characters (RFC 3986, section 2.3) are
+/// encoded.
 #[must_use]
 pub fn encode(file_name: &[u8]) -> String {
     let mut encoded = String::with_capacity(file_name.len());
@@ -121,9 +122,9 @@ mod tests {
 
     use super::*;
 
-    fn place(path: &str) -> Result<(String, bool), PathError> {
+    fn target(path: &str) -> Result<(String, bool), PathError> {
         let prefix = Name::from_uri("/x").unwrap();
-        place_of(&prefix, path).map(|place| (place.name.to_uri(), place.is_directory))
+        parse_path(&prefix, path).map(|target| (target.name.to_uri(), target.is_directory))
     }
 
     #[test]
@@ -135,18 +136,18 @@ mod tests {
             ("/a%20b/%C3%BC", "/x/a%20b/%C3%BC", false),
             ("//a", "/x/a", false),
             ("///", "/x", true),
-            // Not of the type of a version, but a file of this name.
+            // Not a version component, but a file of this name.
             ("/v=7", "/x/v%3D7", false),
             ("/32=ls", "/x/32%3Dls", false),
             ("/a/...", "/x/a/......", false),
             ("/%ff", "/x/%FF", false),
         ] {
-            assert_eq!(place(path), Ok((name.to_owned(), is_directory)), "{path}");
+            assert_eq!(target(path), Ok((name.to_owned(), is_directory)), "{path}");
         }
     }
 
     #[test]
-    fn what_names_no_file_is_refused() {
+    fn invalid_paths_are_rejected() {
         for (path, error) in [
             ("*", PathError::NotAbsolute),
             ("a", PathError::NotAbsolute),
@@ -165,16 +166,16 @@ mod tests {
             ("/a%zz", PathError::Encoding),
             ("/%u002e", PathError::Encoding),
         ] {
-            assert_eq!(place(path), Err(error), "{path}");
+            assert_eq!(target(path), Err(error), "{path}");
         }
-        assert_eq!(place(&format!("/{}", "x".repeat(256))), Err(PathError::TooLong));
-        assert_eq!(place(&"/x".repeat(257)), Err(PathError::TooLong));
-        assert!(place(&format!("/{}", "%41".repeat(255))).is_ok());
+        assert_eq!(target(&format!("/{}", "x".repeat(256))), Err(PathError::TooLong));
+        assert_eq!(target(&"/x".repeat(257)), Err(PathError::TooLong));
+        assert!(target(&format!("/{}", "%41".repeat(255))).is_ok());
     }
 
     proptest! {
         #[test]
-        fn what_is_encoded_names_the_same_file(
+        fn encoding_round_trips(
             components in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..8), 1..5)
         ) {
             let mut name = Name::from_uri("/x").unwrap();
@@ -188,19 +189,19 @@ mod tests {
                 !matches!(component.as_slice(), b"." | b"..")
                     && !component.iter().any(|byte| matches!(byte, b'/' | 0))
             };
-            let found = place_of(&Name::from_uri("/x").unwrap(), &path);
+            let found = parse_path(&Name::from_uri("/x").unwrap(), &path);
             if components.iter().all(is_file) {
-                prop_assert_eq!(found, Ok(Place { name, is_directory: false }));
+                prop_assert_eq!(found, Ok(PathTarget { name, is_directory: false }));
             } else {
                 prop_assert!(found.is_err());
             }
         }
 
         #[test]
-        fn any_path_is_read_or_refused(path in "\\PC*") {
-            if let Ok(place) = place_of(&Name::from_uri("/x").unwrap(), &path) {
-                prop_assert!(place.name.as_ref().starts_with(Name::from_uri("/x").unwrap().as_ref()));
-                for component in place.name.components() {
+        fn any_path_parses_or_is_rejected(path in "\\PC*") {
+            if let Ok(target) = parse_path(&Name::from_uri("/x").unwrap(), &path) {
+                prop_assert!(target.name.as_ref().starts_with(Name::from_uri("/x").unwrap().as_ref()));
+                for component in target.name.components() {
                     prop_assert!(!component.value().is_empty());
                     prop_assert!(!component.value().contains(&b'/'));
                     prop_assert!(!matches!(component.value(), b"." | b".."));

@@ -1,4 +1,4 @@
-//! What the client addresses have of connections and transfers: each a share at most.
+//! Shares of client addresses in connections and transfers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What one address has.
+/// The permits of a transfer: that of its address, and the global one.
+pub(crate) type TransferPermit = [OwnedSemaphorePermit; 2];
+
+/// Share of one address.
 #[derive(Debug)]
 pub(crate) struct Peer {
     connections: Arc<Semaphore>,
-    /// Transfers that it may still begin.
+    /// Permits for further transfers.
     pub(crate) transfers: Arc<Semaphore>,
 }
 
-/// What all addresses have that are connected.
+/// Shares of all connected addresses.
 #[derive(Debug)]
 pub(crate) struct Peers {
     connections_each: usize,
@@ -29,7 +32,7 @@ impl Peers {
         Self { connections_each, transfers_each, peers: Mutex::default() }
     }
 
-    /// Counts a connection of `address`; `None` if it has its share already.
+    /// Counts a connection of `address`; `None` if its share is used up.
     pub(crate) fn admit(&self, address: SocketAddr) -> Option<(Arc<Peer>, OwnedSemaphorePermit)> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|_, peer| peer.strong_count() > 0);
@@ -46,7 +49,7 @@ impl Peers {
     }
 }
 
-/// One host has all of an IPv6 network of 64 bits; an IPv4 address is one however it is written.
+/// A host has a whole IPv6 /64 network; an IPv4-mapped address is the IPv4 address.
 fn key_of(address: IpAddr) -> IpAddr {
     let address = address.to_canonical();
     if let IpAddr::V6(address) = address
@@ -67,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_its_share() {
+    fn shares_are_per_address() {
         let peers = Peers::new(2, 3);
         let one = peers.admit(address("192.0.2.1")).unwrap();
         let other = peers.admit(address("::ffff:192.0.2.1")).unwrap();
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten() {
+    fn disconnected_addresses_are_removed() {
         let peers = Peers::new(2, 3);
         for last in 0..200_u8 {
             drop(peers.admit(SocketAddr::from(([192, 0, 2, last], 1))));

@@ -1,9 +1,9 @@
 //! The Range field (RFC 9110, section 14).
 
-/// Most ranges in a request; a request with more gets the whole file.
+/// Maximum number of ranges in a request; with more, the whole file is sent.
 const RANGES_MAX: usize = 1024;
 
-/// Bytes of a file, both included.
+/// A byte range, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first byte, counted from 0.
@@ -20,22 +20,22 @@ impl Range {
     }
 }
 
-/// What a request is for.
+/// The requested part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of it: no Range field, or one that is to be ignored.
+    /// The whole file: no Range field, or one that is ignored.
     Whole,
-    /// These, in this order; at least one.
+    /// These ranges, in this order; at least one.
     Ranges(Vec<Range>),
-    /// None of the ranges lies within the file.
+    /// No range overlaps the file.
     Unsatisfiable,
 }
 
-/// What `field`, the value of a Range field, asks for of a file of `size` bytes.
+/// Parses `field`, the value of a Range field, for a file of `size` bytes.
 ///
-/// Units other than bytes and what cannot be read are ignored (RFC 9110, section 14.2), and so are too
-/// many ranges, and ranges that add up to more than the file: a few bytes of request are not to cost
-/// many times the file.
+/// Other units than bytes and malformed fields are ignored (RFC 9110, section 14.2), and so are too
+/// many ranges, and ranges whose sum exceeds the file: a short request must not cost many times the
+/// file.
 #[must_use]
 pub fn wanted(field: &str, size: u64) -> Wanted {
     let Some(specifiers) = field.trim().strip_prefix("bytes=") else {
@@ -71,7 +71,7 @@ enum Specifier {
     Beyond,
 }
 
-/// `None` if it cannot be read.
+/// `None` if it is malformed.
 fn read(specifier: &str, size: u64) -> Option<Specifier> {
     let (first, last) = specifier.split_once('-')?;
     if first.is_empty() {
@@ -95,7 +95,7 @@ fn read(specifier: &str, size: u64) -> Option<Specifier> {
     })
 }
 
-/// Digits only: no sign, and what is too large counts as the largest number.
+/// Digits only: no sign; a number out of range counts as the largest.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_cut_at_the_end_of_the_file() {
+    fn ranges_are_truncated_at_the_end_of_the_file() {
         assert_eq!(ranges("bytes=0-0", 100), [(0, 0)]);
         assert_eq!(ranges("bytes=0-99", 100), [(0, 99)]);
         assert_eq!(ranges("bytes=10-1000", 100), [(10, 99)]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_or_costs_too_much_is_ignored() {
+    fn malformed_or_expensive_ranges_are_ignored() {
         for field in [
             "lines=1-2",
             "bytes",
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_selects_what_it_says(size in 0u64..50, first in 0u64..60, last in 0u64..60) {
+        fn range_selects_its_bytes(size in 0u64..50, first in 0u64..60, last in 0u64..60) {
             let all: Vec<u64> = (0..size).collect();
             let expected: Vec<u64> =
                 all.iter().copied().filter(|byte| (first..=last).contains(byte)).collect();

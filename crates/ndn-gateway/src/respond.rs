@@ -14,7 +14,7 @@ use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
 use rand::RngExt;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, Semaphore};
 
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Answer, Content, refusal};
@@ -25,41 +25,38 @@ use crate::failure::Failure;
 use crate::hosts::is_host_allowed;
 use crate::listing::{Format, Page, entries};
 use crate::media_type::media_type;
-use crate::path::{Place, encode, place_of};
-use crate::peers::Peer;
+use crate::path::{PathTarget, encode, parse_path};
+use crate::peers::{Peer, TransferPermit};
 use crate::range::{Range, Wanted, wanted};
 use crate::transfer::{Piece, Plan, ReadError, start};
 
-/// The NDN name, with version, of what is sent.
+/// The NDN name, with version, of the content.
 const NDN_NAME: HeaderName = HeaderName::from_static("ndn-name");
-/// Longest listing in bytes.
+/// Maximum length of a listing in bytes.
 const LISTING_LEN_MAX: usize = 16 << 20;
-/// How long a request waits for others to end before it is refused.
+/// Maximum time that a request waits for others before it is rejected.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
-/// A page may bring a style and nothing else.
+/// A page may load a style and nothing else.
 const LISTING_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
 
-/// The permits of a transfer: that of its address, and that of all.
-pub(crate) type TransferPermit = [OwnedSemaphorePermit; 2];
-
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) endpoint: Endpoint,
     pub(crate) prefix: Name,
     pub(crate) catalog: Catalog,
-    /// Further host names accepted over loopback.
+    /// Further host names allowed over loopback.
     pub(crate) hosts: Vec<String>,
-    /// Transfers that may go on at a time.
+    /// Limits concurrent transfers.
     pub(crate) transfers: Arc<Semaphore>,
 }
 
-/// Who asks.
+/// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) share: Arc<Peer>,
-    /// It has connected over loopback.
+    /// Connected over loopback.
     pub(crate) is_local: bool,
 }
 
@@ -118,49 +115,49 @@ async fn answer(
         return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
     }
     let path = request.uri.path();
-    let place = place_of(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
+    let target = parse_path(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
     if *shared.endpoint.state().borrow() != ConnectionState::Connected {
         return Err(Failure::disconnected());
     }
-    let answer = match shared.read(client, request, &place, record).await {
-        // What changed between its metadata and its segments has other metadata now.
-        Err(Refused::Outdated) => shared.read(client, request, &place, record).await,
+    let answer = match shared.read(client, request, &target, record).await {
+        // If the version changed after its metadata was fetched, there is new metadata now.
+        Err(ReadFailure::Outdated) => shared.read(client, request, &target, record).await,
         answer => answer,
     };
     answer.map_err(|refused| match refused {
-        // A timeout without a forwarder does not count against the server.
-        Refused::For(failure)
+        // A failure of the forwarder connection does not imply anything about the server.
+        ReadFailure::For(failure)
             if failure.status == StatusCode::GATEWAY_TIMEOUT
                 && *shared.endpoint.state().borrow() != ConnectionState::Connected =>
         {
             Failure::disconnected()
         }
-        Refused::For(failure) if failure.status == StatusCode::NOT_FOUND => {
+        ReadFailure::For(failure) if failure.status == StatusCode::NOT_FOUND => {
             Failure::not_found(path)
         }
-        Refused::For(failure) => failure,
-        Refused::Outdated => {
+        ReadFailure::For(failure) => failure,
+        ReadFailure::Outdated => {
             let text = format!("{path} changes faster than it can be read");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
         }
     })
 }
 
-/// Why something cannot be read.
-enum Refused {
+/// Why a resource cannot be read.
+enum ReadFailure {
     For(Failure),
-    /// Its version is no more.
+    /// Its version no longer exists.
     Outdated,
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for ReadFailure {
     fn from(failure: Failure) -> Self {
         Self::For(failure)
     }
 }
 
 impl Shared {
-    /// Whether all that the request calls this machine is a name that it may have.
+    /// Whether all host names in the request are allowed.
     fn is_host_allowed(&self, request: &Parts) -> bool {
         let fields = request.headers.get_all(HOST).iter().map(|field| field.to_str().unwrap_or(""));
         let target = request.uri.authority().map(|authority| authority.as_str());
@@ -171,19 +168,19 @@ impl Shared {
         &self,
         client: &Client,
         request: &Parts,
-        place: &Place,
+        target: &PathTarget,
         record: &mut Record,
-    ) -> Result<Answer, Refused> {
-        let resource = self.catalog.find(&place.name).await?;
+    ) -> Result<Answer, ReadFailure> {
+        let resource = self.catalog.find(&target.name).await?;
         record.note("name", &resource.found.name().to_uri());
-        match (resource.is_directory, place.is_directory) {
-            (true, true) => self.list(client, request, place, &resource).await,
-            (true, false) => Ok(with_slash(place)),
-            (false, true) if !place.name.is_empty() => {
+        match (resource.is_directory, target.is_directory) {
+            (true, true) => self.list(client, request, target, &resource).await,
+            (true, false) => Ok(with_slash(target)),
+            (false, true) if !target.name.is_empty() => {
                 let text = format!("{} is not a directory: leave the `/` away", request.uri.path());
                 Err(Failure::new(StatusCode::NOT_FOUND, text).into())
             }
-            (false, _) => self.send(client, request, place, resource).await,
+            (false, _) => self.send(client, request, target, resource).await,
         }
     }
 
@@ -191,12 +188,12 @@ impl Shared {
         &self,
         client: &Client,
         request: &Parts,
-        place: &Place,
+        target: &PathTarget,
         resource: &Resource,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, ReadFailure> {
         let format = Format::of(&request.headers);
         let mut validators = resource.validators.clone();
-        // Each format is a representation of its own, with a tag of its own.
+        // Each format is a separate representation with its own tag.
         let tag = validators.etag.trim_end_matches('"');
         validators.etag = format!("{tag}-{}\"", format.word());
         let mut answer = match validators.judge(&request.headers) {
@@ -206,8 +203,8 @@ impl Shared {
         };
         if answer.status == StatusCode::OK {
             let permit = self.permit(client).await?;
-            let entries = self.entries(place, resource).await?;
-            let (path, name) = (request.uri.path(), place.name.to_uri());
+            let entries = self.entries(target, resource).await?;
+            let (path, name) = (request.uri.path(), target.name.to_uri());
             let mut page = Box::new(Page::new(format, path, &name, entries));
             let length = page.length();
             answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -223,14 +220,15 @@ impl Shared {
 
     async fn entries(
         &self,
-        place: &Place,
+        target: &PathTarget,
         resource: &Resource,
-    ) -> Result<Vec<ListingEntry>, Refused> {
+    ) -> Result<Vec<ListingEntry>, ReadFailure> {
         let stream = self.endpoint.fetch_found(resource.found.clone(), 0, &resource.fetching);
         let listing = stream.collect(LISTING_LEN_MAX).await;
-        let listing = listing.map_err(|error| self.judge(&place.name, &ReadError::Fetch(error)))?;
+        let listing =
+            listing.map_err(|error| self.judge(&target.name, &ReadError::Fetch(error)))?;
         entries(&listing).map_err(|wrong| {
-            let text = format!("{}: the listing has {wrong}", place.name);
+            let text = format!("{}: the listing has {wrong}", target.name);
             Failure::new(StatusCode::BAD_GATEWAY, text).into()
         })
     }
@@ -240,9 +238,9 @@ impl Shared {
         &self,
         client: &Client,
         request: &Parts,
-        place: &Place,
+        target: &PathTarget,
         resource: Arc<Resource>,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, ReadFailure> {
         let validators = resource.validators.clone();
         match validators.judge(&request.headers) {
             Verdict::NotModified => {
@@ -251,7 +249,7 @@ impl Shared {
             Verdict::Failed => return Ok(precondition_failed()),
             Verdict::Proceed => {}
         }
-        let file_name = place.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
+        let file_name = target.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
         let ty = media_type(file_name);
         let wanted = match resource.layout() {
             Some((size, _)) => wanted_of(request, &validators, size),
@@ -274,27 +272,27 @@ impl Shared {
         if request.method == Method::GET && length != Some(0) {
             let permit = self.permit(client).await?;
             let chunks = start(&self.endpoint, resource, plan, permit).await;
-            let chunks = chunks.map_err(|error| self.judge(&place.name, &error))?;
+            let chunks = chunks.map_err(|error| self.judge(&target.name, &error))?;
             answer.content = Content::Chunks(chunks, length);
         }
         Ok(answer.with_validators(&validators))
     }
 
-    /// What a failed read means; forgets what was known of a file whose version is no more.
-    fn judge(&self, name: &Name, error: &ReadError) -> Refused {
+    /// Converts a failed read; removes a file whose version no longer exists from the cache.
+    fn judge(&self, name: &Name, error: &ReadError) -> ReadFailure {
         if let ReadError::Fetch(fetch) = error
             && Failure::may_be_outdated(fetch)
         {
             self.catalog.forget(name);
-            return Refused::Outdated;
+            return ReadFailure::Outdated;
         }
-        Refused::For(Failure::from(error))
+        ReadFailure::For(Failure::from(error))
     }
 
     async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
         let own = Arc::clone(&client.share.transfers);
         let all = Arc::clone(&self.transfers);
-        // A request that waits for the share of its address does not hold a permit of all.
+        // A request waiting for the share of its address holds no global permit.
         let both = async {
             Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
         };
@@ -312,17 +310,17 @@ fn precondition_failed() -> Answer {
     Answer::new(StatusCode::PRECONDITION_FAILED).with_text("the file is not in the state asked for")
 }
 
-/// Directories end with `/`, so that links in their listings lead below them.
-fn with_slash(place: &Place) -> Answer {
+/// Directories end with `/`, so that relative links in their listings work.
+fn with_slash(target: &PathTarget) -> Answer {
     let mut answer = Answer::new(StatusCode::MOVED_PERMANENTLY).with_text("this is a directory");
-    if let Some(last) = place.name.as_ref().last() {
+    if let Some(last) = target.name.as_ref().last() {
         answer.set(LOCATION, &format!("./{}/", encode(last.value())));
     }
     answer
 }
 
 fn wanted_of(request: &Parts, validators: &Validators, size: u64) -> Wanted {
-    // Range fields are for GET only (RFC 9110, section 14.2).
+    // Range fields apply to GET only (RFC 9110, section 14.2).
     let field = request.headers.get(RANGE).filter(|_| request.method == Method::GET);
     let now: SystemTime = UNIX_EPOCH + ndn_sys::clock::wall_clock();
     match field.and_then(|field| field.to_str().ok()) {
@@ -331,7 +329,7 @@ fn wanted_of(request: &Parts, validators: &Validators, size: u64) -> Wanted {
     }
 }
 
-/// The head of the answer, what to send and how long that is; `None` if there is no such range.
+/// The head of the answer, what to send and its length; `None` if the range is not satisfiable.
 fn plan(wanted: &Wanted, ty: &str, size: Option<u64>) -> Option<(Answer, Plan, Option<u64>)> {
     let ranges = match wanted {
         Wanted::Unsatisfiable => return None,
@@ -352,7 +350,7 @@ fn plan(wanted: &Wanted, ty: &str, size: Option<u64>) -> Option<(Answer, Plan, O
         let pieces = vec![Piece { head: Bytes::new(), range: Some(*range) }];
         return Some((answer, Plan { pieces, tail: Bytes::new() }, Some(range.bytes())));
     }
-    // Random, so that no content has it within (RFC 2046, section 5.1.1).
+    // Random, so that the content cannot contain it (RFC 2046, section 5.1.1).
     let boundary = format!("{:032x}", rand::rng().random::<u128>());
     answer.set(CONTENT_TYPE, &format!("multipart/byteranges; boundary={boundary}"));
     let pieces: Vec<Piece> = ranges

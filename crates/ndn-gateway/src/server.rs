@@ -24,30 +24,30 @@ use crate::peers::{Peer, Peers};
 use crate::respond::{Client, Shared, respond};
 use crate::stall_guard::StallGuard;
 
-/// Longest head of a request, and what is written at once, in bytes.
+/// Maximum length of a request's head, and of one write, in bytes.
 const HEAD_LEN_MAX: usize = 128 << 10;
-/// Pause after connections could not be accepted, because no descriptors were left.
+/// Pause after connections could not be accepted for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What clients may take.
+/// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at a time; further ones wait to be accepted.
+    /// Maximum number of connections; further ones wait to be accepted.
     pub connections: usize,
-    /// Transfers at a time; further ones wait, and are refused after 30 s.
+    /// Maximum number of transfers; further ones wait, and are rejected after 30 s.
     pub transfers: usize,
-    /// Segments that are fetched ahead of each client.
+    /// Maximum number of segments fetched ahead per client.
     pub read_ahead_segments: u32,
-    /// How long the head of a request may take, and a connection may be silent between requests.
+    /// Maximum time to receive the head of a request, and of silence between requests.
     pub head_time: Duration,
-    /// Connections of one address at a time; further ones are closed.
+    /// Maximum number of connections per address; further ones are closed.
     pub connections_per_address: usize,
-    /// Transfers of one address at a time; further ones wait, and are refused after 30 s.
+    /// Maximum number of transfers per address; further ones wait, and are rejected after 30 s.
     pub transfers_per_address: usize,
-    /// How long a client may take less than `rate_min` of what waits for it.
+    /// Period over which `rate_min` is averaged.
     pub stall_time: Duration,
-    /// Bytes in each second that a client has to take of what waits for it, on an average over
-    /// `stall_time`; 0 for any.
+    /// Minimum rate at which a client must receive available data, in bytes per second, averaged
+    /// over `stall_time`; 0 for no minimum.
     pub rate_min: u32,
 }
 
@@ -66,27 +66,27 @@ impl Default for Limits {
     }
 }
 
-/// What a gateway offers, and how.
+/// Options of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Name of what the path `/` stands for.
+    /// Name of the path `/`.
     pub prefix: Name,
     /// How files are fetched and verified.
     pub fetching: FetchOptions,
-    /// How long metadata counts without being asked for again.
+    /// Lifetime of cached metadata.
     pub metadata_lifetime: Duration,
-    /// Whether an older version is served than one that a key has vouched for before. Otherwise it is
-    /// refused for as long as the gateway lives.
+    /// Whether to serve a version older than one verified before. Otherwise it is rejected for the
+    /// life of the gateway.
     pub allow_older: bool,
-    /// What clients may take.
+    /// Limits on clients.
     pub limits: Limits,
-    /// Host names accepted over loopback, beside those of this machine.
+    /// Further host names allowed over loopback.
     pub hosts: Vec<String>,
-    /// Where requests are written down.
+    /// The access log.
     pub log: AccessLog,
 }
 
-/// A gateway from HTTP to the file service.
+/// A gateway from HTTP to the NDN file service.
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
@@ -117,13 +117,13 @@ impl Gateway {
         Self { shared, limits, peers, log, counters: Arc::default() }
     }
 
-    /// What was done so far.
+    /// Counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Serves clients of `listener`, without an end. Dropped, it ends their connections.
+    /// Serves clients of `listener` forever. Dropping the future ends their connections.
     pub async fn serve(&self, listener: TcpListener) {
         let permits = Arc::new(Semaphore::new(self.limits.connections.max(1)));
         let mut connections = JoinSet::new();
@@ -135,7 +135,7 @@ impl Gateway {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
-                    // An address at its limit gets no response: that would use more of it.
+                    // An address that has used up its share gets no answer: that would use more.
                     let Some((share, own)) = self.peers.admit(peer) else {
                         tracing::debug!(%peer, "the address has as many connections as it may");
                         continue;
@@ -160,7 +160,7 @@ impl Gateway {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
         let (counters, limits) = (Arc::clone(&self.counters), self.limits);
         async move {
-            // What is written in one go is sent at once.
+            // Data of one write is sent at once.
             let _ = stream.set_nodelay(true);
             let is_local =
                 stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
@@ -169,7 +169,7 @@ impl Gateway {
                 let record = Record::new(&log, &counters, peer, ndn_sys::clock::wall_clock());
                 let (shared, client) = (Arc::clone(&shared), client.clone());
                 async move {
-                    // Bodies of requests are of no use here, and are not read.
+                    // Request bodies are not used, and not read.
                     let (head, _) = request.into_parts();
                     let response = respond(&shared, &client, &head, record).await;
                     Ok::<Response<GatewayBody>, Infallible>(response)

@@ -1,4 +1,4 @@
-//! A connection whose client takes too little for too long is ended.
+//! Ends a connection whose client receives data too slowly.
 
 use std::io;
 use std::pin::Pin;
@@ -8,18 +8,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream whose writes fail when the other end takes less than it has to.
+/// A stream whose writes fail when the peer receives less than the minimum rate.
 ///
-/// Only time in which a write waits counts: a client is not blamed for what there is not yet.
+/// Only time in which a write waits counts: a client is not blamed for data that is not available
+/// yet.
 #[derive(Debug)]
 pub(crate) struct StallGuard<S> {
     stream: S,
     patience: Duration,
-    /// Bytes that have to be taken in so much waiting.
+    /// Minimum number of bytes to be received per period of waiting.
     bytes_min: u64,
-    /// Time spent waiting since the client last read data, without the current wait.
+    /// Waiting time since that number was last received, without the current wait.
     waited: Duration,
-    /// Bytes taken meanwhile.
+    /// Bytes received meanwhile.
     taken: u64,
     waiting_since: Option<Instant>,
     /// Set while a write waits.
@@ -27,7 +28,7 @@ pub(crate) struct StallGuard<S> {
 }
 
 impl<S> StallGuard<S> {
-    /// In `patience` of waiting, `rate_min` bytes have to be taken for each second of it.
+    /// In `patience` of waiting, `rate_min` bytes per second must be received.
     pub(crate) fn new(stream: S, patience: Duration, rate_min: u32) -> Self {
         let bytes_min = u64::from(rate_min).saturating_mul(patience.as_secs()).max(1);
         Self {
@@ -41,7 +42,7 @@ impl<S> StallGuard<S> {
         }
     }
 
-    /// What a write gives, as [`Self::watch`] says.
+    /// Result of a write, as [`Self::watch`] returns it.
     fn count(
         &mut self,
         context: &mut Context<'_>,
@@ -57,7 +58,7 @@ impl<S> StallGuard<S> {
         polled
     }
 
-    /// What a write gives, or an error if it has waited for too long.
+    /// Result of a write, or an error if it has waited too long.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_given_up() {
+    async fn stalled_client_is_disconnected() {
         let (client, server) = tokio::io::duplex(1000);
         let mut guarded = StallGuard::new(server, Duration::from_secs(60), 10);
         let started = Instant::now();
@@ -146,9 +147,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_client_is_waited_for() {
+    async fn slow_client_above_the_minimum_rate_is_served() {
         let (mut client, server) = tokio::io::duplex(1000);
-        // It takes 10 bytes a second.
+        // Receives 10 bytes per second.
         let mut guarded = StallGuard::new(server, Duration::from_secs(60), 8);
         let writer = tokio::spawn(async move { guarded.write_all(&[7; 5000]).await });
         let mut taken = 0;
@@ -160,9 +161,9 @@ mod tests {
         writer.await.unwrap().unwrap();
     }
 
-    /// Some progress is not enough: it would hold a transfer for ever.
+    /// Slow progress is not sufficient: it would hold a transfer forever.
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_too_little_is_given_up() {
+    async fn client_below_the_minimum_rate_is_disconnected() {
         let (mut client, server) = tokio::io::duplex(1000);
         let mut guarded = StallGuard::new(server, Duration::from_secs(60), 100);
         let started = Instant::now();
@@ -179,9 +180,9 @@ mod tests {
         reader.await.unwrap();
     }
 
-    /// Time in which there is nothing to take does not count.
+    /// Time without available data does not count.
     #[tokio::test(start_paused = true)]
-    async fn a_client_does_not_answer_for_slow_content() {
+    async fn slow_content_does_not_count_against_the_client() {
         let (mut client, server) = tokio::io::duplex(100);
         let mut guarded = StallGuard::new(server, Duration::from_secs(60), 100);
         let reader = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The content of files, fetched as fast as the client takes it.
+//! File content, fetched at the rate of the client.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 
 use crate::catalog::Resource;
 use crate::failure::Failure;
+use crate::peers::TransferPermit;
 use crate::range::Range;
-use crate::respond::TransferPermit;
 
-/// Segments that wait for the client, beside those that the fetch holds.
+/// Segments queued for the client, besides those that the fetch holds.
 const CHANNEL_CAPACITY: usize = 32;
 
-/// Why content ends before its end.
+/// Why content ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
@@ -35,11 +35,11 @@ impl From<&ReadError> for Failure {
     }
 }
 
-/// A part of a response: `head` goes before the bytes.
+/// A part of a response: `head` precedes the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) head: Bytes,
-    /// `None`: all of it, whatever its length.
+    /// `None`: the whole content, of any length.
     pub(crate) range: Option<Range>,
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct Plan {
     pub(crate) tail: Bytes,
 }
 
-/// Content on its way; it ends with the last piece or an error.
+/// Content in transit; ends with the last chunk or an error.
 pub(crate) type Chunks = mpsc::Receiver<Result<Bytes, ReadError>>;
 
-/// Starts the fetch and waits for the first content, so that an early error can be reported by a status. The fetch ends
-/// when the receiver is dropped.
+/// Starts to fetch and waits for the first content, so that an immediate failure can still be
+/// reported by a status code. The fetch ends when the receiver is dropped.
 pub(crate) async fn start(
     endpoint: &Endpoint,
     resource: Arc<Resource>,
@@ -88,7 +88,7 @@ pub(crate) async fn start(
             send(&sender, plan.tail).await
         };
         tokio::select! {
-            // The client does not want the rest: the fetch ends, too.
+            // The client has disconnected: the fetch ends, too.
             () = sender.closed() => {}
             result = pump => if let Err(Stop::Failed(error)) = result {
                 let _ = sender.send(Err(error)).await;
@@ -99,7 +99,7 @@ pub(crate) async fn start(
     Ok(receiver)
 }
 
-/// Why nothing more is sent.
+/// Why sending stops.
 enum Stop {
     Closed,
     Failed(ReadError),
@@ -127,7 +127,7 @@ struct Reader {
     stream: ObjectStream,
     layout: Option<(u64, u64)>,
     range: Option<Range>,
-    /// Where the next segment begins.
+    /// Start of the next segment.
     offset: u64,
 }
 

@@ -1,18 +1,18 @@
-//! The highest version of each object that was verified so far: older ones are not served again.
+//! The highest verified version of each object: older ones are not served again.
 
 use std::collections::HashMap;
 
 use ndn_packet::NameRef;
 use ndn_security::sha256;
 
-/// Objects that are remembered in each of the two generations.
+/// Maximum number of objects in each of the two generations.
 const GENERATION_MAX: usize = 1 << 19;
 
-/// The beginning of the digest of an object's name without version.
+/// Prefix of the digest of an object's name without version.
 type Key = [u8; 16];
 
-/// Versions by object. When the young generation is full, it becomes the old one, and what was old and not
-/// seen since is forgotten: so what is asked for now and then stays.
+/// Versions by object. When the young generation is full, it becomes the old one, and entries of
+/// the old one that were not used since are dropped: objects that are requested regularly stay.
 #[derive(Debug)]
 pub(crate) struct Versions {
     young: HashMap<Key, u64>,
@@ -31,10 +31,10 @@ impl Versions {
         Self { young: HashMap::new(), old: HashMap::new(), generation_max }
     }
 
-    /// Takes note of an object of this name, which ends in its version.
+    /// Records a verified object with this name, which ends in its version.
     ///
     /// # Errors
-    /// The version that was verified before, if it is higher.
+    /// The version verified before, if it is higher.
     pub(crate) fn note(&mut self, name: NameRef<'_>) -> Result<(), u64> {
         let Some(version) = name.last().and_then(|last| last.as_version_or_marked()) else {
             return Ok(());
@@ -70,10 +70,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map that forgets nothing: as long as there is room for all, the same; and what was
-        /// refused is always an older version.
+        /// Against a map that drops nothing: equal while there is room for all; and every rejected
+        /// version is an older one.
         #[test]
-        fn older_versions_are_refused(
+        fn older_versions_are_rejected(
             notes in prop::collection::vec((0_u8..12, 0_u64..6), 0..200),
             generation_max in 1_usize..14,
         ) {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_while_others_come_and_go() {
+    fn regularly_requested_objects_are_kept() {
         let mut versions = Versions::with_generations_of(4);
         versions.note(object(0, 9).as_ref()).unwrap();
         for number in 1..200 {

@@ -1,7 +1,8 @@
-//! Sixteen inputs at a time, a lane of a vector for each, on x86-64 with AVX-512.
+//! Sixteen inputs at a time, one per vector lane, on x86-64 with AVX-512.
 //!
-//! The words of a block are turned around first: what was a row of one input's words becomes a column, so that
-//! a vector has the same word of all inputs, and every step of FIPS 180-4 is taken for all of them at once.
+//! The words of a block are transposed first: a row of one input's words becomes a column, so that
+//! a vector has the same word of all inputs, and every step of FIPS 180-4 is done for all of them
+//! at once.
 
 use std::arch::x86_64::{
     __m512i, _mm_set_epi64x, _mm512_add_epi32, _mm512_broadcast_i32x4, _mm512_loadu_si512,
@@ -21,24 +22,24 @@ const MAJORITY: i32 = 0xe8;
 /// Words of a state, and of half a block.
 const WORDS: usize = 8;
 
-/// Where the blocks of each input begin.
+/// Start of the blocks of each input.
 type Starts = [*const [u8; BLOCK_LEN]; LANES];
 
-/// Whether the processor has vectors of 512 bits with what is used.
+/// Whether the processor has 512-bit vectors with the required instructions.
 #[inline]
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
-/// The 32 bits of a constant, as the instructions want them.
+/// The 32 bits of a constant, in the type that the intrinsics take.
 fn bits(word: u32) -> i32 {
     word.cast_signed()
 }
 
-/// The words of one block of each input, in host order: word by word, a lane for each input.
+/// The words of one block of each input, in host order: word by word, one lane per input.
 ///
 /// # Safety
-/// All inputs have a block of that number.
+/// All inputs must have this block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn words_of(starts: &Starts, block: usize) -> [__m512i; 2 * WORDS] {
@@ -77,7 +78,7 @@ unsafe fn words_of(starts: &Starts, block: usize) -> [__m512i; 2 * WORDS] {
     words
 }
 
-/// The word of the message schedule that takes the place of the one sixteen before it.
+/// The word of the message schedule that replaces the one sixteen before it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn next_word(words: &[__m512i; 2 * WORDS], at: usize) -> __m512i {
@@ -96,7 +97,7 @@ fn next_word(words: &[__m512i; 2 * WORDS], at: usize) -> __m512i {
     _mm512_add_epi32(_mm512_add_epi32(word(0), sigma0), _mm512_add_epi32(word(9), sigma1))
 }
 
-/// What the rounds make of `state` with the words of one block of each input, without the sum with what it was.
+/// The rounds on `state` with the words of one block of each input, without the final addition.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn rounds(state: [__m512i; WORDS], mut words: [__m512i; 2 * WORDS]) -> [__m512i; WORDS] {
@@ -126,7 +127,7 @@ fn rounds(state: [__m512i; WORDS], mut words: [__m512i; 2 * WORDS]) -> [__m512i;
             $h = _mm512_add_epi32(_mm512_add_epi32(first, majority), sum);
         };
     }
-    // After eight rounds all names are at their places again.
+    // After eight rounds, all variables are in their original positions.
     macro_rules! eight_rounds {
         ($from:expr, $at:literal) => {
             round!(a b c d e f g h, $from, $at);
@@ -153,8 +154,8 @@ fn rounds(state: [__m512i; WORDS], mut words: [__m512i; 2 * WORDS]) -> [__m512i;
     [a, b, c, d, e, f, g, h]
 }
 
-/// Takes the first `blocks` blocks of the inputs in `mask`, a bit for each lane, into their states. All inputs have so
-/// many.
+/// Processes the first `blocks` blocks of the inputs in `mask` (one bit per lane). All inputs have
+/// that many.
 #[target_feature(enable = "avx512f,avx512bw")]
 fn absorb(
     state: &mut [__m512i; WORDS],
@@ -174,7 +175,7 @@ fn absorb(
     *state = sums;
 }
 
-/// Digests of all inputs, whatever their lengths.
+/// Digests of all inputs, of any lengths.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn digest_lanes(inputs: [&[u8]; LANES]) -> [[u8; DIGEST_LEN]; LANES] {
     let mut state = [_mm512_setzero_si512(); WORDS];
@@ -184,7 +185,7 @@ pub(super) fn digest_lanes(inputs: [&[u8]; LANES]) -> [[u8; DIGEST_LEN]; LANES] 
     let whole = inputs.map(|input| input.as_chunks::<BLOCK_LEN>().0);
     let common = whole.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
     absorb(&mut state, whole, common, u16::MAX);
-    // What is longer than the shortest one, and the padding: lanes that are at their end stay as they are.
+    // The blocks beyond the shortest input, and the padding: the state of finished lanes is kept.
     let tails = inputs.map(tail);
     let lengths: [usize; LANES] = std::array::from_fn(|lane| whole[lane].len() + tails[lane].1);
     let longest = lengths.iter().copied().max().unwrap_or(0);

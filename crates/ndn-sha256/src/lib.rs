@@ -1,9 +1,9 @@
-//! SHA-256 of several inputs at a time, by instructions of the processor.
+//! SHA-256 of several inputs at a time, with processor instructions.
 //!
-//! The processor's instructions for SHA-256 wait for each other within one input: a round needs the one
-//! before. [`pair()`]: two inputs side by side fill the pauses. [`lanes()`]: sixteen inputs side by side need no
-//! instructions for SHA-256, as each word of theirs is one lane of a vector of 512 bits; on processors that
-//! have such vectors that takes half the time of pairs for as many bytes.
+//! The SHA-256 instructions of one input depend on each other: a round needs the one before.
+//! [`pair()`]: two inputs interleaved fill the pauses. [`lanes()`]: sixteen inputs need no SHA-256
+//! instructions, as each word is one lane of a 512-bit vector; on processors with such vectors that
+//! takes half the time of pairs for the same number of bytes.
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
@@ -15,7 +15,7 @@ const DIGEST_LEN: usize = 32;
 /// Length of a block in bytes.
 const BLOCK_LEN: usize = 64;
 
-/// Most inputs that [`lanes()`] takes.
+/// Maximum number of inputs of [`lanes()`].
 pub const LANES: usize = 16;
 
 /// FIPS 180-4, section 5.3.3.
@@ -100,9 +100,10 @@ const K: [u32; 64] = [
     0xc671_78f2,
 ];
 
-/// SHA-256 of `one` and of `other`, or none if the processor has no instructions that make this worthwhile.
+/// SHA-256 of `one` and of `other`; `None` if the processor has no instructions that make this
+/// worthwhile.
 ///
-/// Inputs of about the same length take the least time for their bytes.
+/// Most efficient for inputs of similar length.
 #[must_use]
 #[inline]
 pub fn pair(one: &[u8], other: &[u8]) -> Option<[[u8; DIGEST_LEN]; 2]> {
@@ -116,9 +117,9 @@ pub fn pair(one: &[u8], other: &[u8]) -> Option<[[u8; DIGEST_LEN]; 2]> {
     None
 }
 
-/// SHA-256 of each of `inputs`, behind which come digests of nothing in particular; none if the processor has
-/// no vectors that are long enough, or if [`pair()`] would be quicker, because the inputs are few or one is much
-/// longer than others, or if there are more than [`LANES`].
+/// SHA-256 of each of `inputs`, followed by unspecified digests; `None` if the processor has no
+/// 512-bit vectors, if [`pair()`] would be faster because the inputs are few or one is much longer
+/// than the others, or if there are more than [`LANES`].
 #[must_use]
 #[inline]
 pub fn lanes(inputs: &[&[u8]]) -> Option<[[u8; DIGEST_LEN]; LANES]> {
@@ -133,15 +134,15 @@ pub fn lanes(inputs: &[&[u8]]) -> Option<[[u8; DIGEST_LEN]; LANES]> {
     None
 }
 
-/// Whether all lanes for as long as the longest input takes are less work than the inputs in pairs: a block
-/// in a lane takes half the time.
+/// Whether all lanes for the length of the longest input cost less than the inputs in pairs: a
+/// block in a lane takes half the time.
 fn is_worthwhile(inputs: &[&[u8]]) -> bool {
     let blocks = |input: &&[u8]| input.len() / BLOCK_LEN + 1;
     let longest = inputs.iter().map(blocks).max().unwrap_or(0);
     inputs.len() <= LANES && inputs.iter().map(blocks).sum::<usize>() > longest * (LANES / 2)
 }
 
-/// The last one or two blocks of an input: what does not fill a block, and the padding.
+/// The last one or two blocks of an input: the rest and the padding.
 #[cfg(target_arch = "x86_64")]
 fn tail(input: &[u8]) -> ([u8; 2 * BLOCK_LEN], usize) {
     let rest = &input[input.len() - input.len() % BLOCK_LEN..];
@@ -167,7 +168,7 @@ mod tests {
     const LONG: &str = "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1";
     const LONG_INPUT: &[u8] = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
 
-    /// Says so past the test runner, which keeps what tests that pass print to itself.
+    /// Printed past the test runner, which captures the output of passing tests.
     fn skipped(why: &str) {
         let _ = writeln!(std::io::stderr(), "*** SKIPPED: {why} ***");
     }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn both_digests_are_those_of_fips_180_4() {
+    fn pair_digests_agree_with_fips_180_4() {
         let Some([one, other]) = pair(b"abc", LONG_INPUT) else {
             return skipped("this processor has no instructions for SHA-256");
         };
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digests_of_all_lanes_are_those_of_fips_180_4() {
+    fn lane_digests_agree_with_fips_180_4() {
         let inputs: [&[u8]; LANES] =
             std::array::from_fn(|lane| [b"abc".as_slice(), LONG_INPUT, b""][lane % 3]);
         let Some(digests) = lanes(&inputs) else {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn few_or_uneven_inputs_are_left_to_pairs() {
+    fn few_or_uneven_inputs_use_pairs() {
         let inputs = [[7_u8; 1000].as_slice(); LANES + 1];
         assert!(is_worthwhile(&inputs[..LANES]) && is_worthwhile(&inputs[..LANES / 2 + 1]));
         assert!(

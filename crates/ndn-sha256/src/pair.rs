@@ -1,4 +1,4 @@
-//! Two inputs at a time, by the processor's instructions for SHA-256 on x86-64.
+//! Two inputs at a time, with the SHA-256 instructions of x86-64.
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi32, _mm_alignr_epi8, _mm_blend_epi16, _mm_loadu_si128, _mm_set_epi32,
@@ -8,7 +8,7 @@ use std::arch::x86_64::{
 
 use super::{BLOCK_LEN, DIGEST_LEN, INITIAL, K, tail};
 
-/// Whether the processor has SHA-256, and what else is used.
+/// Whether the processor has the required instructions.
 #[inline]
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("sha")
@@ -16,7 +16,7 @@ pub(super) fn is_available() -> bool {
         && is_x86_feature_detected!("sse4.1")
 }
 
-/// The state of one input, in the order in which the instructions have it.
+/// The state of one input, in the order that the instructions use.
 #[derive(Clone, Copy)]
 struct State {
     abef: __m128i,
@@ -43,7 +43,7 @@ fn words(block: &[u8; BLOCK_LEN], quarter: usize) -> __m128i {
     _mm_shuffle_epi8(words, swap)
 }
 
-/// Four rounds, with the round constants `4 * step` and on.
+/// Four rounds, with the round constants from `4 * step` on.
 #[inline]
 #[target_feature(enable = "sha,sse2,ssse3,sse4.1")]
 fn rounds(state: &mut State, message: __m128i, step: usize) {
@@ -65,7 +65,7 @@ fn next_words(before: [__m128i; 4]) -> __m128i {
     _mm_sha256msg2_epu32(sum, d)
 }
 
-/// Takes one block of each of `N` inputs into its state.
+/// Processes one block of each of `N` inputs.
 #[inline]
 #[target_feature(enable = "sha,sse2,ssse3,sse4.1")]
 fn compress<const N: usize>(states: &mut [State; N], blocks: [&[u8; BLOCK_LEN]; N]) {
@@ -93,7 +93,7 @@ fn compress<const N: usize>(states: &mut [State; N], blocks: [&[u8; BLOCK_LEN]; 
     }
 }
 
-/// Takes the blocks of two inputs into their states: side by side as far as both have some.
+/// Processes the blocks of two inputs: interleaved as far as both have some.
 #[inline]
 #[target_feature(enable = "sha,sse2,ssse3,sse4.1")]
 fn absorb(states: &mut [State; 2], one: &[u8], other: &[u8]) {

@@ -1,4 +1,4 @@
-//! The consumer: when to send which Interest, and its outcome.
+//! Consumer: schedule of Interests, and their outcomes.
 
 use hdrhistogram::Histogram;
 use ndn_packet::NackReason;
@@ -11,12 +11,12 @@ use crate::scenario::{
 use crate::template::InterestTemplate;
 use crate::wire::{Frame, read_frame};
 
-/// Longest latency that the histograms distinguish.
+/// Largest latency that the histograms distinguish.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_S: f64 = 1e9;
 
-/// Nacks by reason; there are others.
+/// Number of Nacks by reason; others are not counted here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NackCounts {
     /// Congestion.
@@ -40,20 +40,20 @@ impl NackCounts {
 pub struct PatternCounters {
     /// Interests sent.
     pub sent: u64,
-    /// Those that Data came for.
+    /// Interests satisfied by Data.
     pub satisfied: u64,
-    /// Those that a Nack came for.
+    /// Interests answered by a Nack.
     pub nacked: u64,
-    /// Nacks with the reasons Congestion and NoRoute, among those.
+    /// Nacks with the reasons Congestion and NoRoute among those.
     pub nacked_for: NackCounts,
-    /// Those that nothing came for in their lifetime.
+    /// Interests without an answer within their lifetime.
     pub timed_out: u64,
     /// From the scheduled time of sending to the Data, in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
 impl PatternCounters {
-    /// Adds what another consumer counted of the same pattern.
+    /// Adds the counters of another consumer for the same pattern.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.satisfied += other.satisfied;
@@ -71,18 +71,18 @@ impl PatternCounters {
 pub struct ConsumerTotals {
     /// Interests sent.
     pub sent: u64,
-    /// Those that Data came for.
+    /// Interests satisfied by Data.
     pub satisfied: u64,
-    /// Those that a Nack came for.
+    /// Interests answered by a Nack.
     pub nacked: u64,
-    /// Those that nothing came for in their lifetime.
+    /// Interests without an answer within their lifetime.
     pub timed_out: u64,
-    /// Those in flight.
+    /// Interests in flight.
     pub outstanding: u64,
 }
 
 impl ConsumerTotals {
-    /// Those of two consumers.
+    /// Sum of two consumers.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl ConsumerTotals {
     }
 }
 
-/// A stream of numbers for the last component.
+/// A sequence of numbers for the last component.
 #[derive(Debug)]
 enum Numbers {
     Unique { next: u64 },
@@ -108,17 +108,17 @@ struct Pattern {
     template: InterestTemplate,
     numbers: Numbers,
     lifetime_ns: u64,
-    /// For each face and each name that repeats, the last Interest.
+    /// For each face and each repeated name, the last Interest.
     latest: Vec<Option<Ticket>>,
     name_count: usize,
     counters: PatternCounters,
 }
 
-/// When the next Interest is due.
+/// Schedule of Interests.
 #[derive(Debug)]
 enum Pace {
     Window,
-    /// `left` Interests of a burst are due at once, by one face unless that takes nothing.
+    /// `left` Interests of a burst are due at once, on one face unless that accepts nothing.
     Rate {
         due_ns: f64,
         interval_ns: f64,
@@ -128,8 +128,8 @@ enum Pace {
     },
 }
 
-/// Sends Interests over several faces and follows them. It has no sockets and reads no clock:
-/// [`next_face`](Self::next_face) says whether to send; received packets are passed in.
+/// Schedules Interests over several faces and tracks them. Without sockets and clocks: ask
+/// [`next_face`](Self::next_face) whether to send, and pass in received packets.
 #[derive(Debug)]
 pub struct Consumer {
     patterns: Vec<Pattern>,
@@ -142,7 +142,7 @@ pub struct Consumer {
     faces: u32,
     left: u64,
     unexpected: u64,
-    /// Outcomes when the consumer was stopped.
+    /// Outcomes at the time of the stop.
     at_stop: Option<ConsumerTotals>,
 }
 
@@ -150,7 +150,7 @@ impl Consumer {
     /// A consumer that begins at `now_ns`. The same `seed` gives the same Interests.
     ///
     /// # Errors
-    /// The scenario asks for what cannot be.
+    /// The scenario is invalid.
     pub fn new(scenario: &ConsumerScenario, seed: u64, now_ns: u64) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let mut random = Random::new(seed);
@@ -182,9 +182,9 @@ impl Consumer {
         })
     }
 
-    /// Lets an open loop with even intervals begin this part of an interval later (0 to 1), so that several
-    /// consumers that begin together do not send together. A Poisson process and a window need no such
-    /// thing. To be called before the first Interest is made.
+    /// Delays the start of an open loop with even intervals by this part of an interval (0 to 1),
+    /// so that several consumers that start together do not send together. Not needed with a
+    /// Poisson process or a window. To be called before the first Interest is made.
     #[must_use]
     pub fn with_phase(mut self, part: f64) -> Self {
         if let Pace::Rate { due_ns, interval_ns, arrivals: Arrivals::Fixed, .. } = &mut self.pace {
@@ -193,20 +193,21 @@ impl Consumer {
         self
     }
 
-    /// The face that the next Interest goes to; none when none is due or too many are in flight.
+    /// The face of the next Interest; `None` when none is due or too many are in flight.
     #[must_use]
     pub fn next_face(&self, now_ns: u64) -> Option<usize> {
         let due = self.left > 0 && !self.outstanding.is_full() && self.due_ns() <= now_ns;
         due.then_some(self.next_face as usize)
     }
 
-    /// Leaves a face out that takes nothing now. What is left of a burst goes by the next one: it is due.
+    /// Skips a face that accepts nothing now. The rest of a burst is sent on the next face: it is
+    /// due.
     pub fn skip_face(&mut self) {
         self.next_face = (self.next_face + 1) % self.faces;
     }
 
-    /// Makes the Interest for [`next_face`](Self::next_face), and counts it as sent; the bytes are an
-    /// NDNLPv2 packet. To be called only when there is such a face.
+    /// Makes the Interest for [`next_face`](Self::next_face), and counts it as sent; the bytes are
+    /// an NDNLPv2 packet. To be called only when there is such a face.
     ///
     /// # Panics
     /// Too many are in flight.
@@ -242,7 +243,7 @@ impl Consumer {
         pattern.template.fill(ticket.to_token(), number, nonce)
     }
 
-    /// Processes packets received on `face` at `now_ns`.
+    /// Handles a packet received on `face` at `now_ns`.
     pub fn handle_frame(&mut self, face: usize, frame: &[u8], now_ns: u64) {
         let (token, nack) = match read_frame(frame) {
             Frame::Data { token } => (token, None),
@@ -254,7 +255,7 @@ impl Consumer {
         };
         let face = u16::try_from(face).unwrap_or(u16::MAX);
         let mut next = Ticket::from_token(token);
-        // One answer for all that this face asked by the same name.
+        // One answer satisfies all Interests of this face with the same name.
         let mut closed = false;
         while let Some(pending) = next.and_then(|ticket| self.outstanding.close(ticket, face)) {
             closed = true;
@@ -281,7 +282,7 @@ impl Consumer {
         }
     }
 
-    /// When there is something to do although nothing comes in.
+    /// Next deadline without received packets.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let sending =
@@ -290,7 +291,7 @@ impl Consumer {
         [due, self.outstanding.next_expiry()].into_iter().flatten().min()
     }
 
-    /// Sends nothing more.
+    /// Stops sending.
     pub fn stop(&mut self) {
         self.left = 0;
         if self.at_stop.is_none() {
@@ -298,13 +299,14 @@ impl Consumer {
         }
     }
 
-    /// Outcomes when [`stop`](Self::stop) was first called; later answers do not count for that time.
+    /// Outcomes when [`stop`](Self::stop) was first called: later answers do not belong to the
+    /// measured time.
     #[must_use]
     pub fn at_stop(&self) -> Option<ConsumerTotals> {
         self.at_stop
     }
 
-    /// Whether all was sent and has ended.
+    /// Whether all Interests were sent and have ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.left == 0 && self.outstanding.len() == 0
@@ -330,7 +332,7 @@ impl Consumer {
         })
     }
 
-    /// Packets that answered nothing in flight: too late, twice, or not asked for.
+    /// Packets that matched no Interest in flight: late, duplicate or unsolicited.
     #[must_use]
     pub fn unexpected(&self) -> u64 {
         self.unexpected

@@ -1,12 +1,12 @@
 //! The Interests in flight: a fixed number of slots, found by the PIT token of an answer.
 //!
-//! The slots of one pattern are a list in the order of sending. They all live equally long, so the
-//! first is the first to time out.
+//! The slots of one pattern form a list in sending order. All have the same lifetime, so the first
+//! is the first to time out.
 
-/// No slot.
+/// Null slot.
 const NONE: u32 = u32::MAX;
 
-/// A slot and the use of it that is meant.
+/// A slot and its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     slot: u32,
@@ -28,13 +28,13 @@ impl Ticket {
 /// An Interest in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pending {
-    /// When it was to be sent.
+    /// Scheduled time of sending.
     pub(crate) scheduled_ns: u64,
-    /// When it times out.
+    /// Time-out.
     pub(crate) expires_ns: u64,
     /// Number of its pattern.
     pub(crate) pattern: u16,
-    /// The face that it was sent by.
+    /// The face it was sent on.
     pub(crate) face: u16,
     /// An earlier Interest for the same name on the same face.
     pub(crate) older: Option<Ticket>,
@@ -84,7 +84,7 @@ impl Outstanding {
         self.free.is_empty()
     }
 
-    /// Takes a slot; none when all are taken.
+    /// Allocates a slot; `None` when all are in use.
     pub(crate) fn open(&mut self, pending: Pending) -> Option<Ticket> {
         let index = self.free.pop()?;
         let list = &mut self.lists[usize::from(pending.pattern)];
@@ -114,14 +114,14 @@ impl Outstanding {
         Some(self.remove(ticket.slot))
     }
 
-    /// Ends the first Interest of a pattern if its time is over.
+    /// Ends the first Interest of a pattern if it has expired.
     pub(crate) fn expire(&mut self, pattern: usize, now_ns: u64) -> Option<Pending> {
         let first = self.lists[pattern].first;
         let slot = self.slots.get(first as usize)?;
         (slot.pending.expires_ns <= now_ns).then(|| self.remove(first))
     }
 
-    /// When the next Interest times out.
+    /// The next time-out.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let firsts = self.lists.iter().filter_map(|list| self.slots.get(list.first as usize));
         firsts.map(|slot| slot.pending.expires_ns).min()
@@ -150,9 +150,9 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Random operations, beside a plain list of what is in flight.
+    /// Random operations, against a plain list of Interests in flight.
     #[test]
-    fn it_behaves_as_a_plain_list() {
+    fn agrees_with_a_list() {
         let mut random = Random::new(11);
         let mut table = Outstanding::new(16, 3);
         let mut model: Vec<(Ticket, Pending)> = Vec::new();

@@ -6,12 +6,12 @@ use crate::random::Random;
 use crate::scenario::{ProducerPattern, ProducerScenario, ScenarioError, parse_name};
 use crate::wire::{self, Frame, interest_name, read_frame};
 
-/// SignatureInfo with SignatureType Null, and an empty SignatureValue: anybody may make such Data.
+/// SignatureInfo with SignatureType Null, and an empty SignatureValue: no key is needed.
 const NULL_SIGNATURE: [u8; 7] = [0x16, 3, 0x1B, 1, 200, 0x17, 0];
 /// Nack with reason NoRoute (NDNLPv2, "Network Nack").
 const NACK_NO_ROUTE: u8 = 150;
 
-/// Outcomes of the Interests of a pattern.
+/// Outcomes of the Interests for a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProducerCounters {
     /// Interests received.
@@ -23,7 +23,7 @@ pub struct ProducerCounters {
 }
 
 impl ProducerCounters {
-    /// Those of two producers.
+    /// Sum of two producers.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl ProducerCounters {
 struct Pattern {
     prefix: Vec<u8>,
     suffix: Vec<u8>,
-    /// All that follows the Name in a Data, for each size of the content.
+    /// The bytes after the Name of a Data, for each content size.
     tails: Vec<Vec<u8>>,
     nack_below: f64,
     silent_below: f64,
@@ -47,7 +47,7 @@ struct Pattern {
 /// Answers Interests. Without sockets and clocks.
 #[derive(Debug)]
 pub struct Producer {
-    /// Long prefixes first.
+    /// Longest prefix first.
     order: Vec<usize>,
     patterns: Vec<Pattern>,
     counters: Vec<ProducerCounters>,
@@ -60,7 +60,7 @@ impl Producer {
     /// A producer; the same `seed` gives the same answers.
     ///
     /// # Errors
-    /// The scenario asks for what cannot be.
+    /// The scenario is invalid.
     pub fn new(scenario: &ProducerScenario, seed: u64) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let patterns: Result<Vec<Pattern>, _> =
@@ -76,7 +76,7 @@ impl Producer {
         Ok(Self { order, patterns, counters, random: Random::new(seed), nack, unexpected: 0 })
     }
 
-    /// Takes a packet; `push` is called with what appends the answer, if there is one.
+    /// Handles a packet; `push` is called with a function that appends the answer, if there is one.
     pub fn handle_frame(&mut self, frame: &[u8], push: impl FnOnce(&mut dyn FnMut(&mut Vec<u8>))) {
         let Frame::Interest { token, packet } = read_frame(frame) else {
             self.unexpected += 1;
@@ -121,7 +121,7 @@ impl Producer {
         &self.counters
     }
 
-    /// Packets that are no Interest for a pattern.
+    /// Packets that are not Interests for a pattern.
     #[must_use]
     pub fn unexpected(&self) -> u64 {
         self.unexpected
@@ -168,7 +168,7 @@ fn append_data(out: &mut Vec<u8>, token: &[u8], name: [&[u8]; 2], tail: &[u8]) {
     });
 }
 
-/// A packet of `packet_len` bytes that `packet` appends, in an NDNLPv2 header if it needs one.
+/// A packet of `packet_len` bytes that `packet` appends, with an NDNLPv2 header if necessary.
 fn append_frame(
     out: &mut Vec<u8>,
     token: &[u8],

@@ -1,4 +1,4 @@
-//! Random numbers that cost a few instructions, and choices by weight.
+//! Fast random numbers, and weighted choice.
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl Alias {
             cells[high as usize].0 = rest;
             if rest < 1.0 { small.push(high) } else { large.push(high) }
         }
-        // What is left differs from 1 by rounding only.
+        // The rest differs from 1 by rounding only.
         for index in small.into_iter().chain(large) {
             cells[index as usize].0 = 1.0;
         }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_frequencies() {
+    fn weights_determine_frequencies() {
         let seen = frequencies(&Alias::new(&[1.0, 0.0, 3.0, 4.0]), 4, 400_000);
         for (seen, wanted) in seen.iter().zip([0.125, 0.0, 0.375, 0.5]) {
             assert!((seen - wanted).abs() < 0.005, "{seen} instead of {wanted}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_ranks_fall_as_they_should() {
+    fn zipf_ranks_follow_the_distribution() {
         let seen = frequencies(&Alias::zipf(1000, 1.0), 1000, 1_000_000);
         let harmonic: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank)).sum();
         for rank in [1_u32, 2, 3, 10] {

@@ -1,42 +1,42 @@
-//! What to send and how to answer, as a TOML file says it.
+//! Scenarios: what to send and how to answer, read from a TOML file.
 
 use ndn_packet::Name;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Patterns of one scenario.
+/// Maximum number of patterns in a scenario.
 const PATTERNS_MAX: usize = 1024;
-/// Different names of a pattern that repeats them.
+/// Maximum number of distinct names of a repeating pattern.
 const NAMES_MAX: u32 = 1 << 20;
-/// Interests in flight, in a closed or an open loop.
+/// Maximum number of Interests in flight, in a closed or an open loop.
 const OUTSTANDING_MAX: u32 = 1 << 20;
-/// Interests of a burst.
+/// Maximum number of Interests in a burst.
 const BURST_MAX: u32 = 1024;
-/// Components of a name, so that a template has room.
+/// Maximum number of components of a name, so that a template has room.
 const COMPONENTS_MAX: usize = 64;
-/// Bytes of content, so that Data fits a packet.
+/// Maximum content length, so that Data fits a packet.
 const PAYLOAD_MAX: usize = 8000;
-/// Bytes of a prefix.
+/// Maximum length of a prefix in bytes.
 const PREFIX_LEN_MAX: usize = 400;
 
-/// What is wrong with a scenario.
+/// Why a scenario is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ScenarioError {
-    /// There is nothing to send or to answer, or too much.
+    /// Too few or too many patterns.
     #[error("a scenario has 1 to {PATTERNS_MAX} patterns")]
     PatternCount,
-    /// The prefix of a pattern is no name, or too long.
+    /// The prefix of a pattern is not a name, or too long.
     #[error("{0:?} is not a name of up to {PREFIX_LEN_MAX} bytes")]
     Prefix(String),
-    /// A number is outside its range.
+    /// A number is out of range.
     #[error("pattern {prefix}: {what}")]
     Pattern {
         /// Prefix of the pattern.
         prefix: String,
-        /// What it has to be.
+        /// The allowed range.
         what: &'static str,
     },
-    /// The load cannot be had.
+    /// The load is invalid.
     #[error("{0}")]
     Load(&'static str),
 }
@@ -44,18 +44,18 @@ pub enum ScenarioError {
 /// When Interests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Interests in flight over all faces; each answer makes room for the next.
+    /// Number of Interests in flight over all faces; each end makes room for the next.
     Window(u32),
-    /// Interests per second, regardless of answers.
+    /// Open loop: a fixed rate, independent of answers.
     Rate {
         /// Interests per second.
         per_second: f64,
-        /// How they are spread in time.
+        /// Distribution in time.
         arrivals: Arrivals,
     },
 }
 
-/// How the Interests of an open loop are spread in time.
+/// Distribution in time of the Interests of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
@@ -66,23 +66,23 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Where the last component of each name comes from.
+/// The last component of each name.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Names {
-    /// No name comes twice.
+    /// No name is repeated.
     #[default]
     Unique,
-    /// Drawn from `count` names, rank r with a frequency that goes with r^-exponent.
+    /// Drawn from `count` names, rank r with a frequency proportional to r^-exponent.
     Zipf {
-        /// Different names.
+        /// Number of distinct names.
         count: u32,
         /// Exponent, not negative.
         exponent: f64,
     },
     /// `count` names in turn.
     Repeated {
-        /// Different names.
+        /// Number of distinct names.
         count: u32,
     },
 }
@@ -91,7 +91,7 @@ pub enum Names {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConsumerPattern {
-    /// What the names begin with.
+    /// Prefix of the names.
     pub prefix: String,
     /// Share of the Interests, relative to the other patterns.
     pub weight: f64,
@@ -103,7 +103,7 @@ pub struct ConsumerPattern {
     pub can_be_prefix: bool,
     /// MustBeFresh.
     pub must_be_fresh: bool,
-    /// InterestLifetime, after which an Interest has timed out.
+    /// InterestLifetime, after which an Interest times out.
     pub lifetime_ms: u32,
     /// HopLimit.
     pub hop_limit: Option<u8>,
@@ -124,21 +124,22 @@ impl Default for ConsumerPattern {
     }
 }
 
-/// What a consumer does.
+/// Scenario of a consumer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConsumerScenario {
     /// Kinds of Interests.
     pub patterns: Vec<ConsumerPattern>,
     /// When to send.
     pub load: Load,
-    /// Faces over which the Interests are spread in turn.
+    /// Faces over which the Interests are distributed in turn.
     pub faces: u32,
-    /// Interests of an open loop that are due at one time, and go by one face unless that takes nothing in
-    /// their midst: 1, or a train as a fetcher with a window sends it.
+    /// Interests of an open loop that are due at one time, sent on one face unless that accepts
+    /// nothing: 1, or a train as sent by a fetcher with a window.
     pub burst: u32,
-    /// Most Interests in flight in an open loop; beyond it, the schedule waits (and latency counts).
+    /// Maximum number of Interests in flight in an open loop; at the limit, the schedule waits (and
+    /// latency counts).
     pub outstanding_max: u32,
-    /// Number of Interests to send.
+    /// Stop after this many Interests.
     pub count: Option<u64>,
 }
 
@@ -146,13 +147,13 @@ pub struct ConsumerScenario {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProducerPattern {
-    /// What is answered; of several that match, the longest counts.
+    /// Prefix of the Interests; the longest match applies.
     pub prefix: String,
     /// Bytes of content; one of the sizes is drawn for each Data.
     pub payload: Vec<usize>,
     /// FreshnessPeriod; 0: none.
     pub freshness_ms: u32,
-    /// Share of Interests that get a Nack (NoRoute).
+    /// Fraction of Interests answered by a Nack (NoRoute).
     pub nack_ratio: f64,
     /// Share of Interests that get no answer.
     pub silence_ratio: f64,
@@ -173,7 +174,7 @@ impl Default for ProducerPattern {
     }
 }
 
-/// What a producer does.
+/// Scenario of a producer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProducerScenario {
     /// Kinds of answers.
@@ -181,8 +182,8 @@ pub struct ProducerScenario {
 }
 
 impl ConsumerScenario {
-    /// The part of one of several consumers that share the load by their faces: of all `self.faces`, it
-    /// has those from `first` on, `faces` of them. Nothing if the load is too small for a part.
+    /// The part of one of several consumers that share the load by their faces: `faces` of all
+    /// `self.faces`, from `first` on. `None` if the load is too small to divide.
     #[must_use]
     pub fn part(&self, first: u32, faces: u32) -> Option<Self> {
         let share = |whole: u64| {
@@ -209,7 +210,7 @@ impl ConsumerScenario {
     }
 
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         check_count(self.patterns.len())?;
         let load = |ok: bool, what| if ok { Ok(()) } else { Err(ScenarioError::Load(what)) };
@@ -309,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_make_up_the_whole() {
+    fn parts_add_up_to_the_scenario() {
         let whole = ConsumerScenario {
             patterns: vec![ConsumerPattern::default()],
             load: Load::Window(17),

@@ -68,7 +68,7 @@ mod tests {
     use ndn_packet::{Interest, LpPacket};
 
     #[test]
-    fn a_filled_template_is_the_interest_that_was_asked_for() {
+    fn filled_template_is_the_requested_interest() {
         for (components, long) in [(0, false), (7, false), (3, true)] {
             let pattern = ConsumerPattern {
                 components,

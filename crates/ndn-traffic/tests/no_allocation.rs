@@ -89,7 +89,7 @@ fn round(
 }
 
 #[test]
-fn nothing_is_allocated_per_packet() {
+fn no_packet_allocates() {
     for load in [Load::Window(64), Load::Rate { per_second: 30_000.0, arrivals: Arrivals::Poisson }]
     {
         let (mut consumer, mut producer) = (consumer(load), producer());

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::{AccessLog, Gateway, GatewayOptions, Limits};
 
-/// How long anything may take before a test gives up.
+/// Time limit of each wait in tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn name(uri: &str) -> Name {
@@ -30,7 +30,7 @@ pub(super) fn bytes(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|i| u8::try_from((i * 7 + i / 251 + seed * 31) % 256).unwrap()).collect()
 }
 
-/// Two endpoints at the ends of one stream; the second grants whatever the first registers.
+/// Two endpoints at the ends of one stream; the second accepts all registrations of the first.
 pub(super) fn pair() -> (Endpoint, Endpoint) {
     let (one, other) = tokio::io::duplex(1 << 20);
     let endpoint = |stream| {
@@ -51,7 +51,7 @@ pub(super) fn pair() -> (Endpoint, Endpoint) {
     (producer, consumer)
 }
 
-/// A log that a test can read.
+/// A log that tests can read.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -120,7 +120,7 @@ impl Bed {
         Self { directory, gateway, address, server, lines, serving, _producer: producer }
     }
 
-    /// The server answers nothing any more.
+    /// The server stops answering.
     pub(super) async fn stop_server(&mut self) {
         self.server.take().unwrap().stop().await.unwrap();
     }
@@ -135,7 +135,7 @@ impl Bed {
         Client { stream: TcpStream::connect(self.address).await.unwrap(), received: Vec::new() }
     }
 
-    /// A client that lets little wait.
+    /// A client with a small receive buffer.
     pub(super) async fn connect_with_small_buffer(&self) -> Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(8192).unwrap();
@@ -146,7 +146,7 @@ impl Bed {
         self.server.as_ref().unwrap().counters().count(Event::Segment)
     }
 
-    /// One GET on a connection of its own.
+    /// One GET on a separate connection.
     pub(super) async fn get(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         self.request("GET", path, fields).await
     }
@@ -160,7 +160,7 @@ impl Bed {
         self.connect().await.request(method, path, fields).await
     }
 
-    /// Waits until the log has this number of lines, and reads them.
+    /// Waits until the log has `count` lines, and reads them.
     pub(super) async fn log(&self, count: usize) -> Vec<serde_json::Value> {
         let wait = async {
             loop {
@@ -229,7 +229,7 @@ impl Client {
         self.answer(method == "HEAD").await
     }
 
-    /// Reads an answer, whose body has a Content-Length or is chunked.
+    /// Reads an answer whose body has a Content-Length or is chunked.
     pub(super) async fn answer(&mut self, is_head: bool) -> Answer {
         let end = self.receive_until(b"\r\n\r\n").await.expect("the head of an answer");
         let head = String::from_utf8(self.received.drain(..end).collect()).unwrap();
@@ -256,7 +256,7 @@ impl Client {
         answer
     }
 
-    /// Whether the gateway ends the connection.
+    /// Whether the gateway closes the connection.
     pub(super) async fn is_ended(&mut self) -> bool {
         !self.receive().await
     }

@@ -1,4 +1,4 @@
-//! Clients that are slow, many, or gone.
+//! Slow, numerous and vanished clients.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::bed::{Bed, bytes, options};
 use crate::Limits;
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_the_fetch() {
+async fn disconnected_client_ends_the_fetch() {
     let mut options = options();
     options.limits = Limits { transfers: 1, read_ahead_segments: 16, ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
@@ -18,7 +18,7 @@ async fn a_client_that_goes_away_ends_the_fetch() {
     gone.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(gone.take(1000).await.is_some());
     drop(gone);
-    // There is room for one transfer only, which the first one had.
+    // There is room for one transfer, which the first client had.
     assert_eq!(bed.get("/small", &[]).await.text(), "1");
     let log = bed.log(2).await;
     assert_eq!((&log[0]["path"], &log[0]["complete"]), (&"/large".into(), &false.into()));
@@ -27,9 +27,9 @@ async fn a_client_that_goes_away_ends_the_fetch() {
     assert_eq!(bed.gateway.counters().aborted(), 1);
 }
 
-/// What is fetched for a client that takes nothing is bounded.
+/// The data fetched for a client that receives nothing is bounded.
 #[tokio::test]
-async fn a_slow_client_gets_all_and_holds_little() {
+async fn slow_client_gets_everything_with_bounded_buffering() {
     let mut options = options();
     options.limits = Limits { read_ahead_segments: 16, ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
@@ -38,7 +38,7 @@ async fn a_slow_client_gets_all_and_holds_little() {
     let mut slow = bed.connect_with_small_buffer().await;
     slow.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let mut received = slow.take(1000).await.unwrap();
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let address = bed.address;
@@ -49,7 +49,7 @@ async fn a_slow_client_gets_all_and_holds_little() {
     while let Some(answer) = clients.join_next().await {
         assert!(answer.unwrap().body == content[5_000_000..=5_009_999]);
     }
-    // The kernel holds 4 MiB for a slow client at most.
+    // The kernel buffers at most 4 MiB for a slow client.
     assert!(bed.segments_served() < 6000, "{} of 9000", bed.segments_served());
     let head = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     received.extend(slow.take(head + content.len() - 1000).await.unwrap());
@@ -57,7 +57,7 @@ async fn a_slow_client_gets_all_and_holds_little() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_many_requests() {
+async fn connection_serves_many_requests() {
     let bed = Bed::new().await;
     bed.write("a", &bytes(3, 2500));
     let mut client = bed.connect().await;
@@ -70,7 +70,7 @@ async fn a_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
+async fn missing_request_head_ends_the_connection() {
     let mut options = options();
     options.limits = Limits { head_time: Duration::from_millis(100), ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
@@ -80,9 +80,9 @@ async fn a_head_that_does_not_come_ends_the_connection() {
     tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the connection to end");
 }
 
-/// Connections beyond the share of an address are closed, and there is room again when one ends.
+/// Connections beyond the share of an address are closed; when one ends, another is accepted.
 #[tokio::test]
-async fn an_address_has_no_more_than_its_connections() {
+async fn connections_per_address_are_limited() {
     let mut options = options();
     options.limits = Limits { connections_per_address: 2, ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
@@ -105,9 +105,10 @@ async fn an_address_has_no_more_than_its_connections() {
     }
 }
 
-/// A reader that holds all its transfers is given up, and there is room again.
+/// A stalled reader that holds all its transfers is disconnected, and its transfers become
+/// available.
 #[tokio::test]
-async fn a_slow_reader_does_not_hold_transfers_for_ever() {
+async fn stalled_reader_releases_its_transfers() {
     let mut options = options();
     options.limits = Limits {
         transfers_per_address: 1,
@@ -129,7 +130,7 @@ async fn a_slow_reader_does_not_hold_transfers_for_ever() {
 }
 
 #[tokio::test]
-async fn nobody_adds_lines_to_the_log() {
+async fn clients_cannot_inject_log_lines() {
     let bed = Bed::new().await;
     let agent = "\"}\\n{\"status\": 200";
     bed.get("/%0A%22%7D", &[("User-Agent", agent)]).await;

@@ -1,4 +1,4 @@
-//! What clients get of files and directories.
+//! Files and directories, as clients receive them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::bed::{Bed, bytes, name, options, pair};
 use crate::{Gateway, GatewayOptions};
 
 #[tokio::test]
-async fn a_file_is_read_whole_and_in_parts() {
+async fn file_is_read_whole_and_in_parts() {
     let bed = Bed::new().await;
     let content = bytes(1, 12_345);
     bed.write("sub/ü b.txt", &content);
@@ -45,7 +45,7 @@ async fn a_file_is_read_whole_and_in_parts() {
 }
 
 #[tokio::test]
-async fn several_ranges_come_in_parts() {
+async fn several_ranges_are_sent_as_multipart() {
     let bed = Bed::new().await;
     let content = bytes(2, 5000);
     bed.write("a", &content);
@@ -68,7 +68,7 @@ async fn several_ranges_come_in_parts() {
 }
 
 #[tokio::test]
-async fn head_tells_the_same_without_the_content() {
+async fn head_returns_the_same_headers_without_content() {
     let bed = Bed::new().await;
     bed.write("a", &bytes(3, 5000));
     bed.write("empty", &[]);
@@ -85,7 +85,7 @@ async fn head_tells_the_same_without_the_content() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_the_version_gets_nothing_again() {
+async fn client_with_the_current_version_gets_not_modified() {
     let bed = Bed::new().await;
     bed.write("a", b"one");
     let first = bed.get("/a", &[]).await;
@@ -100,7 +100,7 @@ async fn a_client_that_has_the_version_gets_nothing_again() {
     bed.write("a", b"another");
     let changed = bed.get("/a", &[("If-None-Match", etag)]).await;
     assert_eq!((changed.status, changed.text().as_str()), (200, "another"));
-    // A part of the new version is no continuation of the old one.
+    // A part of the new version must not continue the old one.
     assert_eq!(bed.get("/a", &range).await.text(), "another");
 }
 
@@ -129,7 +129,7 @@ async fn directories_are_listed() {
 }
 
 #[tokio::test]
-async fn a_manifest_vouches_for_what_is_sent() {
+async fn content_is_verified_by_its_manifest() {
     let key = |_| Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
     let keys = [key(0), key(1)];
     let signer = KeySigner::new(Arc::clone(&keys[0]), Locator::Digest(keys[0].key_digest()));
@@ -154,7 +154,8 @@ async fn a_manifest_vouches_for_what_is_sent() {
     }
 }
 
-/// Requests `/a` until the response has this status and content; the server checks its files periodically.
+/// Requests `/a` until the answer has this status and content; the server checks its files
+/// periodically.
 async fn get_until(bed: &Bed, status: u16, content: Option<&[u8]>) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
@@ -167,9 +168,9 @@ async fn get_until(bed: &Bed, status: u16, content: Option<&[u8]>) {
     }
 }
 
-/// A version that is older than one that was verified is not served, unless that is wanted.
+/// A version older than a verified one is not served, unless enabled.
 #[tokio::test]
-async fn old_versions_do_not_come_back() {
+async fn older_versions_are_not_cached_again() {
     for allow_older in [false, true] {
         let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
         let mut options = options();
@@ -198,9 +199,9 @@ async fn old_versions_do_not_come_back() {
     }
 }
 
-/// Metadata is remembered, yet a file that changed is read in its new version.
+/// Metadata is cached, yet a changed file is read in its new version.
 #[tokio::test]
-async fn a_version_that_is_gone_is_looked_up_again() {
+async fn deleted_version_is_looked_up_again() {
     let mut options = options();
     options.metadata_lifetime = Duration::from_secs(3600);
     let bed = Bed::with(options, ServerOptions::default()).await;
@@ -213,9 +214,9 @@ async fn a_version_that_is_gone_is_looked_up_again() {
     assert_ne!(first.field("etag"), second.field("etag"));
 }
 
-/// Objects of other producers have metadata that tells a name and no length.
+/// Objects of other producers have metadata with a name and no length.
 #[tokio::test]
-async fn other_objects_are_sent_as_they_come() {
+async fn objects_without_length_are_streamed() {
     let (producer, consumer) = pair();
     let content = bytes(7, 30_000);
     let publish = PublishOptions { segment_len: 1000, ..PublishOptions::default() };

@@ -1,4 +1,4 @@
-//! What is refused, and how.
+//! Rejected requests.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::bed::{Bed, options};
 use ndn_files::ServerOptions;
 
 #[tokio::test]
-async fn paths_that_name_no_file_are_refused() {
+async fn paths_without_a_file_are_rejected() {
     let bed = Bed::new().await;
     bed.write("a", b"1");
     let mut client = bed.connect().await;
@@ -23,7 +23,7 @@ async fn paths_that_name_no_file_are_refused() {
         let answer = client.request("GET", path, &[]).await;
         assert_eq!(answer.status, 400, "{path}: {}", answer.text());
     }
-    // Names of the protocol are names of files here, and there are none.
+    // Keywords of the protocol are file names here, and such files do not exist.
     for path in
         ["/a/32=metadata", "/a/v=1/seg=0", "/32=ls", "/a%2Fv=1", "/.hidden", "/...", "/none"]
     {
@@ -35,7 +35,7 @@ async fn paths_that_name_no_file_are_refused() {
 }
 
 #[tokio::test]
-async fn methods_are_told() {
+async fn allowed_methods_are_reported() {
     let bed = Bed::new().await;
     bed.write("a", b"1");
     let mut client = bed.connect().await;
@@ -51,7 +51,7 @@ async fn methods_are_told() {
 }
 
 #[tokio::test]
-async fn http_1_1_wants_a_host() {
+async fn http_1_1_requires_a_host() {
     let bed = Bed::new().await;
     bed.write("a", b"1");
     let mut client = bed.connect().await;
@@ -65,9 +65,9 @@ async fn http_1_1_wants_a_host() {
     assert_eq!(client.answer(false).await.status, 400);
 }
 
-/// A web page whose name leads here (DNS rebinding) reads nothing.
+/// A web page whose name resolves to this machine (DNS rebinding) reads nothing.
 #[tokio::test]
-async fn foreign_hosts_are_refused() {
+async fn foreign_hosts_are_rejected() {
     let bed = Bed::new().await;
     bed.write("a", b"1");
     for (request, status) in [
@@ -87,7 +87,7 @@ async fn foreign_hosts_are_refused() {
 }
 
 #[tokio::test]
-async fn silence_of_the_server_has_a_status() {
+async fn unresponsive_server_is_reported_by_status() {
     let mut options = options();
     options.fetching.lifetime = Duration::from_millis(200);
     options.fetching.give_up_after(0);

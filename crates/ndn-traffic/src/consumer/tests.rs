@@ -17,7 +17,7 @@ fn consumer(patterns: Vec<ConsumerPattern>, load: Load, faces: u32) -> Consumer 
     Consumer::new(&scenario, 1, 0).unwrap()
 }
 
-/// Sends all that is due; each packet with its face.
+/// Sends all due Interests; each packet with its face.
 fn send(consumer: &mut Consumer, now_ns: u64) -> Vec<(usize, Vec<u8>)> {
     let mut sent = Vec::new();
     while let Some(face) = consumer.next_face(now_ns) {
@@ -41,7 +41,7 @@ fn first(consumer: &Consumer) -> &PatternCounters {
 }
 
 #[test]
-fn a_window_is_kept_full_and_never_exceeded() {
+fn window_is_kept_full_and_never_exceeded() {
     let mut consumer = consumer(vec![pattern("/a")], Load::Window(4), 3);
     let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
     let sent = send(&mut consumer, 10);
@@ -59,9 +59,9 @@ fn a_window_is_kept_full_and_never_exceeded() {
     assert_eq!(first(&consumer).latency_ns.max(), 1_000);
 }
 
-/// A burst is due at once and goes by one face, and the rate is what was asked for.
+/// A burst is due at once and sent on one face, and the rate is the requested one.
 #[test]
-fn bursts_come_at_once_and_as_often_as_the_rate_asks() {
+fn bursts_are_due_at_once_at_the_requested_rate() {
     for arrivals in [Arrivals::Fixed, Arrivals::Poisson] {
         let load = Load::Rate { per_second: 1e6, arrivals };
         let scenario = ConsumerScenario {
@@ -89,9 +89,9 @@ fn bursts_come_at_once_and_as_often_as_the_rate_asks() {
     }
 }
 
-/// What is due is not put off because a face takes nothing.
+/// Due Interests are not postponed because a face accepts nothing.
 #[test]
-fn the_rest_of_a_burst_goes_by_the_next_face_when_one_is_left_out() {
+fn rest_of_a_burst_uses_the_next_face() {
     let scenario = ConsumerScenario {
         patterns: vec![pattern("/a")],
         load: Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed },
@@ -108,7 +108,7 @@ fn the_rest_of_a_burst_goes_by_the_next_face_when_one_is_left_out() {
 }
 
 #[test]
-fn a_phase_puts_off_even_intervals_and_nothing_else() {
+fn phase_delays_even_intervals_only() {
     let due = |load, part| {
         let scenario = ConsumerScenario {
             patterns: vec![pattern("/a")],
@@ -136,13 +136,13 @@ fn a_phase_puts_off_even_intervals_and_nothing_else() {
 }
 
 #[test]
-fn latency_counts_from_the_schedule_however_late_it_is_sent() {
+fn latency_counts_from_the_scheduled_time() {
     let load = Load::Rate { per_second: 1e6, arrivals: Arrivals::Fixed };
     let mut consumer = consumer(vec![pattern("/a")], load, 1);
     let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
     assert_eq!(send(&mut consumer, 0).len(), 1);
     assert_eq!(consumer.next_deadline(), Some(1_000));
-    // The sender was away for 100 µs: all that was due meanwhile is sent at once.
+    // The sender was away for 100 µs: all Interests due meanwhile are sent at once.
     let sent = send(&mut consumer, 100_000);
     assert_eq!(sent.len(), 100);
     for (face, interest) in &sent {
@@ -167,7 +167,7 @@ fn poisson_keeps_the_rate_and_varies() {
 }
 
 #[test]
-fn what_is_not_answered_times_out_after_its_own_lifetime() {
+fn unanswered_interest_times_out_after_its_lifetime() {
     let short = ConsumerPattern { lifetime_ms: 1, ..pattern("/short") };
     let mut consumer = consumer(vec![pattern("/long"), short], Load::Window(100), 1);
     assert_eq!(send(&mut consumer, 0).len(), 100);
@@ -185,7 +185,7 @@ fn what_is_not_answered_times_out_after_its_own_lifetime() {
 }
 
 #[test]
-fn what_is_answered_after_the_stop_is_told_apart() {
+fn answers_after_the_stop_are_counted_separately() {
     let mut consumer = consumer(vec![pattern("/a")], Load::Window(3), 1);
     let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
     let answers: Vec<Vec<u8>> =
@@ -211,12 +211,13 @@ fn weights_divide_the_interests() {
 }
 
 #[test]
-fn one_answer_serves_all_that_asked_for_the_name_before() {
+fn one_answer_satisfies_all_earlier_interests_of_the_name() {
     let repeated = ConsumerPattern { names: Names::Repeated { count: 2 }, ..pattern("/a") };
     let mut consumer = consumer(vec![repeated], Load::Window(6), 1);
     let mut producer = producer(ProducerPattern { prefix: "/a".to_owned(), ..Default::default() });
     let sent = send(&mut consumer, 0);
-    // Interests 0, 2 and 4 have one name. An answer to 2 is none to 4, which was sent later.
+    // Interests 0, 2 and 4 have the same name. An answer to 2 does not answer 4, which was sent
+    // later.
     let data = answer(&mut producer, &sent[2].1);
     consumer.handle_frame(0, &data, 10);
     assert_eq!(first(&consumer).satisfied, 2);
@@ -229,7 +230,7 @@ fn one_answer_serves_all_that_asked_for_the_name_before() {
 }
 
 #[test]
-fn nacks_and_silence_come_as_often_as_they_should() {
+fn nack_and_silence_ratios_hold() {
     let mut consumer = consumer(vec![pattern("/a")], Load::Window(1000), 1);
     let mut producer = producer(ProducerPattern {
         prefix: "/a".to_owned(),
@@ -265,7 +266,7 @@ fn noise_from_the_network_is_counted() {
 }
 
 #[test]
-fn scenarios_that_cannot_be_are_refused() {
+fn invalid_scenarios_are_rejected() {
     let refuse = |patterns, load| {
         let scenario = ConsumerScenario {
             patterns,

@@ -18,7 +18,7 @@ const MESSAGE_BUFFER: usize = 65_536;
 pub(super) struct DatagramInput {
     batch: ReceiveBatch,
     buffers: Vec<u8>,
-    /// Messages that the kernel has dropped because they were not read in time.
+    /// Messages dropped by the kernel because they were not read in time.
     drops: u32,
 }
 
@@ -33,12 +33,12 @@ impl Default for DatagramInput {
 }
 
 impl DatagramInput {
-    /// Messages that the kernel has dropped so far because they were not read in time.
+    /// Number of messages dropped by the kernel because they were not read in time.
     pub(super) fn drops(&self) -> u32 {
         self.drops
     }
 
-    /// Reads once and hands over every datagram; false when there was none.
+    /// Reads once and passes on every datagram; returns false when there was none.
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
@@ -60,12 +60,12 @@ impl DatagramInput {
     }
 }
 
-/// No datagram now, or word that one of ours found no socket: a program that is just starting.
+/// No datagram now, or an ICMP error about an earlier one: the other program is just starting.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused)
 }
 
-/// The sending half: packets that wait, and where they lie.
+/// The sending half: queued packets.
 #[derive(Debug)]
 pub(super) struct DatagramOutput {
     bytes: Vec<u8>,
@@ -76,12 +76,12 @@ pub(super) struct DatagramOutput {
     backlog: usize,
     /// Packets differ in length.
     mixed: bool,
-    /// Packets in one message at most.
+    /// Maximum number of packets per message (GSO).
     run_max: usize,
     batch: SendBatch,
     /// The last packet of each message of a system call.
     runs: Vec<usize>,
-    /// The other one of two buffers: what is left moves there.
+    /// The second of two buffers: unsent packets move there.
     spare: Vec<u8>,
 }
 
@@ -102,7 +102,7 @@ impl Default for DatagramOutput {
 }
 
 impl DatagramOutput {
-    /// Maximum number of packets in a message that the kernel segments.
+    /// Sets the maximum number of packets per message (GSO).
     pub(super) fn set_run_max(&mut self, packets: usize) {
         self.run_max = packets.clamp(1, SEGMENTS_MAX);
     }
@@ -119,7 +119,7 @@ impl DatagramOutput {
         length
     }
 
-    /// Takes the packet back that was queued last.
+    /// Removes the packet queued last.
     pub(super) fn take_last(&mut self) -> Vec<u8> {
         let Some(packet) = self.packets.pop() else { return Vec::new() };
         self.backlog -= packet.len();
@@ -131,8 +131,9 @@ impl DatagramOutput {
         self.backlog
     }
 
-    /// Sends runs of packets of one length as one message each, for the kernel to cut up; true
-    /// when nothing is left. As a forwarder may, it makes neighbours of packets of one length.
+    /// Sends runs of packets of one length as one message each, to be segmented by the kernel
+    /// (GSO); returns true when nothing is left. Like a forwarder, it may reorder packets to make
+    /// runs of one length.
     pub(super) fn flush(&mut self, socket: &UdpSocket, calls: &mut u64) -> io::Result<bool> {
         if self.mixed {
             self.packets[self.first..]
@@ -159,8 +160,8 @@ impl DatagramOutput {
         Ok(self.packets.is_empty())
     }
 
-    /// Gives the room of packets that were sent back, once it is the larger part: so each byte moves
-    /// once at most, however often the socket blocks.
+    /// Releases the space of sent packets once it is the larger part: each byte moves at most once,
+    /// however often the socket blocks.
     fn forget_sent(&mut self) {
         if self.first == self.packets.len() {
             self.packets.clear();
@@ -182,7 +183,7 @@ impl DatagramOutput {
     }
 }
 
-/// Lays out the messages of one system call from packet `next` on, and where each ends.
+/// Lays out the messages of one system call from packet `next` on, and their ends.
 fn plan<'d>(
     bytes: &'d [u8],
     packets: &[Range<usize>],
@@ -223,9 +224,9 @@ fn plan<'d>(
 mod tests {
     use super::*;
 
-    /// What is left keeps its bytes, whatever was sent before it, and each of them moves once at most.
+    /// Unsent bytes are preserved, whatever was sent before them, and each moves at most once.
     #[test]
-    fn what_is_left_is_what_was_queued() {
+    fn unsent_bytes_are_preserved() {
         let mut output = DatagramOutput::default();
         let mut model = std::collections::VecDeque::new();
         for step in 0..2000_usize {

@@ -1,4 +1,4 @@
-//! The loops: wait, read the clock, receive, send.
+//! Event loops: wait, read the clock, receive, send.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,16 +15,16 @@ use crate::{Consumer, Producer};
 
 /// A face with this much unsent output gets no further Interests.
 const BACKLOG_MAX: usize = 512 * 1024;
-/// Interests sent before answers are read.
+/// Maximum number of Interests made before received answers are handled.
 const BURST_MAX: usize = 1024;
-/// Longest wait, so that a request to stop is seen.
+/// Longest wait, so that a request to stop is noticed.
 const WAIT_MAX_NS: u64 = 100_000_000;
-/// The kernel's timers come late by about this: shorter waits spin.
+/// Typical lateness of the kernel's timers: shorter waits spin.
 const TIMER_SLACK_NS: u64 = 80_000;
 const NS_PER_MS: u64 = 1_000_000;
 const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// What a run took.
+/// Resource usage of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunFigures {
     /// From the first packet to the end.
@@ -33,12 +33,12 @@ pub struct RunFigures {
     pub cpu: Duration,
     /// System calls, and packets received by them.
     pub calls: Calls,
-    /// Messages that the kernel dropped because the sockets were not read in time.
+    /// Messages dropped by the kernel because the sockets were not read in time.
     pub receive_drops: u64,
 }
 
 impl RunFigures {
-    /// Those of two threads that ran side by side.
+    /// Sum of two concurrent threads.
     #[must_use]
     pub fn beside(self, other: Self) -> Self {
         Self {
@@ -54,9 +54,9 @@ impl RunFigures {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RunError {
-    /// What went wrong.
+    /// The error.
     pub error: io::Error,
-    /// What the run took until then.
+    /// Resource usage until then.
     pub figures: RunFigures,
 }
 
@@ -90,7 +90,7 @@ impl Faces {
         })
     }
 
-    /// Sends what the sockets take; waits for those that do not take all.
+    /// Sends what the sockets accept; waits for those that do not accept all.
     fn flush(&mut self) -> io::Result<()> {
         for (index, endpoint) in self.endpoints.iter_mut().enumerate() {
             let blocked = endpoint.backlog() > 0 && !endpoint.flush()?;
@@ -104,7 +104,7 @@ impl Faces {
         Ok(())
     }
 
-    /// Waits for packets, or for `time_ns`.
+    /// Waits for packets, or until `time_ns`.
     fn wait(&mut self, time_ns: u64) -> io::Result<()> {
         let time_ns = time_ns.min(WAIT_MAX_NS).saturating_sub(TIMER_SLACK_NS);
         if (1..NS_PER_MS).contains(&time_ns) {
@@ -124,7 +124,7 @@ impl Faces {
         self.endpoints.iter().map(Endpoint::calls).fold(Calls::default(), Calls::plus)
     }
 
-    /// What a run took that began then and has ended like this.
+    /// The resource usage of a run with this start and result.
     fn figures(
         &self,
         start_ns: u64,
@@ -144,8 +144,8 @@ impl Faces {
     }
 }
 
-/// Runs a consumer over connected sockets, face `n` by `endpoints[n]`, until it is done. `end_ns` is when
-/// it stops sending; so it does when `stop` becomes true. `progress` is called once a second.
+/// Runs a consumer over connected sockets, face `n` on `endpoints[n]`, until it is done. It stops
+/// sending at `end_ns`, or when `stop` becomes true. `progress` is called once a second.
 ///
 /// # Errors
 /// When a socket fails or the forwarder closes it.
@@ -162,7 +162,7 @@ pub fn run_consumer(
     faces.figures(start, cpu_start, ended)
 }
 
-/// Sends Interests from the first of these times to the second, and receives answers.
+/// Sends Interests from the first of these times to the second, and handles the answers.
 fn ask(
     consumer: &mut Consumer,
     faces: &mut Faces,
@@ -182,7 +182,7 @@ fn ask(
         let all_made = make_interests(consumer, &mut faces.endpoints, now);
         faces.flush()?;
         let deadline = consumer.next_deadline().unwrap_or(u64::MAX);
-        // After the end only answers and expiries are waited for.
+        // After the end, only answers and expiries are awaited.
         let deadline = end_ns.filter(|&end| end > now).map_or(deadline, |end| deadline.min(end));
         faces.wait(if all_made { deadline.saturating_sub(now) } else { 0 })?;
         now = clock::now();
@@ -199,7 +199,7 @@ fn ask(
     }
 }
 
-/// Makes the Interests that are due; false when there is more than a burst.
+/// Makes the due Interests; returns false when there are more than a burst.
 fn make_interests(consumer: &mut Consumer, endpoints: &mut [Endpoint], now: u64) -> bool {
     let mut skipped = 0;
     for _ in 0..BURST_MAX {
@@ -235,7 +235,7 @@ pub fn run_producer(
     faces.figures(start, cpu_start, ended)
 }
 
-/// Answers Interests, from `start` on.
+/// Answers received Interests, from `start` on.
 fn answer(
     producer: &mut Producer,
     faces: &mut Faces,
@@ -249,7 +249,7 @@ fn answer(
         let Faces { endpoints, events, .. } = &mut *faces;
         for event in events.iter().filter(|event| event.readable || event.closed) {
             let face = usize::try_from(event.token).unwrap_or(usize::MAX);
-            // A peer that does not read its answers gets no more.
+            // A peer that does not read its answers gets no others.
             let Some(endpoint) = endpoints.get_mut(face) else { continue };
             if endpoint.backlog() <= BACKLOG_MAX {
                 endpoint.receive(|frame, output| {

@@ -13,14 +13,14 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::datagram::{DatagramInput, DatagramOutput};
-use super::fragments::{self, Fragmenter, Joiner};
+use super::fragments::{self, Fragmenter, PacketReassembler};
 use super::frames::{self, FrameOutput};
 use super::memif::{MemifOutput, MemifSocket};
 
 const READ_BUFFER: usize = 256 * 1024;
 /// The EtherType of NDN.
 const ETHER_TYPE: u16 = 0x8624;
-/// Memory for frames that nobody has read yet.
+/// Memory for unread frames.
 const FRAME_RING: usize = 16 << 20;
 
 /// A connected, non-blocking stream or datagram socket, or one for the frames of a station.
@@ -29,7 +29,7 @@ pub struct Endpoint {
     socket: Socket,
     input: Input,
     output: Output,
-    pieces: Joiner,
+    pieces: PacketReassembler,
     calls: Calls,
 }
 
@@ -49,9 +49,9 @@ enum Input {
         filled: usize,
     },
     Datagram(DatagramInput),
-    /// They are read where they lie.
+    /// Frames are read in place.
     Frames,
-    /// Frames are taken where they lie.
+    /// Frames are read in place.
     Memif,
 }
 
@@ -64,22 +64,22 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Queue {
-    /// Unix or TCP, or a session: one run of bytes, and where the last packet begins.
+    /// Unix, TCP, or a session: a byte stream, and the start of the last packet.
     Stream { bytes: Vec<u8>, sent: usize, last: usize },
-    /// UDP: bytes and where each packet ends.
+    /// UDP: bytes and the end of each packet.
     Datagram(DatagramOutput),
-    /// Ethernet: the same.
+    /// Ethernet.
     Frames(FrameOutput),
-    /// Shared memory: likewise.
+    /// Shared memory.
     Memif(MemifOutput),
 }
 
 /// System calls and the packets that they moved, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// System calls that received.
+    /// Receiving system calls.
     pub receive_calls: u64,
-    /// Packets that they brought.
+    /// Packets received by them.
     pub received_frames: u64,
     /// System calls that sent.
     pub send_calls: u64,
@@ -123,7 +123,7 @@ impl Endpoint {
                 queue: Queue::Stream { bytes, sent: 0, last: 0 },
                 fragmenter: Fragmenter::following(mtu),
             },
-            pieces: Joiner::default(),
+            pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
     }
@@ -148,7 +148,7 @@ impl Endpoint {
             socket: Socket::Datagram(socket),
             input: Input::Datagram(DatagramInput::default()),
             output: Output::new(Queue::Datagram(DatagramOutput::default()), usize::MAX),
-            pieces: Joiner::default(),
+            pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
     }
@@ -171,7 +171,7 @@ impl Endpoint {
             socket: Socket::Frames(socket),
             input: Input::Frames,
             output: Output::new(Queue::Frames(FrameOutput::new(to)), mtu),
-            pieces: Joiner::default(),
+            pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
     }
@@ -192,7 +192,7 @@ impl Endpoint {
             socket: Socket::Memif(socket),
             input: Input::Memif,
             output: Output::new(Queue::Memif(MemifOutput::default()), mtu),
-            pieces: Joiner::default(),
+            pieces: PacketReassembler::default(),
             calls: Calls::default(),
         })
     }
@@ -272,10 +272,10 @@ impl Endpoint {
         let (received, pieces) = (&mut self.calls.received_frames, &mut self.pieces);
         let mut handle = |frame: &[u8]| {
             *received += 1;
-            if !fragments::may_be_piece(frame) {
+            if !fragments::may_be_fragment(frame) {
                 return handle(frame, output);
             }
-            if let Some(packet) = pieces.join(frame) {
+            if let Some(packet) = pieces.handle(frame) {
                 handle(&packet, output);
             }
         };

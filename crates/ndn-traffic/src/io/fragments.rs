@@ -1,4 +1,4 @@
-//! Packets that are too long for one frame (NDNLPv2).
+//! Fragmentation of packets that are too long for one frame (NDNLPv2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use ndn_packet::LpPacket;
 use ndn_packet::lp::{Reassembler, fragment_frame};
 use ndn_sys::clock;
 
-/// Sequence, the first field in the header of a piece.
+/// Sequence, the first field in the header of a fragment.
 const LP_SEQUENCE: u8 = 0x51;
 
-/// Cuts what is sent.
+/// Fragments outgoing packets.
 #[derive(Debug)]
 pub(super) struct Fragmenter {
     /// The owner of the transport may change it.
@@ -24,18 +24,18 @@ impl Fragmenter {
         Self::following(Arc::new(AtomicUsize::new(mtu)))
     }
 
-    /// Cuts what is longer than that at the moment.
+    /// Fragments packets longer than the current value of `mtu`.
     pub(super) fn following(mtu: Arc<AtomicUsize>) -> Self {
         Self { mtu, sequence: 0 }
     }
 
-    /// Bytes in a frame at most.
+    /// Maximum frame length in bytes.
     #[inline]
     pub(super) fn mtu(&self) -> usize {
         self.mtu.load(Ordering::Relaxed)
     }
 
-    /// Hands over `packet` in frames that are short enough.
+    /// Passes on `packet` in frames of at most the MTU.
     #[cold]
     pub(super) fn fragment(&mut self, packet: &[u8], send: impl FnMut(&[u8])) {
         let result = fragment_frame(packet, self.mtu(), &mut self.sequence, send);
@@ -43,9 +43,9 @@ impl Fragmenter {
     }
 }
 
-/// Whether this is an LpPacket that may hold a piece of a packet only.
+/// Whether this is an LpPacket that may contain a fragment.
 #[inline]
-pub(super) fn may_be_piece(frame: &[u8]) -> bool {
+pub(super) fn may_be_fragment(frame: &[u8]) -> bool {
     // The type and the length take 2, 4, 6 or 10 bytes.
     let first_field = match frame {
         [0x64, ..=0xFC, first, ..] | [0x64, 0xFD, _, _, first, ..] => *first,
@@ -54,14 +54,14 @@ pub(super) fn may_be_piece(frame: &[u8]) -> bool {
     first_field == LP_SEQUENCE
 }
 
-/// Puts together what has come.
+/// Reassembles received packets.
 #[derive(Debug, Default)]
-pub(super) struct Joiner(Reassembler);
+pub(super) struct PacketReassembler(Reassembler);
 
-impl Joiner {
-    /// Takes a frame; returns a packet that is whole, in its frame.
+impl PacketReassembler {
+    /// Handles a frame; returns a whole packet, in its frame.
     #[cold]
-    pub(super) fn join(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn handle(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let packet = LpPacket::parse(frame).ok()?;
         if packet.frag_count() <= 1 {
             return Some(frame.to_vec());
@@ -78,30 +78,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_told_from_packets() {
+    fn fragments_are_distinguished_from_packets() {
         let data = [&[6, 0xFD, 0x07, 0xD0][..], &[0; 2000]].concat();
         let mut frames = Vec::new();
         Fragmenter::new(900).fragment(&data, |frame| frames.push(frame.to_vec()));
         assert_eq!(frames.len(), 3);
-        let mut joiner = Joiner::default();
+        let mut reassembler = PacketReassembler::default();
         let found: Vec<_> = frames
             .iter()
             .filter_map(|frame| {
-                assert!(may_be_piece(frame));
-                joiner.join(frame)
+                assert!(may_be_fragment(frame));
+                reassembler.handle(frame)
             })
             .collect();
         assert_eq!(found, std::slice::from_ref(&data));
-        assert!(!may_be_piece(&data));
+        assert!(!may_be_fragment(&data));
         let mut with_token = Vec::new();
         let header = LpHeader { pit_token: &[1; 8], ..LpHeader::default() };
         append_packet(&mut with_token, &header, &data);
-        assert!(!may_be_piece(&with_token));
-        // What is numbered for its reliability alone is whole.
+        assert!(!may_be_fragment(&with_token));
+        // A frame with a Sequence only for reliability is a whole packet.
         let mut numbered = Vec::new();
         let header = LpHeader { sequence: Some(5), ..LpHeader::default() };
         append_packet(&mut numbered, &header, &data[..]);
-        assert!(may_be_piece(&numbered));
-        assert_eq!(joiner.join(&numbered), Some(numbered));
+        assert!(may_be_fragment(&numbered));
+        assert_eq!(reassembler.handle(&numbered), Some(numbered));
     }
 }

@@ -9,15 +9,15 @@ use ndn_sys::packet::{LinkAddress, PacketSocket};
 use ndn_sys::udp::SendBatch;
 
 const FRAMES_PER_CALL: usize = 256;
-/// Frames taken from the ring before others get their turn.
+/// Maximum number of frames taken from the ring at a time.
 const FRAMES_PER_TURN: usize = 1024;
 
-/// An Ethernet frame has no less payload than this. Virtual devices carry shorter ones, but NFD refuses them.
+/// Minimum payload of an Ethernet frame. Virtual devices carry shorter ones, but NFD rejects them.
 const PAYLOAD_MIN: usize = 46;
 const PADDING: [u8; PAYLOAD_MIN] = [0; PAYLOAD_MIN];
 
-/// Hands over what has come in frames; false when there was none. Frames that begin with no whole packet
-/// are left out, and what pads short ones too.
+/// Passes on received frames; returns false when there was none. Frames that do not begin with a
+/// whole packet, and padding, are skipped.
 pub(super) fn receive(socket: &mut PacketSocket, mut handle: impl FnMut(&[u8])) -> bool {
     let mut count = 0;
     while count < FRAMES_PER_TURN {
@@ -33,7 +33,7 @@ pub(super) fn receive(socket: &mut PacketSocket, mut handle: impl FnMut(&[u8])) 
     count > 0
 }
 
-/// The sending half: packets that wait, one behind the other, and their lengths.
+/// The sending half: queued packets and their lengths.
 #[derive(Debug)]
 pub(super) struct FrameOutput {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl FrameOutput {
         length
     }
 
-    /// Takes the packet back that was queued last.
+    /// Removes the packet queued last.
     pub(super) fn take_last(&mut self) -> Vec<u8> {
         let length = self.lengths.pop_back().unwrap_or(0);
         self.bytes.split_off(self.bytes.len() - length)
@@ -75,7 +75,7 @@ impl FrameOutput {
         self.bytes.len() - self.sent
     }
 
-    /// Sends what the device takes; true when nothing is left.
+    /// Sends what the device accepts; returns true when nothing is left.
     pub(super) fn flush(&mut self, socket: &PacketSocket, calls: &mut u64) -> io::Result<bool> {
         while !self.lengths.is_empty() {
             let mut builder = self.batch.start();
@@ -102,7 +102,7 @@ impl FrameOutput {
             self.bytes.clear();
             self.sent = 0;
         } else if self.sent >= self.bytes.len() / 2 {
-            // So each byte moves once at most.
+            // Each byte moves at most once.
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }

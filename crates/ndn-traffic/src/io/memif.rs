@@ -11,9 +11,9 @@ use ndn_memif::{
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Poller};
 
-/// How long a handshake may take.
+/// Time limit of a handshake.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Frames taken at once: few enough that the other side has something to do meanwhile.
+/// Maximum number of frames taken at a time: few enough to keep the peer busy meanwhile.
 const FRAMES_PER_CALL: usize = 64;
 const BUFFER_LENGTH: usize = 65_536;
 
@@ -23,14 +23,14 @@ pub(super) struct MemifSocket {
     link: Box<Link>,
     interrupter: Interrupter,
     buffer: Vec<u8>,
-    /// Whether the caller announces each wait.
+    /// Whether the caller announces its waits.
     announces_waits: bool,
     /// The forwarder raises no interrupts.
     is_polled: bool,
 }
 
 impl MemifSocket {
-    /// Connects; without a number of an interface, to that of `id`.
+    /// Connects; if the address has no interface number, to interface `id`.
     pub(super) fn connect(address: &Address, id: u32, secret: Secret) -> io::Result<Self> {
         let id = address.id.unwrap_or(id);
         let options = ClientOptions { id, secret, ..ClientOptions::default() };
@@ -59,7 +59,7 @@ impl MemifSocket {
         }
     }
 
-    /// Bytes in the longest frame that the other side takes.
+    /// Maximum frame length that the peer accepts.
     pub(super) fn frame_length_max(&self) -> usize {
         usize::try_from(self.link.frame_length_max).unwrap_or(usize::MAX)
     }
@@ -69,7 +69,7 @@ impl MemifSocket {
         self.link.receivers.first().map_or_else(|| self.link.as_fd(), AsFd::as_fd)
     }
 
-    /// Has the forwarder raise interrupts. True if there is something already.
+    /// Enables interrupts of the forwarder. Returns true if frames are available already.
     pub(super) fn prepare_to_wait(&mut self) -> io::Result<bool> {
         self.announces_waits = true;
         let Some(receiver) = self.link.receivers.first_mut() else { return Ok(false) };
@@ -79,7 +79,7 @@ impl MemifSocket {
         Ok(!receiver.is_empty().map_err(broken)?)
     }
 
-    /// Takes what is there and hands over every frame; false when there was none.
+    /// Passes on every available frame; returns false when there was none.
     pub(super) fn receive(&mut self, mut handle: impl FnMut(&[u8])) -> io::Result<bool> {
         let Some(receiver) = self.link.receivers.first_mut() else {
             return Err(io::ErrorKind::InvalidData.into());
@@ -101,7 +101,7 @@ impl MemifSocket {
         receiver.release().map_err(broken)?;
         if count > 0 && self.announces_waits && !self.is_polled {
             receiver.set_interrupts(false).map_err(broken)?;
-            // Those that have come are known.
+            // The available frames are known.
             receiver.clear_interrupt();
             self.is_polled = true;
         }
@@ -123,7 +123,7 @@ fn broken(fault: Fault) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, fault)
 }
 
-/// Packets that wait.
+/// Queued packets.
 #[derive(Debug, Default)]
 pub(super) struct MemifOutput {
     bytes: Vec<u8>,
@@ -141,7 +141,7 @@ impl MemifOutput {
         self.bytes.len() - start
     }
 
-    /// Takes the packet back that was queued last.
+    /// Removes the packet queued last.
     pub(super) fn take_last(&mut self) -> Vec<u8> {
         let Some(packet) = self.packets.pop() else { return Vec::new() };
         self.bytes.split_off(packet.start)
@@ -153,7 +153,7 @@ impl MemifOutput {
         self.bytes.len() - start
     }
 
-    /// Sends what the ring has room for; true when nothing is left.
+    /// Sends what the ring has room for; returns true when nothing is left.
     pub(super) fn flush(&mut self, socket: &mut MemifSocket) -> io::Result<bool> {
         let (sender, interrupter) = socket.sender()?;
         while let Some(packet) = self.packets.get(self.first) {

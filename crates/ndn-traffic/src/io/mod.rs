@@ -1,4 +1,4 @@
-//! Sockets in batches, and the loops that drive consumers and producers.
+//! Batched sockets, and the loops that drive consumers and producers.
 
 mod datagram;
 mod driver;

@@ -1,4 +1,4 @@
-//! Several consumers or producers side by side, each with faces and a thread of its own.
+//! Several consumers or producers, each with its own faces and thread.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use super::driver::{RunError, RunFigures, run_consumer, run_producer};
 use super::endpoint::Endpoint;
 use crate::{Consumer, ConsumerTotals, Producer};
 
-/// Divides faces between the threads in turn; each gets at least one if there are enough.
+/// Divides faces between threads round-robin; each gets at least one if there are enough.
 #[must_use]
 pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
     let mut parts: Vec<Vec<Endpoint>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
@@ -20,7 +20,7 @@ pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
     parts
 }
 
-/// The progress of each thread, and the receiver of reports. The first thread that still runs reports.
+/// Progress of each thread, and its observer. The first thread still running reports.
 struct Board<T, F> {
     latest: Vec<T>,
     is_done: Vec<bool>,
@@ -33,7 +33,7 @@ impl<T: Copy + Default, F: FnMut(&[T])> Board<T, F> {
         Mutex::new(Self { latest, is_done, tell })
     }
 
-    /// Thread `number` has come so far: called about once a second by each.
+    /// Records the progress of thread `number`: called about once a second by each.
     fn report(board: &Mutex<Self>, number: usize, value: T) {
         let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
         let Self { latest, is_done, tell } = &mut *board;
@@ -43,7 +43,7 @@ impl<T: Copy + Default, F: FnMut(&[T])> Board<T, F> {
         }
     }
 
-    /// Thread `number` is done, and has come so far.
+    /// Records the final result of thread `number`.
     fn finish(board: &Mutex<Self>, number: usize, value: T) {
         let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
         board.latest[number] = value;
@@ -51,11 +51,11 @@ impl<T: Copy + Default, F: FnMut(&[T])> Board<T, F> {
     }
 }
 
-/// As [`run_consumer`], for each consumer with its endpoints on a thread of its own. `progress` gets the
+/// As [`run_consumer`], for each consumer with its endpoints on its own thread. `progress` gets the
 /// sum of all, about once a second while any of them runs.
 ///
 /// # Errors
-/// Those of [`run_consumer`], of the first thread that has any; the others then stop, too.
+/// Those of [`run_consumer`], of the first thread that fails; the others then stop, too.
 pub fn run_consumers(
     consumers: Vec<(&mut Consumer, Vec<Endpoint>)>,
     end_ns: Option<u64>,
@@ -74,11 +74,11 @@ pub fn run_consumers(
     })
 }
 
-/// As [`run_producer`], for each producer with its endpoints on a thread of its own. `progress` gets the
+/// As [`run_producer`], for each producer with its endpoints on its own thread. `progress` gets the
 /// number of Interests of all, about once a second.
 ///
 /// # Errors
-/// Those of [`run_producer`], of the first thread that has any; the others then stop, too.
+/// Those of [`run_producer`], of the first thread that fails; the others then stop, too.
 pub fn run_producers(
     producers: Vec<(&mut Producer, Vec<Endpoint>)>,
     stop: &AtomicBool,
@@ -121,7 +121,7 @@ fn side_by_side<T: Send>(
     })
 }
 
-/// The figures of both, and the first error.
+/// The sum of the figures, and the first error.
 fn beside(
     one: Result<RunFigures, RunError>,
     other: Result<RunFigures, RunError>,
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_all_threads_count_when_one_fails() {
+    fn figures_of_all_threads_are_counted_when_one_fails() {
         let took = |milliseconds| RunFigures {
             wall: Duration::from_millis(milliseconds),
             cpu: Duration::from_millis(milliseconds),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_told_each_second_whichever_thread_is_done_first() {
+    fn progress_is_reported_each_second_until_the_last_thread_ends() {
         let mut told = Vec::new();
         let board = Board::new(3, |all: &[u64]| told.push(all.iter().sum::<u64>()));
         (1..=2).for_each(|second| {
@@ -171,7 +171,7 @@ mod tests {
         Board::finish(&board, 1, 200);
         (5..=6).for_each(|second| Board::report(&board, 2, second));
         drop(board);
-        // A thread sees the last reports of the others.
+        // A thread reads the last report of each other thread.
         assert_eq!(told, [1, 4, 105, 107, 305, 306]);
     }
 }
