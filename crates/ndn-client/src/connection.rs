@@ -1,5 +1,20 @@
 //! The connection task: reads and dispatches, writes, reconnects.
 
+use std::borrow::Cow;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ndn_memif::Ended;
+use ndn_packet::{Interest, Packet};
+use ndn_webtransport::PathMtu;
+use rand::RngExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
+
 use crate::address::Candidates;
 use crate::framer::Framer;
 use crate::lp::{Incoming, Reassembler};
@@ -8,19 +23,6 @@ use crate::output::Piece;
 use crate::shared::{ConnectionState, OUTPUT_HIGH, Shared};
 use crate::shared::{Handler, Request};
 use crate::transport::{ConnectionError, Socket};
-use bytes::{Bytes, BytesMut};
-use ndn_memif::Ended;
-use ndn_packet::{Interest, Packet};
-use ndn_webtransport::PathMtu;
-use rand::RngExt;
-use std::borrow::Cow;
-use std::io::IoSlice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::UdpSocket;
-use tokio::time::Instant;
 
 /// Maximum number of non-contiguous packets per write call.
 const SLICES_MAX: usize = 64;

@@ -118,7 +118,7 @@ impl Root {
         resolve.set(ResolveFlags::NO_XDEV, !self.options.other_file_systems);
         for _ in 0..ATTEMPTS_MAX {
             let found = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve);
-            // After a concurrent rename, the kernel cannot tell whether `..` stayed beneath.
+            // After a concurrent rename, the kernel cannot verify that `..` stayed beneath.
             if !matches!(found, Err(Errno::AGAIN | Errno::INTR)) {
                 return found;
             }

@@ -79,7 +79,7 @@ pub struct ServerOptions {
     /// Maximum size of manifests in memory. Larger ones are served from `manifest_directory`;
     /// without it, such files have no manifest.
     pub manifest_bytes_max: usize,
-    /// Where digests are kept for the next time; a directory that nobody else may write to.
+    /// Directory for stored digests, writable by this user only.
     pub manifest_directory: Option<PathBuf>,
     /// Bytes of digests that are kept there.
     pub manifest_directory_bytes_max: u64,

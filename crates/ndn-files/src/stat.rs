@@ -75,8 +75,8 @@ impl FileStat {
 
     /// Whether the content is the same now, as far as the file system can tell.
     ///
-    /// Since Linux 6.13 the usual file systems give a change that follows a look at the time a time of
-    /// its own. Before, two changes within one tick of the clock (4 ms) had the same.
+    /// Since Linux 6.13, common file systems give a change a distinct time if the previous time has been
+    /// read. Before, two changes within one tick of the clock (4 ms) had the same time.
     #[must_use]
     pub fn is_same_content(&self, now: &Self) -> bool {
         self.kind == now.kind && self.identity() == now.identity()

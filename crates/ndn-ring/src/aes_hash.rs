@@ -11,7 +11,7 @@
 //! padding needs no length. A string without sections follows a block that no TLV starts with, and
 //! ends with a block that holds its length.
 //!
-//! # Why strangers cannot flood a table with it
+//! # Resistance to chosen names
 //! An attacker who knows neither the keys nor any hash must choose colliding strings blindly. Four
 //! AES rounds with independent keys turn a chosen difference into any other with a probability of
 //! at most 2^-113 (Keliher and Sui, "Exact maximum expected differential and linear probability for

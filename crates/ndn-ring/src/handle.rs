@@ -164,7 +164,7 @@ impl Registration {
                 return Some(Self { pool_id, shared });
             }
         }
-        // SAFETY: it was leaked above and nobody else has seen it.
+        // SAFETY: it was leaked above and no other reference exists.
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
         None
     }

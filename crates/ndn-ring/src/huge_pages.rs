@@ -23,7 +23,7 @@ pub fn advise_huge_pages<T>(memory: &[T]) {
             return;
         }
         // SAFETY: the range lies inside of `memory`, and this advice only chooses the size of the
-        // pages behind it; no byte changes, whoever reads or writes meanwhile. For speed: see the
+        // pages behind it; no byte changes, whatever is read or written meanwhile. For speed: see the
         // table benches of ndn-table.
         let _ = unsafe {
             madvise(start.wrapping_add(skipped).cast_mut().cast(), length, Advice::LinuxHugepage)

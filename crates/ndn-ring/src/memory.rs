@@ -159,7 +159,7 @@ fn map_zeroed(length: usize, huge: usize) -> io::Result<Mapped> {
 #[cfg(not(any(miri, loom)))]
 fn advise_transparent(start: NonNull<u8>, length: usize) -> bool {
     use rustix::mm::{Advice, madvise};
-    // SAFETY: nobody else knows of the memory, and its content stays.
+    // SAFETY: no other reference to the memory exists, and its content stays.
     let advised = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
     if advised.is_err() {
         return false;
@@ -228,7 +228,7 @@ mod tests {
             }
             assert!(memory.block(0).addr().get().is_multiple_of(HUGE_PAGE_BYTES));
             for block in 0..100 {
-                // SAFETY: nobody else has the memory, and the places lie in the block.
+                // SAFETY: no other reference to the memory exists, and the offsets lie in the block.
                 unsafe {
                     for at in [0, BLOCK_SIZE - 1] {
                         let place = memory.block(block).add(at);

@@ -71,7 +71,7 @@ impl<T> Drop for Shared<T> {
         let tail = self.tail.0.load(Ordering::Acquire);
         let mut head = self.head.0.load(Ordering::Acquire);
         while head != tail {
-            // SAFETY: what was published and not taken is initialised, and nobody else is here.
+            // SAFETY: messages published and not taken are initialised, and both sides have been dropped.
             self.slot(head).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
             head = head.wrapping_add(1);
         }

@@ -12,7 +12,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// [`take_wake`](Self::take_wake) once for all of them, and wakes the consumer if it returns true.
 /// Either the consumer sees the messages, or the producer sees that it sleeps: no wake-up is lost.
 ///
-/// All three exchange the value, so that they have a total order and each sees what came before it.
+/// All three exchange the value, so that they have a total order and each sees the exchanges before it.
 /// That is an atomic instruction per burst for the producer, as a fence would be.
 #[derive(Debug, Default)]
 #[repr(align(128))]

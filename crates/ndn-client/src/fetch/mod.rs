@@ -32,7 +32,9 @@ pub use discovery::{Discovery, FoundObject};
 pub use driver::ObjectStream;
 pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use rtt::{RtoBounds, RttEstimator};
-pub use state::{BypassBy, DataOutcome, DeadlineReason, FetchConfig, FetchState, Refused, Transmit};
+pub use state::{
+    BypassBy, DataOutcome, DeadlineReason, FetchConfig, FetchState, Refused, Transmit,
+};
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);

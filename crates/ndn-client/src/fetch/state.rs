@@ -5,13 +5,14 @@
 //! `poll_timeout` it calls `handle_timeout`. Contents stay with the driver, which reports delivery
 //! through `set_consumed`.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
+
 use super::congestion::{Answer, Congestion, Controller, WindowMode};
 use super::rtt::{RtoBounds, RttEstimator};
 use super::segments::{Segments, Slot, Status};
 use super::{FetchFailure, FetchProgress};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::time::Duration;
 
 /// Limits of a fetch.
 #[derive(Debug, Clone, Copy)]

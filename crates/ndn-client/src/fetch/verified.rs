@@ -16,7 +16,7 @@ const REFUSED_MAX: u32 = 3;
 /// Maximum pause before the next request.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Whether the failed verification needed so many certificates that it is not repeated.
+/// Whether the failed verification needed too many certificates to be repeated.
 fn is_costly(refusal: &ExpressError) -> bool {
     let ExpressError::Verification { reason: VerifyError::Untrusted(reason), .. } = refusal else {
         return false;

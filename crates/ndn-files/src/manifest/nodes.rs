@@ -20,7 +20,7 @@ pub(crate) enum BuildFailure {
     Read(#[from] io::Error),
     #[error("signing: {0}")]
     Sign(#[from] SignError),
-    /// Too many segments, or a name so long that two digests do not fit a packet.
+    /// Too many segments, or a name that leaves no room for two digests in a packet.
     #[error("the file is too large for a manifest, or its name too long")]
     TooLarge,
 }

@@ -100,7 +100,7 @@ impl Bed {
         Ok((data.content_type(), data.content().unwrap_or_default().to_vec()))
     }
 
-    /// Metadata of `uri`, or the content type of what came instead.
+    /// Metadata of `uri`, or the content type of another answer.
     pub(super) async fn metadata(&self, uri: &str) -> Result<FileMetadata, ContentType> {
         let (content_type, content) =
             self.express(&format!("{uri}/32=metadata"), true).await.unwrap();
@@ -132,7 +132,7 @@ impl Bed {
         stream.collect(usize::MAX).await.unwrap()
     }
 
-    /// Metadata, whoever signed it.
+    /// Metadata, unverified.
     pub(super) async fn metadata_of(&self, uri: &str) -> FileMetadata {
         let options = FetchOptions { discovery: Discovery::Metadata, ..FetchOptions::default() };
         let found = self.consumer.find(&name(uri), &options).await.unwrap();

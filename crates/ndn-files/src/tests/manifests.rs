@@ -69,14 +69,14 @@ async fn one_signature_covers_files_of_any_size() {
                 u64::try_from(size.div_ceil(segment_len).max(1)).unwrap()
             );
             assert!(fetch(&bed, &manifest, &options).await.unwrap() == content, "{size}");
-            // Segments have a valid DigestSha256 for those who know nothing of manifests.
+            // Segments have a valid DigestSha256 for consumers without manifest support.
             assert!(bed.fetch_digest_only(&uri).await == content, "{size}");
         }
         assert!(bed.count(Event::ManifestBuilt) <= 7);
     }
 }
 
-/// The metadata of a small file tell what its manifest would: one signature and one exchange less.
+/// The metadata of a small file contain its manifest: one signature and one exchange less.
 #[tokio::test]
 async fn small_files_need_no_packet_for_their_manifest() {
     let (bed, options) = with_key(1000).await;
@@ -88,7 +88,7 @@ async fn small_files_need_no_packet_for_their_manifest() {
         let manifest = manifest(&bed, &uri, &options).await.unwrap().unwrap();
         assert_eq!(bed.count(Event::ManifestNode) == before, told, "{size}");
         assert!(fetch(&bed, &manifest, &options).await.unwrap() == content, "{size}");
-        // The packet is there for those who do not look for it in the metadata.
+        // The packet exists for consumers that ignore the copy in the metadata.
         let mut root = manifest_name(manifest.object());
         root.push_segment(0);
         let packet = bed.consumer.express(&ndn_client::InterestRequest::new(root)).await.unwrap();
@@ -300,7 +300,7 @@ async fn object_ends_where_its_manifest_says() {
     let (bed, options) = with_key(1000).await;
     bed.write("file", &bytes(1, 100_000));
     let manifest = manifest(&bed, "/x/file", &options).await.unwrap().unwrap();
-    // Who truncates has to state another last segment, and such a packet is not listed.
+    // A truncated object states another last segment, and such a packet is not listed.
     let truncated = FoundObject::known(manifest.object().clone(), 49);
     let options = FetchOptions { verification: manifest.verification(), ..options };
     let fetched = bed.consumer.fetch_found(truncated, 0, &options).collect(usize::MAX).await;
@@ -311,7 +311,7 @@ async fn object_ends_where_its_manifest_says() {
 #[tokio::test]
 async fn unlisted_nodes_are_rejected() {
     let (signer, options) = key();
-    // One server tells of the manifest, another has a node that is not in it.
+    // One server announces the manifest, another has a node that is not in it.
     let (bed, _) = with_key(200).await;
     bed.write("file", &bytes(1, 10_000));
     let version = bed.metadata_of("/x/file").await;

@@ -52,8 +52,8 @@ struct Object {
 }
 
 impl Object {
-    /// An object under `/cached`. Whoever asks for the segments `wrong` by their names gets a packet in
-    /// which a bit is not what it was; by their full names, the right one if `right_ones`.
+    /// An object under `/cached`. Interests for the segments `wrong` by their names get a packet with
+    /// one changed bit; by their full names, the right one if `right_ones`.
     async fn with(wrong: &'static [u64], right_ones: bool) -> Self {
         let bed = Bed::new().await;
         let object = name("/cached/v=1");
@@ -180,7 +180,7 @@ async fn fetch_reports_the_segment_without_a_valid_packet() {
     let (received, part) = object.receive(object.verification()).await;
     let error = received.unwrap_err();
     assert!(matches!(&error, ReceiveError::Fetch(error) if is_refusal(error)), "{error}");
-    // What is before it can be gone on with.
+    // The content before it can be resumed.
     assert!(part.keep().is_some_and(|kept| kept > 0 && kept <= 50 * 500));
     let error = object.stream(object.verification()).await.unwrap_err();
     assert!(is_refusal(&error), "{error}");
@@ -228,7 +228,7 @@ async fn fetch_continues_without_worker_threads() {
     assert!(std::fs::read(bed.path("many")).unwrap() == content);
 }
 
-/// The first segment tells how long all are: one that somebody made up does not.
+/// The first segment determines the segment length, but not if it fails verification.
 #[tokio::test]
 async fn invalid_first_segment_does_not_set_the_segment_length() {
     let object = Object::with(&[0], true).await;

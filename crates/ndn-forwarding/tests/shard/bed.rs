@@ -355,7 +355,7 @@ impl Bed {
             self.counters.iter().map(|counters| InterestAccount::of(counters)).collect();
         let all = accounts.iter().copied().sum::<InterestAccount>();
         match accounts.iter().chain([&all]).find(|account| !account.is_balanced()) {
-            Some(account) => Err(format!("what became of the Interests: {account:?}")),
+            Some(account) => Err(format!("unbalanced account of Interests: {account:?}")),
             None => Ok(()),
         }
     }

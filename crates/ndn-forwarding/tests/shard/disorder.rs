@@ -114,7 +114,7 @@ fn check_sent(sent: &[Sent], asked: &[Asked], seed: u64) {
                 && asked.arrival.token == sent.token
                 && asked.matches(&name, &full_name)
         });
-        assert!(is_answer, "seed {seed}: nobody asked for {sent:02x?}");
+        assert!(is_answer, "seed {seed}: unsolicited {sent:02x?}");
     }
 }
 

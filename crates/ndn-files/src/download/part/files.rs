@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use ndn_security::sha256;
 
-use super::{PartError, Progress};
+use super::error::PartError;
+use super::progress::Progress;
 
 /// Longest file name that is part of its hidden name; file systems allow 255 bytes.
 const FILE_NAME_LEN_MAX: usize = 215;

@@ -99,7 +99,7 @@ fn sidecar_without_its_part_is_ignored() {
     fs::remove_file(part_path).unwrap();
     let part = PartFile::open(path.clone()).unwrap();
     assert_eq!(part.left(&origin(1)), Left::Nothing);
-    assert_eq!(part.keep(), None, "there is nothing to go on with");
+    assert_eq!(part.keep(), None, "nothing can be resumed");
     assert!(!sidecar.exists());
     let mut part = PartFile::open(path.clone()).unwrap();
     part.begin(Some(origin(1))).unwrap();

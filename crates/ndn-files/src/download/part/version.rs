@@ -8,7 +8,7 @@ use std::path::Path;
 use ndn_packet::Name;
 use rustix::fs::{OFlags, XattrFlags};
 
-use super::Origin;
+use super::progress::Origin;
 
 const ATTRIBUTE: &str = "user.namewire.object";
 /// The state of the file when it was complete, and how it was verified.

@@ -73,7 +73,7 @@ fn access_uses_the_face_that_answered_last() {
         &[],
     );
     run(
-        "the first answer, and what comes after it is not asked for",
+        "the first answer; later ones are unsolicited",
         &[
             (0, Ask(1, "/a/1"), &[2, 3, 4]),
             (50, Answer(4, "/a/1"), &[1]),
