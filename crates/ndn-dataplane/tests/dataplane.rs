@@ -51,7 +51,7 @@ fn packets_cross_between_applications_and_the_cache_answers() {
 }
 
 #[test]
-fn an_erasure_larger_than_a_slice_is_finished() {
+fn erasure_larger_than_a_slice_completes() {
     const PACKETS: u32 = 600;
     let mut bed = Bed::new();
     let (_, mut consumer) = bed.application();
@@ -69,7 +69,7 @@ fn an_erasure_larger_than_a_slice_is_finished() {
 }
 
 #[test]
-fn a_face_that_is_removed_or_left_is_gone_for_packets() {
+fn removed_or_closed_face_gets_no_packets() {
     let mut bed = Bed::new();
     let (_, mut consumer) = bed.application();
     let (first_face, mut first) = bed.application();
@@ -104,7 +104,7 @@ fn a_face_that_is_removed_or_left_is_gone_for_packets() {
 }
 
 #[test]
-fn a_udp_peer_that_speaks_first_gets_a_face() {
+fn unknown_udp_peer_gets_an_on_demand_face() {
     let mut bed = Bed::new();
     let (producer_face, mut producer) = bed.application();
     bed.route("/a", producer_face.index);
@@ -132,7 +132,7 @@ fn a_udp_peer_that_speaks_first_gets_a_face() {
 }
 
 #[test]
-fn refused_peers_are_counted_and_told_once() {
+fn rejected_peers_are_counted_and_reported_once() {
     const PEERS: u64 = 50;
     let mut bed = Bed::with_faces_max(2);
     let (face, mut application) = bed.application();
@@ -160,7 +160,7 @@ fn refused_peers_are_counted_and_told_once() {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_told_with_all_that_was_refused() {
+fn used_up_quota_is_reported_with_the_number_refused() {
     const REFUSED: u64 = 20;
     let minute = Duration::from_secs(60);
     let mut bed = Bed::with_quota(3, &[Roles::default()], 8, minute);
@@ -192,7 +192,7 @@ fn a_quota_that_is_used_up_is_told_with_all_that_was_refused() {
 }
 
 #[test]
-fn strangers_leave_room_for_applications() {
+fn on_demand_faces_leave_room_for_applications() {
     let mut bed = Bed::with_faces_max(8);
     for nonce in 0..20 {
         peer().send_to(&interest("/a/1", nonce), bed.udp_address()).unwrap();
@@ -208,7 +208,7 @@ fn strangers_leave_room_for_applications() {
 }
 
 #[test]
-fn one_address_gets_no_more_faces_than_its_quota() {
+fn faces_per_address_are_limited() {
     let mut bed = Bed::with_faces_max(1000);
     for nonce in 0..120 {
         peer().send_to(&interest("/a/1", nonce), bed.udp_address()).unwrap();
@@ -222,7 +222,7 @@ fn one_address_gets_no_more_faces_than_its_quota() {
 }
 
 #[test]
-fn no_interest_is_pending_for_longer_than_the_limit() {
+fn interest_lifetime_is_limited() {
     let mut bed = Bed::with_limits(8, Duration::from_millis(50));
     let (_, mut consumer) = bed.application();
     let (producer_face, mut producer) = bed.application();
@@ -242,7 +242,7 @@ fn no_interest_is_pending_for_longer_than_the_limit() {
 }
 
 #[test]
-fn a_crowd_is_read_in_several_rounds() {
+fn many_ready_faces_are_read_over_several_rounds() {
     const SENDERS: usize = 60;
     const PACKETS: usize = 1200;
     let mut bed = Bed::with_faces_max(SENDERS);
@@ -270,7 +270,7 @@ fn a_crowd_is_read_in_several_rounds() {
 }
 
 #[test]
-fn an_idle_worker_sleeps() {
+fn idle_worker_sleeps() {
     let mut bed = Bed::new();
     let (face, mut application) = bed.application();
     bed.route("/a", face.index);
@@ -294,7 +294,7 @@ fn an_idle_worker_sleeps() {
 }
 
 #[test]
-fn a_worker_ends_when_nobody_is_left_to_stop_it() {
+fn worker_ends_when_the_handle_is_dropped() {
     let mut bed = Bed::new();
     let (_, mut application) = bed.application();
     drop(bed);

@@ -176,7 +176,7 @@ fn dropped(bed: &Bed) -> u64 {
 }
 
 #[test]
-fn a_station_has_one_face_whichever_queue_it_reaches() {
+fn station_has_one_face_across_queues() {
     let (mut bed, queues) = bed();
     let (producer_face, mut producer) = bed.application();
     producer.set_read_timeout(Some(SOON)).unwrap();
@@ -231,7 +231,7 @@ fn a_station_has_one_face_whichever_queue_it_reaches() {
 }
 
 #[test]
-fn what_is_no_packet_is_counted_by_whichever_worker_it_reaches() {
+fn malformed_frame_is_counted_on_any_worker() {
     let (mut bed, queues) = bed();
     queues[0].bring(station(1), Delivery::Host, &interest("/none", 1));
     let face = bed.added();
@@ -271,7 +271,7 @@ fn fragment(index: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn fragments_to_a_group_are_told_apart_on_all_queues() {
+fn fragments_to_a_group_are_reassembled_per_sender_on_all_queues() {
     let (mut bed, queues) = bed();
     let command = new_face(&bed, GROUP);
     bed.command(command);
@@ -306,7 +306,7 @@ fn fragments_to_a_group_are_told_apart_on_all_queues() {
 }
 
 #[test]
-fn a_device_may_have_fewer_queues_and_more_again() {
+fn number_of_queues_of_a_device_may_change() {
     let (mut bed, queues) = bed();
     let mut faces = Vec::new();
     for (number, queue) in (1..).zip(&queues) {

@@ -72,7 +72,7 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
 }
 
 #[test]
-fn short_names_are_answered_by_data_of_any_shard() {
+fn short_prefix_interest_is_satisfied_by_data_of_any_shard() {
     let mut bed = bed(3);
     let (producer_face, mut producer) = bed.application();
     let (_, mut consumer) = bed.application();
@@ -94,7 +94,7 @@ fn short_names_are_answered_by_data_of_any_shard() {
 }
 
 #[test]
-fn a_peer_has_one_face_whichever_socket_it_reaches() {
+fn peer_has_one_face_across_sockets() {
     let mut bed = bed(3);
     let (producer_face, mut producer) = bed.application();
     bed.route("/p", producer_face.index);
@@ -172,7 +172,7 @@ fn idle_workers_sleep() {
 }
 
 #[test]
-fn service_times_are_measured_while_somebody_wants_to_know() {
+fn service_times_are_measured_while_traced() {
     let count = |bed: &Bed, histogram: fn(&ServiceTimes) -> &Histogram| -> u64 {
         let workers = bed.dataplane.workers().iter();
         workers.map(|worker| histogram(worker.service_times()).snapshot().count()).sum()
@@ -212,7 +212,7 @@ fn service_times_are_measured_while_somebody_wants_to_know() {
 }
 
 #[test]
-fn dedicated_workers_have_faces_or_names() {
+fn dedicated_workers_have_faces_or_a_shard() {
     let client_io = Roles { servers: false, ..Roles::IO };
     let server_io = Roles { clients: false, ..Roles::IO };
     let roles = [client_io, server_io, Roles::FORWARDING, Roles::FORWARDING];

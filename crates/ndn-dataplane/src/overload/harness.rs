@@ -258,7 +258,7 @@ fn of_peak(answers_first: bool, options: &OverloadOptions) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn with_answers_first_the_satisfied_rate_stays() {
+fn data_first_keeps_the_satisfied_rate() {
     for shed in [ShedAction::Nack, ShedAction::Drop, ShedAction::Never] {
         let rows = of_peak(true, &OverloadOptions { shed, ..OverloadOptions::default() });
         for &(ratio, rate) in rows.iter().filter(|(ratio, _)| *ratio >= 1.0) {
@@ -268,21 +268,21 @@ fn with_answers_first_the_satisfied_rate_stays() {
 }
 
 #[test]
-fn without_it_collapses() {
+fn order_of_arrival_collapses() {
     let rows = of_peak(false, &OverloadOptions::default());
     let (ratio, rate) = rows[RATIOS.len() - 1];
     assert!(rate < 0.75, "{rate:.2} of the peak at {ratio}: {rows:?}");
 }
 
 #[test]
-fn below_saturation_nothing_is_marked_or_refused() {
+fn unsaturated_worker_neither_marks_nor_refuses() {
     let (rate, world) = offer(0.9, true, &OverloadOptions::default());
     assert!(rate > 0.85, "{rate}");
     assert_eq!((world.marked, world.shed, world.sent.nacked), (0, 0, 0));
 }
 
 #[test]
-fn a_standing_queue_is_marked_and_then_refused() {
+fn standing_queue_marks_and_then_refuses() {
     let options = OverloadOptions::default();
     let (_, world) = offer(3.0, true, &options);
     assert!(world.marked > 0 && world.shed > 0, "{} and {}", world.marked, world.shed);
