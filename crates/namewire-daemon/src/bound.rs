@@ -41,18 +41,18 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct InterfaceFaces {
     faces: BTreeMap<Place, State>,
-    next_look_ns: u64,
+    next_poll_ns: u64,
 }
 
 impl InterfaceFaces {
     /// When to call [`look`](Self::look), if ever.
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        (!config.bound_faces.is_empty()).then_some(self.next_look_ns)
+        (!config.bound_faces.is_empty()).then_some(self.next_poll_ns)
     }
 
     /// Looks at once: the configuration has changed.
-    pub(super) fn look_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        self.next_look_ns = 0;
+    pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        self.next_poll_ns = 0;
         if config.bound_faces.is_empty() {
             return self.keep(&[], dataplane);
         }
@@ -73,10 +73,10 @@ impl InterfaceFaces {
 
     /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
     pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        if config.bound_faces.is_empty() || now_ns < self.next_look_ns {
+        if config.bound_faces.is_empty() || now_ns < self.next_poll_ns {
             return;
         }
-        self.next_look_ns = now_ns + duration_ns(LOOK);
+        self.next_poll_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),

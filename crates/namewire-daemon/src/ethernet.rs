@@ -74,8 +74,8 @@ pub(super) struct EthernetPorts {
     ports: BTreeMap<String, Port>,
     /// Those of which no socket could be had, their number then, and whether it may be had later.
     refused: BTreeMap<String, (u32, bool)>,
-    next_look_ns: u64,
-    last_look_ns: u64,
+    next_poll_ns: u64,
+    last_poll_ns: u64,
     /// Interfaces whose MTU has changed, with the earlier one.
     resized: Vec<(String, usize)>,
 }
@@ -106,7 +106,7 @@ pub(super) struct Context<'a> {
 impl EthernetPorts {
     /// When to call [`look`](Self::look), if ever.
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        self.is_used(config).then_some(self.next_look_ns)
+        self.is_used(config).then_some(self.next_poll_ns)
     }
 
     fn is_used(&self, config: &Config) -> bool {
@@ -114,9 +114,9 @@ impl EthernetPorts {
     }
 
     /// Interfaces have changed: looks soon.
-    pub(super) fn look_soon(&mut self) {
+    pub(super) fn poll_soon(&mut self) {
         self.refused.clear();
-        self.next_look_ns = self.next_look_ns.min(self.last_look_ns + duration_ns(LOOK_AGAIN));
+        self.next_poll_ns = self.next_poll_ns.min(self.last_poll_ns + duration_ns(LOOK_AGAIN));
     }
 
     /// The interfaces that are listened on, as `faces/channels` shows them.
@@ -149,11 +149,11 @@ impl EthernetPorts {
     /// Makes ports and faces on interfaces that are new, and removes those of interfaces that are
     /// gone or not wanted. `has_face` says whether an interface has any.
     pub(super) fn look(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
-        if !self.is_used(context.config) || context.now_ns < self.next_look_ns {
+        if !self.is_used(context.config) || context.now_ns < self.next_poll_ns {
             return;
         }
-        self.last_look_ns = context.now_ns;
-        self.next_look_ns = context.now_ns + duration_ns(LOOK);
+        self.last_poll_ns = context.now_ns;
+        self.next_poll_ns = context.now_ns + duration_ns(LOOK);
         let (all, addresses) = match links().and_then(|all| Ok((all, interfaces()?))) {
             Ok(found) => found,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -195,7 +195,7 @@ impl EthernetPorts {
                 let before = port.mtu();
                 port.follow(name, link, &Found { all, addresses }, context);
                 if port.is_suspended && !port.is_refused {
-                    self.next_look_ns = now_ns + duration_ns(LOOK_AGAIN);
+                    self.next_poll_ns = now_ns + duration_ns(LOOK_AGAIN);
                 }
                 let after = port.mtu();
                 self.resized

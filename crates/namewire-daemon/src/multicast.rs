@@ -36,18 +36,18 @@ struct Place {
 pub(super) struct MulticastFaces {
     /// FaceIds; none where no socket could be had.
     faces: BTreeMap<Place, Option<u64>>,
-    next_look_ns: u64,
+    next_poll_ns: u64,
 }
 
 impl MulticastFaces {
     /// When to call [`look`](Self::look), if ever.
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        config.listeners.multicast.enabled.then_some(self.next_look_ns)
+        config.listeners.multicast.enabled.then_some(self.next_poll_ns)
     }
 
     /// Looks at once: the configuration has changed.
-    pub(super) fn look_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        self.next_look_ns = 0;
+    pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
+        self.next_poll_ns = 0;
         if config.listeners.multicast.enabled {
             return self.look(now_ns, config, dataplane);
         }
@@ -68,10 +68,10 @@ impl MulticastFaces {
 
     /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
     pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        if !config.listeners.multicast.enabled || now_ns < self.next_look_ns {
+        if !config.listeners.multicast.enabled || now_ns < self.next_poll_ns {
             return;
         }
-        self.next_look_ns = now_ns + duration_ns(LOOK);
+        self.next_poll_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),

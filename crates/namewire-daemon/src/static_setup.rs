@@ -135,7 +135,7 @@ impl StaticSetup {
         self.next_ticket += 1;
     }
 
-    /// When [`due`](Self::due) has something to begin, or [`go_on_returning`](Self::go_on_returning) to do.
+    /// When [`due`](Self::due) has something to begin, or [`continue_returning`](Self::continue_returning) to do.
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
@@ -147,7 +147,7 @@ impl StaticSetup {
 
     /// Gives a face that has come back more of where it led to, each of them in turn. Commands that were
     /// taken before have been carried out with all that they ask for, so that none is undone.
-    pub(super) fn go_on_returning(&mut self, state: &mut ControlState, now_ns: u64) {
+    pub(super) fn continue_returning(&mut self, state: &mut ControlState, now_ns: u64) {
         let Some((face_id, mut destinations)) = self.returning.pop_front() else { return };
         if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
             self.returning.push_back((face_id, destinations));
@@ -167,7 +167,7 @@ impl StaticSetup {
     }
 
     /// A face was made; adds its routes of the configuration if it is one of these. Where it led to before
-    /// is given to it by [`go_on_returning`](Self::go_on_returning).
+    /// is given to it by [`continue_returning`](Self::continue_returning).
     pub(super) fn face_added(
         &mut self,
         state: &mut ControlState,

@@ -104,7 +104,7 @@ impl Control {
             self.paused.push((now.monotonic_ns + pause_ns, at));
         }
         for (stream, peer) in shaking {
-            self.begin_shaking(now, stream, peer, at);
+            self.begin_handshake(now, stream, peer, at);
         }
         for stream in sharing {
             self.begin_memif(now, stream, at);

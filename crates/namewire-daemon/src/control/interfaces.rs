@@ -74,12 +74,12 @@ impl Service for Interfaces {
                 if let Some(monitor) = &self.monitor {
                     monitor.reset();
                 }
-                self.ethernet.look_soon();
+                self.ethernet.poll_soon();
             }
             InterfacesEvent::Reloaded => {
-                self.multicast.look_anew(now_ns, config, cx.dataplane);
-                self.bound.look_anew(now_ns, config, cx.dataplane);
-                self.ethernet.look_soon();
+                self.multicast.poll_anew(now_ns, config, cx.dataplane);
+                self.bound.poll_anew(now_ns, config, cx.dataplane);
+                self.ethernet.poll_soon();
             }
             InterfacesEvent::OwnPorts(ports) => {
                 let mut context = Context { now_ns, config, dataplane: cx.dataplane };

@@ -150,7 +150,7 @@ impl Control {
     }
 
     /// A client has said something, or a server.
-    pub(super) fn go_on_memif(&mut self, now: Now, token: u64) {
+    pub(super) fn continue_memif(&mut self, now: Now, token: u64) {
         if let Some(attempt) = self.memif.attempts.remove(&token) {
             return self.go_on_attaching(now, token, attempt);
         }

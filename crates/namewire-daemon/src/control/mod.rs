@@ -67,7 +67,7 @@ pub(crate) use service::{Cx, Service};
 use setup::internal_face;
 pub(super) use setup::{management, propagate};
 use tickets::Tickets;
-use websocket::PendingHandshake;
+use websocket::Handshakes;
 
 use super::balance::BalanceSchedule;
 use super::captures::Captures;
@@ -155,10 +155,9 @@ pub(super) struct Control {
     attempts: BTreeMap<u64, Attempt>,
     connecting: ConnectingFaces,
     next_attempt: u64,
-    handshakes: BTreeMap<u64, PendingHandshake>,
+    handshakes: Handshakes,
     webtransport: WebTransport,
     names: HostNames,
-    next_handshake: u64,
     memif: memif::MemifClients,
     /// Listeners that nobody is accepted from until then.
     paused: Vec<(u64, usize)>,
@@ -239,10 +238,9 @@ impl Control {
             attempts: BTreeMap::new(),
             connecting: ConnectingFaces::default(),
             next_attempt: TOKEN_ATTEMPTS,
-            handshakes: BTreeMap::new(),
+            handshakes: Handshakes::new(TOKEN_HANDSHAKES),
             webtransport,
             names,
-            next_handshake: TOKEN_HANDSHAKES,
             memif: memif::MemifClients::new(config),
             paused: Vec::new(),
             tickets: Tickets::default(),
@@ -335,8 +333,8 @@ impl Control {
             TOKEN_KEY_CHAIN => self.key_chain.reset(),
             TOKEN_SESSIONS => self.take_sessions(now),
             TOKEN_NAMES => self.take_addresses(now),
-            token if token >= memif::TOKEN_MEMIF => self.go_on_memif(now, token),
-            token if token >= TOKEN_HANDSHAKES => self.go_on_shaking(now, token),
+            token if token >= memif::TOKEN_MEMIF => self.continue_memif(now, token),
+            token if token >= TOKEN_HANDSHAKES => self.continue_handshake(now, token),
             attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
             listener => self.accept(now, listener - TOKEN_LISTENERS),
         }
@@ -374,12 +372,11 @@ impl Control {
             return Some((Timestamp::from_nanos(in_a_while(RETRY)), Reason::FullQueue));
         }
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns).min();
-        let handshakes = self.handshakes.values().map(|pending| pending.deadline_ns).min();
         let deadlines = [
             (self.state.next_deadline_ns(), Reason::Management),
             (self.local.next_deadline_ns(), Reason::LocalRequest),
             (attempts, Reason::Connect),
-            (handshakes, Reason::WebSocketHandshake),
+            (self.handshakes.next_deadline_ns(), Reason::WebSocketHandshake),
             (self.memif.deadlines_ns().min(), Reason::Memif),
             (self.paused.iter().map(|(until_ns, _)| *until_ns).min(), Reason::Accept),
             (self.statics.next_deadline_ns(), Reason::StaticFaces),
@@ -412,7 +409,7 @@ impl Control {
             let figures = self.figures();
             self.state.continue_listings(now, &figures.telemetry(&self.faces, now.monotonic_ns));
         }
-        self.handshakes.retain(|_, pending| pending.deadline_ns > now.monotonic_ns);
+        self.handshakes.handle_timeout(now.monotonic_ns);
         self.handle_memif_timeouts(now);
         self.report_outcomes();
         self.report_anchors();
@@ -430,7 +427,7 @@ impl Control {
         self.resume_accepting(now);
         // What was taken back in this round does not come back in it.
         self.perform_all(now);
-        self.statics.go_on_returning(&mut self.state, now.monotonic_ns);
+        self.statics.continue_returning(&mut self.state, now.monotonic_ns);
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
             self.make_face(now, &remote, local.as_ref(), wanted);
         }
@@ -447,7 +444,7 @@ impl Control {
         paths.handle_timeout(&mut cx);
         balance.handle_timeout(&mut cx);
         captures.handle_timeout(&mut cx);
-        self.look_at_quotas(now);
+        self.poll_quotas(now);
         self.tables.collect();
     }
 

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     faces: BTreeMap<u64, PathFace>,
-    next_look_ns: u64,
+    next_poll_ns: u64,
 }
 
 /// A face that follows its path.
@@ -65,7 +65,7 @@ impl Control {
         }
         let length = longest(payload_max, settings::mtu(&self.config.faces));
         if self.paths.faces.is_empty() {
-            self.paths.next_look_ns = now_ns + duration_ns(LOOK);
+            self.paths.next_poll_ns = now_ns + duration_ns(LOOK);
         }
         self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
         Some(length)
@@ -83,10 +83,10 @@ impl Service for PathMtus {
     /// Asks the kernel again, and resizes the frames of faces whose path has changed.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now_ns = cx.now.monotonic_ns;
-        if self.faces.is_empty() || now_ns < self.next_look_ns {
+        if self.faces.is_empty() || now_ns < self.next_poll_ns {
             return;
         }
-        self.next_look_ns = now_ns + duration_ns(LOOK);
+        self.next_poll_ns = now_ns + duration_ns(LOOK);
         let most = settings::mtu(&cx.config.faces);
         self.faces.retain(|&face_id, followed| {
             let face = cx.faces.get(&face_id);
@@ -109,7 +109,7 @@ impl Service for PathMtus {
     }
 
     fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
-        let at = Timestamp::from_nanos(self.next_look_ns);
+        let at = Timestamp::from_nanos(self.next_poll_ns);
         (!self.faces.is_empty()).then_some((at, Reason::PathMtu))
     }
 }

@@ -94,7 +94,7 @@ impl Excess {
 /// Looks at what faces have exceeded.
 #[derive(Debug, Default)]
 pub(super) struct QuotaWatch {
-    next_look_ns: u64,
+    next_poll_ns: u64,
     /// When so many faces may be told of again.
     pause_ends_ns: u64,
     told: u32,
@@ -110,7 +110,7 @@ impl QuotaWatch {
         let has_quotas = limits.pending_interests_per_face.is_some()
             || limits.interests_per_second.is_some()
             || limits.refused_commands_per_second.is_some();
-        has_quotas.then_some(self.next_look_ns)
+        has_quotas.then_some(self.next_poll_ns)
     }
 
     /// Interests of a face were refused because too many of it were pending.
@@ -139,10 +139,10 @@ impl QuotaWatch {
 
     /// Logs what faces have exceeded, if it is time to look.
     pub(super) fn look(&mut self, now_ns: u64, faces: &mut BTreeMap<u64, KnownFace>) {
-        if now_ns < self.next_look_ns {
+        if now_ns < self.next_poll_ns {
             return;
         }
-        self.next_look_ns = now_ns.saturating_add(duration_ns(PERIOD));
+        self.next_poll_ns = now_ns.saturating_add(duration_ns(PERIOD));
         for (face_id, face) in faces {
             if !self.may_tell(now_ns) {
                 return;
@@ -194,8 +194,8 @@ impl Control {
     }
 
     /// Lets faces go that have kept to their rate.
-    pub(super) fn look_at_quotas(&mut self, now: Now) {
-        if now.monotonic_ns >= self.quotas.next_look_ns {
+    pub(super) fn poll_quotas(&mut self, now: Now) {
+        if now.monotonic_ns >= self.quotas.next_poll_ns {
             for face_id in std::mem::take(&mut self.quotas.held) {
                 let Some(face) = self.faces.get_mut(&face_id) else { continue };
                 if face.excess.commands.is_over(now.monotonic_ns) {

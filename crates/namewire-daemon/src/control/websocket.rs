@@ -1,5 +1,6 @@
 //! Handshakes on connections that are to carry WebSocket.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -25,24 +26,48 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection in the middle of its handshake.
 #[derive(Debug)]
-pub(super) struct PendingHandshake {
+struct PendingHandshake {
     handshake: Handshake,
     peer: Option<SocketAddr>,
     /// Which of the listeners accepted it.
     listener: usize,
-    pub(super) deadline_ns: u64,
+    deadline_ns: u64,
+}
+
+/// Connections on which a handshake is expected, by their tokens.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    pending: BTreeMap<u64, PendingHandshake>,
+    next_token: u64,
+}
+
+impl Handshakes {
+    /// Tokens begin with `first_token`.
+    pub(super) fn new(first_token: u64) -> Self {
+        Self { pending: BTreeMap::new(), next_token: first_token }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        self.pending.values().map(|pending| pending.deadline_ns).min()
+    }
+
+    /// Closes the connections whose handshake takes too long.
+    pub(super) fn handle_timeout(&mut self, now_ns: u64) {
+        self.pending.retain(|_, pending| pending.deadline_ns > now_ns);
+    }
 }
 
 impl Control {
     /// Waits for the request of a connection that listener number `listener` has accepted.
-    pub(super) fn begin_shaking(
+    pub(super) fn begin_handshake(
         &mut self,
         now: Now,
         stream: OwnedFd,
         peer: Option<SocketAddr>,
         listener: usize,
     ) {
-        if self.handshakes.len() >= HANDSHAKES_MAX {
+        if self.handshakes.pending.len() >= HANDSHAKES_MAX {
             warn!(limit = HANDSHAKES_MAX, "a WebSocket was closed: too many handshakes go on");
             return;
         }
@@ -52,33 +77,35 @@ impl Control {
         };
         let is_local = |peer: &SocketAddr| peer.ip().to_canonical().is_loopback();
         if peer.is_some_and(|peer| !is_local(&peer))
-            && self.handshakes.values().filter(of_peer).count() >= HANDSHAKES_PER_PEER_MAX
+            && self.handshakes.pending.values().filter(of_peer).count() >= HANDSHAKES_PER_PEER_MAX
         {
             debug!(?peer, "a WebSocket was closed: the peer has too many handshakes");
             return;
         }
-        let token = self.next_handshake;
+        let token = self.handshakes.next_token;
         if let Err(error) = self.poller.add(&stream, token, Interest::Readable) {
             warn!(%error, "a WebSocket was closed");
             return;
         }
-        self.next_handshake += 1;
+        self.handshakes.next_token += 1;
         let timeout_ns = duration_ns(TIMEOUT);
         let deadline_ns = now.monotonic_ns.saturating_add(timeout_ns);
         let handshake = Handshake::new(stream);
-        self.handshakes.insert(token, PendingHandshake { handshake, peer, listener, deadline_ns });
+        self.handshakes
+            .pending
+            .insert(token, PendingHandshake { handshake, peer, listener, deadline_ns });
     }
 
     /// Something has come on such a connection.
-    pub(super) fn go_on_shaking(&mut self, now: Now, token: u64) {
-        let Some(pending) = self.handshakes.remove(&token) else { return };
+    pub(super) fn continue_handshake(&mut self, now: Now, token: u64) {
+        let Some(pending) = self.handshakes.pending.remove(&token) else { return };
         let PendingHandshake { handshake, peer, listener, deadline_ns } = pending;
         let Some(listener_of) = self.listeners.streams.get(listener) else { return };
         let LocalEnd::WebSocket { admission, .. } = &listener_of.local else { return };
         match handshake.go_on(admission) {
             Shaken::NotYet(handshake) => {
                 let pending = PendingHandshake { handshake, peer, listener, deadline_ns };
-                self.handshakes.insert(token, pending);
+                self.handshakes.pending.insert(token, pending);
             }
             Shaken::Refused(reason) => debug!(?peer, reason, "a WebSocket handshake has failed"),
             Shaken::Done(stream, client) => {

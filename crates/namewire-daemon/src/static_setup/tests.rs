@@ -63,7 +63,7 @@ fn a_permanent_session_comes_back_with_its_routes() {
 
         state.face_created(now, faces::record(&self::created(face_id + 1)));
         setup.face_added(&mut state, ticket, face_id + 1);
-        setup.go_on_returning(&mut state, later);
+        setup.continue_returning(&mut state, later);
         let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
         assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
         assert!(setup.faces.is_empty(), "it is a face like others again");
@@ -91,7 +91,7 @@ fn faces_that_have_come_back_take_turns() {
     state.face_destroyed(now, 311);
     let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
     while setup.next_deadline_ns().is_some() {
-        setup.go_on_returning(&mut state, 1);
+        setup.continue_returning(&mut state, 1);
         assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
     }
     assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));
