@@ -13,6 +13,7 @@ NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_SEQUENCES ?= 2000000
+SIM_SCENARIOS ?= 100000
 
 ##@ Use
 
@@ -110,6 +111,10 @@ dpdk: cargo ## Test ports of DPDK with its virtual devices (skips without libdpd
 soak: build ## Run two workers under mixed traffic while everything changes, for SOAK_SECONDS (default 600)
 	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" SOAK_SECONDS="$(SOAK_SECONDS)" \
 		$(CARGO) test -p namewire-tests --test soak -- --nocapture
+
+.PHONY: sim
+sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,000); a failure prints how to replay it
+	$(CARGO) run --release -p ndn-sim -- run --count "$(SIM_SCENARIOS)" --jobs "$$(nproc)"
 
 .PHONY: soak-equivalence
 soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES random sequences (default 2,000,000)

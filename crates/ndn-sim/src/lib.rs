@@ -8,6 +8,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `forwarder` | [`start_forwarder`]: a Namewire forwarder as a [`Node`] |
 //! | `node` | [`Node`]: a forwarder as the simulation sees it |
 //! | `scenario` | [`Scenario`]: what a seed stands for |
 //! | `monitor` | [`Monitor`]: invariants on the frames of one node |
@@ -15,12 +16,14 @@
 //! | `shrink` | [`shrink`]: the smallest part of a scenario that still fails |
 #![forbid(unsafe_code)]
 
+mod forwarder;
 mod monitor;
 mod node;
 mod scenario;
 mod shrink;
 mod simulation;
 
+pub use forwarder::start_forwarder;
 pub use monitor::{Monitor, Violation};
 pub use node::{Node, NodeSpec, Port};
 pub use scenario::{

@@ -153,9 +153,12 @@ impl Monitor {
 
     /// Notes a frame that is delivered to the node.
     pub fn note_delivered(&mut self, now: Duration, port: Port, frame: &[u8]) {
-        let Some(Seen::Interest { name, can_be_prefix, nonce, lifetime }) = Seen::parse(frame)
-        else {
-            return;
+        let (name, can_be_prefix, nonce, lifetime) = match Seen::parse(frame) {
+            Some(Seen::Interest { name, can_be_prefix, nonce, lifetime }) => {
+                (name, can_be_prefix, nonce, lifetime)
+            }
+            Some(Seen::Data { name, digest_name }) => return self.forget(&name, &digest_name),
+            Some(Seen::Nack { .. } | Seen::Idle) | None => return,
         };
         self.interests_in += 1;
         let passage = self.passages.entry((name.clone(), nonce)).or_insert_with(|| Passage {
@@ -190,6 +193,7 @@ impl Monitor {
             }
             Seen::Data { name, digest_name } => {
                 self.check_scope(port, &name)?;
+                self.forget(&name, &digest_name);
                 let is_match = |interest: &Pending| interest.is_satisfied_by(&name, &digest_name);
                 self.take_pending(now, port, is_match)
                     .ok_or_else(|| Violation::UnsolicitedData(name.clone()))
@@ -201,6 +205,14 @@ impl Monitor {
                     .ok_or_else(|| Violation::UnsolicitedNack(name.clone(), nonce))
             }
         }
+    }
+
+    /// Data ends its PIT entries without putting their nonces into the dead nonce list (NFD Developer's
+    /// Guide, Interest finalize pipeline): an Interest that comes by another path afterwards is a new one.
+    fn forget(&mut self, name: &Name, digest_name: &Name) {
+        self.passages.retain(|(interest, _), _| {
+            !(name.starts_with(interest.as_ref()) || interest == digest_name)
+        });
     }
 
     /// Removes the oldest pending Interest that matches.

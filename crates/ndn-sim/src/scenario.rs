@@ -1,5 +1,8 @@
 //! What a seed stands for.
 
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ndn_client::link::LinkOptions;
@@ -92,7 +95,7 @@ pub struct Request {
     pub retransmissions: u32,
 }
 
-/// Temporary faults.
+/// What goes wrong for a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The edge of this number loses everything.
@@ -116,6 +119,39 @@ pub enum Element {
     Request(usize),
     /// A fault.
     Fault(usize),
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, number) = match self {
+            Self::Edge(number) => ("edge", number),
+            Self::Impairment(number) => ("impairment", number),
+            Self::Producer(number) => ("producer", number),
+            Self::Strategy(number) => ("strategy", number),
+            Self::Request(number) => ("request", number),
+            Self::Fault(number) => ("fault", number),
+        };
+        write!(formatter, "{kind}:{number}")
+    }
+}
+
+impl FromStr for Element {
+    type Err = String;
+
+    /// Reads `KIND:NUMBER`, as written by `Display`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, number) = text.split_once(':').unwrap_or((text, ""));
+        let number = number.parse().map_err(|_| format!("`{text}` is not KIND:NUMBER"))?;
+        Ok(match kind {
+            "edge" => Self::Edge(number),
+            "impairment" => Self::Impairment(number),
+            "producer" => Self::Producer(number),
+            "strategy" => Self::Strategy(number),
+            "request" => Self::Request(number),
+            "fault" => Self::Fault(number),
+            _ => return Err(format!("`{kind}` is not a kind of element")),
+        })
+    }
 }
 
 /// A network, its load and its faults.
@@ -215,7 +251,7 @@ impl Scenario {
     pub fn distances_to(&self, node: usize) -> Vec<Option<u32>> {
         let mut distances = vec![None; self.nodes.len()];
         distances[node] = Some(0);
-        let mut reached = std::collections::VecDeque::from([(node, 0)]);
+        let mut reached = VecDeque::from([(node, 0)]);
         while let Some((from, hops)) = reached.pop_front() {
             for edge in self.edges.iter().flatten() {
                 let [a, b] = edge.nodes;

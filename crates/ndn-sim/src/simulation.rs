@@ -21,6 +21,8 @@ pub type Start<'a> = dyn FnMut(&NodeSpec, Duration) -> Box<dyn Node> + 'a;
 
 /// Steps of a node at one instant; a node that takes more has a livelock.
 const STEPS_MAX: usize = 10_000;
+/// Steps of a node between two checks of its bounds.
+const CHECK_INTERVAL: u64 = 16;
 /// Time without faults and load before the network has to serve every prefix: longer than the longest
 /// lifetime, than the dead nonce list remembers, and than suppression of a strategy lasts.
 const RECOVERY: Duration = Duration::from_secs(8);
@@ -92,6 +94,10 @@ struct Host {
     monitor: Monitor,
     /// Counts starts: frames under way to an earlier start are lost.
     epoch: u32,
+    /// When the node wants to be stepped next.
+    deadline: Option<Duration>,
+    /// Times that it was stepped until it had nothing left to do.
+    steps: u64,
 }
 
 #[derive(Debug)]
@@ -234,6 +240,7 @@ impl Simulation {
         for (prefix, port, cost) in routes(&self.scenario, number, &host.peers) {
             node.add_route(self.now, &prefix, port, cost);
         }
+        host.deadline = Some(self.now);
         host.node = Some(node);
     }
 
@@ -286,15 +293,13 @@ impl Simulation {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        let nodes = self.hosts.iter().filter_map(|host| host.node.as_ref());
-        nodes.filter_map(|node| node.next_deadline()).min()
+        self.hosts.iter().filter_map(|host| host.deadline).min()
     }
 
     /// Steps the nodes whose deadline has come.
     fn step_due(&mut self) -> Result<(), Failure> {
         for number in 0..self.hosts.len() {
-            let node = self.hosts[number].node.as_ref();
-            let deadline = node.and_then(|node| node.next_deadline());
+            let deadline = self.hosts[number].deadline;
             if deadline.is_some_and(|deadline| deadline <= self.now) {
                 self.step_node(number)?;
             }
@@ -313,11 +318,22 @@ impl Simulation {
                 self.send(number, port, frame)?;
             }
             if !has_worked {
-                let check = self.hosts[number].node.as_ref().map_or(Ok(()), |node| node.check());
-                return check.map_err(|reason| self.fail(Some(number), reason));
+                return self.rest(number);
             }
         }
         Err(self.fail(Some(number), format!("is not done after {STEPS_MAX} steps at one instant")))
+    }
+
+    /// A node has nothing left to do at this instant.
+    fn rest(&mut self, number: usize) -> Result<(), Failure> {
+        let host = &mut self.hosts[number];
+        let Some(node) = &host.node else { return Ok(()) };
+        host.deadline = node.next_deadline();
+        host.steps += 1;
+        if host.steps.is_multiple_of(CHECK_INTERVAL) {
+            return node.check().map_err(|reason| self.fail(Some(number), reason));
+        }
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, start: &mut Start<'_>) -> Result<(), Failure> {
@@ -355,7 +371,10 @@ impl Simulation {
                     state.cuts += 1;
                 }
             }
-            Fault::Crash(node) => self.hosts[node].node = None,
+            Fault::Crash(node) => {
+                self.hosts[node].node = None;
+                self.hosts[node].deadline = None;
+            }
         }
         self.note(Note::Fault(fault));
     }
@@ -565,7 +584,8 @@ impl Simulation {
         for number in 0..self.hosts.len() {
             let host = &self.hosts[number];
             let Some(node) = &host.node else { continue };
-            if let Err(reason) = node.check_idle(host.monitor.interests_in()) {
+            let checks = node.check().and_then(|()| node.check_idle(host.monitor.interests_in()));
+            if let Err(reason) = checks {
                 return Err(self.fail(Some(number), reason));
             }
         }
@@ -613,7 +633,15 @@ fn host(spec: &NodeSpec, scenario: &Scenario) -> Host {
     }
     let is_local = |peer: &Peer| !matches!(peer, Peer::Edge(..));
     let spec = NodeSpec { ports_local: peers.iter().map(is_local).collect(), ..spec.clone() };
-    Host { monitor: Monitor::new(&spec.ports_local), spec, peers, node: None, epoch: 0 }
+    Host {
+        monitor: Monitor::new(&spec.ports_local),
+        spec,
+        peers,
+        node: None,
+        epoch: 0,
+        deadline: None,
+        steps: 0,
+    }
 }
 
 /// Routes of a node: to its own producers, and to all neighbours nearer to the producer of a prefix, so

@@ -1,0 +1,204 @@
+//! Runs random scenarios, shrinks those that fail, and replays single ones.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::{Args, Parser, Subcommand};
+use ndn_sim::{Element, Limits, Outcome, Scenario, Simulation, Start, shrink, start_forwarder};
+
+/// Simulate networks of Namewire forwarders on virtual time
+#[derive(Parser)]
+#[command(version)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one scenario for each seed; shrink and print the first that fails
+    Run {
+        /// First seed
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Number of scenarios
+        #[arg(long, default_value_t = 1000)]
+        count: u64,
+        /// Scenarios that run at the same time
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        #[command(flatten)]
+        size: Size,
+    },
+    /// Run the scenario of one seed twice and compare; print how it ends
+    Replay {
+        /// The seed
+        seed: u64,
+        /// Elements to keep, separated by commas, as printed by `run`; the others are left out
+        #[arg(long, value_delimiter = ',')]
+        only: Option<Vec<Element>>,
+        #[command(flatten)]
+        size: Size,
+    },
+}
+
+/// Size of random scenarios; a seed stands for the same scenario only with the same size.
+#[derive(Args)]
+struct Size {
+    /// Fewest forwarders
+    #[arg(long, default_value_t = Limits::default().nodes_min)]
+    nodes_min: usize,
+    /// Most forwarders
+    #[arg(long, default_value_t = Limits::default().nodes_max)]
+    nodes_max: usize,
+    /// Most forwarding workers of a forwarder
+    #[arg(long, default_value_t = Limits::default().workers_max)]
+    workers_max: usize,
+    /// Interests of consumers
+    #[arg(long, default_value_t = Limits::default().requests)]
+    requests: usize,
+}
+
+impl Size {
+    fn limits(&self) -> Result<Limits, String> {
+        if self.nodes_min < 2 || self.nodes_min > self.nodes_max {
+            return Err("--nodes-min is at least 2 and at most --nodes-max".to_owned());
+        }
+        if self.workers_max == 0 {
+            return Err("--workers-max is at least 1".to_owned());
+        }
+        Ok(Limits {
+            nodes_min: self.nodes_min,
+            nodes_max: self.nodes_max,
+            workers_max: self.workers_max,
+            requests: self.requests,
+            ..Limits::default()
+        })
+    }
+}
+
+/// Packet pools of a process (ndn-ring), one for each worker.
+const POOLS_MAX: usize = 256;
+/// Simulations that shrinking runs at most.
+const SHRINK_RUNS_MAX: usize = 1000;
+
+fn main() -> ExitCode {
+    let result = match Program::parse().command {
+        Command::Run { first, count, jobs, size } => {
+            size.limits().and_then(|limits| run(first, count, jobs, &limits, &size))
+        }
+        Command::Replay { seed, only, size } => {
+            size.limits().and_then(|limits| replay(seed, only.as_deref(), &limits))
+        }
+    };
+    match result {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(
+    first: u64,
+    count: u64,
+    jobs: usize,
+    limits: &Limits,
+    size: &Size,
+) -> Result<String, String> {
+    if jobs.saturating_mul(limits.nodes_max).saturating_mul(limits.workers_max) > POOLS_MAX {
+        return Err(format!(
+            "--jobs times --nodes-max times --workers-max is at most {POOLS_MAX}: the number of packet pools of a process"
+        ));
+    }
+    let next = AtomicU64::new(first);
+    let total = Mutex::new(Outcome::default());
+    let failed = Mutex::new(None::<u64>);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_stopped = failed.lock().is_ok_and(|failed| failed.is_some());
+                    if seed >= first.saturating_add(count) || is_stopped {
+                        return;
+                    }
+                    match Simulation::run(&Scenario::random(seed, limits), &mut start_forwarder) {
+                        Ok(outcome) => add(&total, &outcome),
+                        Err(_) => {
+                            if let Ok(mut failed) = failed.lock() {
+                                *failed = Some(failed.map_or(seed, |other| other.min(seed)));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Some(seed) = failed.into_inner().unwrap_or_default() {
+        return Err(describe_failure(seed, limits, size, &mut start_forwarder));
+    }
+    let Outcome { frames, satisfied, unsatisfied, .. } = total.into_inner().unwrap_or_default();
+    Ok(format!(
+        "{count} scenarios passed: {frames} frames, {satisfied} Interests satisfied, {unsatisfied} not"
+    ))
+}
+
+fn add(total: &Mutex<Outcome>, outcome: &Outcome) {
+    if let Ok(mut total) = total.lock() {
+        total.frames += outcome.frames;
+        total.satisfied += outcome.satisfied;
+        total.unsatisfied += outcome.unsatisfied;
+    }
+}
+
+fn describe_failure(seed: u64, limits: &Limits, size: &Size, start: &mut Start<'_>) -> String {
+    let scenario = Scenario::random(seed, limits);
+    let Some(shrunk) = shrink(&scenario, start, SHRINK_RUNS_MAX) else {
+        return format!(
+            "seed {seed} failed once and passed when it ran again: the run is not deterministic"
+        );
+    };
+    let kept: Vec<_> = shrunk.scenario.elements().iter().map(Element::to_string).collect();
+    format!(
+        "{}\nseed {seed} failed; replay what the failure needs:\nndn-sim replay {seed} --nodes-min {} \
+         --nodes-max {} --workers-max {} --requests {} --only {}",
+        shrunk.failure,
+        size.nodes_min,
+        size.nodes_max,
+        size.workers_max,
+        size.requests,
+        kept.join(","),
+    )
+}
+
+fn replay(seed: u64, only: Option<&[Element]>, limits: &Limits) -> Result<String, String> {
+    let mut scenario = Scenario::random(seed, limits);
+    if let Some(only) = only {
+        let mut others = scenario.elements();
+        if let Some(unknown) = only.iter().find(|element| !others.contains(element)) {
+            return Err(format!("--only: the scenario has no {unknown}"));
+        }
+        others.retain(|element| !only.contains(element));
+        scenario = scenario.without(&others);
+    }
+    let first = Simulation::run(&scenario, &mut start_forwarder);
+    let second = Simulation::run(&scenario, &mut start_forwarder);
+    if first != second {
+        return Err("two runs differ: the run is not deterministic".to_owned());
+    }
+    let outcome = first.map_err(|failure| failure.to_string())?;
+    Ok(format!(
+        "passed: {} forwarders, {} frames, {} Interests satisfied, {} not, trace {:016x}",
+        scenario.nodes.len(),
+        outcome.frames,
+        outcome.satisfied,
+        outcome.unsatisfied,
+        outcome.trace
+    ))
+}

@@ -1,0 +1,70 @@
+//! Random networks of Namewire forwarders.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ndn_sim::{Failure, Limits, Outcome, Scenario, Simulation, start_forwarder};
+
+/// Scenarios that are run unless `NAMEWIRE_CASES` has another number; `make sim` runs 100,000.
+const SCENARIOS: u64 = 1000;
+
+/// A process has 256 packet pools, one for each worker (ndn-ring): the tests run one after the other.
+static POOLS: Mutex<()> = Mutex::new(());
+
+/// Simulations at the same time: that many of the largest networks have fewer workers than there are pools.
+const JOBS_MAX: usize = 4;
+
+fn run(seed: u64, limits: &Limits) -> Result<Outcome, Failure> {
+    Simulation::run(&Scenario::random(seed, limits), &mut start_forwarder)
+}
+
+#[test]
+fn random_networks_keep_all_invariants() {
+    let count = std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok());
+    let (count, limits) = (count.unwrap_or(SCENARIOS), Limits::default());
+    let (next, satisfied) = (AtomicU64::new(0), AtomicU64::new(0));
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(JOBS_MAX);
+    let _pools = POOLS.lock().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= count {
+                        return;
+                    }
+                    let outcome = run(seed, &limits).unwrap_or_else(|failure| {
+                        panic!("{failure}\nreplay it: cargo run -p ndn-sim -- run --first {seed} --count 1")
+                    });
+                    satisfied.fetch_add(outcome.satisfied, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    // Most Interests get Data: the invariants were checked under traffic.
+    assert!(satisfied.into_inner() > count * 20);
+}
+
+#[test]
+fn equal_seeds_repeat_exactly() {
+    let _pools = POOLS.lock().unwrap();
+    for seed in 1..6 {
+        let (first, second) = (run(seed, &Limits::default()), run(seed, &Limits::default()));
+        assert_eq!(first.unwrap(), second.unwrap(), "seed {seed}");
+    }
+}
+
+#[test]
+fn two_hundred_forwarders_run_in_one_process() {
+    let _pools = POOLS.lock().unwrap();
+    let limits = Limits {
+        nodes_min: 200,
+        nodes_max: 200,
+        workers_max: 1,
+        requests: 400,
+        ..Limits::default()
+    };
+    let outcome = run(1, &limits).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(outcome.satisfied > 400, "{outcome:?}");
+}
