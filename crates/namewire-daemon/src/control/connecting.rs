@@ -1,4 +1,4 @@
-//! Faces that are being made: whoever else wants one waits with the first.
+//! Faces being created: later requests for the same remote URI wait for the first attempt.
 
 use ndn_dataplane::Event;
 use ndn_management::Now;
@@ -7,21 +7,21 @@ use ndn_types::FaceUri;
 use super::Control;
 use crate::faces::Wanted;
 
-/// A face that is being made.
+/// A face being created.
 #[derive(Debug)]
 struct Attempted {
     remote: FaceUri,
-    /// Of who wanted it first.
+    /// Ticket of the first request.
     ticket: u64,
     others: Vec<Wanted>,
 }
 
-/// Faces that are being made, by their far ends.
+/// Faces being created, by remote URI.
 #[derive(Debug, Default)]
 pub(super) struct ConnectingFaces(Vec<Attempted>);
 
 impl ConnectingFaces {
-    /// Whether a face is to be made; otherwise one is being made, and `wanted` waits for it.
+    /// Returns true if the caller must create the face; otherwise an attempt is under way and `wanted` waits for it.
     pub(super) fn begin(&mut self, remote: &FaceUri, wanted: &Wanted) -> bool {
         if let Some(first) = self.0.iter_mut().find(|first| first.remote == *remote) {
             first.others.push(*wanted);
@@ -32,12 +32,12 @@ impl ConnectingFaces {
         true
     }
 
-    /// Whether others wait for the face of this ticket.
+    /// Returns whether further requests wait for the face of this ticket.
     pub(super) fn is_shared(&self, ticket: Option<u64>) -> bool {
         self.0.iter().any(|first| Some(first.ticket) == ticket && !first.others.is_empty())
     }
 
-    /// Who else waits for the face of this ticket, which has been made, or cannot be.
+    /// Ends the attempt of this ticket and returns the further requests that waited for it.
     fn end(&mut self, ticket: Option<u64>) -> Vec<Wanted> {
         let first = self.0.iter().position(|first| Some(first.ticket) == ticket);
         first.map(|first| self.0.swap_remove(first).others).unwrap_or_default()
@@ -45,15 +45,14 @@ impl ConnectingFaces {
 }
 
 impl Control {
-    /// The face of this ticket is there: so it is for the others who wanted one.
+    /// Answers the further requests with the face that the attempt of this ticket has created.
     pub(super) fn serve_others(&mut self, now: Now, ticket: Option<u64>, face_id: u64) {
         for Wanted { ticket, .. } in self.connecting.end(ticket) {
             self.handle_event(now, Event::FaceExists { ticket, face_id });
         }
     }
 
-    /// A face could not be made, for this one and the others who wanted it. Its host may have other addresses,
-    /// which are tried first.
+    /// Reports a failed attempt to all requests that waited for it, after trying the other addresses of the host.
     pub(super) fn not_connected(&mut self, now: Now, ticket: Option<u64>, code: u32, text: &str) {
         let others = self.connecting.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn one_face_is_made_for_all_who_want_it_at_a_time() {
+    fn concurrent_requests_for_one_remote_create_one_face() {
         let mut faces = ConnectingFaces::default();
         let [here, there] =
             ["192.0.2.1:1", "192.0.2.2:1"].map(|address| FaceUri::tcp(address.parse().unwrap()));

@@ -1,4 +1,4 @@
-//! Faces to be made: accepted, asked for by management, configured.
+//! Creates faces: for accepted connections, for `faces/create` and for configured faces.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -21,15 +21,15 @@ use crate::listeners::LocalEnd;
 use crate::names::{self, Answer};
 use namewire_control::FaceLimit;
 
-/// Connections accepted per listener and round.
+/// Maximum connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
-/// What memif clients hear at the limit of faces, as from a worker that finds it reached.
+/// Disconnect reason for memif clients at the face limit; workers send the same text.
 const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
-/// How long `faces/create` tries to connect (NFD answers 504 after 4 s).
+/// Connection timeout of `faces/create` (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl Control {
-    /// Takes connections.
+    /// Accepts connections of a listener.
     pub(super) fn accept(&mut self, now: Now, listener: u64) {
         let Ok(at) = usize::try_from(listener) else { return };
         let Some(listener) = self.listeners.streams.get_mut(at) else { return };
@@ -42,7 +42,7 @@ impl Control {
                     if is_full {
                         self.full.connection_refused(now, self.config.limits.faces);
                         if matches!(listener.local, LocalEnd::Memif(_)) {
-                            // Its end alone looks as if no forwarder were there.
+                            // A closed connection without a reason would look as if no forwarder were running.
                             ndn_memif::send_disconnect(accepted.stream.as_fd(), FULL);
                         }
                         continue;
@@ -92,13 +92,13 @@ impl Control {
                 }
                 Err(AcceptError::Listener(error)) => {
                     error!(%error, local = ?listener.local, "no more connections are accepted");
-                    // It would stay readable for ever.
+                    // A failed listener would stay readable for ever.
                     let _ = self.poller.remove(&listener.socket);
                     return;
                 }
             }
         }
-        // The listener stays readable while connections wait: looking again at once would spin.
+        // The listener stays readable while connections wait, so polling it at once would spin.
         if is_exhausted && self.poller.remove(&listener.socket).is_ok() {
             let pause_ns = duration_ns(ACCEPT_PAUSE);
             self.paused.push((now.monotonic_ns + pause_ns, at));
@@ -111,7 +111,7 @@ impl Control {
         }
     }
 
-    /// How many faces there are and may be.
+    /// Returns the number of faces and its limit.
     pub(super) fn face_limit(&self) -> FaceLimit {
         FaceLimit {
             faces: self.faces.len() as u64,
@@ -120,7 +120,7 @@ impl Control {
         }
     }
 
-    /// Accepts again from the listeners whose pause is over.
+    /// Resumes accepting on listeners whose pause is over.
     pub(super) fn resume_accepting(&mut self, now: Now) {
         let Self { paused, listeners, poller, .. } = self;
         paused.retain(|&(until_ns, at)| {
@@ -159,7 +159,7 @@ impl Control {
         self.create_face(now, &specification.remote, specification.local.as_ref(), wanted);
     }
 
-    /// Makes a face of the configuration, whose far end may have a host name.
+    /// Creates a configured face; its remote URI may contain a host name.
     pub(super) fn make_face(
         &mut self,
         now: Now,
@@ -176,7 +176,7 @@ impl Control {
         }
     }
 
-    /// Goes on with faces whose hosts were looked up.
+    /// Continues to create faces whose host names have been resolved.
     pub(super) fn take_addresses(&mut self, now: Now) {
         for Answer { wanted, result } in self.names.take_answers() {
             let listening = &self.listeners.udp_addresses;
@@ -194,7 +194,7 @@ impl Control {
         }
     }
 
-    /// Makes an Ethernet, memif, UDP, TCP or WebTransport face, or begins to.
+    /// Creates an Ethernet, memif, UDP, TCP or WebTransport face, or starts to connect it.
     pub(super) fn create_face(
         &mut self,
         now: Now,
@@ -212,7 +212,7 @@ impl Control {
         }
         let address = addresses::far_end(remote);
         if address.as_ref().is_ok_and(|end| self.listeners.is_own(remote.scheme(), *end)) {
-            // NFD makes it, too. What is sent there comes back, and is dropped as a loop.
+            // NFD also creates this face. Packets sent to it come back and are dropped as loops.
             warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
         }
         if remote.scheme() == "https" {
@@ -251,13 +251,13 @@ impl Control {
         }
     }
 
-    /// A URI leads to no address, at least for now.
+    /// Handles a URI without a usable address; the condition may be temporary.
     fn no_address(&mut self, now: Now, remote: &FaceUri, wanted: &Wanted, why: &NoAddress) {
         info!(%remote, %why, "no face can be made");
         let is_command = wanted.ticket.is_some_and(|ticket| self.tickets.contains(ticket));
         let (code, text) = match why {
             NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
-            // NFD's words come first.
+            // The text begins as NFD's does.
             NoAddress::NoZone | NoAddress::NoInterface(_) if is_command => {
                 (status::BAD_REQUEST, format!("Non-canonical remote URI: {why}"))
             }
@@ -266,7 +266,7 @@ impl Control {
         self.not_connected(now, wanted.ticket, code, &text);
     }
 
-    /// Makes a UDP face, if there is a way to its peer.
+    /// Creates a UDP face if there is a route to the peer.
     fn create_datagram(&mut self, now: Now, peer: SocketAddr, wanted: &Wanted) {
         let route = match addresses::way_to(peer) {
             Ok(route) => route,
@@ -285,7 +285,7 @@ impl Control {
         self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 
-    /// Makes a face of a station behind a network interface.
+    /// Creates a face for an Ethernet station behind a network interface.
     fn create_station(&mut self, now: Now, mac: [u8; 6], interface: &str, wanted: &Wanted) {
         let (config, dataplane) = (&self.config, &mut self.dataplane);
         let mut context = Context { now_ns: now.monotonic_ns, config, dataplane };
@@ -299,7 +299,7 @@ impl Control {
         }
     }
 
-    /// An attempt to connect has come to an end.
+    /// Handles the end of a connection attempt.
     pub(super) fn end_attempt(&mut self, now: Now, token: u64) {
         let Some(attempt) = self.attempts.remove(&token) else { return };
         let Attempt { stream, remote, wanted, .. } = attempt;

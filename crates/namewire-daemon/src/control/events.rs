@@ -1,4 +1,4 @@
-//! What the data plane tells.
+//! Handles the events of the data plane.
 
 use ndn_dataplane::{Command, Event, FaceCreated, WorkerGone};
 use ndn_face::{CloseReason, FaceOptions};
@@ -12,7 +12,7 @@ use crate::addresses;
 use crate::faces::{self, Down, KnownFace};
 
 impl Control {
-    /// Returns whether there was any.
+    /// Returns whether there was an event.
     pub(super) fn handle_events(&mut self, now: Now) -> Result<bool, WorkerGone> {
         let mut has_handled = false;
         while let Some(event) = self.dataplane.next_event()? {
@@ -39,7 +39,7 @@ impl Control {
             }
             Event::FaceRefused { ticket, face_id, error } => {
                 match ticket {
-                    // One of many that connect: they may have been quicker than this thread could count.
+                    // Connections of one burst can exceed the limit before this thread has counted them.
                     None => self.full.face_refused(now, face_id, &error),
                     Some(_) => warn!(face_id, %error, "a face was not made"),
                 }
@@ -73,7 +73,7 @@ impl Control {
                 }
             }
             Event::FaceDown { face_id, reason } => {
-                // One that begins so, as a memif face whose server has to answer first.
+                // A face can start down: a memif face waits for its server's answer.
                 let begins = reason == CloseReason::Failed(std::io::ErrorKind::NotConnected);
                 let reason = match begins {
                     true => "it waits for its peer".to_owned(),
@@ -110,7 +110,7 @@ impl Control {
             Event::QuotaUsedUp { face, refused } => {
                 self.quotas.refused(&mut self.faces, face, refused);
             }
-            // Closed here, where packets do not wait for it. Another one may be had then.
+            // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
             Event::SocketUnused(socket) => drop(socket),
             Event::Learning(request) => self.learn(now, request),
             Event::CsErased { ticket, erased, more } => {
@@ -121,7 +121,7 @@ impl Control {
         }
     }
 
-    /// What self-learning asks for.
+    /// Handles a self-learning request.
     fn learn(&mut self, now: Now, request: LearningRequest) {
         match request {
             LearningRequest::Learn { face_id, name, announcement } => {
@@ -163,7 +163,7 @@ impl Control {
                 remote: face.remote.clone(),
                 excess: Excess::default(),
                 down: None,
-                // One that was asked for has it from the start.
+                // A requested face has its own socket from the start.
                 is_separated: ticket.is_some() || !face.remote.is_udp(),
                 local: face.local.clone(),
             },
@@ -185,8 +185,8 @@ impl Control {
             if let Err(error) = self.state.register_management() {
                 error!(%error, "management cannot be reached");
             }
-            // Who connects earlier waits in the listeners' queues: the worker gets the route to
-            // management before it gets the first application.
+            // Earlier connections wait in the backlog: the worker gets the route to management before the first
+            // application.
             if let Err(error) = self.start_accepting() {
                 error!(%error, "connections cannot be accepted");
             }
@@ -203,7 +203,8 @@ impl Control {
     }
 }
 
-/// Whether a face is that of an application: they come and go all the time.
+/// Returns whether the face belongs to a local application; such faces come and go often and are logged at a lower
+/// level.
 fn is_local(options: &FaceOptions) -> bool {
     options.properties.scope == Scope::Local
 }

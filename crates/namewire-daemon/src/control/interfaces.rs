@@ -1,4 +1,4 @@
-//! Network interfaces, and the faces that come and go with them.
+//! Network interfaces, and the faces that depend on them.
 
 use ndn_sys::netlink::LinkMonitor;
 use ndn_table::Timestamp;
@@ -15,23 +15,23 @@ pub(crate) struct Interfaces {
     multicast: MulticastFaces,
     bound: InterfaceFaces,
     pub(super) ethernet: EthernetPorts,
-    /// Readable when interfaces have changed. Without it they are only polled.
+    /// Readable when interfaces have changed. Without a monitor they are only polled.
     monitor: Option<LinkMonitor>,
 }
 
-/// What the service is told.
+/// Events of the interface service.
 #[derive(Debug)]
 pub(crate) enum InterfacesEvent {
     /// Interfaces have changed.
     LinksChanged,
     /// The settings have changed.
     Reloaded,
-    /// Devices that have drivers of their own.
+    /// Devices driven by a driver of this process.
     OwnPorts(Vec<OwnPort>),
 }
 
 impl Interfaces {
-    /// Without any face so far.
+    /// Creates the service without faces.
     pub(super) fn new(has_monitor: bool) -> Self {
         Self {
             multicast: MulticastFaces::default(),

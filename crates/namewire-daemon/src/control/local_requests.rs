@@ -8,15 +8,15 @@ use ndn_types::duration_ns;
 
 use super::Control;
 
-/// How long a request waits for its Data at least; an Interest with a longer lifetime waits for that.
+/// Minimum time that a request waits for its Data; an Interest with a longer lifetime waits for its lifetime.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-/// Requests that wait at a time.
+/// Maximum pending requests.
 const WAITING_MAX: usize = 1024;
 
-/// The Data that answers a request, or why there is none.
+/// The Data that answers a request, or the reason for the failure.
 pub(crate) type LocalAnswer = Result<Vec<u8>, String>;
 
-/// A management Interest, and where its Data goes.
+/// A management Interest, and the channel for its Data.
 #[derive(Debug)]
 pub(crate) struct LocalRequest {
     /// The packet.
@@ -25,18 +25,18 @@ pub(crate) struct LocalRequest {
     pub(crate) answer: SyncSender<LocalAnswer>,
 }
 
-/// A request that management has not answered yet.
+/// A request without an answer yet.
 #[derive(Debug)]
 struct Waiting {
     name: Name,
     can_be_prefix: bool,
-    /// An Interest over a face may wait for the same Data.
+    /// An Interest received on a face may expect the same Data.
     is_shared: bool,
     deadline_ns: u64,
     answer: SyncSender<LocalAnswer>,
 }
 
-/// Requests that wait for management, or for the workers to use the tables that a command has changed.
+/// Requests that wait for management, or for the workers to use the tables that a command changed.
 #[derive(Debug, Default)]
 pub(super) struct LocalRequests {
     waiting: Vec<Waiting>,
@@ -44,12 +44,13 @@ pub(super) struct LocalRequests {
 }
 
 impl LocalRequests {
-    /// Notes that Interests have arrived over faces.
+    /// Records that Interests have arrived on faces.
     pub(super) fn note_interests(&mut self) {
         self.waiting.iter_mut().for_each(|one| one.is_shared = true);
     }
 
-    /// Takes a Data of management if it answers requests. Returns whether nothing else waits for it.
+    /// Takes a Data of management if it answers requests. Returns true if no Interest on a face expects the same
+    /// Data.
     pub(super) fn take_reply(&mut self, wire: &[u8]) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -68,25 +69,25 @@ impl LocalRequests {
         is_taken && !is_shared
     }
 
-    /// Whether answers wait for [`send`](Self::send).
+    /// Returns whether answers wait for [`send`](Self::send).
     pub(super) fn has_answers(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    /// Sends the answers. All workers use the tables by now.
+    /// Sends the answers. The caller ensures that all workers use the new tables.
     pub(super) fn send(&mut self) {
         for (answer, wire) in self.answered.drain(..) {
-            // The requester may be gone.
+            // The requester may have gone.
             let _ = answer.send(Ok(wire));
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Time of the next [`handle_timeout`](Self::handle_timeout).
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|one| one.deadline_ns).min()
     }
 
-    /// Gives up requests that were not answered in time.
+    /// Fails requests that have timed out.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
         for late in self.waiting.extract_if(.., |one| one.deadline_ns <= now_ns) {
             let _ = late.answer.send(Err("management gave no answer in time".to_owned()));
@@ -95,11 +96,11 @@ impl LocalRequests {
 }
 
 impl Control {
-    /// Carries out the request of an operator of this host. Access control does not apply: the one who can open the
-    /// control socket or embeds the forwarder may do everything.
+    /// Executes a request of an operator of this host. Access control does not apply: access to the control socket,
+    /// or embedding the forwarder, grants every permission.
     pub(crate) fn handle_local_request(&mut self, now: Now, request: LocalRequest) {
         let LocalRequest { interest, answer } = request;
-        // The requester may be gone, here and below.
+        // The requester may have gone, here and below.
         let refuse = |reason: String| drop(answer.send(Err(reason)));
         if !self.config.management.enabled {
             return refuse("management is turned off (management.enabled)".to_owned());

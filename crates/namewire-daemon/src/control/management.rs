@@ -1,4 +1,4 @@
-//! Interests to management, and what comes of them.
+//! Processes management Interests and sends the replies.
 
 use ndn_dataplane::{Command, CsSettings, WorkerGone};
 use ndn_management::{Action, FibUpdate, Now};
@@ -14,15 +14,14 @@ use crate::telemetry::Figures;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
-/// First byte of a Data.
+/// TLV-TYPE of Data (first byte).
 const DATA_TYPE: u8 = 6;
-/// Interests answered in one round, so that a client that never stops asking keeps nobody else
-/// from being served, and the forwarder from being stopped.
+/// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
 const INTERESTS_PER_ROUND: usize = 64;
 
 impl Control {
-    /// Takes what came in by the internal face; [`work`](Self::work) answers it. A round of commands
-    /// makes one version of the FIB: copying the pages that it changes costs more than the change.
+    /// Takes Interests from the internal face; [`work`](Self::work) sends the replies. The commands of one round
+    /// share one version of the FIB: copying the changed pages costs more than the changes.
     ///
     /// # Errors
     /// A worker has ended.
@@ -50,11 +49,10 @@ impl Control {
                 continue;
             }
             if self.state.face(face_id).is_none() {
-                // It has come into being while others were answered: that was told before its Interest
-                // was sent here.
+                // The face was created during this round. Its event was sent before its Interest.
                 self.handle_events(now)?;
             }
-            // Those of a round will do: it is short.
+            // The figures are read once per round.
             let figures = figures.get_or_insert_with(|| self.figures());
             let telemetry = figures.telemetry(&self.faces, now.monotonic_ns);
             self.local.note_interests();
@@ -65,23 +63,23 @@ impl Control {
         Ok(())
     }
 
-    /// What datasets tell of the data plane beside its faces.
+    /// Collects the data-plane figures that datasets report, except those of faces.
     pub(super) fn figures(&self) -> Figures {
         let channels = self.channels.iter().cloned().chain(self.interfaces.ethernet.channels());
         let mut channels: Vec<String> = channels.collect();
-        // Kind by kind, as NFD has them.
+        // Grouped by scheme, as NFD does.
         channels.sort_unstable();
         Figures { counters: self.dataplane.counters(), channels }
     }
 
-    /// Logs what became of commands that had to wait.
+    /// Logs the outcomes of deferred commands.
     pub(super) fn report_outcomes(&mut self) {
         while let Some((face_id, handled)) = self.state.poll_outcome() {
             self.note_handled(self.now(), face_id, handled);
         }
     }
 
-    /// Logs which trust anchors have changed.
+    /// Logs changes of trust anchors.
     pub(super) fn report_anchors(&mut self) {
         while let Some(change) = self.state.poll_anchor_change() {
             match change {
@@ -98,8 +96,7 @@ impl Control {
         }
     }
 
-    /// Carries out what the state machine wants done, and sends it off.
-    /// Returns whether it did anything.
+    /// Performs the actions of the state machine and publishes their results. Returns whether there was an action.
     pub(super) fn work(&mut self, now: Now) -> bool {
         let has_performed = self.perform_all(now);
         self.publish_tables();
@@ -108,8 +105,7 @@ impl Control {
         has_performed || has_sent
     }
 
-    /// Carries out what the state machine wants done, but for what workers see of it.
-    /// Returns whether there was anything.
+    /// Performs the actions of the state machine without publishing tables. Returns whether there was an action.
     pub(super) fn perform_all(&mut self, now: Now) -> bool {
         let mut has_performed = false;
         while let Some(action) = self.state.poll_action() {
@@ -119,8 +115,8 @@ impl Control {
         has_performed
     }
 
-    /// Hands changed tables to the workers. While what leads to faces that are gone is removed a part at a
-    /// time, only if somebody waits for a change: every version copies all pages that differ from the last.
+    /// Publishes changed tables to the workers. While routes to removed faces are deleted in parts, publishes only if
+    /// a command waits for a change: each version copies all pages that differ from the last.
     pub(super) fn publish_tables(&mut self) {
         if self.state.is_removing() && !self.is_fib_awaited {
             return;
@@ -132,16 +128,15 @@ impl Control {
         }
     }
 
-    /// Sends replies as far as the internal face has room. Tables have been sent before: the
-    /// worker uses them from the moment at which it sees the reply.
-    /// Returns whether something was sent.
+    /// Sends replies while the internal face has room. Tables have been sent before: the worker uses them from the
+    /// moment it sees the reply. Returns whether a reply was sent.
     pub(super) fn send_replies(&mut self) -> bool {
         if self.replies.is_empty() && !self.local.has_answers() {
             return false;
         }
-        // The worker carries out commands before it looks at the internal face again.
+        // The worker executes commands before it polls the internal face again.
         self.dataplane.wake();
-        // So does every other one of several workers before this is true.
+        // The other workers have executed them once this is true.
         if !self.dataplane.is_settled() {
             return false;
         }
@@ -150,8 +145,8 @@ impl Control {
         self.replies.send(&mut self.internal) || has_answered
     }
 
-    /// UDP peers that spoke first share a socket. To some of them Interests will be sent now: what they
-    /// answer comes by sockets of their own.
+    /// Gives on-demand UDP peers that become next hops sockets of their own, so that their answers do not arrive on
+    /// the shared socket.
     fn separate_next_hops(&mut self, updates: &[FibUpdate]) {
         for update in updates {
             let FibUpdate::Set { next_hops, .. } = update else { continue };
@@ -240,7 +235,7 @@ impl Control {
     }
 }
 
-/// A Data as a frame of the internal face.
+/// Encodes a Data as a frame of the internal face.
 fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
     if may_cache {
         return wire.to_vec();
@@ -248,7 +243,7 @@ fn reply_frame(wire: &[u8], may_cache: bool) -> Vec<u8> {
     with_header(&LpHeader { cache_policy: Some(NO_CACHE), ..LpHeader::default() }, wire)
 }
 
-/// An Interest as a frame of the internal face.
+/// Encodes an Interest as a frame of the internal face.
 fn interest_frame(wire: &[u8], next_hop: Option<u64>) -> Vec<u8> {
     if next_hop.is_none() {
         return wire.to_vec();

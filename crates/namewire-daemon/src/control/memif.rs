@@ -1,4 +1,4 @@
-//! Handshakes of clients that bring shared memory, and servers of such.
+//! Memif handshakes: clients of this forwarder, and servers that it connects to.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -27,32 +27,33 @@ use crate::listeners::LocalEnd;
 use crate::settings;
 use namewire_control::MemifStatus;
 
-/// Tokens of handshakes begin here.
+/// First token of handshakes.
 pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
-/// Handshakes at one time; who comes then is turned away.
+/// Maximum concurrent handshakes; further clients are rejected.
 const HANDSHAKES_MAX: usize = 64;
-/// And those of one user: half of them, so that others always find some. To begin one costs a client nothing.
+/// Maximum concurrent handshakes per user: half, so that other users always find some. Starting one costs a client
+/// nothing.
 const HANDSHAKES_OF_USER_MAX: usize = HANDSHAKES_MAX / 2;
-/// Connections to servers at one time that commands wait for: each holds a socket, and it costs little to ask for
-/// one.
+/// Maximum concurrent connections to servers that commands wait for: each holds a socket, and requesting one is
+/// cheap.
 const ATTEMPTS_MAX: usize = 64;
-/// How long one may take.
+/// Handshake timeout of a client.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a server may take for a face that was asked for: as long as `faces/create` waits for TCP.
+/// Handshake timeout of a server for a requested face: equal to the TCP timeout of `faces/create`.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A client in the middle of its handshake.
+/// A client during its handshake.
 #[derive(Debug)]
 struct Pending {
     handshake: ServerHandshake,
-    /// Which of the listeners accepted it.
+    /// Index of the listener that accepted it.
     listener: usize,
-    /// Whose program it is, as the kernel knows.
+    /// User id of the peer, from the kernel.
     user: u32,
     deadline_ns: u64,
 }
 
-/// A server in the middle of the handshake, for a face that somebody waits for.
+/// A server during its handshake, for a requested face.
 #[derive(Debug)]
 struct Attempt {
     handshake: ClientHandshake,
@@ -62,17 +63,17 @@ struct Attempt {
     deadline_ns: u64,
 }
 
-/// Clients that are connecting, servers that are connected to, and interfaces in use.
+/// Clients during the handshake, servers being connected to, and interfaces in use.
 #[derive(Debug)]
 pub(super) struct MemifClients {
     pending: BTreeMap<u64, Pending>,
     attempts: BTreeMap<u64, Attempt>,
     next: u64,
-    /// Of each face, which interface it is.
+    /// Interface of each face.
     taken: BTreeMap<u64, Address>,
-    /// What all clients together share.
+    /// Memory budget shared by all clients.
     memory: Arc<MemoryBudget>,
-    /// How many have become no face, by the reason.
+    /// Number of rejected clients, by reason.
     refused: BTreeMap<&'static str, u64>,
 }
 
@@ -88,13 +89,13 @@ impl MemifClients {
         *self.refused.entry(reason).or_default() += 1;
     }
 
-    /// The ends of their time.
+    /// Deadlines of the handshakes.
     pub(super) fn deadlines_ns(&self) -> impl Iterator<Item = u64> + '_ {
         let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
         self.pending.values().map(|pending| pending.deadline_ns).chain(attempts)
     }
 
-    /// Gives up clients that take too long.
+    /// Drops clients whose handshake has timed out.
     fn give_up_clients(&mut self, now: Now) {
         let is_late = |pending: &mut Pending| pending.deadline_ns <= now.monotonic_ns;
         let late = self.pending.extract_if(.., |_, pending| is_late(pending));
@@ -105,14 +106,14 @@ impl MemifClients {
         }
     }
 
-    /// The interface of a face is free again, if it had one.
+    /// Frees the interface of a face, if the face has one.
     pub(super) fn face_removed(&mut self, face_id: u64) {
         self.taken.remove(&face_id);
     }
 }
 
 impl Control {
-    /// Greets a client that listener number `listener` has accepted.
+    /// Starts the handshake with a client that listener `listener` has accepted.
     pub(super) fn begin_memif(&mut self, now: Now, stream: OwnedFd, listener: usize) {
         let user = match seqpacket::user_of_peer(stream.as_fd()) {
             Ok(user) => user,
@@ -149,7 +150,7 @@ impl Control {
         }
     }
 
-    /// A client has said something, or a server.
+    /// Continues the handshake of a client or server whose socket is readable.
     pub(super) fn continue_memif(&mut self, now: Now, token: u64) {
         if let Some(attempt) = self.memif.attempts.remove(&token) {
             return self.go_on_attaching(now, token, attempt);
@@ -172,7 +173,7 @@ impl Control {
         let admit = |id, said: &Secret| {
             let wanted = self.config.memif_secret(&interface(id));
             match wanted.is_none() || wanted == *said {
-                // Only who may have it hears whether somebody has it.
+                // Only an authorized client learns whether the interface is in use.
                 true if is_taken(id) => Err(Refusal::Taken),
                 true => Ok(()),
                 false if said.is_none() => Err(Refusal::SecretMissing),
@@ -192,7 +193,7 @@ impl Control {
         }
     }
 
-    /// Somebody has become no client.
+    /// Logs and counts a failed handshake.
     fn memif_failed(&mut self, now: Now, socket: &Path, error: &HandshakeError) {
         match error {
             HandshakeError::NotAdmitted { id, client, refusal } => {
@@ -206,7 +207,7 @@ impl Control {
                     Refusal::MemoryUsedUp => "no_memory",
                 });
             }
-            // It has changed its mind.
+            // The client closed the connection.
             HandshakeError::Closed | HandshakeError::Io(_) => {
                 debug!(%error, "a memif handshake has ended");
             }
@@ -224,7 +225,7 @@ impl Control {
         }
     }
 
-    /// Says whether clients need a secret.
+    /// Logs whether clients need a secret.
     pub(crate) fn log_memif_secrecy(&self) {
         if !self.config.listeners.memif.enabled {
             return;
@@ -242,7 +243,7 @@ impl Control {
         }
     }
 
-    /// What an operator wants to know.
+    /// Status for `namewire memif`.
     pub(super) fn memif_status(&self) -> MemifStatus {
         let refused = self.memif.refused.iter();
         MemifStatus {
@@ -262,7 +263,7 @@ impl Control {
         debug!(%remote, peer = %link.peer, interface = %link.interface, "a memif client has connected");
         let face_id = self.dataplane.allocate_face_id();
         let properties = FaceProperties {
-            // Some applications refuse an Interest with a token.
+            // Some applications reject an Interest with a PIT token.
             pit_tokens: PitTokenPolicy::Never,
             ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
@@ -277,7 +278,7 @@ impl Control {
         })));
     }
 
-    /// Whole packets where the peer takes them.
+    /// Face options: whole packets if the peer accepts them.
     fn memif_options(&self, properties: FaceProperties, persistency: Persistency) -> FaceOptions {
         let mtu = ndn_packet::MAX_PACKET_SIZE;
         let link = settings::datagram_link(&self.config.faces, &self.config.limits);
@@ -287,7 +288,7 @@ impl Control {
         FaceOptions { link, idle_timeout: None, ..options }
     }
 
-    /// Makes a face of a server's interface.
+    /// Creates a face of a server's interface.
     pub(super) fn create_memif(&mut self, now: Now, address: Address, wanted: &Wanted) {
         let remote = face_uri(&address);
         let existing = self.faces.iter().find(|(_, face)| face.remote == remote).map(|(id, _)| *id);
@@ -326,7 +327,7 @@ impl Control {
                 let reason = crate::addresses::words(&error);
                 self.memif_server_failed(now, &address, wanted, &reason);
             }
-            // Who has asked for a face hears whether the server wants it.
+            // A command waits for the result of the handshake.
             Ok(client) if is_command => {
                 let MemifClient { address, options, handshake } = client;
                 let (wanted, deadline_ns) = (*wanted, deadline(now, SERVER_TIMEOUT));
@@ -334,7 +335,7 @@ impl Control {
                 self.memif.attempts.insert(TOKEN_MEMIF + self.memif.next, attempt);
                 self.memif.next += 1;
             }
-            // One that the configuration names is there, and down until the server answers.
+            // A configured face exists at once and is down until the server answers.
             Ok(client) => {
                 let local = client.handshake.as_fd().as_raw_fd();
                 let end = MemifEnd::Client(Box::new(client));
@@ -343,7 +344,7 @@ impl Control {
         }
     }
 
-    /// A server has said something that the face of an attempt waits for.
+    /// Continues the handshake of an attempt that waits for a server.
     fn go_on_attaching(&mut self, now: Now, token: u64, attempt: Attempt) {
         let Attempt { handshake, address, options, wanted, deadline_ns } = attempt;
         match handshake.advance() {
@@ -352,7 +353,7 @@ impl Control {
                 self.memif.attempts.insert(token, attempt);
             }
             Ok(Progress::Done(link)) => {
-                // It is waited for by a worker from now on.
+                // From now on a worker polls this socket.
                 if let Err(error) = self.poller.remove(link.as_fd()) {
                     let reason = crate::addresses::words(&error);
                     return self.memif_server_failed(now, &address, &wanted, &reason);
@@ -375,7 +376,7 @@ impl Control {
         }
     }
 
-    /// Gives up whoever takes too long.
+    /// Drops attempts and clients that have timed out.
     pub(super) fn handle_memif_timeouts(&mut self, now: Now) {
         self.memif.give_up_clients(now);
         let is_late = |attempt: &mut Attempt| attempt.deadline_ns <= now.monotonic_ns;
@@ -393,11 +394,11 @@ impl Control {
         self.not_connected(now, wanted.ticket, status::CONNECT_FAILED, &text);
     }
 
-    /// Makes a face of a server, which is connected or will be.
+    /// Adds the face of a server that is connected or will be.
     fn add_memif_server(&mut self, end: MemifEnd, address: Address, local: i32, wanted: &Wanted) {
         let local = FaceUri::descriptor(local);
         let face_id = self.dataplane.allocate_face_id();
-        // Another forwarder, most likely.
+        // The server is most likely another forwarder.
         let properties = wanted.properties(face_id, Scope::NonLocal);
         let mut options = self.memif_options(properties, wanted.persistency);
         wanted.apply(&mut options);
@@ -415,7 +416,7 @@ fn deadline(now: Now, timeout: Duration) -> u64 {
     now.monotonic_ns.saturating_add(duration_ns(timeout))
 }
 
-/// Whether there is room for one more handshake of a user beside those of these users; else the limit in its way.
+/// Checks the handshake limits for one more handshake of `user`; returns the limit that is reached.
 fn room_for(user: u32, others: impl ExactSizeIterator<Item = u32>) -> Result<(), usize> {
     if others.len() >= HANDSHAKES_MAX {
         return Err(HANDSHAKES_MAX);
@@ -426,7 +427,7 @@ fn room_for(user: u32, others: impl ExactSizeIterator<Item = u32>) -> Result<(),
     }
 }
 
-/// The face URI of an end of a memif connection.
+/// Returns the face URI of an end of a memif connection.
 fn face_uri(address: &Address) -> FaceUri {
     FaceUri::memif(&address.socket, address.id)
 }
@@ -436,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_leaves_handshakes_to_others() {
+    fn handshakes_per_user_are_limited() {
         let mut users = Vec::new();
         while room_for(1, users.iter().copied()).is_ok() {
             users.push(1);

@@ -1,19 +1,19 @@
 //! The control thread's loop: management, faces and tables, between operators and the data plane.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | `connecting` | faces that are wanted again while they are being made |
-//! | `connections` | faces to be made: accepted, asked for by management, configured |
-//! | `events` | what the data plane tells |
-//! | `management` | Interests to management, and what comes of them |
-//! | `memif` | shared memory: clients that connect, servers to connect to |
-//! | `setup` | management as it begins, and the face between it and the data plane |
-//! | `websocket` | handshakes with browsers |
-//! | `operator` | what the control socket asks for |
-//! | `webtransport` | faces of sessions |
-//! | `refusals` | the log of commands |
-//! | `replies` | what was said and is not read yet |
-//! | `quotas` | faces that exceed their quotas: held back, told of |
+//! | `connecting` | requests that share one attempt to create a face |
+//! | `connections` | creation of faces: accepted, requested by management, configured |
+//! | `events` | events of the data plane |
+//! | `management` | management Interests and their replies |
+//! | `memif` | memif handshakes with clients and servers |
+//! | `setup` | initial state of management and its internal face |
+//! | `websocket` | WebSocket handshakes |
+//! | `operator` | requests of the control socket |
+//! | `webtransport` | faces of WebTransport sessions |
+//! | `refusals` | log of commands and rejected connections |
+//! | `replies` | queue of replies to the data plane |
+//! | `quotas` | faces that exceed their quotas: rate limit and log |
 
 mod connecting;
 mod connections;
@@ -94,27 +94,27 @@ const TOKEN_SESSIONS: u64 = 6;
 const TOKEN_NAMES: u64 = 7;
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
 const TOKEN_LISTENERS: u64 = 1 << 16;
-/// Attempts to connect have tokens from here on.
+/// First token of connection attempts.
 const TOKEN_ATTEMPTS: u64 = 1 << 32;
-/// And connections that a WebSocket handshake is expected on.
+/// First token of WebSocket handshakes.
 const TOKEN_HANDSHAKES: u64 = 1 << 48;
 
-/// Frames between management and the data plane that may wait, each way.
+/// Capacity of the internal face, in frames per direction.
 const INTERNAL_QUEUE: usize = 4096;
-/// How soon queues that were full are tried again.
+/// Retry interval for full queues.
 const RETRY: Duration = Duration::from_millis(2);
 
 const WORKER_GONE: &str = "the forwarding worker has ended by itself";
-/// How long a listener is left alone after there were no descriptors or no memory for a connection.
+/// Pause of a listener after the process ran out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Descriptors that are handled in one round at most.
+/// Maximum descriptors handled per round.
 pub(super) const EVENTS_PER_ROUND: usize = 64;
 
-/// Receives the FaceId of a face in memory, and its other end.
+/// Receives the FaceId and the other end of an in-memory face.
 pub(crate) type MemoryFaceAnswer = SyncSender<std::io::Result<(u64, InternalEnd)>>;
 
-/// A TCP connection in the making.
+/// A TCP connection attempt.
 #[derive(Debug)]
 struct Attempt {
     stream: OwnedFd,
@@ -123,11 +123,11 @@ struct Attempt {
     deadline_ns: u64,
 }
 
-/// What the control thread works with.
+/// Parts that the control thread is built from.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) clock: Clock,
-    /// Network interfaces are followed.
+    /// Network interfaces are monitored.
     pub(super) has_link_monitor: bool,
     pub(super) management: ControlState,
     pub(super) key_chain: Arc<Waker>,
@@ -135,7 +135,7 @@ pub(super) struct Parts {
     pub(super) tables: ForwardingTables,
     pub(super) listeners: Listeners,
     pub(super) operator: OperatorRequests,
-    /// Devices with drivers of their own.
+    /// Devices driven by a driver of this process.
     pub(super) own: Vec<OwnPort>,
 }
 
@@ -159,7 +159,7 @@ pub(super) struct Control {
     webtransport: WebTransport,
     names: HostNames,
     memif: memif::MemifClients,
-    /// Listeners that nobody is accepted from until then.
+    /// Paused listeners, with the end of their pause.
     paused: Vec<(u64, usize)>,
     tickets: Tickets,
     statics: StaticSetup,
@@ -168,14 +168,14 @@ pub(super) struct Control {
     key_chain: Arc<Waker>,
     replies: Replies,
     captures: Captures,
-    /// It has been said where the forwarder listens.
+    /// The listening addresses have been announced.
     is_announced: bool,
-    /// Interests to management are left from the last round.
+    /// Management Interests are left from the last round.
     is_behind: bool,
-    /// Tables have changed in a way that somebody waits for.
+    /// A command waits for the workers to use changed tables.
     is_fib_awaited: bool,
     refusals: Refusals,
-    /// Faces of TCP peers from elsewhere.
+    /// On-demand faces of remote TCP peers.
     strangers: OnDemandPeers<u64>,
     refused_peers: Refusals,
     full: FaceLimitLog,
@@ -183,12 +183,12 @@ pub(super) struct Control {
     quotas: QuotaWatch,
     paths: path_mtu::PathMtus,
     local: LocalRequests,
-    /// Faces in memory that are being made.
+    /// In-memory faces being created.
     memory_faces: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
 }
 
 impl Control {
-    /// Sets everything up; nothing is answered before [`run`](Self::run).
+    /// Sets everything up; Interests are answered from [`run`](Self::run) on.
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let Parts {
             clock,
@@ -290,7 +290,7 @@ impl Control {
         Ok(())
     }
 
-    /// Handles what is ready or due, without waiting. Returns whether there was anything.
+    /// Handles what is ready or due, without waiting. Returns whether there was work.
     ///
     /// # Errors
     /// A worker has ended by a fault of its own.
@@ -298,7 +298,7 @@ impl Control {
         self.round(Some(Duration::ZERO), ready, None)
     }
 
-    /// Waits for so long at most, or for ever, and handles what is ready or due then.
+    /// Waits at most this long (`None`: without limit), then handles what is ready or due.
     fn round(
         &mut self,
         wait: Option<Duration>,
@@ -311,7 +311,7 @@ impl Control {
         for event in ready.iter() {
             self.handle_ready(now, event.token, requests);
         }
-        // Faces before what came in by them.
+        // Face events precede the Interests of these faces.
         let has_events = self.handle_events(now).context(WORKER_GONE)? || !ready.is_empty();
         self.handle_interests(now).context(WORKER_GONE)?;
         self.handle_timeouts(now);
@@ -329,7 +329,7 @@ impl Control {
                 let (interfaces, mut cx) = self.interfaces_and_cx(now);
                 interfaces.handle_event(&mut cx, InterfacesEvent::LinksChanged);
             }
-            // Commands that wait for a key are tried again with every time-out.
+            // Commands that wait for a key are retried at every timeout.
             TOKEN_KEY_CHAIN => self.key_chain.reset(),
             TOKEN_SESSIONS => self.take_sessions(now),
             TOKEN_NAMES => self.take_addresses(now),
@@ -340,8 +340,8 @@ impl Control {
         }
     }
 
-    /// Says where the forwarder listens, once whoever reads it finds management there: it has its face, and all
-    /// workers have the routes to it.
+    /// Announces the listening addresses once management is reachable: its face exists and all workers have its
+    /// routes.
     fn announce(&mut self, on_listening: &mut (dyn FnMut(&str) + Send)) {
         let is_there = self.faces.contains_key(&FACE_ID_INTERNAL) && self.dataplane.is_settled();
         if self.is_announced || !is_there {
@@ -352,15 +352,15 @@ impl Control {
         on_listening(&self.listeners.announcement(&self.config));
     }
 
-    /// Ends the data plane.
+    /// Stops the data plane.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         let Self { dataplane, listeners, .. } = self;
-        // Socket files go first: who connects now is not served any more.
+        // Socket files are removed first, so that no new client connects.
         drop(listeners);
         dataplane.stop().context(WORKER_GONE)
     }
 
-    /// When [`step`](Self::step) has something to do even if nothing becomes ready before, and what.
+    /// Time and reason of the next [`step`](Self::step) if no descriptor becomes ready before.
     pub(super) fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
         let now_ns = self.clock.now_ns();
         let in_a_while = |wait: Duration| now_ns.saturating_add(duration_ns(wait));
@@ -425,7 +425,7 @@ impl Control {
             }
         }
         self.resume_accepting(now);
-        // What was taken back in this round does not come back in it.
+        // A route unregistered in this round must not return in it.
         self.perform_all(now);
         self.statics.continue_returning(&mut self.state, now.monotonic_ns);
         for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
@@ -448,7 +448,7 @@ impl Control {
         self.tables.collect();
     }
 
-    /// The service of network interfaces, and what it works with.
+    /// Returns the interface service and its context.
     pub(crate) fn interfaces_and_cx(&mut self, now: Now) -> (&mut Interfaces, Cx<'_>) {
         let cx = Cx {
             now,
@@ -461,7 +461,7 @@ impl Control {
         (&mut self.interfaces, cx)
     }
 
-    /// Makes a face whose frames go through queues in this process; answers once management knows it.
+    /// Creates an in-memory face; answers once management knows it.
     pub(crate) fn add_memory_face(
         &mut self,
         options: &MemoryFaceOptions,
@@ -469,7 +469,7 @@ impl Control {
     ) {
         let (near, far) = match InternalEnd::pair(options.queue_frames_max) {
             Ok(ends) => ends,
-            // The requester may be gone, here and below.
+            // The requester may have gone, here and below.
             Err(error) => return drop(answer.send(Err(error))),
         };
         let face_id = self.dataplane.allocate_face_id();
@@ -479,17 +479,17 @@ impl Control {
         self.dataplane.wake();
     }
 
-    /// A face exists, or could not be made.
+    /// Handles the result of creating an in-memory face.
     fn end_memory_face(&mut self, face_id: u64, result: std::io::Result<()>) {
         if let Some((answer, end)) = self.memory_faces.remove(&face_id) {
             drop(answer.send(result.map(|()| (face_id, end))));
         }
     }
 
-    /// Makes sure that strategies can be used once they are chosen.
+    /// Checks that the strategies can be used once they are chosen.
     ///
     /// # Errors
-    /// One of them cannot.
+    /// A strategy cannot be used.
     pub(super) fn prepare_strategies<'a>(
         &mut self,
         strategies: impl IntoIterator<Item = NameRef<'a>>,

@@ -1,4 +1,4 @@
-//! What the control socket asks for.
+//! Requests of the control socket.
 
 use ndn_dataplane::Command;
 use ndn_management::Now;
@@ -8,7 +8,7 @@ use crate::operator::OperatorRequest;
 use crate::telemetry;
 
 impl Control {
-    /// Answers what waits.
+    /// Answers the pending requests.
     pub(super) fn serve_operator(&mut self, now: Now) {
         self.operator.waker.reset();
         while let Ok(request) = self.operator.requests.try_recv() {
@@ -19,27 +19,23 @@ impl Control {
                         telemetry::links(&self.faces, request.after, now.monotonic_ns, |face| {
                             face.interface().and_then(|name| self.interfaces.ethernet.driver(name))
                         });
-                    // Whoever asked may be gone by now.
+                    // The requester may have gone, here and below.
                     let _ = request.answer.send(links);
                     continue;
                 }
                 OperatorRequest::WebTransport(answer) => {
-                    // Whoever asked may be gone by now.
                     let _ = answer.send(self.webtransport_status());
                     continue;
                 }
                 OperatorRequest::FaceLimit(answer) => {
-                    // Whoever asked may be gone by now.
                     let _ = answer.send(self.face_limit());
                     continue;
                 }
                 OperatorRequest::Memif(answer) => {
-                    // Whoever asked may be gone by now.
                     let _ = answer.send(self.memif_status());
                     continue;
                 }
                 OperatorRequest::WaitingFaces(name, answer) => {
-                    // Whoever asked may be gone by now.
                     let _ = answer.send(self.statics.waiting(now.monotonic_ns, name.as_ref()));
                     continue;
                 }

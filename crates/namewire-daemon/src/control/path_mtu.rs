@@ -1,9 +1,9 @@
-//! UDP faces whose frames are no longer than the path takes whole.
+//! UDP faces whose frame length follows the path MTU.
 //!
-//! The kernel discovers what paths take: it sends what is no longer than it knows of with "do not fragment" set, and
-//! remembers what routers say (RFC 1191, RFC 8201). Longer datagrams it cuts into IP fragments, which routers and
-//! firewalls like to drop. So the kernel is asked when a face is made, and now and then, and the face cuts
-//! packets into NDNLPv2 fragments of that length.
+//! The kernel discovers path MTUs: it sends datagrams up to the known MTU with "do not fragment" set and records the
+//! routers' replies (RFC 1191, RFC 8201). It splits longer datagrams into IP fragments, which routers and firewalls
+//! often drop. The control thread therefore reads the path MTU from the kernel when a face is created and
+//! periodically afterwards, and the face splits packets into NDNLPv2 fragments of that length.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,29 +20,29 @@ use crate::config::Config;
 use crate::faces::Wanted;
 use crate::settings;
 
-/// How often the kernel is asked.
+/// Poll interval.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// The faces that follow their path, and the length of their frames.
+/// Faces that follow their path MTU, and their frame lengths.
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     faces: BTreeMap<u64, PathFace>,
     next_poll_ns: u64,
 }
 
-/// A face that follows its path.
+/// A face that follows its path MTU.
 #[derive(Debug)]
 struct PathFace {
     peer: SocketAddr,
-    /// Of its frames.
+    /// Frame length.
     length: usize,
-    /// No look has come by since it was asked for: it may still have to come into being.
+    /// Not polled since it was requested: the face may still be in creation.
     is_new: bool,
 }
 
 impl PathFace {
-    /// Whether it goes on following its path, for a look that finds the face with this MTU, or does not find
-    /// it. Otherwise it is gone, or an operator has given it an MTU.
+    /// Returns whether the face continues to follow its path, given the MTU that the poll found for it (`None`: no
+    /// such face). It stops once the face is gone or an operator has set an MTU.
     fn follows(&mut self, found: Option<Option<usize>>) -> bool {
         let is_new = std::mem::take(&mut self.is_new);
         found.map_or(is_new, |mtu| mtu == Some(self.length))
@@ -50,8 +50,8 @@ impl PathFace {
 }
 
 impl Control {
-    /// The length of frames to `peer`, of a face that is made as `wanted`, if it is to follow the path, which
-    /// takes payloads of `payload_max` bytes if the kernel says.
+    /// Returns the frame length to `peer` for a face created as `wanted` if it follows the path; `payload_max` is the
+    /// path's maximum payload, if the kernel knows it.
     pub(super) fn path_mtu(
         &mut self,
         face_id: u64,
@@ -80,7 +80,7 @@ impl Service for PathMtus {
         match event {}
     }
 
-    /// Asks the kernel again, and resizes the frames of faces whose path has changed.
+    /// Polls the kernel and resizes the frames of faces whose path has changed.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now_ns = cx.now.monotonic_ns;
         if self.faces.is_empty() || now_ns < self.next_poll_ns {
@@ -114,9 +114,9 @@ impl Service for PathMtus {
     }
 }
 
-/// The length of frames to a peer: what the path takes, if the kernel knows a way, and no more than `most`.
+/// Frame length to a peer: the path's maximum payload, if known, limited to `most`.
 fn longest(payload_max: Option<usize>, most: usize) -> usize {
-    // Less than that would be no path for NDN: every packet has to fit 400 fragments.
+    // A shorter path cannot carry NDN: every packet must fit into 400 fragments.
     const LEAST: usize = 256;
     payload_max.map_or(most, |payload_max| payload_max.max(LEAST).min(most))
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_face_that_is_still_being_made_is_not_forgotten() {
+    fn face_in_creation_keeps_following_its_path() {
         let peer = "192.0.2.1:6363".parse().unwrap();
         let new = || PathFace { peer, length: 1472, is_new: true };
         let mut face = new();

@@ -1,4 +1,4 @@
-//! Faces that send more than their quotas allow: what is told of them.
+//! Faces that exceed their quotas: rate limit and log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -16,28 +16,27 @@ use crate::addresses;
 use crate::config::Limits;
 use crate::faces::KnownFace;
 
-/// Time between two looks at what faces have exceeded.
+/// Poll interval for exceeded quotas.
 const PERIOD: Duration = Duration::from_secs(5);
-/// A face is told of so often at most, and of all faces so many in that time.
+/// Minimum interval between log lines of one face, and the period of the limit for all faces.
 const PAUSE: Duration = Duration::from_secs(60);
 const FACES_TOLD_MAX: u32 = 10;
 
-/// Refused commands that a face may be ahead of their rate: so many seconds of it.
+/// Burst of refused commands, in seconds of their rate.
 const REFUSED_AHEAD: Duration = Duration::from_secs(10);
-/// How long a face keeps to that rate before it is let go.
+/// Time without a violation after which the rate limit ends.
 const HELD: Duration = Duration::from_secs(10);
 
-/// Commands of a face that management has refused, against the rate of that: a bucket, written down as
-/// the time at which it will be full again.
+/// Token bucket for refused commands of a face, stored as the time at which it will be full again.
 #[derive(Debug, Default, Clone, Copy)]
 struct RefusedCommands {
     full_at_ns: u64,
-    /// Beyond the rate, the face is held to it until then.
+    /// End of the rate limit after a violation.
     held_until_ns: Option<u64>,
 }
 
 impl RefusedCommands {
-    /// One more; true if the face is to be held from now on.
+    /// Counts a refused command; returns true if the rate limit starts now.
     fn note(&mut self, now_ns: u64, per_second: NonZeroU32) -> bool {
         let full_at_ns = self.full_at_ns.max(now_ns);
         if full_at_ns <= now_ns.saturating_add(duration_ns(REFUSED_AHEAD)) {
@@ -48,24 +47,24 @@ impl RefusedCommands {
         self.held_until_ns.replace(now_ns.saturating_add(duration_ns(HELD))).is_none()
     }
 
-    /// Whether the face is to be let go.
+    /// Ends the rate limit if its time is over; returns true if it ended.
     fn is_over(&mut self, now_ns: u64) -> bool {
         self.held_until_ns.take_if(|until_ns| *until_ns <= now_ns).is_some()
     }
 }
 
-/// Interests of a face that its quotas have refused.
+/// Interests of a face refused because of its quotas.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Excess {
-    /// Because too many of it were pending. Those beyond its rate are counted by its link.
+    /// Refused because too many were pending. The face counts those beyond its rate.
     pub(crate) pending: u64,
     commands: RefusedCommands,
-    /// Of each, what the log has been told.
+    /// Counts already logged.
     told: Line,
     next_line_ns: u64,
 }
 
-/// What is to be told of a face.
+/// Counts to log for a face.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Line {
     pending: u64,
@@ -74,7 +73,7 @@ struct Line {
 }
 
 impl Excess {
-    /// What was refused since the log was told last, if there is anything and it is time.
+    /// Returns the counts since the last log line, if there are any and the interval has passed.
     fn line(&mut self, now_ns: u64, rate: u64, management: u64) -> Option<Line> {
         let (all, told) = (Line { pending: self.pending, rate, management }, self.told);
         if all == told || now_ns < self.next_line_ns {
@@ -91,21 +90,21 @@ impl Excess {
     }
 }
 
-/// Looks at what faces have exceeded.
+/// Polls the faces for exceeded quotas.
 #[derive(Debug, Default)]
 pub(super) struct QuotaWatch {
     next_poll_ns: u64,
-    /// When so many faces may be told of again.
+    /// End of the period of the limit for all faces.
     pause_ends_ns: u64,
     told: u32,
-    /// The faces by their places in the worker, which reports them by those.
+    /// FaceIds by face index: workers report the index.
     places: HashMap<FaceIndex, u64>,
-    /// Faces that are held to the rate of refused commands, and some that are gone.
+    /// FaceIds under the rate limit; some may be gone.
     held: Vec<u64>,
 }
 
 impl QuotaWatch {
-    /// When to call [`look`](Self::look), if ever.
+    /// Time of the next [`look`](Self::look).
     pub(super) fn next_deadline_ns(&self, limits: &Limits) -> Option<u64> {
         let has_quotas = limits.pending_interests_per_face.is_some()
             || limits.interests_per_second.is_some()
@@ -113,7 +112,7 @@ impl QuotaWatch {
         has_quotas.then_some(self.next_poll_ns)
     }
 
-    /// Interests of a face were refused because too many of it were pending.
+    /// Counts Interests refused because too many of the face were pending.
     pub(super) fn refused(
         &self,
         faces: &mut BTreeMap<u64, KnownFace>,
@@ -130,14 +129,14 @@ impl QuotaWatch {
         self.places.insert(face, face_id);
     }
 
-    /// Another face may have its place already.
+    /// The index may already belong to another face.
     pub(super) fn face_removed(&mut self, face: FaceIndex, face_id: u64) {
         if self.places.get(&face) == Some(&face_id) {
             self.places.remove(&face);
         }
     }
 
-    /// Logs what faces have exceeded, if it is time to look.
+    /// Logs the faces that have exceeded their quotas, if the interval has passed.
     pub(super) fn look(&mut self, now_ns: u64, faces: &mut BTreeMap<u64, KnownFace>) {
         if now_ns < self.next_poll_ns {
             return;
@@ -173,8 +172,7 @@ impl QuotaWatch {
 }
 
 impl Control {
-    /// Logs what became of an Interest to management, and holds a face back whose commands are refused too
-    /// often.
+    /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
     pub(super) fn note_handled(&mut self, now: Now, face_id: u64, handled: Handled) {
         if is_refused(&handled)
             && let Some(per_second) = self.config.limits.refused_commands_per_second
@@ -193,7 +191,7 @@ impl Control {
         self.refusals.report(now, face_id, handled);
     }
 
-    /// Lets faces go that have kept to their rate.
+    /// Ends the rate limit of faces without recent violations.
     pub(super) fn poll_quotas(&mut self, now: Now) {
         if now.monotonic_ns >= self.quotas.next_poll_ns {
             for face_id in std::mem::take(&mut self.quotas.held) {
@@ -217,8 +215,8 @@ impl Control {
     }
 }
 
-/// Whether an Interest to management was refused or is never answered. An event that is still to come is
-/// what its readers wait for.
+/// Returns whether a management Interest was refused or will never be answered. Interests for future notifications
+/// are legitimate and do not count.
 const fn is_refused(handled: &Handled) -> bool {
     match handled {
         Handled::Refused { .. }
@@ -237,7 +235,7 @@ mod tests {
     const MINUTE_NS: u64 = 60_000_000_000;
 
     #[test]
-    fn what_is_left_unanswered_counts_and_what_is_answered_does_not() {
+    fn unanswered_interests_count_as_refused_and_answered_ones_do_not() {
         let (verb, signer) = (ndn_management::Verb::RibRegister, String::new());
         let refused = Handled::Refused { verb, signer, code: 403, reason: String::new() };
         let unknown = Handled::Ignored(ndn_management::IgnoreReason::UnknownName);
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_that_of_its_last_face() {
+    fn face_index_belongs_to_its_latest_face() {
         let mut watch = QuotaWatch::default();
         let place = FaceIndex::default();
         watch.face_added(place, 300);
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_is_told_of_once_a_minute_with_all_that_was_refused() {
+    fn refusals_of_a_face_are_logged_once_a_minute_with_their_total() {
         let mut excess = Excess::default();
         let line = |pending, rate, management| Some(Line { pending, rate, management });
         assert_eq!(excess.line(1, 0, 0), None, "nothing was refused");
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_is_held_while_its_commands_are_refused_beyond_the_rate() {
+    fn face_is_rate_limited_while_refused_commands_exceed_the_rate() {
         let (mut commands, rate) = (RefusedCommands::default(), NonZeroU32::new(100).unwrap());
         let second_ns = 1_000_000_000;
         let refused = |commands: &mut RefusedCommands, second: u64, count: u64| {
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_faces_are_told_of_in_a_minute() {
+    fn faces_logged_per_minute_are_limited() {
         let mut watch = QuotaWatch::default();
         for minute in 1..4 {
             let mut told = 0;

@@ -1,4 +1,4 @@
-//! The log of management commands and of connections: refused ones are warnings, so many a second.
+//! The log of management commands and connections: refusals are warnings, limited per second.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use ndn_management::{Handled, Now};
 use ndn_memif::HandshakeError;
 use tracing::{debug, warn};
 
-/// Refusals that are told each second; the others are counted.
+/// Maximum logged refusals per second; the others are counted.
 const PER_SECOND: u32 = 10;
 const SECOND_NS: u64 = 1_000_000_000;
-/// How often it is told that nobody else gets a face: applications try again and again.
+/// Minimum interval between log lines about the face limit: applications retry continuously.
 const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
 
-/// Keeps a flood of refused commands from becoming a flood of lines.
+/// Limits the log lines that refused commands cause.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     second: u64,
@@ -22,7 +22,8 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether one more may be told now, and how many were not since the last one that was, if any.
+    /// Returns `None` if the rate limit suppresses the line; otherwise the number of lines suppressed since the last
+    /// one, if any.
     fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
         let second = now_ns / SECOND_NS;
         if second != self.second {
@@ -36,36 +37,35 @@ impl Refusals {
         Some(take_untold(&mut self.untold))
     }
 
-    /// Logs that a connection was closed, because there are as many faces of its peer as there may
-    /// be.
+    /// Logs a connection closed at the face limit per peer.
     pub(super) fn peer_refused(&mut self, now: Now, peer: SocketAddr) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
             warn!(%peer, untold, "a connection was closed: its peer has as many faces as it may");
         }
     }
 
-    /// Logs that a memif client, which is told here with its interface, has become no face, and why.
+    /// Logs a rejected memif client with its interface and the reason.
     pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
             warn!(client, %reason, untold, "a memif client was refused");
         }
     }
 
-    /// Logs that a memif client was turned away before it could say anything, as so many are connecting.
+    /// Logs a memif client rejected before its handshake, at the limit of concurrent handshakes.
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
             warn!(user, limit, untold, "a memif client was turned away: too many connect");
         }
     }
 
-    /// Logs that so many segments of datasets have been dropped, because as many wait as may.
+    /// Logs dataset segments dropped at the limit of waiting segments.
     pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
         if self.admit(now.monotonic_ns).is_some() {
             warn!(dropped, "segments of lists were dropped: more are asked for than are read");
         }
     }
 
-    /// Logs what became of an Interest to management.
+    /// Logs the outcome of a management Interest.
     pub(super) fn report(&mut self, now: Now, face_id: u64, handled: Handled) {
         match handled {
             Handled::Command { verb, signer, code } => {
@@ -87,11 +87,11 @@ impl Refusals {
     }
 }
 
-/// Connections that come while there is no room for them.
+/// Connections rejected for lack of resources.
 #[derive(Debug, Default)]
 pub(super) struct FaceLimitLog {
     refused: u64,
-    /// Lines are told of each cause by itself: the second is no news of the first.
+    /// Each cause has a rate limit of its own.
     of_faces: Pauses,
     of_descriptors: Pauses,
     of_memory: Pauses,
@@ -99,12 +99,12 @@ pub(super) struct FaceLimitLog {
 }
 
 impl FaceLimitLog {
-    /// Connections that were closed because there are as many faces as there may be.
+    /// Number of connections closed at the face limit.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Logs that a connection was closed, because there are as many faces as there may be.
+    /// Logs a connection closed at the face limit.
     pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
         self.refused += 1;
         if let Some(untold) = self.of_faces.admit(now.monotonic_ns) {
@@ -115,7 +115,7 @@ impl FaceLimitLog {
         }
     }
 
-    /// Logs that a connection has become no face after all: for want of room, or for another reason.
+    /// Logs a connection that became no face, at the face limit or for another reason.
     pub(super) fn face_refused(&mut self, now: Now, face_id: u64, error: &io::Error) {
         let is_full = error.kind() == io::ErrorKind::QuotaExceeded;
         self.refused += u64::from(is_full);
@@ -140,7 +140,7 @@ impl FaceLimitLog {
     }
 }
 
-/// One line in so many seconds.
+/// Allows one log line per interval.
 #[derive(Debug, Default)]
 struct Pauses {
     untold: u64,
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_a_second_and_the_rest_is_counted() {
+    fn lines_beyond_the_rate_are_counted() {
         let mut refusals = Refusals::default();
         let told = (0..1000).filter(|_| refusals.admit(5 * SECOND_NS).is_some()).count();
         assert_eq!(told, 10);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn that_there_is_no_room_is_told_every_ten_seconds() {
+    fn face_limit_is_logged_every_ten_seconds() {
         let mut pauses = Pauses::default();
         let mut lines = Vec::new();
         for second in 0..25 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_and_counted_by_themselves() {
+    fn causes_are_logged_and_counted_separately() {
         let mut full = FaceLimitLog::default();
         let now = Now { monotonic_ns: SECOND_NS, ..Now::default() };
         let no_room = io::Error::new(io::ErrorKind::QuotaExceeded, "full");

@@ -1,9 +1,8 @@
-//! What management has said and the data plane has not read yet.
+//! Queue of management's replies to the data plane.
 //!
-//! Answers to commands and notifications are short and go first. Segments of datasets are as long as a
-//! packet may be, and a client that sends an Interest again and again asks for one each time: they wait
-//! behind, so many bytes of them and each segment once, and few of them at a time are in the ring to the
-//! worker, which has no order but that of arrival.
+//! Replies to commands and notifications are short and go first. Dataset segments are as long as a packet may be, and
+//! a client that repeats an Interest requests one each time: they wait behind, limited in bytes and without
+//! duplicates, and only a few at a time are in the FIFO ring to the worker.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,25 +12,25 @@ use ndn_packet::{Data, NameRef};
 
 use super::refusals::Refusals;
 
-/// Segments that may wait, bytes; more are dropped, and the Interests for them are sent again.
+/// Maximum size of waiting segments, bytes; further segments are dropped and their Interests retransmitted.
 const SEGMENTS_MAX_BYTES: usize = 8 << 20;
-/// Other frames that may wait, bytes; with more of them no Interests are taken.
+/// Maximum size of other waiting frames, bytes; at the limit no Interests are taken.
 const REPLIES_MAX_BYTES: usize = 4 << 20;
-/// Segments in the ring to the worker, bytes, before another one goes there: a few of the portions that a
-/// busy worker reads at a time.
+/// Maximum size of segments in the ring to the worker, bytes: a few of the batches that a busy worker reads at a
+/// time.
 const RING_SEGMENTS_BYTES: usize = 192 << 10;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// All that is no segment.
+    /// Frames that are not segments.
     first: VecDeque<Vec<u8>>,
     first_bytes: usize,
     segments: VecDeque<Segment>,
     segment_bytes: usize,
     /// Names of `segments`.
     names: HashSet<Box<[u8]>>,
-    /// How many bytes of a segment each frame is that the worker has not read yet; zero for others.
+    /// Segment bytes of each frame in the ring; zero for other frames.
     sent: VecDeque<usize>,
     sent_bytes: usize,
     dropped: u64,
@@ -47,24 +46,24 @@ struct Segment {
 }
 
 impl Replies {
-    /// Whether nothing waits here.
+    /// Returns whether no frame waits.
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_empty() && self.segments.is_empty()
     }
 
-    /// Whether there is so much that no further Interests should be answered now.
+    /// Returns whether no further Interests should be answered now.
     pub(super) fn is_full(&self) -> bool {
         self.first_bytes >= REPLIES_MAX_BYTES
     }
 
-    /// A frame that goes before all segments.
+    /// Queues a frame before all segments.
     pub(super) fn push(&mut self, frame: Vec<u8>) {
         self.first_bytes += frame.len();
         self.first.push_back(frame);
     }
 
-    /// A segment of a dataset: dropped if it waits already, which answers this Interest, too, or if too
-    /// many others do.
+    /// Queues a dataset segment. Drops it if the same segment waits already, which answers this Interest too, or if
+    /// the limit is reached.
     pub(super) fn push_segment(&mut self, now: Now, name: NameRef<'_>, frame: Vec<u8>) {
         if self.names.contains(name.value()) {
             return;
@@ -80,7 +79,7 @@ impl Replies {
         self.segments.push_back(Segment { name, frame });
     }
 
-    /// Sends as much as there may be in the ring.
+    /// Sends frames until the ring is at its limit.
     pub(super) fn send(&mut self, end: &mut InternalEnd) -> bool {
         let mut has_sent = false;
         for _ in end.unreceived()..self.sent.len() {
@@ -114,8 +113,7 @@ impl Replies {
     }
 }
 
-/// The name of a Data that is a segment of a dataset. Answers to commands may be cached, whatever name the
-/// command had.
+/// Returns the name of a Data that is a dataset segment. Cacheable Data answer commands, whatever their name.
 pub(super) fn segment_name(wire: &[u8], may_cache: bool) -> Option<NameRef<'_>> {
     if may_cache {
         return None;
@@ -146,13 +144,13 @@ mod tests {
         replies.push_segment(NOW, segment(number).as_ref(), vec![first; SEGMENT_BYTES]);
     }
 
-    /// Lengths of what the worker receives, at most so many.
+    /// Reads at most `count` frames as the worker does; returns their lengths.
     fn receive(far: &mut InternalEnd, count: usize) -> Vec<usize> {
         std::iter::from_fn(|| far.receive()).take(count).map(|frame| frame.len()).collect()
     }
 
     #[test]
-    fn answers_to_commands_go_before_segments_that_wait() {
+    fn command_replies_precede_waiting_segments() {
         let (mut near, mut far) = InternalEnd::pair(4096).unwrap();
         let mut replies = Replies::default();
         let in_ring = RING_SEGMENTS_BYTES / SEGMENT_BYTES;
@@ -162,7 +160,7 @@ mod tests {
         replies.push(vec![1; 300]);
         replies.push(vec![2; 400]);
         replies.send(&mut near);
-        // The worker reads a portion, and later all that there is.
+        // The worker reads one batch, and later the rest.
         assert_eq!(receive(&mut far, 6), [SEGMENT_BYTES; 6]);
         replies.push(vec![3; 500]);
         replies.send(&mut near);
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_wait_are_limited_and_each_waits_once() {
+    fn waiting_segments_are_limited_and_unique() {
         let (mut near, mut far) = InternalEnd::pair(4096).unwrap();
         let mut replies = Replies::default();
         let max = (SEGMENTS_MAX_BYTES / SEGMENT_BYTES) as u64;
@@ -193,7 +191,7 @@ mod tests {
         assert_eq!(replies.segment_bytes, SEGMENTS_MAX_BYTES);
         assert_eq!((replies.segments.len() as u64, replies.dropped), (max, 3 * 9));
         assert!(!replies.is_full(), "commands are answered");
-        // One that was sent may be asked for again.
+        // A sent segment may be requested again.
         replies.send(&mut near);
         assert_eq!(far.receive(), Some(vec![0; SEGMENT_BYTES]));
         push(&mut replies, 0);
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_loses_nothing() {
+    fn full_ring_loses_no_reply() {
         let (mut near, mut far) = InternalEnd::pair(2).unwrap();
         let mut replies = Replies::default();
         push(&mut replies, 0);
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_interests_are_taken_while_many_answers_wait() {
+    fn no_interests_are_taken_while_the_queue_is_full() {
         let (mut near, mut far) = InternalEnd::pair(4).unwrap();
         let mut replies = Replies::default();
         while !replies.is_full() {
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_segment() {
+    fn only_uncacheable_segment_names_are_segments() {
         let data = |name: &Name| DigestSigner.sign(&DataBuilder::new(name).content(b"x")).unwrap();
         let wire = data(&segment(3));
         assert_eq!(segment_name(&wire, false), Some(segment(3).as_ref()));

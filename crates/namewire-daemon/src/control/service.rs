@@ -1,4 +1,4 @@
-//! What the services of the control thread have in common.
+//! The common interface of the services of the control thread.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ndn_table::Timestamp;
 use crate::config::Config;
 use crate::faces::KnownFace;
 
-/// What the control thread has to do at a deadline.
+/// Work of the control thread at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Interests to management wait from the last round.
@@ -41,27 +41,27 @@ pub enum Reason {
     Quotas,
     /// Path MTUs of UDP faces are polled.
     PathMtu,
-    /// The load of the workers is evened out.
+    /// The load of the workers is balanced.
     Balance,
     /// Captures are polled.
     Captures,
-    /// A worker has something to do.
+    /// A worker has work.
     Worker,
 }
 
-/// What a service works with beside its own state.
+/// Context of a service.
 pub(crate) struct Cx<'a> {
-    /// The time of this round.
+    /// Time of this round.
     pub(crate) now: Now,
-    /// The settings in force.
+    /// Settings in force.
     pub(crate) config: &'a Config,
-    /// For what runs outside of the control thread.
+    /// Clock for code that runs outside the control thread.
     pub(crate) clock: &'a Clock,
     /// The workers.
     pub(crate) dataplane: &'a mut Dataplane,
     /// Management.
     pub(crate) state: &'a mut ControlState,
-    /// The faces that exist.
+    /// Existing faces.
     pub(crate) faces: &'a mut BTreeMap<u64, KnownFace>,
 }
 
@@ -78,15 +78,15 @@ impl Cx<'_> {
 
 /// A part of the control thread with state and deadlines of its own.
 pub(crate) trait Service {
-    /// What it is told.
+    /// Type of its events.
     type Event;
 
-    /// Takes an event.
+    /// Handles an event.
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Self::Event);
 
-    /// Does what is due.
+    /// Performs due work.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do, and what.
+    /// Time and reason of the next [`handle_timeout`](Self::handle_timeout).
     fn next_deadline(&self, config: &Config) -> Option<(Timestamp, Reason)>;
 }

@@ -1,4 +1,4 @@
-//! What the control thread begins with: management, and the face between it and the data plane.
+//! Initial state of the control thread: management and its internal face.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::tables::Catalog;
 use crate::{access, settings};
 use ndn_sys::clock::Clock;
 
-/// Schemes of the faces that can be made: UDP faces send from the sockets that listen.
+/// Schemes of faces that can be created: UDP faces send from the listening sockets.
 fn face_schemes(config: &Config) -> Vec<String> {
     let udp = &config.listeners.udp;
     let is_udp = |ipv4: bool| udp.enabled && udp.addresses.iter().any(|a| a.is_ipv4() == ipv4);
@@ -36,11 +36,11 @@ fn face_schemes(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Management, with the keys, certificates and rules that the configuration names, and what is called
-/// when something was read of the key chain.
+/// Creates management with the configured keys, certificates and rules, and the waker that signals that the key chain
+/// has been read.
 ///
 /// # Errors
-/// Those of them that cannot be used, by their settings and the names of their files.
+/// The keys, certificates or rules that cannot be used, by setting and file name.
 pub(crate) fn management(
     config: &Config,
     clock: &Clock,
@@ -68,7 +68,7 @@ pub(crate) fn management(
     let (access, commands, signer) = match (access, commands, signer) {
         (Ok(access), Ok(commands), Ok(signer)) => (access, commands, signer),
         (access, commands, signer) => {
-            // Both read the same identity.
+            // Both signers read the same identity.
             let of_identity = commands.err().or(signer.err()).into_iter().flatten();
             return Err(access.err().into_iter().flatten().chain(of_identity).collect());
         }
@@ -86,7 +86,7 @@ pub(crate) fn management(
     Ok((state, key_chain))
 }
 
-/// How the prefixes of this host are registered with a router, if they are.
+/// Options for registering this host's prefixes with a router, if enabled.
 pub(crate) fn propagate(management: &Management) -> Option<ReadvertiseOptions> {
     let Propagate { enabled, cost, timeout, refresh_interval, base_retry_wait, max_retry_wait } =
         management.propagate;
@@ -100,7 +100,7 @@ pub(crate) fn propagate(management: &Management) -> Option<ReadvertiseOptions> {
     })
 }
 
-/// What signs management's answers.
+/// Returns the signer of management's replies.
 fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
     let Some(name) = &config.management.identity else {
         return Ok(Box::new(DigestSigner));
@@ -111,7 +111,7 @@ fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
     Ok(Box::new(move |data: &DataBuilder<'_>| sign_data(data, &signer).ok()))
 }
 
-/// The data plane's end of the face between forwarding and management.
+/// Creates the data plane's end of the internal face.
 pub(super) fn internal_face(end: InternalEnd) -> NewFace {
     let properties = FaceProperties {
         local_fields: true,

@@ -13,7 +13,7 @@ use crate::forwarder::forwarding_tables;
 use crate::settings;
 use crate::static_setup::LostSession;
 
-/// A forwarder of one worker that nobody reaches, with what its own loop would do left to the test.
+/// A forwarder with one worker and no listeners, stepped by the test.
 fn control(directory: &std::path::Path) -> Control {
     let socket = directory.join("nfd.sock");
     let text = format!(
@@ -67,7 +67,7 @@ fn record(face_id: u64, scope: ndn_management::Scope) -> ndn_management::FaceRec
 }
 
 #[test]
-fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
+fn unregistered_route_does_not_return_in_the_same_round() {
     const APP: u64 = 300;
     const GONE: u64 = 301;
     const BACK: u64 = 302;
@@ -95,7 +95,7 @@ fn a_route_that_was_taken_back_does_not_return_in_the_same_round() {
     let ticket = control.statics.due(u64::MAX).remove(0).2.ticket;
     control.work(now);
 
-    // The face comes back, and in the same round one of its routes is unregistered.
+    // The face is created again, and one of its routes is unregistered in the same round.
     control.state.face_created(now, record(BACK, ndn_management::Scope::NonLocal));
     control.statics.face_added(&mut control.state, ticket, BACK);
     let parameters = ControlParameters {

@@ -1,10 +1,10 @@
-//! Requests to the data plane whose outcome management waits for.
+//! Requests to the data plane that management waits for.
 
 use std::collections::BTreeMap;
 
 use ndn_management::Ticket;
 
-/// Management's tickets, by the numbers that the data plane returns.
+/// Management's tickets, by request number.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     tickets: BTreeMap<u64, Ticket>,
@@ -12,14 +12,14 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// A number for a request.
+    /// Returns the number for a new request.
     pub(super) fn add(&mut self, ticket: Ticket) -> u64 {
         self.last += 1;
         self.tickets.insert(self.last, ticket);
         self.last
     }
 
-    /// Ends a request.
+    /// Ends a request and returns its ticket.
     pub(super) fn take(&mut self, number: Option<u64>) -> Option<Ticket> {
         self.tickets.remove(&number?)
     }

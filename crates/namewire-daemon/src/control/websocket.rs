@@ -1,4 +1,4 @@
-//! Handshakes on connections that are to carry WebSocket.
+//! WebSocket handshakes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,24 +17,24 @@ use crate::faces;
 use crate::listeners::LocalEnd;
 use crate::websocket::{Client, Handshake, Shaken};
 
-/// Handshakes at one time; who comes then is turned away.
+/// Maximum concurrent handshakes; further clients are rejected.
 const HANDSHAKES_MAX: usize = 256;
-/// And of one peer that is not this host.
+/// Maximum concurrent handshakes per remote peer.
 const HANDSHAKES_PER_PEER_MAX: usize = 16;
-/// How long one may take.
+/// Handshake timeout.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection in the middle of its handshake.
+/// A connection during its handshake.
 #[derive(Debug)]
 struct PendingHandshake {
     handshake: Handshake,
     peer: Option<SocketAddr>,
-    /// Which of the listeners accepted it.
+    /// Index of the listener that accepted it.
     listener: usize,
     deadline_ns: u64,
 }
 
-/// Connections on which a handshake is expected, by their tokens.
+/// Connections during the handshake, by token.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     pending: BTreeMap<u64, PendingHandshake>,
@@ -42,24 +42,24 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Tokens begin with `first_token`.
+    /// Creates an empty set whose tokens start at `first_token`.
     pub(super) fn new(first_token: u64) -> Self {
         Self { pending: BTreeMap::new(), next_token: first_token }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    /// Time of the next [`handle_timeout`](Self::handle_timeout).
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.pending.values().map(|pending| pending.deadline_ns).min()
     }
 
-    /// Closes the connections whose handshake takes too long.
+    /// Closes connections whose handshake has timed out.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
         self.pending.retain(|_, pending| pending.deadline_ns > now_ns);
     }
 }
 
 impl Control {
-    /// Waits for the request of a connection that listener number `listener` has accepted.
+    /// Waits for the HTTP request of a connection that listener `listener` has accepted.
     pub(super) fn begin_handshake(
         &mut self,
         now: Now,
@@ -96,7 +96,7 @@ impl Control {
             .insert(token, PendingHandshake { handshake, peer, listener, deadline_ns });
     }
 
-    /// Something has come on such a connection.
+    /// Continues the handshake of a connection that is readable.
     pub(super) fn continue_handshake(&mut self, now: Now, token: u64) {
         let Some(pending) = self.handshakes.pending.remove(&token) else { return };
         let PendingHandshake { handshake, peer, listener, deadline_ns } = pending;

@@ -14,7 +14,7 @@ use crate::static_setup::LostSession;
 use crate::webtransport::{FollowedPath, SessionEvent};
 
 impl Control {
-    /// Begins to listen for sessions, if that is wanted.
+    /// Starts to listen for sessions, if configured.
     pub(super) fn listen_for_sessions(&mut self) {
         let opened = std::mem::take(&mut self.listeners.webtransport);
         if opened.sockets.is_empty() {
@@ -26,22 +26,22 @@ impl Control {
         self.listeners.webtransport_hashes = self.webtransport_status().self_signed_hashes();
     }
 
-    /// Reads the files of the certificate again, if there are any.
+    /// Reads the certificate files again, if configured.
     pub(crate) fn read_certificate(&self) -> anyhow::Result<Option<Identity>> {
         self.webtransport.read_certificate(&self.config.listeners.webtransport)
     }
 
-    /// Uses a certificate from now on.
+    /// Replaces the certificate.
     pub(crate) fn use_certificate(&self, certificate: Option<Identity>) {
         self.webtransport.use_certificate(certificate);
     }
 
-    /// What an operator wants to know.
+    /// Status for the control socket.
     pub(super) fn webtransport_status(&self) -> namewire_control::WebTransportStatus {
         self.webtransport.status(&self.config, &self.listeners.webtransport_addresses)
     }
 
-    /// Sessions have been opened, or could not be.
+    /// Handles sessions that have opened or failed.
     pub(super) fn take_sessions(&mut self, now: Now) {
         for event in self.webtransport.take_events() {
             match event {
@@ -59,7 +59,7 @@ impl Control {
         }
     }
 
-    /// Makes a face, or closes the session by dropping its stream.
+    /// Creates a face, or closes the session by dropping its stream.
     fn session_accepted(&mut self, now: Now, session: Accepted) {
         if self.faces.len() >= self.config.limits.faces {
             return self.full.connection_refused(now, self.config.limits.faces);
@@ -75,13 +75,13 @@ impl Control {
         self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 
-    /// Gives a face frames of the length that the path of its session takes, once there is the face.
+    /// Sets the frame length of an existing face to the path MTU of its session.
     pub(super) fn follow_session(&mut self, face_id: u64) {
         let Some(mtu) = self.faces.get(&face_id).map(|face| face.options.link.mtu) else { return };
         let Some(followed) = self.webtransport.followed(face_id) else { return };
         let FollowedPath { given, found } = *followed;
         if mtu != Some(given) {
-            // An operator has given it another one.
+            // An operator has set another MTU.
             return self.webtransport.forget(face_id);
         }
         if found != given {
@@ -97,7 +97,7 @@ impl Control {
         }
     }
 
-    /// Begins to open a session for a face.
+    /// Starts to open a session for a face.
     pub(super) fn open_session(&mut self, now: Now, uri: &FaceUri, wanted: &Wanted) {
         let existing = self.faces.iter().find(|(_, face)| face.remote == *uri);
         if let Some((&face_id, _)) = existing {
@@ -120,7 +120,7 @@ impl Control {
         }
     }
 
-    /// What is to be opened again, if a face was that of a session and permanent.
+    /// Returns the session to open again if the face was permanent and had one.
     pub(super) fn lost_session(&self, face_id: u64, face: &KnownFace) -> Option<LostSession> {
         if face.remote.scheme() != "https" || face.options.persistency != Persistency::Permanent {
             return None;
@@ -141,7 +141,7 @@ impl Control {
         result: Result<Accepted, String>,
     ) {
         match result {
-            // Its face was destroyed meanwhile: dropping the session closes it.
+            // The face was destroyed meanwhile: dropping the session closes it.
             Ok(_)
                 if self.statics.is_cancelled(wanted.ticket)
                     && !self.connecting.is_shared(wanted.ticket) =>
@@ -151,7 +151,7 @@ impl Control {
             }
             Ok(session) => {
                 let face_id = self.dataplane.allocate_face_id();
-                // One that was given an MTU keeps it.
+                // A configured or requested MTU stays.
                 let mtu = match wanted.options.mtu {
                     None => self.webtransport.follow(face_id, &session.mtu),
                     Some(_) => session.mtu.value(),
