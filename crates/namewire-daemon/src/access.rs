@@ -1,4 +1,4 @@
-//! From the configuration to access control: reads certificates and trust rules.
+//! Builds access control from the configuration: reads certificates and trust rules.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::config::{AuthorizedSigner, Conflict, Management, Privilege, TEXT_ORIGIN, TrustRules};
 
-/// Certificates and rules larger than this are not read.
+/// Maximum size of certificate and rule files, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const AUTHORIZATIONS: &str = "management.authorizations";
@@ -22,14 +22,14 @@ const AUTHORIZATIONS: &str = "management.authorizations";
 /// it does not know which of them its predecessor, in this process or the one before it, has executed.
 ///
 /// # Errors
-/// Files that cannot be read or are malformed, by their names and settings.
+/// Files that cannot be read or are malformed, by file name and setting.
 pub(crate) fn access_control(
     access: &Management,
     now_unix_ms: u64,
 ) -> Result<AccessControl, Vec<Conflict>> {
     let mut faults = Vec::new();
     let mut control = AccessControl::default();
-    // Paths are absolute by now, or begin where the process does.
+    // Paths are absolute here, or relative to the working directory.
     control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
     for authorize in &access.authorizations {
         let certificate = match &authorize.certificate {
@@ -91,19 +91,19 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
     Ok(TrustPolicy::from_info(&node, &mut load)?)
 }
 
-/// Rules about Data, of either format.
+/// Trust rules for Data, in either format.
 #[derive(Debug)]
 pub struct DataRules {
     /// The rules.
     pub policy: TrustPolicy,
-    /// The text of the file, and then of each file that it includes.
+    /// Text of the file, followed by the texts of the files that it includes.
     pub texts: Vec<String>,
 }
 
-/// Reads rules about Data, and the anchors that they name beside them.
+/// Reads trust rules for Data and the trust anchors that they name.
 ///
 /// # Errors
-/// A file that cannot be read or does not say what it has to, by its name.
+/// A file cannot be read or is malformed; the error names it.
 pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
     let text = read(path)?;
     let directory = path.parent().unwrap_or(Path::new(""));
@@ -119,10 +119,10 @@ pub fn data_rules(path: &Path) -> anyhow::Result<DataRules> {
     Ok(DataRules { policy, texts })
 }
 
-/// Reads the anchors that the rules in the file `rules` name.
+/// Reads the trust anchors that the rules in file `rules` name.
 ///
 /// # Errors
-/// What cannot be read, and why.
+/// An anchor cannot be read.
 pub fn anchors_beside(
     rules: &Path,
     source: AnchorSource<'_>,
@@ -150,10 +150,10 @@ fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
                 }
             }
             files.sort();
-            // As ndn-cxx does, other files of the directory are passed over.
+            // Other files of the directory are ignored, as ndn-cxx does.
             let read = files.iter().filter_map(|file| match certificate(file) {
                 Ok(certificate) => Some(Ok(certificate)),
-                // It may well be an anchor: nothing is known of those of this directory then.
+                // An unreadable file may be an anchor, so the anchors of this directory are unknown.
                 Err(error) if is_denied(&error) => Some(Err(error)),
                 Err(error) => {
                     warn!("not a trust anchor: {error:#}");
@@ -170,7 +170,7 @@ fn is_denied(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// Reads a certificate, in base64 or as it is sent.
+/// Reads a certificate, in base64 or wire format.
 fn certificate(path: &Path) -> anyhow::Result<Arc<Certificate>> {
     let name = path.display();
     let bytes = read_bytes(path)?;
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_of_files_and_directories_are_read_again_from_beside_the_rules() {
+    fn anchors_are_reloaded_relative_to_the_rules_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         std::fs::create_dir(path("anchors")).unwrap();

@@ -1,4 +1,4 @@
-//! Addresses of the ends of faces, as the kernel knows them.
+//! Local and remote addresses of faces, from the kernel.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -8,24 +8,24 @@ use ndn_sys::interface;
 use ndn_sys::udp::{UdpRoute, is_shortage, udp_route};
 use ndn_types::FaceUri;
 
-/// Why a face URI leads to no address.
+/// Reasons why a face URI has no usable address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAddress {
-    /// Of another kind of face.
+    /// The scheme belongs to another kind of face.
     #[error("Unsupported protocol")]
     OtherKind,
-    /// The link is not named.
+    /// The zone of a link-local address is missing.
     #[error("{ZONE_IS_MISSING}")]
     NoZone,
-    /// There is no such link now.
+    /// The network interface does not exist now.
     #[error("there is no network interface {0}")]
     NoInterface(String),
 }
 
-/// The address of a canonical UDP or TCP URI, with the number of the interface that its zone names.
+/// Returns the address of a canonical UDP or TCP URI, with the interface index of its zone.
 ///
 /// # Errors
-/// That there is none.
+/// The URI has no usable address.
 pub(super) fn far_end(uri: &FaceUri) -> Result<SocketAddr, NoAddress> {
     let address = uri.socket_address().ok_or(NoAddress::OtherKind)?;
     if uri.lacks_zone() {
@@ -36,7 +36,7 @@ pub(super) fn far_end(uri: &FaceUri) -> Result<SocketAddr, NoAddress> {
     Ok(on_link(address.ip(), address.port(), index))
 }
 
-/// An address, with the number of its interface if it means nothing without.
+/// Returns a socket address, with the interface index if the address is link-local.
 pub(super) fn on_link(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -46,21 +46,21 @@ pub(super) fn on_link(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     }
 }
 
-/// The way to a UDP peer, where the kernel can tell.
+/// Returns the route to a UDP peer, if the kernel can report it.
 ///
 /// # Errors
-/// That there is no way.
+/// There is no route.
 pub(super) fn way_to(peer: SocketAddr) -> io::Result<Option<UdpRoute>> {
     match udp_route(peer) {
         Ok(route) => Ok(Some(route)),
-        // That says nothing of the peer.
+        // A shortage of resources says nothing about the route.
         Err(error) if is_shortage(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The near end of a face as it is shown: of a UDP socket that is bound to no address, that which datagrams to
-/// the peer come from now.
+/// Returns the local URI to display: for an unbound UDP socket, the source address that the kernel currently selects
+/// for the peer.
 pub(super) fn near_end(remote: &FaceUri, local: &FaceUri) -> FaceUri {
     if remote.is_udp()
         && local.is_udp()
@@ -77,12 +77,12 @@ pub(super) fn near_end(remote: &FaceUri, local: &FaceUri) -> FaceUri {
     local.clone()
 }
 
-/// The URI with the name of the interface that its zone numbers, as NFD shows it.
+/// Returns the URI with the interface name instead of its index in the zone, as NFD displays it.
 pub(super) fn named(uri: &FaceUri) -> FaceUri {
     uri.clone().with_named_zone(interface::name_of)
 }
 
-/// An error of the system in words, without its number.
+/// Returns the text of a system error without its number.
 pub(super) fn words(error: &io::Error) -> String {
     crate::text::without_numbers(&error.to_string())
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_becomes_the_number_of_its_interface() {
+    fn zone_resolves_to_its_interface_index() {
         let lo = interface::index_of("lo").unwrap();
         let on_lo = SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, lo);
         assert_eq!(address("udp6://[fe80::1%lo]:6363"), Ok(on_lo.into()));
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn the_near_end_has_the_address_that_datagrams_come_from() {
+    fn local_address_is_the_source_address_of_datagrams() {
         let udp = |text: &str| FaceUri::udp(text.parse().unwrap());
         let (peer, any) = (udp("127.0.0.1:9"), udp("0.0.0.0:6363"));
         assert_eq!(near_end(&peer, &any), udp("127.0.0.1:6363"));
         for own in [udp("127.0.0.5:6363"), FaceUri::null()] {
             assert_eq!(near_end(&peer, &own), own, "it is known");
         }
-        // The kernel refuses broadcasts, or has no way.
+        // The kernel rejects broadcast, or has no route.
         let nowhere = udp("255.255.255.255:9");
         assert_eq!(near_end(&nowhere, &any), any);
         assert!(way_to("255.255.255.255:9".parse().unwrap()).is_err());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_words() {
+    fn error_text_has_no_number() {
         let refused = std::net::TcpStream::connect("127.0.0.1:0").unwrap_err();
         assert!(refused.to_string().contains("os error"), "{refused}");
         assert!(

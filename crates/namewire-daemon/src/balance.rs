@@ -1,4 +1,4 @@
-//! Which worker has which names: looked at twice a second, evened out, and told to operators.
+//! Load balancing: measures the load of the workers periodically and moves names between them.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::control::{Cx, Reason, Service};
 use crate::operator::DispatchRequest;
 use namewire_control::{Dispatch, DispatchAction, DispatchEntry};
 
-/// Time between two looks at the load.
+/// Interval between measurements.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Entries that are told of at most, those with most load first.
+/// Maximum entries in a report; those with the most load come first.
 const TOLD_MAX: usize = 64;
 
-/// Evens out the load of the workers.
+/// Balances the load of the workers periodically.
 #[derive(Debug)]
 pub(super) struct BalanceSchedule {
     /// There are several workers.
@@ -37,7 +37,7 @@ impl Service for BalanceSchedule {
     fn handle_event(&mut self, cx: &mut Cx<'_>, request: DispatchRequest) {
         let now = Timestamp::from_nanos(cx.now.monotonic_ns);
         let done = serve(now, cx.dataplane, &request.action);
-        // The requester may be gone.
+        // The requester may have gone.
         let _ = request.answer.send(done);
     }
 
@@ -51,7 +51,7 @@ impl Service for BalanceSchedule {
         let packets = workers.map(|worker| worker.worker_counters().packets.value()).sum();
         let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
         let is_silent = std::mem::replace(&mut self.packets, packets) == packets;
-        // Without traffic there is nothing to learn.
+        // Without traffic there is no load to measure.
         if is_silent && is_settled {
             return;
         }
@@ -69,7 +69,7 @@ fn report(done: Balanced) {
     }
 }
 
-/// Does what an operator asks.
+/// Executes a request of an operator.
 fn serve(
     now: Timestamp,
     dataplane: &mut Dataplane,

@@ -1,4 +1,4 @@
-//! UDP faces that are bound to network interfaces (NFD: `netdev_bound`), which come and go with them.
+//! UDP faces bound to network interfaces (NFD: `netdev_bound`), created and removed with them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,7 +17,7 @@ use super::addresses::on_link;
 use super::{listeners, settings};
 use crate::config::{BoundFaces, Config};
 
-/// How often to look which interfaces there are.
+/// Poll interval for interfaces.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A peer on an interface.
@@ -28,12 +28,12 @@ struct Place {
     remote: SocketAddr,
 }
 
-/// What there is at a place.
+/// State of a peer on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A face, or one that an operator has destroyed since its interface came.
+    /// The face was created; an operator may have destroyed it since its interface appeared.
     Made(u64),
-    /// No socket could be had so far, and it has been said.
+    /// No socket could be opened, and the failure was logged.
     Failed,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct InterfaceFaces {
 }
 
 impl InterfaceFaces {
-    /// When to call [`look`](Self::look), if ever.
+    /// Time of the next [`look`](Self::look).
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
         (!config.bound_faces.is_empty()).then_some(self.next_poll_ns)
     }
 
-    /// Looks at once: the configuration has changed.
+    /// Polls immediately after a configuration change.
     pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
         self.next_poll_ns = 0;
         if config.bound_faces.is_empty() {
@@ -59,7 +59,7 @@ impl InterfaceFaces {
         self.look(now_ns, config, dataplane);
     }
 
-    /// Removes the faces that are not wanted.
+    /// Removes the faces that the rules no longer require.
     fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, state| {
             let stays = wanted.contains(place);
@@ -71,7 +71,7 @@ impl InterfaceFaces {
         });
     }
 
-    /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
+    /// Creates faces on new interfaces and removes those of removed interfaces.
     pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
         if config.bound_faces.is_empty() || now_ns < self.next_poll_ns {
             return;
@@ -93,7 +93,7 @@ impl InterfaceFaces {
     }
 }
 
-/// Where there should be faces, each once.
+/// Returns the peers and interfaces that need a face, without duplicates.
 fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
     let mut places = Vec::new();
     for rule in rules {
@@ -106,7 +106,7 @@ fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
             let is_there = |uri: &&FaceUri| uri.zone().is_none_or(|zone| zone == interface.name);
             let remotes = rule.remotes.iter().filter(is_there);
             for remote in remotes.filter_map(|uri| uri.socket_address()) {
-                // Without an address of its own, nothing can be sent there.
+                // Sending requires a local address of the same family.
                 if interface.addresses.iter().any(|own| own.is_ipv4() == remote.is_ipv4()) {
                     let (interface, index) = (interface.name.clone(), interface.index);
                     let remote = on_link(remote.ip(), remote.port(), index);
@@ -120,14 +120,14 @@ fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
     places
 }
 
-/// Makes a face, or says why not if that is `news`.
+/// Creates a face. Logs a failure only if `news` is set.
 fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) -> State {
     let Place { interface, remote, .. } = place;
     let any = match remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    // The port of the listener, so that the peer knows the face for what it is, whoever speaks first.
+    // The listener's port, so that the peer associates both directions with one face, whichever side sends first.
     let port = config.listeners.udp.port;
     let options = UdpOptions {
         remote: Some(*remote),
@@ -170,7 +170,7 @@ mod tests {
     use crate::config::parse;
 
     #[test]
-    fn there_is_a_face_for_each_peer_and_interface_that_suit() {
+    fn each_matching_peer_and_interface_gets_one_face() {
         let interface = |name: &str, addresses: &[&str]| Interface {
             name: name.to_owned(),
             index: 7,
@@ -197,10 +197,10 @@ mod tests {
         let one = "remotes = [\"udp4://203.0.113.1:6363\"]";
         let except = format!("[[bound_faces]]\n{one}\nexcept = [\"192.0.2.0/24\"]\n");
         assert_eq!(chosen(&except), ["wlan0 203.0.113.1:6363"]);
-        // Rules that overlap make one face.
+        // Overlapping rules create one face.
         assert_eq!(chosen(&format!("{except}{except}")), ["wlan0 203.0.113.1:6363"]);
         assert!(chosen("").is_empty());
-        // A peer on a link is behind the interface that is named, or behind each.
+        // A link-local peer is reached through the named interface, or through each interface.
         let (any, named) = ("udp6://[fe80::9]:1", "udp6://[fe80::9%eth1]:2");
         let on_links = format!("[[bound_faces]]\nremotes = [\"{any}\", \"{named}\"]\n");
         let all = [interface("eth0", &["fe80::1"]), interface("eth1", &["fe80::2"])];

@@ -7,7 +7,7 @@ use ndn_management::{
 use ndn_packet::{Data, InterestBuilder, Name};
 use ndn_types::FaceUri;
 
-/// Why a call has failed.
+/// Reasons why a call fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The forwarder is stopping.
@@ -18,10 +18,10 @@ pub enum CallError {
     Refused {
         /// Status code, as in HTTP.
         code: u32,
-        /// Why.
+        /// Status text.
         text: String,
     },
-    /// Management gave no answer, and why.
+    /// Management did not answer; the text is the reason.
     #[error("{0}")]
     NoAnswer(String),
     /// The answer cannot be decoded.
@@ -29,18 +29,19 @@ pub enum CallError {
     Malformed(String),
 }
 
-/// Management of a forwarder in this process. All calls carry one or more Interests of NFD's management protocol.
+/// Management of a forwarder in this process. Each call consists of one or more Interests of NFD's management
+/// protocol.
 pub trait Management {
-    /// Hands over one management Interest; returns the Data.
+    /// Passes one management Interest to the forwarder; returns the Data.
     ///
     /// # Errors
-    /// There is none.
+    /// Management did not answer.
     fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError>;
 
-    /// The wall clock, for commands.
+    /// Wall-clock time for command timestamps.
     fn unix_ms(&self) -> u64;
 
-    /// Carries out a command; returns the parameters of the response.
+    /// Executes a command; returns the parameters of the response.
     ///
     /// # Errors
     /// The command is refused.
@@ -50,7 +51,7 @@ pub trait Management {
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, CallError> {
         let unix_ms = self.unix_ms();
-        // Nothing checks that it does not repeat: it is not sent over a face.
+        // The timestamp may repeat: replay checks apply only to Interests on faces.
         let interest = CommandBuilder::default()
             .digest_signed_interest(verb, parameters, 0, unix_ms)
             .map_err(|error| CallError::Malformed(error.to_string()))?;
@@ -65,16 +66,16 @@ pub trait Management {
     /// Fetches a dataset.
     ///
     /// # Errors
-    /// It is refused or malformed.
+    /// The request is refused, or the dataset is malformed.
     fn dataset<T: DatasetItem>(&mut self, dataset: &Dataset) -> Result<Vec<T>, CallError> {
         let content = self.dataset_content(dataset)?;
         decode_dataset(&content).map_err(|error| CallError::Malformed(error.to_string()))
     }
 
-    /// The joined segments of a dataset.
+    /// Fetches the segments of a dataset and joins their content.
     ///
     /// # Errors
-    /// It is refused or malformed.
+    /// The request is refused, or the dataset is malformed.
     fn dataset_content(&mut self, dataset: &Dataset) -> Result<Vec<u8>, CallError> {
         let malformed = |text: &str| CallError::Malformed(text.to_owned());
         let mut content = Vec::new();
@@ -105,10 +106,10 @@ pub trait Management {
         }
     }
 
-    /// Makes a face; returns its FaceId. An existing face to the same end is returned instead.
+    /// Creates a face; returns its FaceId. Returns an existing face with the same remote URI instead.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The face cannot be created.
     fn create_face(&mut self, uri: &FaceUri, persistency: Persistency) -> Result<u64, CallError> {
         let parameters = ControlParameters {
             uri: Some(uri.to_string()),
@@ -124,7 +125,7 @@ pub trait Management {
     /// Destroys a face.
     ///
     /// # Errors
-    /// Management gives no answer.
+    /// Management does not answer.
     fn destroy_face(&mut self, face_id: u64) -> Result<(), CallError> {
         let parameters =
             ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
@@ -134,7 +135,7 @@ pub trait Management {
     /// Adds a route of origin `static`, inherited by longer prefixes.
     ///
     /// # Errors
-    /// There is no such face, or no room in the RIB.
+    /// The face does not exist, or the RIB is full.
     fn add_route(&mut self, prefix: &Name, face_id: u64, cost: u64) -> Result<(), CallError> {
         // NFD's protocol accepts and ignores a route to a face that does not exist.
         let filter = FaceQueryFilter { face_id: Some(face_id), ..FaceQueryFilter::default() };
@@ -150,15 +151,15 @@ pub trait Management {
     /// Removes a route of origin `static`.
     ///
     /// # Errors
-    /// Management gives no answer.
+    /// Management does not answer.
     fn remove_route(&mut self, prefix: &Name, face_id: u64) -> Result<(), CallError> {
         self.command(Verb::RibUnregister, &route_parameters(prefix, face_id)).map(drop)
     }
 
-    /// Chooses the strategy for a prefix.
+    /// Sets the strategy of a prefix.
     ///
     /// # Errors
-    /// There is no such strategy.
+    /// The strategy does not exist.
     fn set_strategy(&mut self, prefix: &Name, strategy: &Name) -> Result<(), CallError> {
         let parameters = ControlParameters {
             name: Some(prefix.clone()),
@@ -168,27 +169,27 @@ pub trait Management {
         self.command(Verb::StrategySet, &parameters).map(drop)
     }
 
-    /// Version, uptime and counters.
+    /// Fetches version, uptime and counters.
     ///
     /// # Errors
-    /// Management gives no answer.
+    /// Management does not answer.
     fn status(&mut self) -> Result<ForwarderStatus, CallError> {
         let content = self.dataset_content(&Dataset::ForwarderStatus)?;
         ForwarderStatus::decode(&content).map_err(|error| CallError::Malformed(error.to_string()))
     }
 
-    /// All faces, with their counters.
+    /// Fetches all faces with their counters.
     ///
     /// # Errors
-    /// Management gives no answer.
+    /// Management does not answer.
     fn faces(&mut self) -> Result<Vec<FaceStatus>, CallError> {
         self.dataset(&Dataset::FaceList)
     }
 
-    /// All routes.
+    /// Fetches all routes.
     ///
     /// # Errors
-    /// Management gives no answer.
+    /// Management does not answer.
     fn routes(&mut self) -> Result<Vec<RibEntry>, CallError> {
         self.dataset(&Dataset::RibList)
     }

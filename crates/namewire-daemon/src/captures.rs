@@ -1,4 +1,4 @@
-//! Captures that go on: frames from the worker's tap to whoever reads them.
+//! Active captures: frames from the workers' taps to the readers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,23 +27,23 @@ struct Capture {
     dropped: Arc<AtomicU64>,
 }
 
-/// What the tap and the control thread share. The packet path locks it only while a capture goes
-/// on, and nobody else holds it for long.
+/// State shared by the tap and the control thread. The packet path locks it only while a capture is active, and other
+/// threads hold the lock briefly.
 #[derive(Debug, Default)]
 struct Shared {
     captures: Vec<Capture>,
     face_ids: HashMap<FaceIndex, u64>,
 }
 
-/// All captures.
+/// All active captures.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     shared: Arc<Mutex<Shared>>,
-    /// When captures are polled next, while workers have a tap.
+    /// Time of the next poll, while workers have a tap.
     next_poll: Option<Timestamp>,
 }
 
-/// How often captures are polled: one that has ended only costs the workers time.
+/// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
 
 impl Service for Captures {
@@ -55,7 +55,7 @@ impl Service for Captures {
             self.next_poll = Some(Timestamp::from_nanos(cx.now.monotonic_ns).plus(POLL));
             cx.dataplane.send(Command::SetTap(Some(tap)));
         }
-        // The requester may be gone.
+        // The requester may have gone.
         let _ = request.answer.send(result);
     }
 
@@ -77,7 +77,7 @@ impl Service for Captures {
 }
 
 impl Captures {
-    /// Begins a capture of what `filter` lets pass.
+    /// Starts a capture of the frames that `filter` matches.
     fn start(
         &self,
         filter: CaptureFilter,
@@ -100,14 +100,14 @@ impl Captures {
         })
     }
 
-    /// The tap for the worker; none when nothing is captured any more.
+    /// Returns the tap for a worker; `None` without active captures.
     fn tap(&self, clock: &Clock) -> Option<Box<dyn FrameTap>> {
         let (shared, clock) = (Arc::clone(&self.shared), clock.clone());
         (!self.lock().captures.is_empty())
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
     }
 
-    /// Tells captures of a new face.
+    /// Informs the captures of a new face.
     pub(super) fn face_added(&self, index: FaceIndex, face_id: u64) {
         let mut shared = self.lock();
         if !shared.captures.is_empty() {
@@ -120,7 +120,7 @@ impl Captures {
     }
 }
 
-/// The worker's end.
+/// The worker's side of the captures.
 #[derive(Debug)]
 struct Tap {
     clock: Clock,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_sees_its_face_alone_and_ends_with_its_reader() {
+    fn capture_contains_only_its_face_and_ends_with_its_reader() {
         let captures = Captures::default();
         let face = FaceIndex::new(3, 0);
         assert!(captures.tap(&Clock::System).is_none());

@@ -1,4 +1,4 @@
-//! Where a face led to, kept while it is away.
+//! Routes and next hops of a removed face, kept until the face returns.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use ndn_management::{ControlState, NextHop, Route};
 use ndn_packet::Name;
 use tracing::warn;
 
-/// What is given back at a time: others are served in between.
+/// Maximum entries restored per step, so that other work is not delayed.
 const SLICE: usize = 256;
 
-/// The routes of a face, and the next hops through it that are in the FIB alone.
+/// The routes of a face, and its next hops that only the FIB has.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
     /// By prefix and origin.
@@ -19,7 +19,7 @@ pub(super) struct Destinations {
 }
 
 impl Destinations {
-    /// Where a face leads to now.
+    /// Returns the current routes and next hops of a face.
     pub(super) fn of(state: &ControlState, face_id: u64) -> Self {
         let routes = state.rib().routes_to(face_id);
         let routes = routes.map(|(prefix, route)| ((prefix.to_name(), route.origin), *route));
@@ -28,7 +28,7 @@ impl Destinations {
         Self { routes: routes.collect(), next_hops: next_hops.collect() }
     }
 
-    /// Takes what others have besides; what is here already stays as it is.
+    /// Adds the entries of `others` that are not present yet.
     pub(super) fn add(&mut self, others: Self) {
         for (key, route) in others.routes {
             self.routes.entry(key).or_insert(route);
@@ -38,7 +38,7 @@ impl Destinations {
         }
     }
 
-    /// Whether Interests with this name were sent there.
+    /// Returns whether an Interest with this name matches one of the prefixes.
     pub(super) fn include(&self, name: &Name) -> bool {
         (0..=name.len()).any(|length| {
             let prefix = name.as_ref().prefix(length).to_name();
@@ -48,7 +48,7 @@ impl Destinations {
         })
     }
 
-    /// A route was taken back, or without an origin a next hop of the FIB alone.
+    /// Removes a route after its unregistration; without an origin, a next hop that only the FIB has.
     pub(super) fn forget(&mut self, prefix: &Name, origin: Option<u64>) {
         match origin {
             Some(origin) => {
@@ -60,9 +60,8 @@ impl Destinations {
         }
     }
 
-    /// Gives some of them to a face; true once there are none left. What it has got meanwhile is newer, and
-    /// stays; what has expired does not come back. Next hops come behind all routes, whose own next hops
-    /// they may replace.
+    /// Restores a part of the entries to a face; returns true once all are restored. Newer entries of the face stay,
+    /// and expired routes are not restored. Next hops follow all routes, whose own next hops they may replace.
     pub(super) fn give(&mut self, state: &mut ControlState, now_ns: u64, face_id: u64) -> bool {
         let mut given = 0;
         while given < SLICE
@@ -138,7 +137,7 @@ mod tests {
         state.add_route(name(prefix).as_ref(), route).unwrap();
     }
 
-    /// Prefixes and costs of what leads to a face.
+    /// Returns prefixes and costs of the next hops through a face.
     fn fib(state: &ControlState, face_id: u64) -> Vec<(String, u64)> {
         let entries = state.fib().iter().flat_map(|(prefix, hops)| {
             let hops = hops.iter().filter(move |hop| hop.face_id == face_id);
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_come_back_with_what_the_fib_had_besides() {
+    fn routes_and_fib_only_next_hops_are_restored() {
         let mut state = control(&[300, 301, 302]);
         register(&mut state, "/a", 300, 65, 7);
         register(&mut state, "/a", 300, 0, 9);
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_meanwhile_does_not_come_back() {
+    fn unregistered_routes_are_not_restored() {
         let mut state = control(&[300, 302]);
         register(&mut state, "/a", 300, 65, 7);
         register(&mut state, "/a", 300, 0, 9);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_commands_on_the_face_that_has_come_back_hold() {
+    fn newer_commands_on_the_returned_face_take_precedence() {
         let mut state = control(&[300, 302]);
         for prefix in ["/a", "/b"] {
             register(&mut state, prefix, 300, 65, 7);
@@ -199,7 +198,7 @@ mod tests {
             Route { face_id: 302, origin: 65, cost: 2, flags: 0, expires_at_ns: Some(5000) };
         state.add_route(name("/a").as_ref(), newer).unwrap();
         state.add_next_hop(&name("/f"), NextHop { face_id: 302, cost: 1 }).unwrap();
-        // What the FIB has of a route is not its own.
+        // The next hop of a route is not an entry of the FIB alone.
         register(&mut state, "/r", 302, 0, 8);
         assert!(away.give(&mut state, 1, 302));
         assert_eq!(state.rib().find(name("/a").as_ref(), 302, 65), Some(&newer));
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_does_not_come_back() {
+    fn expired_routes_are_not_restored() {
         let mut state = control(&[300, 302]);
         for (prefix, expires_at_ns) in [("/a", 1000), ("/b", 1001)] {
             let expires_at_ns = Some(expires_at_ns);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_back_a_part_at_a_time() {
+    fn many_routes_are_restored_in_parts() {
         let mut state = control(&[300, 302]);
         for number in 0..2 * SLICE as u64 {
             register(&mut state, &format!("/many/{number}"), 300, 0, number);
@@ -240,7 +239,7 @@ mod tests {
         }
         assert_eq!(left, [(SLICE, 1), (0, 1)]);
         assert_eq!(fib(&state, 302), before);
-        // The face goes again before it has all of it.
+        // The face is removed before all entries are restored.
         let mut partly = Destinations::of(&state, 302);
         partly.add(Destinations::of(&state, 300));
         assert_eq!((partly.routes.len(), partly.next_hops.len()), (2 * SLICE, 1));

@@ -1,5 +1,5 @@
-//! Directories of sockets: one that is missing is made, but none above it, which is mistyped more
-//! often than meant.
+//! Directories of sockets. A missing directory is created, but not its parents: a missing parent is usually a typing
+//! error.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,15 +10,15 @@ use ndn_sys::file::FileIdentity;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::process::geteuid;
 
-/// The directory that `path` is in.
+/// Returns the directory that contains `path`.
 fn parent(path: &Path) -> Option<&Path> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
 
-/// Checks that the directory of `path` is there or could be made.
+/// Checks that the directory of `path` exists or can be created.
 ///
 /// # Errors
-/// Which directory is missing, or is none.
+/// A directory is missing, or the path is not a directory; the error names it.
 pub(super) fn check_parent(path: &Path) -> anyhow::Result<()> {
     let Some(parent) = parent(path) else { return Ok(()) };
     let above = parent.parent().filter(|above| !above.as_os_str().is_empty());
@@ -33,30 +33,30 @@ pub(super) fn check_parent(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file or directory that the forwarder has made.
+/// A file or directory that the forwarder created.
 #[derive(Debug)]
 pub struct OwnFile {
-    /// Where it was made.
+    /// Its path.
     pub path: PathBuf,
-    /// Device and inode, to recognise it by.
+    /// Device and inode, which identify it.
     pub identity: FileIdentity,
-    /// Of a directory: itself, whatever its path leads to by now.
+    /// For a directory: its descriptor, independent of the path.
     pub opened: Option<OwnedFd>,
 }
 
-/// Who else may see into a directory that is made.
+/// Permissions of a created directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Whoever the umask lets.
+    /// As the umask permits.
     Umask,
-    /// Nobody.
+    /// Owner only.
     Private,
 }
 
-/// Makes the directory of `path` if it is missing; returns it if it was.
+/// Creates the directory of `path` if it is missing; returns it if it was created.
 ///
 /// # Errors
-/// As [`check_parent`], and what the file system says.
+/// As [`check_parent`], and errors of the file system.
 pub(super) fn make_parent(path: &Path, access: Access) -> anyhow::Result<Option<OwnFile>> {
     check_parent(path)?;
     let Some(parent) = parent(path) else { return Ok(None) };
@@ -74,8 +74,8 @@ pub(super) fn make_parent(path: &Path, access: Access) -> anyhow::Result<Option<
     }
 }
 
-/// Opens a directory that was made just now. Whoever owns the one above it may have put something else in
-/// its place meanwhile, which must not be taken for ours.
+/// Opens a directory just created. The owner of the parent may have replaced it meanwhile; the replacement is
+/// rejected.
 fn open_made(path: &Path, access: Access) -> anyhow::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let other = || format!("somebody has put something else at {}", path.display());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_directory_is_nobody_elses_from_the_beginning() {
+    fn private_directory_is_created_with_owner_permissions_only() {
         let above = tempfile::tempdir().unwrap();
         let file = above.path().join("state").join("key.pem");
         let made = make_parent(&file, Access::Private).unwrap().unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_the_place_of_a_directory_is_not_taken_and_stays_as_it_is() {
+    fn replaced_directory_is_rejected_and_unchanged() {
         let above = tempfile::tempdir().unwrap();
         let path = |name: &str| above.path().join(name);
         let mode = |name: &str| std::fs::metadata(path(name)).unwrap().mode() & 0o777;
@@ -120,7 +120,7 @@ mod tests {
             open_made(&path(wrong), Access::Private).unwrap_err();
         }
         assert_eq!(mode("other"), 0o755);
-        // A link that is there already may be meant, and leads to a directory that is left alone.
+        // An existing symbolic link may be intended; its target is not changed.
         assert!(make_parent(&path("link").join("key.pem"), Access::Private).unwrap().is_none());
         assert_eq!(mode("other"), 0o755);
         open_made(&path("other"), Access::Umask).unwrap();

@@ -1,12 +1,12 @@
-//! Ports of DPDK (`[listeners.dpdk]`), if the program was built with it.
+//! DPDK ports (`[listeners.dpdk]`), if the program was built with DPDK.
 
 use super::ethernet::OwnPort;
 use crate::config::Config;
 
-/// Refuses ports where there is no DPDK.
+/// Rejects configured ports if the program was built without DPDK.
 ///
 /// # Errors
-/// That there is none here.
+/// The program was built without DPDK.
 pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     anyhow::ensure!(
         cfg!(feature = "dpdk") || config.listeners.dpdk.ports.is_empty(),
@@ -15,7 +15,7 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// No ports.
+/// Returns no ports.
 ///
 /// # Errors
 /// As [`check`].
@@ -24,14 +24,14 @@ pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
     check(config).map(|()| Vec::new())
 }
 
-/// Numbers of the ports, where the kernel's interfaces have theirs; those are counted from 1.
+/// First interface index of the ports; the kernel counts its indexes from 1.
 #[cfg(feature = "dpdk")]
 const FIRST_INTERFACE: u32 = 1 << 31;
 
-/// Starts DPDK and opens the ports, if there are to be any.
+/// Starts DPDK and opens the configured ports, if any.
 ///
 /// # Errors
-/// Why it does not start, or which port cannot be used.
+/// DPDK does not start, or a port cannot be used.
 #[cfg(feature = "dpdk")]
 pub(super) fn open(config: &Config) -> anyhow::Result<Vec<OwnPort>> {
     use anyhow::Context as _;

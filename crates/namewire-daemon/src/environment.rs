@@ -1,4 +1,4 @@
-//! Where a forwarder takes time and randomness from.
+//! Sources of time and randomness of a forwarder.
 
 use ndn_management::Now;
 use ndn_sys::clock::Clock;
@@ -8,28 +8,28 @@ use ndn_sys::clock::Clock;
 pub struct Environment {
     /// Read by the control thread and the workers.
     pub clock: Clock,
-    /// Everything random derives from these.
+    /// Source of all randomness.
     pub seeds: Seeds,
 }
 
 impl Environment {
-    /// The system's clocks, and random seeds.
+    /// The system clocks and random seeds.
     #[must_use]
     pub fn system() -> Self {
         Self { clock: Clock::System, seeds: Seeds::random() }
     }
 }
 
-/// Seeds of what is random in a forwarder.
+/// Seeds of the random values in a forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {
     /// Key of the hash function of names (SipHash).
     pub name_hash_key: [u8; 16],
     /// NDNLPv2 Sequence of the first fragment of each worker.
     pub first_sequence: u64,
-    /// Nonces of Interests that come without one.
+    /// Nonces of Interests that arrive without one.
     pub nonce: u64,
-    /// Which worker's socket receives from a UDP peer.
+    /// Selection of the worker whose socket receives from a UDP peer.
     pub peer_spread: u64,
 }
 

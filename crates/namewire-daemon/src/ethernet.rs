@@ -1,4 +1,4 @@
-//! Ethernet faces, which come and go with network interfaces.
+//! Ethernet faces, created and removed with network interfaces.
 
 mod driver;
 mod own;
@@ -27,21 +27,21 @@ use self::port::{Found, Port, asked, change, face_options, station_options};
 use super::faces::{Wanted, apply};
 use crate::config::{Config, Ethernet};
 
-/// How often to look which interfaces there are, should nothing be told.
+/// Poll interval without notifications of the kernel.
 const LOOK: Duration = Duration::from_secs(1);
-/// How soon to look again after something was told, so that an interface that flaps costs little.
+/// Minimum interval between polls after notifications, so that a flapping interface costs little.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long an interface that a command has asked for is kept while its face is being made.
+/// How long a requested interface is kept while its face is being created.
 const FACE_IN_THE_MAKING: Duration = Duration::from_secs(10);
-/// The longest frame that is received: that of the largest packet with its link header, and to spare.
+/// Maximum received frame: the largest packet with its link header, and a reserve.
 const PAYLOAD_MAX: u32 = 16 << 10;
 
 /// What an interface is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Purpose {
-    /// Stations that send get faces.
+    /// Stations that send get on-demand faces.
     accepts: bool,
-    /// This group is joined and has a face.
+    /// The multicast group that is joined and has a face.
     group: Option<[u8; 6]>,
 }
 
@@ -55,7 +55,7 @@ impl Purpose {
     }
 }
 
-/// The interface that a socket was opened on.
+/// The network interface of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Device {
     index: u32,
@@ -68,19 +68,19 @@ impl Device {
     }
 }
 
-/// The interfaces that have Ethernet faces, by name.
+/// The interfaces with Ethernet faces, by name.
 #[derive(Debug, Default)]
 pub(super) struct EthernetPorts {
     ports: BTreeMap<String, Port>,
-    /// Those of which no socket could be had, their number then, and whether it may be had later.
+    /// Interfaces without a socket: index at the failed attempt, and whether a retry can succeed.
     refused: BTreeMap<String, (u32, bool)>,
     next_poll_ns: u64,
     last_poll_ns: u64,
-    /// Interfaces whose MTU has changed, with the earlier one.
+    /// Interfaces whose MTU has changed, with the previous MTU.
     resized: Vec<(String, usize)>,
 }
 
-/// An interface with another MTU.
+/// An interface whose MTU has changed.
 #[derive(Debug)]
 pub(super) struct Resized {
     pub(super) name: String,
@@ -89,8 +89,8 @@ pub(super) struct Resized {
 }
 
 impl Resized {
-    /// The length of frames of a face on it, if that is to be another one now: they are not longer
-    /// than its MTU, and as long as that if they were before.
+    /// Returns the new frame length of a face on the interface if it has to change: the MTU is its maximum, and a
+    /// face that used the full MTU continues to do so.
     pub(super) fn frame_length(&self, length: Option<usize>) -> Option<usize> {
         length.filter(|&length| length > self.after || length == self.before).map(|_| self.after)
     }
@@ -104,7 +104,7 @@ pub(super) struct Context<'a> {
 }
 
 impl EthernetPorts {
-    /// When to call [`look`](Self::look), if ever.
+    /// Time of the next [`look`](Self::look).
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
         self.is_used(config).then_some(self.next_poll_ns)
     }
@@ -113,30 +113,30 @@ impl EthernetPorts {
         config.listeners.ethernet.enabled || !self.ports.is_empty()
     }
 
-    /// Interfaces have changed: looks soon.
+    /// Schedules a poll after an interface notification.
     pub(super) fn poll_soon(&mut self) {
         self.refused.clear();
         self.next_poll_ns = self.next_poll_ns.min(self.last_poll_ns + duration_ns(LOOK_AGAIN));
     }
 
-    /// The interfaces that are listened on, as `faces/channels` shows them.
+    /// Returns the listening interfaces for `faces/channels`.
     pub(super) fn channels(&self) -> impl Iterator<Item = String> + '_ {
         let listening = self.ports.iter().filter(|(_, port)| port.purpose.accepts);
         listening.map(|(name, _)| FaceUri::device(name).to_string())
     }
 
-    /// Longest payload of a frame on an interface, if it is in use.
+    /// Returns the maximum frame payload of an interface in use.
     pub(super) fn mtu(&self, name: &str) -> Option<usize> {
         self.ports.get(name)?.mtu()
     }
 
-    /// The driver of an interface, while it is in use.
+    /// Returns the driver of an interface in use.
     pub(super) fn driver(&self, name: &str) -> Option<&'static str> {
         let port = self.ports.get(name).filter(|port| port.device.is_some())?;
         Some(if port.own.is_some() { "dpdk" } else { port.driver.as_str() })
     }
 
-    /// The interfaces whose MTU has changed since this was asked for the last time.
+    /// Returns the interfaces whose MTU has changed since the last call.
     pub(super) fn take_resized(&mut self) -> Vec<Resized> {
         let resized = std::mem::take(&mut self.resized).into_iter();
         let known = resized.filter_map(|(name, before)| {
@@ -146,8 +146,8 @@ impl EthernetPorts {
         known.collect()
     }
 
-    /// Makes ports and faces on interfaces that are new, and removes those of interfaces that are
-    /// gone or not wanted. `has_face` says whether an interface has any.
+    /// Creates ports and faces on new interfaces, and removes those of removed or unconfigured interfaces. `has_face`
+    /// returns whether an interface has a face.
     pub(super) fn look(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
         if !self.is_used(context.config) || context.now_ns < self.next_poll_ns {
             return;
@@ -226,7 +226,7 @@ impl EthernetPorts {
         (0..PortId::COUNT_MAX).find(|number| !numbers.contains(number)).map(PortId)
     }
 
-    /// Starts to use an interface.
+    /// Opens an interface.
     fn open(
         &mut self,
         link: &Link,
@@ -280,10 +280,10 @@ impl EthernetPorts {
         })
     }
 
-    /// A face of a station on an interface.
+    /// Creates a face of a station on an interface.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The interface cannot be used.
     pub(super) fn new_face(
         &mut self,
         mac: [u8; 6],
@@ -332,12 +332,13 @@ impl EthernetPorts {
     }
 }
 
-/// Whether frames on it can reach us: those of a part of a bridge or bond go to that.
+/// Returns whether the interface receives frames itself: those of a bridge port or bond member go to the bridge or
+/// bond.
 fn is_usable(link: &Link) -> bool {
     link.is_ethernet() && !link.is_loopback() && link.master.is_none()
 }
 
-/// Why frames on it cannot reach us, in words.
+/// Returns the reason why the interface receives no frames, as text.
 fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
     let name = &link.name;
     if is_usable(link) {
@@ -349,7 +350,7 @@ fn check_usable(link: &Link, all: &[Link]) -> Result<(), String> {
     Err(format!("{name} is a part of {whole}: make the face on that"))
 }
 
-/// An interface as the rules of the configuration see it.
+/// Converts an interface for the configuration's rules.
 fn as_interface(link: &Link, addresses: &[Interface]) -> Interface {
     let with_addresses = addresses.iter().find(|interface| interface.index == link.index);
     Interface {
@@ -368,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faces_are_refused_on_parts_of_others() {
+    fn faces_on_bridge_and_bond_members_are_rejected() {
         let link = |name: &str, index: u32, master: Option<u32>| Link {
             name: name.to_owned(),
             index,

@@ -1,4 +1,4 @@
-//! Faces as management sees them, and what new ones are made of.
+//! Face records of management, and the parameters of new faces.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,33 +20,33 @@ use super::listeners::LocalEnd;
 use super::settings;
 use crate::config::{Config, PitTokens};
 
-/// What the control thread keeps of a face that exists.
+/// State that the control thread keeps for an existing face.
 #[derive(Debug)]
 pub(super) struct KnownFace {
-    /// Its place in the worker.
+    /// Its index in the worker.
     pub(super) index: FaceIndex,
     /// Its options.
     pub(super) options: FaceOptions,
-    /// What it counts.
+    /// Its counters.
     pub(super) counters: Arc<FaceCounters>,
-    /// The far end.
+    /// Remote URI.
     pub(super) remote: FaceUri,
-    /// What its quotas have refused.
+    /// Interests refused because of its quotas.
     pub(super) excess: Excess,
-    /// It has no connection, or its interface no link.
+    /// Set while it has no connection or its interface no link.
     pub(super) down: Option<Down>,
-    /// It has been given a receiving socket of its own, or never needs one.
+    /// The face has a receiving socket of its own, or never needs one.
     pub(super) is_separated: bool,
-    /// The near end.
+    /// Local URI.
     pub(super) local: FaceUri,
 }
 
-/// Why a face that stays is down.
+/// Reason why an existing face is down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Down {
-    /// In words.
+    /// Reason, as text.
     pub(super) reason: String,
-    /// Since when.
+    /// Start time.
     pub(super) since_ns: u64,
 }
 
@@ -67,7 +67,7 @@ impl KnownFace {
     }
 }
 
-/// The record of a face that the data plane has made.
+/// Returns management's record of a new face.
 pub(super) fn record(face: &FaceCreated) -> FaceRecord {
     let FaceCreated { options, remote, local, .. } = face;
     let mut flags = 0;
@@ -94,14 +94,14 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         default_congestion_threshold: Some(options.link.congestion_threshold as u64),
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
         capabilities: FaceCapabilities {
-            // As in NFD, also for a TCP connection that was accepted.
+            // As in NFD, also for an accepted TCP connection.
             change_persistency: is_datagram || remote.is_tcp(),
             override_mtu: is_datagram,
         },
     }
 }
 
-/// A face of this scope for a connection that a listener has accepted.
+/// Parameters of a face for an accepted connection.
 pub(super) fn accepted(
     face_id: u64,
     stream: OwnedFd,
@@ -125,14 +125,14 @@ pub(super) fn accepted(
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, None) => {
             (FaceUri::null(), FaceUri::tcp(*address))
         }
-        // Of memif, faces are made when the handshake is done.
+        // Faces of memif are created after the handshake.
         (LocalEnd::Unix(path) | LocalEnd::Memif(path), _) => {
             let remote = FaceUri::descriptor(stream.as_raw_fd());
             (remote, FaceUri::unix(path))
         }
     };
     let pit_tokens = match scope {
-        // Some applications refuse an Interest with a token.
+        // Some applications reject an Interest with a PIT token.
         Scope::Local => PitTokenPolicy::Never,
         Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
@@ -148,7 +148,7 @@ pub(super) fn accepted(
             interests_per_second,
             ..settings::stream_link(&config.faces, &config.limits)
         },
-        // Should it be made permanent: NFD too connects to the port that the peer has come from.
+        // Used if the face becomes permanent: NFD also connects to the peer's source port.
         reconnect_to: peer.filter(|_| !is_websocket),
         ..FaceOptions::stream(properties, Persistency::OnDemand)
     };
@@ -159,7 +159,7 @@ pub(super) fn accepted(
     NewFace { ticket: None, transport, options, remote, local }
 }
 
-/// A TCP face to `remote`, connected already.
+/// Parameters of a TCP face to `remote`, already connected.
 pub(super) fn connected_tcp(
     face_id: u64,
     stream: OwnedFd,
@@ -181,7 +181,7 @@ pub(super) fn connected_tcp(
     NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::tcp(remote), local }
 }
 
-/// A face for a session that somebody has opened.
+/// Parameters of a face for an accepted session.
 pub(super) fn accepted_session(
     face_id: u64,
     session: Accepted,
@@ -210,7 +210,7 @@ pub(super) fn accepted_session(
     }
 }
 
-/// A face for a session that was opened here. Its frames are no longer than the session takes.
+/// Parameters of a face for a session opened here. The session limits its frame length.
 pub(super) fn opened_session(
     face_id: u64,
     session: Accepted,
@@ -232,14 +232,14 @@ pub(super) fn opened_session(
         ticket: wanted.ticket,
         transport: NewTransport::Stream(session.stream),
         options,
-        // The target was read from a face URI.
+        // The target was parsed from a face URI.
         remote: FaceUri::parse(&target.to_string())
             .unwrap_or_else(|_| FaceUri::quic(session.remote)),
         local: FaceUri::quic(session.local),
     }
 }
 
-/// A UDP face to `remote`.
+/// Parameters of a UDP face to `remote`.
 pub(super) fn datagram(
     face_id: u64,
     remote: SocketAddr,
@@ -259,26 +259,26 @@ pub(super) fn datagram(
         transport: NewTransport::Datagram(remote),
         options,
         remote: FaceUri::udp(remote),
-        // The worker knows its socket, the kernel the address.
+        // The worker assigns the socket, the kernel the address.
         local: FaceUri::null(),
     }
 }
 
-/// What an operator wants of a face.
+/// Specification of a requested face.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    /// Who waits for the answer.
+    /// Ticket of the requester.
     pub(super) ticket: Option<u64>,
-    /// When it goes away.
+    /// Persistency.
     pub(super) persistency: Persistency,
-    /// When it sends PIT tokens of ours.
+    /// When the face sends PIT tokens of this forwarder.
     pub(super) pit_tokens: PitTokenPolicy,
     /// Settings that differ from the defaults.
     pub(super) options: ndn_management::request::FaceOptions,
 }
 
 impl Wanted {
-    /// A face like one that is gone, which nobody waits for.
+    /// Specification of a face like a removed one, without a requester.
     pub(super) fn again(options: &FaceOptions) -> Self {
         let FaceOptions { properties, persistency, link, .. } = options;
         let interval = duration_ns(link.congestion_interval);
@@ -291,7 +291,7 @@ impl Wanted {
                 congestion_marking: Some(link.congestion_marking),
                 base_congestion_marking_interval_ns: Some(interval),
                 default_congestion_threshold: Some(link.congestion_threshold as u64),
-                // The session has its own, and its far end is not local.
+                // The session determines its MTU, and its peer is remote.
                 mtu: None,
                 local_fields: None,
                 driver: None,
@@ -317,8 +317,8 @@ impl Wanted {
     }
 }
 
-/// Makes a face permanent, persistent or on-demand. One that an operator wants to stay is no
-/// stranger's any more, and has no quotas.
+/// Sets the persistency of a face. A face that an operator makes persistent or permanent is no longer on-demand and
+/// has no quotas.
 pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOptions) {
     options.persistency = persistency;
     if options.persistency != Persistency::OnDemand {
@@ -327,8 +327,8 @@ pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOption
     }
 }
 
-/// Changes `options` as management asked; everything was checked there. Frames are no longer than the
-/// link takes, if it says.
+/// Applies management's changes to `options`; management has checked them. The link limits the frame length, if
+/// known.
 pub(super) fn apply(
     change: &ndn_management::request::FaceOptions,
     options: &mut FaceOptions,
@@ -358,7 +358,7 @@ pub(super) fn apply(
     }
 }
 
-/// The forwarding word for a setting of the configuration.
+/// Converts a configuration value into the forwarding policy.
 pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
     match pit_tokens {
         PitTokens::Auto => PitTokenPolicy::WhenSeen,

@@ -1,4 +1,4 @@
-//! A forwarder with threads: from its open sockets to the handle of the running one.
+//! A forwarder with threads: open sockets, start, and the handle of the running forwarder.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ impl OpenForwarder {
         self.listeners.udp().map(std::os::fd::AsFd::as_fd)
     }
 
-    /// Files and directories that were made for sockets, and are removed in the end.
+    /// Files and directories created for sockets, removed at the end.
     #[must_use]
     pub fn own_files(&self) -> &[OwnFile] {
         &self.listeners.own_files
     }
 
-    /// Reads the trust anchors that are read again at intervals, as another user may not be allowed to.
+    /// Reads the trust anchors that are reloaded periodically, to check that the current user may read them.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -78,7 +78,7 @@ impl OpenForwarder {
     /// Starts the workers and the control thread.
     ///
     /// # Errors
-    /// What keeps the forwarder from starting, with the address, path or setting.
+    /// The forwarder cannot start; the error names the address, path or setting.
     pub fn start(self, hooks: Hooks) -> anyhow::Result<Forwarder> {
         let Self { config, plan, environment, mut listeners, control_socket } = self;
         let Plan { management, key_chain, places } = plan;
@@ -119,13 +119,13 @@ impl OpenForwarder {
     }
 }
 
-/// The FIB and the strategies that a forwarder starts with.
+/// Creates the initial FIB and strategies of a forwarder.
 pub(crate) fn forwarding_tables(config: &Config, environment: &Environment) -> ForwardingTables {
     let hasher = ndn_table::NameHasher::new(environment.seeds.name_hash_key);
     ForwardingTables::new(hasher, settings::fib_entries_max(config))
 }
 
-/// Both ends of the queue of requests to the control thread.
+/// Creates both ends of the request queue of the control thread.
 pub(crate) fn operator(
     log: &Arc<dyn LogControl>,
     workers: &[WorkerView],
@@ -152,7 +152,7 @@ pub struct Forwarder {
     thread: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
-/// The way to the control thread.
+/// Sends calls to the control thread.
 #[derive(Debug)]
 struct Calls {
     sender: Sender<OperatorRequest>,
@@ -160,17 +160,17 @@ struct Calls {
 }
 
 impl Forwarder {
-    /// Opens the sockets that the configuration names, if any, and starts the forwarder.
+    /// Opens the configured sockets, if any, and starts the forwarder.
     ///
     /// # Errors
-    /// All settings that cannot be used on this machine; what keeps the forwarder from starting.
+    /// All settings that cannot be used on this machine, or the reason why the forwarder cannot start.
     pub fn start(config: &Config, hooks: Hooks) -> anyhow::Result<Self> {
         let plan = Plan::embedded(config, &ndn_sys::clock::Clock::System);
         let plan = plan.map_err(|faults| refused(&faults))?;
         OpenForwarder::open(config, plan)?.start(hooks)
     }
 
-    /// Makes a face whose frames go through queues in this process.
+    /// Creates a face whose frames go through queues in this process.
     ///
     /// # Errors
     /// The forwarder is stopping, or no file descriptor is left.
@@ -182,7 +182,7 @@ impl Forwarder {
         added.map_err(|error| CallError::NoAnswer(error.to_string()))
     }
 
-    /// Asks the forwarder to stop, and waits for its end.
+    /// Requests a stop and waits until the forwarder has ended.
     ///
     /// # Errors
     /// A worker has ended by a fault of its own.
@@ -191,7 +191,7 @@ impl Forwarder {
         self.join()
     }
 
-    /// Waits until the forwarder was asked to stop, by [`Requests::stop`], and has ended.
+    /// Waits until a stop was requested with [`Requests::stop`] and the forwarder has ended.
     ///
     /// # Errors
     /// A worker has ended by a fault of its own.
@@ -242,7 +242,7 @@ impl Calls {
     }
 }
 
-/// All that is wrong with a configuration, in one error.
+/// Joins all conflicts of a configuration into one error.
 pub(crate) fn refused(faults: &[crate::config::Conflict]) -> anyhow::Error {
     anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }

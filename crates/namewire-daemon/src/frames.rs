@@ -1,23 +1,23 @@
-//! Which driver suits a network interface.
+//! Selection of the driver for a network interface.
 
 use ndn_management::FaceDriver;
 use ndn_sys::netlink::{Link, XdpSupport};
 
-/// What the choice depends on.
+/// Properties that the selection depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// What the interface can do, if the kernel tells.
+    /// XDP features of the interface, if the kernel reports them.
     pub xdp: Option<XdpSupport>,
     /// It has an IP address.
     pub has_address: bool,
-    /// Interfaces of VLANs are on it.
+    /// VLAN interfaces are configured on it.
     pub has_vlans: bool,
-    /// Somebody's XDP program is attached to it.
+    /// An XDP program of another process is attached to it.
     pub is_taken: bool,
 }
 
 impl Facts {
-    /// Of `link`, one of `all`.
+    /// Collects the properties of `link`, one of `all`.
     #[must_use]
     pub fn of(link: &Link, all: &[Link], xdp: Option<XdpSupport>, has_address: bool) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Facts {
         }
     }
 
-    /// The driver to pick, and why.
+    /// Selects the driver; returns it with the reason.
     #[must_use]
     pub fn pick(self) -> (FaceDriver, &'static str) {
         let packet = |why| (FaceDriver::Packet, why);
@@ -49,8 +49,8 @@ impl Facts {
     }
 }
 
-/// Whether interfaces of VLANs are on an interface. A driver may take the tags of their frames off before an
-/// XDP program sees them.
+/// Returns whether VLAN interfaces are configured on an interface. A driver may remove the VLAN tags before an XDP
+/// program reads the frame.
 #[must_use]
 pub fn has_vlans(link: &Link, all: &[Link]) -> bool {
     all.iter().any(|other| other.vlan.is_some() && other.lower == Some(link.index))
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_device_of_its_own_that_does_not_copy_is_taken_by_itself() {
+    fn af_xdp_is_selected_only_for_unshared_zero_copy_devices() {
         let support = XdpSupport { native: true, zero_copy: true, multi_buffer: false };
         let facts =
             Facts { xdp: Some(support), has_address: false, has_vlans: false, is_taken: false };

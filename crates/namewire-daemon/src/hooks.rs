@@ -1,4 +1,4 @@
-//! What the program that embeds a forwarder provides: requests, the log's levels, where to announce.
+//! Interface to the embedding program: requests, log levels, announcement.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use namewire_config::{Config, Log};
 use ndn_sys::poll::Waker;
 
-/// Asks a running forwarder to stop or to read its configuration again, from any thread.
+/// Requests a stop or a reload of a running forwarder, from any thread.
 #[derive(Debug, Clone)]
 pub struct Requests {
     stop: Arc<AtomicBool>,
@@ -27,25 +27,25 @@ impl Requests {
         })
     }
 
-    /// Asks the forwarder to stop.
+    /// Requests a stop.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Asks the forwarder to read its configuration again.
+    /// Requests a reload of the configuration.
     pub fn reload(&self) {
         self.reload.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Whether a stop was requested.
+    /// Returns whether a stop was requested.
     #[must_use]
     pub fn is_stop_requested(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Whether a reload was requested since the last call.
+    /// Returns whether a reload was requested since the last call.
     pub(crate) fn take_reload(&self) -> bool {
         let is_requested = self.reload.swap(false, Ordering::AcqRel);
         if is_requested {
@@ -54,37 +54,37 @@ impl Requests {
         is_requested
     }
 
-    /// Readable once something was requested.
+    /// Readable after a request.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 }
 
-/// The levels of the embedding program's log, which the control socket shows and changes.
+/// Log levels of the embedding program, which the control socket displays and changes.
 pub trait LogControl: Send + Sync {
-    /// The levels in force, in the form that [`Self::set`] reads.
+    /// Returns the levels in force, in the syntax of [`Self::set`].
     fn directives(&self) -> String;
 
-    /// Changes levels, as `namewire log` does.
+    /// Changes the levels for `namewire log`.
     ///
     /// # Errors
     /// The directives are malformed; no level has changed.
     fn set(&self, directives: &str) -> Result<(), String>;
 
-    /// Uses the levels of a configuration that was read again.
+    /// Applies the levels of a reloaded configuration.
     ///
     /// # Errors
     /// The levels stay as they were.
     fn apply(&self, settings: &Log) -> Result<(), String>;
 
-    /// Opens the log's file again, after it was renamed.
+    /// Reopens the log file after a rename.
     ///
     /// # Errors
-    /// The log stays in the file that was renamed.
+    /// The log continues in the renamed file.
     fn reopen(&self) -> Result<(), String>;
 }
 
-/// A program whose log has no levels to change.
+/// Log control of a program whose log levels cannot change.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLogControl;
 
@@ -106,11 +106,11 @@ impl LogControl for NoLogControl {
     }
 }
 
-/// Reads the configuration again.
+/// Source of a reloaded configuration.
 pub struct ConfigSource {
-    /// The settings of the file, as the options of the command line change them.
+    /// Reads the settings of the file, with the command-line options applied.
     pub read: Box<dyn Fn() -> Result<Config, String> + Send>,
-    /// There is a file.
+    /// Whether a configuration file exists.
     pub has_file: bool,
 }
 
@@ -123,21 +123,21 @@ impl fmt::Debug for ConfigSource {
     }
 }
 
-/// What the embedding program provides. The control thread calls it.
+/// Callbacks and requests of the embedding program. The control thread calls them.
 pub struct Hooks {
-    /// Stops the forwarder, or has it read `source`.
+    /// Requests to stop the forwarder or to reload `source`.
     pub requests: Requests,
-    /// The configuration after a reload request.
+    /// Configuration for a reload.
     pub source: ConfigSource,
-    /// The levels of the program's log.
+    /// Log levels of the program.
     pub log: Arc<dyn LogControl>,
-    /// Called once the forwarder accepts connections and management can be reached, with lines that say where.
+    /// Called with the listening addresses once the forwarder accepts connections and management is reachable.
     pub on_listening: Box<dyn FnMut(&str) + Send>,
 }
 
 impl Hooks {
-    /// For a program that has neither a configuration file nor a log whose levels change, and stops the forwarder by
-    /// its handle.
+    /// Hooks of a program without a configuration file and without log levels to change, which stops the forwarder
+    /// with its handle.
     ///
     /// # Errors
     /// No file descriptor is left.

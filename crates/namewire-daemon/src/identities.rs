@@ -1,7 +1,7 @@
-//! Who the forwarder is where it issues commands itself: the key chain.
+//! Signs the forwarder's own commands with the key chain.
 //!
-//! The key chain is files that other programs lock, so a thread of its own reads it
-//! ([`read_for`]); the control thread asks it, goes on, and is woken by the answer.
+//! Other programs lock the files of the key chain, so a separate thread reads them ([`read_for`]). The control thread
+//! sends it a question, continues, and is woken by the answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,55 +17,55 @@ use ndn_security::{KeySigner, Signer};
 use ndn_sys::poll::Waker;
 use tracing::{info, warn};
 
-/// How long what was read is taken for true, so that thousands of routes do not read it as often.
+/// How long an answer is cached, so that thousands of routes do not read the key chain as often.
 const TRUSTED_NS: u64 = 10_000_000_000;
-/// How soon a key chain that another program holds is tried again.
+/// Retry interval while another program locks the key chain.
 const LOCKED_PAUSE: Duration = Duration::from_millis(250);
 
-/// What is to be read.
+/// A question to the reading thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Question {
-    /// Which identities there are.
+    /// The list of identities.
     Identities,
-    /// The key of an identity; of the default one if there is none.
+    /// The key of an identity, or of the default identity.
     Key(Option<Name>),
 }
 
-/// What was read.
+/// The answer to a question.
 #[derive(Debug, Clone)]
 enum Found {
     Identities(Vec<Name>),
     Key(Arc<KeySigner>),
-    /// There is no key chain, or nobody in it, and nobody has asked for a key.
+    /// The key chain does not exist or is empty, and no key was requested.
     Digest,
     /// The key cannot be used.
     Nothing,
 }
 
 type Reading = Result<Found, KeyChainError>;
-/// Reads the key chain.
+/// Function that reads the key chain.
 type Reader = dyn Fn(&Question) -> Reading + Send;
 
-/// What is known about a question.
+/// State of a question.
 #[derive(Debug, Default)]
 struct Known {
     found: Option<Found>,
     read_at_ns: u64,
-    /// The answer is on its way.
+    /// The reading thread has the question.
     is_asked: bool,
 }
 
-/// Signs as identities of the key chain, which is read when it is needed.
+/// Signs with identities of the key chain, which is read on demand.
 pub(super) struct KeyChainSigner {
-    /// The thread that reads is started with the first question.
+    /// The reading thread starts with the first question.
     reader: Option<Box<Reader>>,
     questions: Option<Sender<Question>>,
     answers: Option<Receiver<(Question, Reading)>>,
     waker: Arc<Waker>,
     known: HashMap<Question, Known>,
-    /// Another program holds the key chain.
+    /// Another program locks the key chain.
     is_locked: bool,
-    /// What was wrong with the key chain when it was read last.
+    /// The last error of the key chain.
     complaint: Option<String>,
 }
 
@@ -76,11 +76,10 @@ impl std::fmt::Debug for KeyChainSigner {
 }
 
 impl KeyChainSigner {
-    /// `default` signs where nobody else is asked for; the key chain's default identity if there is
-    /// none.
+    /// `default` signs if no identity is requested; without it, the default identity of the key chain does.
     ///
     /// # Errors
-    /// Those of `eventfd(2)`.
+    /// Errors of `eventfd(2)`.
     pub(super) fn new(default: Option<Name>) -> io::Result<Self> {
         Self::reading(Box::new(move |question| read(question, default.as_ref())))
     }
@@ -97,13 +96,13 @@ impl KeyChainSigner {
         })
     }
 
-    /// Called when something was read.
+    /// Wakes the control thread after the key chain was read.
     pub(super) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
 
-    /// What is known by now; none if it is being read. The key that was read before is good enough
-    /// while another program holds the key chain; that there was none is not.
+    /// Returns the cached answer; `None` while it is being read. While another program locks the key chain, a
+    /// previously read key stays valid; the absence of a key does not.
     fn look(&mut self, now: Now, question: &Question) -> Option<Found> {
         self.take_answers(now);
         let known = self.known.entry(question.clone()).or_default();
@@ -120,7 +119,7 @@ impl KeyChainSigner {
         known.found.clone().filter(is_usable)
     }
 
-    /// Asks the thread that reads, which is started when there is none.
+    /// Sends a question to the reading thread, and starts the thread if necessary.
     fn ask(&mut self, question: &Question) -> bool {
         if let Some(reader) = self.reader.take() {
             let (questions, received) = channel();
@@ -158,7 +157,7 @@ impl KeyChainSigner {
         }
     }
 
-    /// Says what is wrong with the key chain, once, and when it is no longer.
+    /// Logs an error of the key chain once, and its end.
     fn complain(&mut self, question: &Question, reading: &Reading) {
         let complaint = match (question, reading) {
             (Question::Key(_), Err(error)) => {
@@ -183,8 +182,8 @@ impl KeyChainSigner {
     }
 }
 
-/// The thread that reads: answers questions until nobody asks any more. What another program holds is
-/// said to be locked, and tried again.
+/// Main function of the reading thread: answers questions until the channel is closed. Reports a locked key chain as
+/// locked and retries.
 fn read_for(
     questions: &Receiver<Question>,
     answers: &Sender<(Question, Reading)>,
@@ -223,7 +222,7 @@ fn read(question: &Question, default: Option<&Name>) -> Reading {
     });
     match signer {
         Ok(signer) => Ok(Found::Key(Arc::new(signer))),
-        // Who has no key chain at all is content with a digest, as with ndn-cxx.
+        // Without a key chain, a digest suffices, as in ndn-cxx.
         Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity)
             if wanted.is_none() =>
         {
@@ -286,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// A key chain that gives these answers, one after the other.
+    /// A key chain that gives these answers in order.
     struct Scene {
         signer: KeyChainSigner,
         readings: Arc<Mutex<VecDeque<Reading>>>,
@@ -334,7 +333,7 @@ mod tests {
             self.signer.sign(self.now, &command, None)
         }
 
-        /// What becomes of a command once the thread has said so often enough.
+        /// Returns the outcome of a command once the thread has answered often enough.
         fn signed(&mut self, done: impl Fn(&Signing, &KeyChainSigner) -> bool) -> Signing {
             loop {
                 let signing = self.sign();
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_key_chain_is_locked_commands_wait_and_never_carry_a_digest() {
+    fn commands_wait_for_a_locked_key_chain_instead_of_using_a_digest() {
         let mut scene = Scene::new();
         assert_eq!(scene.sign(), Signing::Later);
         assert_eq!(scene.signed(|_, signer| signer.is_locked), Signing::Later);
@@ -367,7 +366,7 @@ mod tests {
         let signing = scene.signed(|signing, _| *signing != Signing::Later);
         assert_eq!(kind(&signing), SignatureType::SHA256_WITH_ECDSA);
         assert!(!scene.signer.is_locked);
-        // Later, what was read before is good enough while it is locked, and only then.
+        // While locked, a previously read key stays valid for a limited time.
         scene.wait();
         assert_eq!(scene.sign(), Signing::Later);
         let signing = scene.signed(|signing, _| *signing != Signing::Later);
@@ -378,18 +377,18 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_key_chain_is_content_with_a_digest() {
+    fn without_a_key_chain_commands_carry_a_digest() {
         let mut scene = Scene::new();
         scene.read_next(Ok(Found::Digest));
         let signing = scene.signed(|signing, _| *signing != Signing::Later);
         assert_eq!(kind(&signing), SignatureType::DIGEST_SHA256);
-        // There may be one by now.
+        // A key chain may exist by now.
         scene.wait();
         assert_eq!(scene.signed(|_, signer| signer.is_locked), Signing::Later);
     }
 
     #[test]
-    fn a_key_chain_that_fails_is_asked_again_later() {
+    fn failed_key_chain_is_read_again_later() {
         let mut scene = Scene::new();
         scene.read_next(Err(KeyChainError::NotFound("/me".to_owned())));
         scene.signed(|signing, _| *signing == Signing::Impossible);

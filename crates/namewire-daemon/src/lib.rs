@@ -4,36 +4,36 @@
 //! owns the authoritative tables. Nothing here concerns the process: signals, the log, privileges, standard output
 //! and `exit` belong to the program that embeds a forwarder, which passes [`Hooks`].
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `forwarder` | [`Forwarder`]: a forwarder with threads, and the handle to it |
 //! | `stepped` | [`SteppedForwarder`]: a forwarder without threads |
 //! | `calls` | [`Management`]: typed management calls on either |
 //! | `environment` | clock and seeds |
 //! | `hooks` | what the embedding program provides |
-//! | `plan` | whatever can be refused before the start |
-//! | `settings` | from the configuration to what the data plane is made of |
-//! | `identities` | who the forwarder is where it issues commands itself |
-//! | `listeners` | the sockets to listen on, and what is said about them |
+//! | `plan` | checks before the start |
+//! | `settings` | data-plane options from the configuration |
+//! | `identities` | signing of the forwarder's own commands |
+//! | `listeners` | listening sockets and their announcement |
 //! | `control` | the control thread's loop |
-//! | `balance` | which worker has which names: looked at, evened out, told |
-//! | `addresses` | addresses of the ends of faces, as the kernel knows them |
-//! | `faces` | faces as management sees them; making new ones |
-//! | `memory` | what the packet buffers are made of, told at the start |
-//! | `missing` | interfaces that are named and not there |
+//! | `balance` | load balancing between workers |
+//! | `addresses` | local and remote addresses of faces, from the kernel |
+//! | `faces` | face records of management; parameters of new faces |
+//! | `memory` | capacity checks and report of packet memory |
+//! | `missing` | configured interfaces that do not exist |
 //! | `names` | host names of configured faces |
-//! | `bound`, `multicast` | faces that come and go with network interfaces |
+//! | `bound`, `multicast` | UDP faces created and removed with network interfaces |
 //! | `tables` | FIB and strategy instances |
 //! | `telemetry` | counters for datasets |
-//! | `access` | who may manage the forwarder |
-//! | `dpdk` | ports of DPDK, for Ethernet faces |
-//! | `ethernet` | Ethernet faces, which come and go with interfaces |
-//! | `captures` | frames on their way to a capture file |
-//! | `reload` | the configuration read again while it runs |
-//! | `restart` | settings that wait for the next start |
-//! | `placement` | which worker does what on which processor |
-//! | `operator` | the control socket's requests: log levels, figures of the workers, captures |
-//! | `websocket`, `webtransport` | for browsers |
+//! | `access` | access control for management |
+//! | `dpdk` | DPDK ports for Ethernet faces |
+//! | `ethernet` | Ethernet faces, created and removed with network interfaces |
+//! | `captures` | active captures |
+//! | `reload` | reload of the configuration |
+//! | `restart` | settings that take effect at the next start |
+//! | `placement` | roles and processors of the workers |
+//! | `operator` | requests of the control socket: log levels, worker counters, captures |
+//! | `websocket`, `webtransport` | transports for browsers |
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -87,10 +87,10 @@ pub use missing::interfaces_missing;
 pub use plan::Plan;
 pub use stepped::SteppedForwarder;
 
-/// Checks what the settings of access control name: certificates and trust rules.
+/// Checks the certificates and trust rules of the access control settings.
 ///
 /// # Errors
-/// Which files cannot be used, with the settings.
+/// Files that cannot be used, with their settings.
 pub fn check_access(config: &Config) -> Result<(), Vec<Conflict>> {
     access::access_control(&config.management, 0).map(|_| ())
 }

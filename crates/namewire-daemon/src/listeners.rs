@@ -1,4 +1,4 @@
-//! The sockets to listen on.
+//! Listening sockets.
 
 use std::fmt::Write as _;
 use std::io;
@@ -19,44 +19,43 @@ use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
 use crate::text::transport_uri;
 
-/// Where ordinary applications look for the forwarder (ndn-cxx, python-ndn, NDNts, ndn-js).
+/// Default socket paths of other client libraries (ndn-cxx, python-ndn, NDNts, ndn-js).
 const WELL_KNOWN_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/var/run/nfd/nfd.sock"];
 
-/// A listening stream socket and what its faces are.
+/// A listening stream socket and the kind of its faces.
 #[derive(Debug)]
 pub(super) struct StreamListener {
     /// The socket.
     pub(super) socket: Listener,
-    /// The path, or for TCP the address.
+    /// Its path or address.
     pub(super) local: LocalEnd,
 }
 
-/// What a stream listener is bound to.
+/// Local address of a stream listener.
 #[derive(Debug, Clone)]
 pub(super) enum LocalEnd {
     /// A Unix socket.
     Unix(PathBuf),
-    /// A Unix socket whose clients bring shared memory.
+    /// A Unix socket for memif handshakes.
     Memif(PathBuf),
-    /// A TCP address, and whether peers on the loopback interface are local applications.
+    /// A TCP address.
     Tcp {
         /// The address.
         address: SocketAddr,
         /// Loopback peers may use `/localhost`.
         loopback_is_local: bool,
     },
-    /// A TCP address whose connections begin with a WebSocket handshake.
+    /// A TCP address for WebSocket connections.
     WebSocket {
         /// The address.
         address: SocketAddr,
-        /// Who may connect, and who is local.
+        /// Which clients may connect and which are local.
         admission: Admission,
     },
 }
 
 impl LocalEnd {
-    /// Whether a peer that connects here is a local application. Of a browser, that is not all
-    /// there is to know.
+    /// Returns the scope of a connected peer. For a browser, the origin of the page matters too.
     pub(super) fn scope(&self, peer: Option<SocketAddr>) -> Scope {
         let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
         let is_local = match self {
@@ -75,22 +74,22 @@ impl LocalEnd {
 pub(super) struct Listeners {
     /// Streams.
     pub(super) streams: Vec<StreamListener>,
-    /// One set for each worker.
+    /// One set per worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
-    /// Where the UDP sockets listen.
+    /// Addresses of the UDP sockets.
     pub(super) udp_addresses: Vec<SocketAddr>,
-    /// For WebTransport sessions; taken by the service.
+    /// Sockets for WebTransport; the service takes them.
     pub(super) webtransport: webtransport::Opened,
-    /// Where that listens.
+    /// Addresses of the WebTransport sockets.
     pub(super) webtransport_addresses: Vec<SocketAddr>,
-    /// Hashes of its certificate that pages need.
+    /// Certificate hashes that web pages need.
     pub(super) webtransport_hashes: Vec<String>,
-    /// Files and directories that were made for sockets.
+    /// Files and directories created for sockets.
     pub(super) own_files: Vec<OwnFile>,
 }
 
 impl Listeners {
-    /// Opens the sockets that the configuration names. `spread` is the seed of which worker receives from a UDP peer.
+    /// Opens the configured sockets. `spread` seeds the selection of the worker that receives from a UDP peer.
     pub(super) fn open(config: &Config, worker_count: usize, spread: u64) -> anyhow::Result<Self> {
         let Config { listeners: config, faces, bound_faces, .. } = config;
         let udp = (0..worker_count.max(1)).map(|_| Vec::new()).collect();
@@ -194,7 +193,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Whether one of these sockets listens at the address of a face of UDP, TCP or WebTransport.
+    /// Returns whether one of these sockets listens at the address of a UDP, TCP or WebTransport URI.
     pub(super) fn is_own(&self, scheme: &str, address: SocketAddr) -> bool {
         let tcp = self.streams.iter().filter_map(|listener| match &listener.local {
             LocalEnd::Tcp { address, .. } => Some(address),
@@ -212,17 +211,17 @@ impl Listeners {
             .any(|own| own.ip() == address.ip() || own.ip().is_unspecified() && is_here())
     }
 
-    /// The UDP sockets of all workers, as long as nobody has taken them.
+    /// The UDP sockets of all workers, until [`take_udp`](Self::take_udp).
     pub(super) fn udp(&self) -> impl Iterator<Item = &UdpSocket> {
         self.udp.iter().flatten().map(|(socket, _)| socket)
     }
 
-    /// The UDP sockets of each worker, which belong to the data plane.
+    /// Moves the UDP sockets of each worker to the data plane.
     pub(super) fn take_udp(&mut self) -> Vec<Vec<(UdpSocket, bool)>> {
         std::mem::take(&mut self.udp)
     }
 
-    /// Lines that say where the forwarder listens, and how applications and operators find it.
+    /// Returns the listening addresses as text, with instructions for applications and operators.
     pub(super) fn announcement(&self, config: &Config) -> String {
         let control = config.control_socket_path();
         let control = control.filter(|path| Some(path) != usual_control_socket(config).as_ref());
@@ -278,7 +277,7 @@ impl Listeners {
         text
     }
 
-    /// Local face URIs of all listeners, as `faces/channels` shows them.
+    /// Local URIs of all listeners, for `faces/channels`.
     pub(super) fn local_uris(&self) -> Vec<String> {
         let streams = self.streams.iter().map(|listener| match &listener.local {
             LocalEnd::Unix(path) => format!("unix://{}", path.display()),
@@ -294,8 +293,7 @@ impl Listeners {
     }
 }
 
-/// Where commands look for the control socket that are told nothing but where applications find the
-/// forwarder.
+/// Default path of the control socket for commands that only know the path of the application socket.
 fn usual_control_socket(config: &Config) -> Option<PathBuf> {
     let mut usual = Config::default();
     usual.listeners.unix.path = config.socket_path();
@@ -310,7 +308,7 @@ fn is_well_known(path: &Path) -> bool {
     WELL_KNOWN_SOCKETS.iter().any(|known| Path::new(known) == path)
 }
 
-/// Makes the directory of a socket if it is missing; returns it if it was.
+/// Creates the directory of a socket if it is missing; returns it if it was created.
 fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
     directory::make_parent(path, Access::Umask)
 }
@@ -331,7 +329,7 @@ fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {
     Ok(socket)
 }
 
-/// What to do about a Unix socket that cannot be opened.
+/// Advice for a Unix socket that cannot be opened.
 fn advice(path: &Path) -> &'static str {
     let is_of_root = Path::new(config::SYSTEM_SOCKET_PATH) == path;
     match is_of_root && !rustix::process::geteuid().is_root() {
@@ -343,8 +341,8 @@ fn advice(path: &Path) -> &'static str {
     }
 }
 
-/// Opens a socket per address. Where both families are asked for in general, one that the kernel
-/// does not have is left out.
+/// Opens one socket per address. If both address families are configured by default, an unsupported family is
+/// skipped.
 fn open_all<T>(
     kind: &str,
     addresses: &[IpAddr],
@@ -388,10 +386,10 @@ fn lacks_family(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::AddrNotAvailable
 }
 
-/// A socket on `address` for each worker; the kernel spreads peers over them.
+/// Opens a socket on `address` per worker; the kernel distributes peers over them.
 ///
-/// The first one is bound alone, so that a port that is in use is noticed: sockets that share a
-/// port may belong to several programs of one user.
+/// The first socket is bound without port sharing, so that a port in use is detected: sockets that share a port may
+/// belong to several programs of one user.
 fn open_shared_udp(
     address: SocketAddr,
     faces: &FaceDefaults,
@@ -431,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_are_known_whatever_they_are_called() {
+    fn own_addresses_are_recognized_in_every_form() {
         let directory = tempfile::tempdir().unwrap();
         let text = format!(
             "[listeners]\nunix.path = {:?}\ntcp.enabled = false\nudp.enabled = false\n",

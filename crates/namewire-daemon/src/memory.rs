@@ -1,4 +1,4 @@
-//! What the packet buffers are made of.
+//! Packet memory: capacity checks and report.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,7 @@ use ndn_ring::PoolPages;
 
 use crate::config::Pool;
 
-/// Warns of a capacity that does not fit the workers or this system, which may not be the one that the
-/// configuration was written for.
+/// Warns of a capacity that does not fit the workers or this system; the configuration may come from another machine.
 pub(super) fn warn_of_capacity(pool: &Pool, workers: usize) {
     if let Some(needed) = pool.shortage(workers) {
         tracing::warn!(
@@ -25,8 +24,8 @@ pub(super) fn warn_of_capacity(pool: &Pool, workers: usize) {
     }
 }
 
-/// Bytes for packets in the Content Store that this system can promise: of `wanted`, three quarters of its memory
-/// at most, as the kernel refuses to promise more than there is.
+/// Limits the Content Store's packet memory to three quarters of the system's memory: the kernel refuses to reserve
+/// more than exists.
 pub(super) fn cs_bytes(wanted: usize) -> usize {
     let most = usize::try_from(system_bytes() / 4 * 3).unwrap_or(usize::MAX);
     if wanted > most {
@@ -39,13 +38,13 @@ pub(super) fn cs_bytes(wanted: usize) -> usize {
     wanted.min(most)
 }
 
-/// The memory of this system, bytes.
+/// Memory of this system, bytes.
 fn system_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     system.totalram.saturating_mul(u64::from(system.mem_unit))
 }
 
-/// Logs what pages each NUMA node gave for the packet buffers of its workers.
+/// Logs the page sizes that each NUMA node provides for the packet buffers of its workers.
 pub(super) fn tell(places: &[WorkerPlacement], dataplane: &Dataplane) {
     let mut nodes: BTreeMap<Option<usize>, (usize, PoolPages)> = BTreeMap::new();
     for (place, worker) in places.iter().zip(dataplane.workers()) {
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_content_store_is_promised_no_more_than_there_is() {
+    fn content_store_memory_is_limited_by_system_memory() {
         assert_eq!(cs_bytes(1 << 20), 1 << 20);
         let most = cs_bytes(usize::MAX);
         assert!(most > 1 << 20 && (most as u64) < system_bytes(), "{most}");

@@ -1,11 +1,11 @@
-//! Interfaces that the configuration names and that are not there.
+//! Configured interfaces that do not exist.
 
 use ndn_sys::interface::interfaces;
 use tracing::warn;
 
 use crate::config::{Config, InterfaceRule, Warning};
 
-/// Interfaces that are named but not there, or not yet: faces wait for them. Each comes with its setting.
+/// Returns configured interfaces that do not exist (yet), with their settings: faces wait for them.
 #[must_use]
 pub fn interfaces_missing(config: &Config) -> Vec<Warning> {
     let Ok(there) = interfaces() else { return Vec::new() };
@@ -18,14 +18,14 @@ pub fn interfaces_missing(config: &Config) -> Vec<Warning> {
     warnings.collect()
 }
 
-/// Warns about them.
+/// Logs a warning for each of them.
 pub(super) fn warn_of_interfaces(config: &Config) {
     for warning in interfaces_missing(config) {
         warn!("{}", warning.reason);
     }
 }
 
-/// Interfaces that are named in full and in use, each with the setting.
+/// Interfaces that the settings in use name in full (no pattern), with their settings.
 fn named(config: &Config) -> Vec<(&'static str, &str)> {
     let (multicast, ethernet) = (&config.listeners.multicast, &config.listeners.ethernet);
     let mut lists = vec![
@@ -63,7 +63,7 @@ mod tests {
     use crate::config::parse;
 
     #[test]
-    fn interfaces_count_that_are_named_and_in_use() {
+    fn only_interfaces_named_in_used_settings_are_reported() {
         let text = "listeners.ethernet = { enabled = true, interfaces = [\"eth95\", \"eth?\"] }";
         let config = parse("test", text).unwrap();
         assert_eq!(named(&config), [("listeners.ethernet.interfaces", "eth95")]);

@@ -1,4 +1,4 @@
-//! UDP multicast faces, which come and go with network interfaces.
+//! UDP multicast faces, created and removed with network interfaces.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,35 +17,35 @@ use tracing::{info, warn};
 use super::settings;
 use crate::config::{Config, Multicast};
 
-/// How often to look which interfaces there are.
+/// Poll interval for interfaces.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A face that there is, or that an operator has destroyed since its interface came.
+/// Key of a face; an operator may have destroyed the face since its interface appeared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     interface: String,
     index: u32,
-    /// The address that it sends from.
+    /// Source address.
     source: IpAddr,
     group: SocketAddr,
     ad_hoc: bool,
 }
 
-/// The multicast faces.
+/// The UDP multicast faces.
 #[derive(Debug, Default)]
 pub(super) struct MulticastFaces {
-    /// FaceIds; none where no socket could be had.
+    /// FaceIds; `None` if no socket could be opened.
     faces: BTreeMap<Place, Option<u64>>,
     next_poll_ns: u64,
 }
 
 impl MulticastFaces {
-    /// When to call [`look`](Self::look), if ever.
+    /// Time of the next [`look`](Self::look).
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
         config.listeners.multicast.enabled.then_some(self.next_poll_ns)
     }
 
-    /// Looks at once: the configuration has changed.
+    /// Polls immediately after a configuration change.
     pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
         self.next_poll_ns = 0;
         if config.listeners.multicast.enabled {
@@ -54,7 +54,7 @@ impl MulticastFaces {
         self.keep(&[], dataplane);
     }
 
-    /// Removes the faces that are not wanted.
+    /// Removes the faces that the configuration no longer requires.
     fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, face_id| {
             let stays = wanted.contains(place);
@@ -66,7 +66,7 @@ impl MulticastFaces {
         });
     }
 
-    /// Makes faces on interfaces that are new, and removes those of interfaces that are gone.
+    /// Creates faces on new interfaces and removes those of removed interfaces.
     pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
         if !config.listeners.multicast.enabled || now_ns < self.next_poll_ns {
             return;
@@ -87,7 +87,7 @@ impl MulticastFaces {
     }
 }
 
-/// Where there should be faces.
+/// Returns the interfaces and addresses that need a face.
 fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
     let is_wanted = |interface: &&Interface| {
         let can = interface.is_running && interface.can_multicast && !interface.is_loopback;
@@ -97,7 +97,7 @@ fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
     let mut places = Vec::new();
     for interface in all.iter().filter(is_wanted) {
         for &group in &config.groups {
-            // A link-local address is what speaks to a link-local group.
+            // A link-local group requires a link-local source address.
             let is_source = |address: &&IpAddr| match address {
                 IpAddr::V4(_) => group.is_ipv4(),
                 IpAddr::V6(address) => group.is_ipv6() && address.is_unicast_link_local(),
@@ -111,7 +111,7 @@ fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
     places
 }
 
-/// Makes a face, or says why not.
+/// Creates a face, or logs the reason of the failure.
 fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64> {
     let source = match place.source {
         IpAddr::V4(source) => Some(source),
@@ -133,7 +133,7 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
     let face_id = dataplane.allocate_face_id();
     let properties = FaceProperties {
         link_type: if place.ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
-        // Everybody on the link would see them, and they are ours alone.
+        // All stations on the link would receive the tokens, which only this forwarder can use.
         pit_tokens: PitTokenPolicy::Never,
         ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faces_are_wanted_where_the_lists_and_the_interface_allow() {
+    fn faces_follow_the_lists_and_the_interface_flags() {
         let interface = |name: &str, addresses: &[&str]| Interface {
             name: name.to_owned(),
             index: 3,

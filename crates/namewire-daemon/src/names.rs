@@ -1,7 +1,7 @@
-//! Host names of configured faces, looked up by threads of their own: a resolver may take its time.
+//! Resolves host names of configured faces on separate threads, because a resolver may block.
 //!
-//! Who answers a look-up may be anybody on the way to a name server. What it says becomes a far end, and
-//! nothing else: no group, no socket of this system.
+//! A DNS answer may be forged. A resolved address is used only as a unicast remote address, never as a multicast
+//! group or an address of this system.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,24 +15,24 @@ use ndn_types::FaceUri;
 
 use super::faces::Wanted;
 
-/// Look-ups at one time. The others wait.
+/// Maximum concurrent look-ups; further ones wait.
 const THREADS_MAX: usize = 4;
-/// Addresses of a host that are tried at most, one after the other.
+/// Maximum addresses tried per host, one after the other.
 const ADDRESSES_MAX: usize = 8;
 
-/// What became of a look-up.
+/// Result of a look-up.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// What for.
+    /// The requested face.
     pub(super) wanted: Wanted,
-    /// The far ends to try in this order, in canonical form; at least one.
+    /// Remote URIs in canonical form, in the order to try; at least one.
     pub(super) result: Result<Vec<FaceUri>, String>,
 }
 
-/// Finds the far ends of a URI with a host name.
+/// Function that resolves the host name of a URI.
 type Resolve = dyn Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync;
 
-/// What waits for a thread.
+/// Look-ups that wait for a thread.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<(FaceUri, Wanted)>,
@@ -46,7 +46,7 @@ pub(super) struct HostNames {
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
     waker: Arc<Waker>,
-    /// What else to try for the faces of these tickets, should the attempt that goes on fail.
+    /// Remaining addresses for the faces of these tickets, for use if the current attempt fails.
     left: HashMap<u64, (VecDeque<FaceUri>, Wanted)>,
 }
 
@@ -72,21 +72,21 @@ impl HostNames {
         Ok(Self { resolve: Arc::new(resolve), queue, answers, sender, waker, left })
     }
 
-    /// What wakes when there are answers.
+    /// Wakes the control thread after answers.
     pub(super) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// What has come since the last time.
+    /// Returns the answers since the last call.
     pub(super) fn take_answers(&mut self) -> Vec<Answer> {
         self.waker.reset();
         self.answers.try_iter().collect()
     }
 
-    /// Begins to look the host of `uri` up, when its turn comes.
+    /// Queues a look-up of the host of `uri`.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// No thread can be started.
     pub(super) fn look_up(&self, uri: &FaceUri, wanted: Wanted) -> std::io::Result<()> {
         let mut queue = lock(&self.queue);
         queue.waiting.push_back((uri.clone(), wanted));
@@ -98,7 +98,7 @@ impl HostNames {
         let work = move || {
             while let Some((uri, wanted)) = next(&shared) {
                 let result = resolve(&uri);
-                // If nobody takes it, the forwarder is about to end.
+                // The receiver is gone only while the forwarder stops.
                 let _ = sender.send(Answer { wanted, result });
                 waker.wake();
             }
@@ -109,13 +109,13 @@ impl HostNames {
                 queue.waiting.pop_back();
                 return Err(error);
             }
-            // Those that run come to it.
+            // The running threads process the queue.
             Err(_) => {}
         }
         Ok(())
     }
 
-    /// The first of these far ends; the others are tried if it fails.
+    /// Returns the first address; the others are tried if it fails.
     pub(super) fn first_of(&mut self, ends: Vec<FaceUri>, wanted: Wanted) -> Option<FaceUri> {
         let mut ends = VecDeque::from(ends);
         let first = ends.pop_front();
@@ -125,7 +125,7 @@ impl HostNames {
         first
     }
 
-    /// What to try next for the face of this ticket, which has failed.
+    /// Returns the next address for the face of this ticket after a failure.
     pub(super) fn next_of(&mut self, ticket: Option<u64>) -> Option<(FaceUri, Wanted)> {
         let ticket = ticket?;
         let (ends, wanted) = self.left.get_mut(&ticket)?;
@@ -136,7 +136,7 @@ impl HostNames {
         next
     }
 
-    /// The face of this ticket is there.
+    /// Forgets the remaining addresses: the face of this ticket exists.
     pub(super) fn is_made(&mut self, ticket: Option<u64>) {
         if let Some(ticket) = ticket {
             self.left.remove(&ticket);
@@ -144,12 +144,12 @@ impl HostNames {
     }
 }
 
-/// Nothing that panics is done with the queue.
+/// Locks the queue. No code panics while it holds the lock.
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread does next; without anything it ends.
+/// Returns the next look-up of a thread; the thread ends on `None`.
 fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, Wanted)> {
     let mut queue = lock(queue);
     let next = queue.waiting.pop_front();
@@ -159,7 +159,7 @@ fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, Wanted)> {
     next
 }
 
-/// The canonical forms of a UDP or TCP URI with a host name and a port, in the resolver's order.
+/// Returns the canonical forms of a UDP or TCP URI with a host name and a port, in the resolver's order.
 fn resolve(uri: &FaceUri) -> Result<Vec<FaceUri>, String> {
     let port: u16 = uri.port().parse().map_err(|_| format!("{uri} has no port"))?;
     let found = (uri.host(), port).to_socket_addrs();
@@ -167,8 +167,7 @@ fn resolve(uri: &FaceUri) -> Result<Vec<FaceUri>, String> {
     far_ends(uri, found)
 }
 
-/// Those of the addresses that were found for the host of `uri` which its scheme asks for, and which may be
-/// that of a neighbour.
+/// Selects the addresses that the scheme of `uri` permits and that are valid for a remote peer.
 fn far_ends(
     uri: &FaceUri,
     found: impl Iterator<Item = SocketAddr>,
@@ -206,7 +205,8 @@ fn far_ends(
     Ok(ends)
 }
 
-/// Those of the far ends that there is a socket for: UDP faces send from those of the listeners. At least one.
+/// Selects the addresses with a socket of their family: UDP faces send from the listeners' sockets. Returns at least
+/// one.
 pub(super) fn reachable(
     mut ends: Vec<FaceUri>,
     listening: &[SocketAddr],
@@ -221,8 +221,8 @@ pub(super) fn reachable(
     }
 }
 
-/// What speaks against an address that was found for this host. A far end on the loopback interface may have
-/// local scope, so that only `localhost` leads there (RFC 6761, section 6.3), and nowhere else.
+/// Returns the objection against an address resolved for this host. A loopback peer may have local scope, so only
+/// `localhost` resolves to loopback (RFC 6761, section 6.3), and it resolves to nothing else.
 fn objection(host: &str, address: IpAddr) -> Option<&'static str> {
     let address = address.to_canonical();
     let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -240,7 +240,7 @@ fn objection(host: &str, address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether it is an IPv4 address in the form of IPv6 that is used no more (RFC 4291, section 2.5.5.1).
+/// Returns whether the address is a deprecated IPv4-compatible IPv6 address (RFC 4291, section 2.5.5.1).
 fn is_compatible(address: IpAddr) -> bool {
     let IpAddr::V6(address) = address else { return false };
     address.segments()[..6] == [0; 6] && !address.is_loopback()
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// What becomes of these addresses, separated by spaces.
+    /// Resolves `text` with these addresses, separated by spaces.
     fn far(text: &str, found: &str) -> Result<String, String> {
         let found = found.split(' ').map(|one| SocketAddr::new(one.parse().unwrap(), 6363));
         let ends = far_ends(&uri(text), found)?;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_addresses_of_the_family_that_is_asked_for() {
+    fn names_resolve_to_the_requested_address_family() {
         let resolved = |text: &str| resolve(&uri(text)).map(|ends| ends[0].to_string());
         assert_eq!(resolved("udp4://localhost:6363").unwrap(), "udp4://127.0.0.1:6363");
         assert_eq!(resolved("tcp4://localhost:7000").unwrap(), "tcp4://127.0.0.1:7000");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_neighbour_has_is_refused_whoever_says_so() {
+    fn addresses_invalid_for_a_remote_peer_are_rejected() {
         let groups = ["224.0.0.1", "239.1.2.3", "255.255.255.255", "ff02::1", "::ffff:224.0.0.1"];
         let nowhere = ["0.0.0.0", "::", "::ffff:0.0.0.0", "::127.0.0.1"];
         let loopback = ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"];
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_versions_of_ip_that_have_a_socket_are_tried() {
+    fn only_address_families_with_a_socket_are_tried() {
         let ends = ["udp6://[2001:db8::1]:6363", "udp4://192.0.2.1:6363"].map(uri);
         let [six, four] = ["[::]:6363", "0.0.0.0:6363"].map(|text| text.parse().unwrap());
         assert_eq!(reachable(ends.to_vec(), &[six, four]).unwrap(), ends);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_looked_up_by_few_threads() {
+    fn lookups_use_a_limited_number_of_threads() {
         let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
         let counted = Arc::clone(&running);
         let mut names = HostNames::with(move |uri| {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_a_host_are_tried_one_after_the_other() {
+    fn addresses_of_a_host_are_tried_in_order() {
         let mut names = HostNames::new().unwrap();
         let ends = ["udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363", "udp4://192.0.2.3:6363"];
         let ends = ends.map(uri);
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(names.next_of(Some(7)).unwrap().0, ends[2]);
         assert!(names.next_of(Some(7)).is_none());
         assert!(names.left.is_empty());
-        // A face that was made has no other address.
+        // A created face has no further address.
         names.first_of(ends.to_vec(), wanted(7)).unwrap();
         names.is_made(Some(7));
         assert!(names.next_of(Some(7)).is_none());

@@ -1,4 +1,4 @@
-//! What the control socket asks for: log levels, figures of the workers, service times, captures.
+//! Requests of the control socket: log levels, worker counters, service times, captures.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use namewire_control::{
 
 use super::service_times::{TraceSwitch, TracedWorker};
 
-/// Packets that wait for a capture's reader at most.
+/// Maximum packets that wait for the reader of a capture.
 pub(super) const CAPTURE_QUEUE: usize = 8192;
 
 /// A request for the control thread.
@@ -33,54 +33,54 @@ pub(super) const CAPTURE_QUEUE: usize = 8192;
 pub(super) struct CaptureRequest {
     /// What to capture.
     pub(super) filter: CaptureFilter,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub(super) answer: SyncSender<Result<CaptureStream, String>>,
 }
 
-/// A question about the dispatch of names, for the control thread.
+/// A request about name dispatch, for the control thread.
 #[derive(Debug)]
 pub(super) struct DispatchRequest {
-    /// What is asked.
+    /// The action.
     pub(super) action: DispatchAction,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub(super) answer: SyncSender<Result<Dispatch, String>>,
 }
 
-/// A question about the links of faces, for the control thread.
+/// A request for link counters of faces, for the control thread.
 #[derive(Debug)]
 pub(super) struct LinksRequest {
-    /// Only faces with higher numbers.
+    /// Only faces with higher FaceIds.
     pub(super) after: Option<u64>,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub(super) answer: SyncSender<BTreeMap<u64, LinkCounters>>,
 }
 
-/// What an operator asks of the control thread.
+/// A request of an operator to the control thread.
 #[derive(Debug)]
 pub(super) enum OperatorRequest {
-    /// To capture.
+    /// Start a capture.
     Capture(CaptureRequest),
-    /// How names are dispatched.
+    /// Show or change name dispatch.
     Dispatch(DispatchRequest),
-    /// What links count.
+    /// Report link counters.
     Links(LinksRequest),
     /// A management Interest.
     Local(LocalRequest),
-    /// A face in memory.
+    /// Create an in-memory face.
     AddMemoryFace(MemoryFaceOptions, MemoryFaceAnswer),
-    /// To measure service times, or not.
+    /// Start or stop the measurement of service times.
     Trace(bool),
-    /// What the WebTransport listener does.
+    /// Report the state of the WebTransport listener.
     WebTransport(SyncSender<WebTransportStatus>),
-    /// How many faces there are.
+    /// Report the number of faces.
     FaceLimit(SyncSender<FaceLimit>),
-    /// What the memif listener does.
+    /// Report the state of the memif listener.
     Memif(SyncSender<MemifStatus>),
-    /// Faces that are being made, of all names or of one.
+    /// Report faces being created, all or those for one name.
     WaitingFaces(Option<Name>, SyncSender<Vec<WaitingFace>>),
 }
 
-/// What one worker counts.
+/// Counters of one worker.
 #[derive(Debug)]
 pub(super) struct WorkerFigures {
     /// Its loop.
@@ -91,11 +91,11 @@ pub(super) struct WorkerFigures {
     pub(super) pool: Arc<PoolCounters>,
     /// Its shard.
     pub(super) shard: Arc<Counters>,
-    /// Its service times.
+    /// Service times.
     pub(super) service_times: Arc<ServiceTimes>,
-    /// Its dealings with other workers, if there are any.
+    /// Counters of its exchange with other workers, if any.
     pub(super) exchange: Option<Arc<ExchangeCounters>>,
-    /// The NUMA node that it is pinned to, if it is.
+    /// The NUMA node that it is pinned to, if any.
     pub(super) node: Option<usize>,
 }
 
@@ -179,7 +179,7 @@ fn interest_statistics(account: &InterestAccount) -> InterestStatistics {
     }
 }
 
-/// The control socket's end: runs on its threads.
+/// The control socket's side: runs on its threads.
 pub(super) struct Operator {
     log: Arc<dyn LogControl>,
     workers: Vec<WorkerFigures>,
@@ -189,7 +189,7 @@ pub(super) struct Operator {
     clock: Clock,
 }
 
-/// The control thread's end.
+/// The control thread's side.
 #[derive(Debug)]
 pub(super) struct OperatorRequests {
     pub(super) requests: Receiver<OperatorRequest>,
@@ -197,7 +197,7 @@ pub(super) struct OperatorRequests {
 }
 
 impl Operator {
-    /// Both ends.
+    /// Creates both sides.
     pub(super) fn new(
         log: Arc<dyn LogControl>,
         workers: Vec<WorkerFigures>,
@@ -215,7 +215,7 @@ impl Operator {
         self.requests.clone()
     }
 
-    /// Asks the control thread.
+    /// Sends a request to the control thread and waits for the answer.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> OperatorRequest) -> Result<T, String> {
         let stopping = || "the forwarder is stopping".to_owned();
         let (answer, answered) = sync_channel(1);
@@ -279,7 +279,7 @@ impl Handler for Operator {
     }
 }
 
-/// Where captured packets wait for a reader.
+/// Creates the queue of captured packets for a reader.
 pub(super) fn packet_queue() -> (SyncSender<CapturedPacket>, Receiver<CapturedPacket>) {
     sync_channel(CAPTURE_QUEUE)
 }

@@ -1,4 +1,4 @@
-//! Where the workers run, by the configuration and the machine.
+//! Placement of the workers, from the configuration and the machine.
 
 use anyhow::Context;
 use ndn_dataplane::{WorkerPlacement, Workers, default_worker_count, plan_placement, plan_roles};
@@ -6,10 +6,10 @@ use ndn_sys::topology::Topology;
 
 use crate::config::{Conflict, Forwarder};
 
-/// Refuses processors that this machine does not have, or that this process may not run on.
+/// Rejects processors that do not exist or that this process may not use.
 ///
 /// # Errors
-/// The first of them, and those that can be used.
+/// The first unusable processor, and the usable ones.
 pub fn check_processors(forwarder: &Forwarder) -> Result<(), Conflict> {
     match unusable(&forwarder.cpus) {
         Some(reason) => {
@@ -20,7 +20,7 @@ pub fn check_processors(forwarder: &Forwarder) -> Result<(), Conflict> {
     }
 }
 
-/// The first of these processors that threads cannot be pinned to here, if there is one, in words.
+/// Returns the first processor that threads cannot be pinned to, as text.
 pub fn unusable(cpus: &[usize]) -> Option<String> {
     let allowed = ndn_sys::cpu::allowed_cpus().ok()?;
     let cpu = cpus.iter().find(|cpu| !allowed.contains(cpu))?;
@@ -28,10 +28,10 @@ pub fn unusable(cpus: &[usize]) -> Option<String> {
     Some(format!("processor {cpu} cannot be used here; these can: {}", allowed.join(", ")))
 }
 
-/// What each worker does, and where.
+/// Returns the role and the processor of each worker.
 ///
 /// # Errors
-/// The machine has no room for the placement that is asked for.
+/// The machine does not have the processors for the configured placement.
 pub fn plan(forwarder: &Forwarder) -> Result<Vec<WorkerPlacement>, Conflict> {
     check_processors(forwarder)?;
     let keys = ["forwarder.placement", "forwarder.workers", "forwarder.io_workers"];

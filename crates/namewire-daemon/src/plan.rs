@@ -1,5 +1,5 @@
-//! What a configuration comes to on this machine: whatever can be refused is refused here, before
-//! anything is opened. `namewire config check` asks the same.
+//! Checks a configuration against this machine before anything is opened. `namewire config check` runs the same
+//! checks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,26 +13,27 @@ use ndn_sys::poll::Waker;
 use super::{control, directory, dpdk, placement, webtransport};
 use crate::config::{Config, Conflict, WebTransportListener};
 
-/// All that a forwarder is started with, beside its configuration.
+/// Input of a forwarder's start beside its configuration.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) management: ControlState,
-    /// Called when something was read of the key chain.
+    /// Signals that the key chain was read.
     pub(super) key_chain: Arc<Waker>,
     pub(super) places: Vec<WorkerPlacement>,
 }
 
 impl Plan {
-    /// Checks the configuration as a whole, and against the machine: processors, directories of
-    /// sockets, keys, certificates and trust rules.
+    /// Checks the configuration as a whole and against the machine: processors, directories of sockets, keys,
+    /// certificates and trust rules.
     ///
     /// # Errors
-    /// All that cannot be, each with the setting or file at fault.
+    /// All conflicts, each with the setting or file at fault.
     pub fn new(config: &Config) -> Result<Self, Vec<Conflict>> {
         Self::checked(config, config.conflicts(), &Clock::System)
     }
 
-    /// As [`Self::new`], for a forwarder that an embedding program reaches by faces in memory: it needs no listener.
+    /// As [`Self::new`], for a forwarder that an embedding program reaches through in-memory faces: it needs no
+    /// listener.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -68,7 +69,7 @@ impl Plan {
     }
 }
 
-/// Refuses a certificate that cannot be used, and a directory for those that are made that is none.
+/// Rejects an unusable certificate, and a certificate directory that is not a directory.
 fn check_webtransport(settings: &WebTransportListener) -> Result<(), Conflict> {
     let keys = ["listeners.webtransport.certificate", "listeners.webtransport.key"];
     let identity = webtransport::identity(settings);
@@ -81,7 +82,7 @@ fn check_webtransport(settings: &WebTransportListener) -> Result<(), Conflict> {
     Ok(())
 }
 
-/// Refuses places of sockets where none can be made.
+/// Rejects paths at which no socket can be created.
 fn faults_of_socket_places(config: &Config) -> impl Iterator<Item = Conflict> + '_ {
     config.sockets_with_paths().into_iter().filter_map(|(key, path)| {
         let reason = check_socket_place(&path).err()?;
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_does_not_have_is_refused() {
+    fn unavailable_resources_are_rejected() {
         let said = refused("forwarder.cpus = [4000]");
         assert!(said.contains("processor 4000"), "{said}");
         let text = "forwarder = { workers = 64, placement = \"P4\", io_workers = 60 }";
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_machine_does_not_have_is_told() {
+    fn all_unavailable_resources_are_reported() {
         let text = "control.path = \"/nonexistent/a/b\"\nforwarder.cpus = [4000]\n\
                     [management]\n\
                     localhost_rib = \"/nonexistent/rules\"\n\
@@ -159,13 +160,13 @@ mod tests {
 
     #[cfg(not(feature = "dpdk"))]
     #[test]
-    fn ports_of_dpdk_are_refused_where_it_was_left_out() {
+    fn dpdk_ports_are_rejected_without_dpdk() {
         let said = refused("listeners.dpdk.ports = [\"net_tap0\"]");
         assert!(said.contains("listeners.dpdk.ports: ") && said.contains("without DPDK"), "{said}");
     }
 
     #[test]
-    fn a_directory_that_is_missing_is_made_but_not_those_above() {
+    fn missing_directory_is_created_but_not_its_parents() {
         let directory = tempfile::tempdir().unwrap();
         let below = |path: &str| {
             let path = directory.path().join(path).display().to_string();

@@ -1,4 +1,4 @@
-//! The configuration read again while the forwarder runs: on SIGHUP, all or nothing.
+//! Reload of the configuration on SIGHUP: all or nothing.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use super::{access, restart, settings};
 use crate::config::{Config, PendingChanges};
 use crate::hooks::{ConfigSource, LogControl};
 
-/// Where the configuration comes from, what it was, and what is beside the control thread.
+/// Input of a reload.
 pub(super) struct Reload {
     pub(super) source: ConfigSource,
     pub(super) log: Arc<dyn LogControl>,
-    /// What the forwarder was started with.
+    /// The configuration at the start.
     pub(super) started: Config,
 }
 
 impl Control {
-    /// Opens the file of the log again; reads the configuration and uses what of it can change; a bad one changes nothing.
+    /// Reopens the log file, reads the configuration and applies the settings that can change. An invalid
+    /// configuration changes nothing.
     pub(super) fn reload(&mut self, reload: &Reload) {
         if let Err(reason) = reload.log.reopen() {
             error!("the log stays where it was: {reason}");
@@ -36,17 +37,17 @@ impl Control {
         }
     }
 
-    /// What can fail comes first, and changes nothing that is in force.
+    /// Steps that can fail come first and change nothing in force.
     fn apply(&mut self, mut config: Config, reload: &Reload) -> Result<(), String> {
         let now_unix_ms = self.now().unix_ms();
         let access = access::access_control(&config.management, now_unix_ms).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
         })?;
         let strategies = self.plan_strategies(&config)?;
-        // A certificate may have been renewed, at the same place: the listener is what it was.
+        // The certificate may have been renewed in place; the listener's settings are unchanged.
         let certificate = self.read_certificate().map_err(|error| format!("{error:#}"))?;
         self.state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
-        // From here on, it is in force.
+        // From here on the configuration is in force.
         if let Err(reason) = reload.log.apply(&config.log) {
             error!("the levels of the log stay as they were: {reason}");
         }
@@ -58,8 +59,7 @@ impl Control {
         log_pending(&restart::keep(&reload.started, capacity_max, &mut config));
         self.reload_tables(&config);
         let had = self.config.memif_secrecy();
-        // New faces start with the new defaults; sockets and threads stay what they are, but for
-        // multicast, bound and Ethernet faces, which come and go anyway.
+        // New faces use the new defaults. Sockets and threads stay, except multicast, bound and Ethernet faces.
         self.config = config;
         if self.config.memif_secrecy() != had {
             self.log_memif_secrecy();
@@ -69,8 +69,7 @@ impl Control {
         Ok(())
     }
 
-    /// The choices that the file makes, and no longer makes; what commands chose for other prefixes
-    /// stays.
+    /// Returns the strategy choices that the file adds and removes. Choices made by command for other prefixes stay.
     fn plan_strategies(&mut self, config: &Config) -> Result<StrategyChanges, String> {
         let choices = &config.strategy_choices;
         let is_gone = |prefix: &&Name| !choices.iter().any(|choice| choice.prefix == **prefix);
@@ -95,7 +94,7 @@ impl Control {
     }
 }
 
-/// Logs the changes that take effect at the next start, at each reload of a configuration that has them.
+/// Logs, at each reload, the changes that take effect at the next start.
 fn log_pending(pending: &PendingChanges) {
     let PendingChanges { restart, new_faces } = pending;
     if !restart.is_empty() {

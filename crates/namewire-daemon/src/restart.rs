@@ -2,8 +2,8 @@
 
 use crate::config::{Config, PendingChanges};
 
-/// Compares the configuration that was read at a reload with that of the start. Settings that cannot change are put
-/// back in `read`, which runs from then on. Returns the changes that take effect at the next start.
+/// Compares a reloaded configuration with that of the start. Resets settings that cannot change in `read`, which is
+/// then in force. Returns the changes that take effect at the next start.
 pub(super) fn keep(started: &Config, cs_capacity_max: usize, read: &mut Config) -> PendingChanges {
     let mut pending = started.keep_until_restart(read);
     let capacity = &mut read.tables.cs.capacity_packets;
@@ -11,7 +11,7 @@ pub(super) fn keep(started: &Config, cs_capacity_max: usize, read: &mut Config) 
         pending.restart.push(format!("tables.cs.capacity_packets (beyond {cs_capacity_max})"));
         *capacity = cs_capacity_max;
     }
-    // Bound faces share the UDP port, which needs a socket option from the start.
+    // Bound faces share the UDP port, which requires a socket option at bind time.
     if started.bound_faces.is_empty() && !read.bound_faces.is_empty() {
         pending.restart.push("bound_faces (there were none at the start)".to_owned());
     }

@@ -1,4 +1,4 @@
-//! Service times for whoever asks: switched on while there is at least one.
+//! Measurement of service times, enabled while at least one client requests it.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,24 +13,24 @@ use namewire_control::{
     ServiceTimesBefore, ServiceTimesReport, ServiceTimesTrace, WorkerServiceTimes,
 };
 
-/// How the workers are told to measure, or to stop.
+/// Switches the measurement on the workers.
 #[derive(Debug, Clone)]
 pub(super) struct TraceSwitch {
-    /// Those who want it.
+    /// Number of clients.
     users: Arc<Mutex<usize>>,
     requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
     clock: Clock,
 }
 
-/// What one worker measures and counts.
+/// Measurements and counters of one worker.
 #[derive(Debug, Clone)]
 pub(super) struct TracedWorker {
     pub(super) times: Arc<ServiceTimes>,
     pub(super) rounds: Arc<WorkerCounters>,
 }
 
-/// A measurement that goes on until it is dropped.
+/// An active measurement; it ends on drop.
 #[derive(Debug)]
 struct Trace {
     switch: TraceSwitch,
@@ -43,7 +43,7 @@ impl TraceSwitch {
         Self { users: Arc::default(), requests, waker, clock }
     }
 
-    /// One more who wants it.
+    /// Adds a client.
     pub(super) fn begin(
         &self,
         workers: impl Iterator<Item = TracedWorker>,
@@ -58,14 +58,14 @@ impl TraceSwitch {
         Box::new(Trace { switch: self.clone(), begin_ns: self.clock.now_ns(), workers })
     }
 
-    /// Tells the workers when the first one comes and when the last one goes.
+    /// Changes the number of clients; notifies the workers at the first and after the last one.
     fn count(&self, change: impl Fn(usize) -> usize) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *users;
         *users = change(before);
         if (before == 0) != (*users == 0) {
-            // While the lock is held, so that the last word is the right one. If the control
-            // thread is gone, so are the workers.
+            // Sent under the lock, so that the last message is the current state. If the control thread has ended, so
+            // have the workers.
             let _ = self.requests.send(OperatorRequest::Trace(*users > 0));
             self.waker.wake();
         }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_measure_from_the_first_user_to_the_last() {
+    fn workers_measure_while_a_client_exists() {
         let (sender, requests) = channel();
         let switch = TraceSwitch::new(sender, Arc::new(Waker::new().unwrap()), Clock::System);
         let worker = TracedWorker { times: Arc::default(), rounds: Arc::default() };

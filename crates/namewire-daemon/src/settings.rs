@@ -1,4 +1,4 @@
-//! From the configuration to what the data plane is made of.
+//! Converts the configuration into data-plane options.
 
 use std::num::NonZeroU32;
 
@@ -15,22 +15,22 @@ use ndn_types::duration_ms;
 use crate::config::{self, Config, FaceDefaults, Limits};
 use crate::environment::Environment;
 
-/// Bytes that one cached packet may take on average, where no limit in bytes is set.
+/// Average size of a cached packet, bytes, if no byte limit is configured.
 const CS_BYTES_PER_PACKET: usize = 8192;
-/// The Content Store can be made so large at run time, whatever it starts with. Not more: the
-/// index is spread over all the room that it may need, and a small one stays in the cache.
+/// Minimum of the Content Store's maximum capacity at run time. It is not larger because the index is spread over its
+/// whole range, and a small index stays in the CPU cache.
 const CS_PACKETS_MIN: usize = 65_536;
 /// Nonces remembered per PIT entry.
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
-/// Components that names are dispatched to workers by.
+/// Number of name components for dispatch to workers.
 const DISPATCH_DEPTH: usize = 2;
-/// Blocks of packet buffers that each worker has at least: what its UDP input keeps to receive into, and as
-/// many again for streams, copies and packets on their way, so that neither waits for the other for good.
+/// Minimum packet buffer blocks per worker: those that its UDP input holds for receiving, and the same number for
+/// streams, copies and packets in transit, so that neither starves the other.
 const POOL_BLOCKS_MIN: u32 = 64;
-/// Strategy timers at one time.
+/// Maximum concurrent strategy timers.
 const STRATEGY_TIMERS: usize = 65_536;
 
-/// What the data plane is made of.
+/// Returns the options of the data plane.
 pub(super) fn dataplane_options(
     config: &Config,
     places: &[WorkerPlacement],
@@ -92,7 +92,7 @@ fn overload_options(overload: &config::Overload) -> OverloadOptions {
     OverloadOptions { mark_after, shed_after, interval, shed, answers_first }
 }
 
-/// The workers where they are to be; those that have faces get a set of sockets each.
+/// Returns the options of each worker; workers with faces get a set of sockets each.
 fn worker_options(
     places: &[WorkerPlacement],
     channels: Vec<Vec<(UdpSocket, bool)>>,
@@ -107,12 +107,12 @@ fn worker_options(
     places.iter().map(worker).collect()
 }
 
-/// The part of each of `count` workers.
+/// Returns the share of each of `count` workers.
 fn share(total: u64, count: usize) -> u64 {
     total.div_ceil(count as u64)
 }
 
-/// A shard that is one of `count`.
+/// Returns the configuration of one of `count` shards.
 fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestamp) -> ShardConfig {
     let tables = &config.tables;
     let packets = cs_capacity_max(config).div_ceil(count);
@@ -148,13 +148,13 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
     }
 }
 
-/// Prefixes that the FIB of the shards holds: all that may have next hops, and beside them all that may
-/// have a strategy, so that a choice that management has taken can be carried out.
+/// Maximum prefixes in the shards' FIB: all prefixes with next hops and all with a strategy choice, so that an
+/// accepted choice can always be applied.
 pub(super) const fn fib_entries_max(config: &Config) -> usize {
     config.tables.fib_capacity + ndn_management::STRATEGY_CHOICES_MAX
 }
 
-/// Packets that the Content Store can be made to hold at run time.
+/// Maximum Content Store capacity at run time, in packets.
 pub(super) fn cs_capacity_max(config: &Config) -> usize {
     config.tables.cs.capacity_packets.max(CS_PACKETS_MIN)
 }

@@ -1,5 +1,5 @@
-//! Faces and routes that are there for good: those of the configuration, and permanent faces of
-//! WebTransport sessions, which the worker cannot open again.
+//! Permanent faces and routes: those of the configuration, and permanent faces of WebTransport sessions, which a
+//! worker cannot reopen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::faces::{self, Wanted};
 use crate::config::{Config, StaticRoute};
 use namewire_control::WaitingFace;
 
-/// Tickets of static faces start here, out of the way of those of management.
+/// First ticket of static faces, outside the range of management's tickets.
 const FIRST_TICKET: u64 = 1 << 63;
-/// Faces made by command whose sessions have ended and are to be opened again, at a time.
+/// Maximum faces created by command that wait for a new session.
 const LOST_MAX: usize = 64;
-/// How long they are tried.
+/// How long their sessions are retried.
 const LOST_TRIED: Duration = Duration::from_hours(1);
 
-/// A face to be made.
+/// A face to be created.
 #[derive(Debug)]
 struct StaticFace {
     remote: FaceUri,
@@ -32,61 +32,61 @@ struct StaticFace {
     wanted: Wanted,
     state: State,
     retry_ns: u64,
-    /// What it was called when its session ended, and where it led to.
+    /// FaceId and destinations from before its session ended.
     away: Option<(u64, Destinations)>,
-    /// Why the last attempt has failed.
+    /// Reason of the last failed attempt.
     failure: Option<String>,
-    /// It was made by a command and has lost its session. What the configuration names has none.
+    /// Set for a face created by command that lost its session; `None` for configured faces.
     lost: Option<Lost>,
 }
 
-/// A face that is there until its session is open again, or until it is given up.
+/// A face that waits until its session is open again or abandoned.
 #[derive(Debug, Clone, Copy)]
 struct Lost {
-    /// What it was called.
+    /// Former FaceId.
     face_id: u64,
     ends_at_ns: u64,
 }
 
-/// A permanent face whose session has ended by itself.
+/// A permanent face whose session has ended on its own.
 #[derive(Debug)]
 pub(super) struct LostSession {
-    /// What it was called.
+    /// Former FaceId.
     pub(super) face_id: u64,
-    /// Its far end.
+    /// Remote URI.
     pub(super) remote: FaceUri,
-    /// How it was.
+    /// Specification of the face.
     pub(super) wanted: Wanted,
-    /// Where it led to.
+    /// Routes and next hops of the face.
     pub(super) destinations: Destinations,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// To be begun then.
+    /// Starts at this time.
     DueAt(u64),
     Begun,
-    /// As this face.
+    /// Created with this FaceId.
     Made(u64),
 }
 
-/// What the configuration asks for and how far it is.
+/// Progress of the configured faces.
 #[derive(Debug)]
 pub(super) struct StaticSetup {
-    /// By the tickets of those who wait for them.
+    /// By ticket.
     faces: BTreeMap<u64, StaticFace>,
     next_ticket: u64,
-    /// Faces that have come back, and what they have not been given yet of where they led to.
+    /// Returned faces, with the destinations still to restore.
     returning: VecDeque<(u64, Destinations)>,
     routes: Vec<StaticRoute>,
-    /// How long to wait before another attempt to connect; doubled each time.
+    /// First retry interval; doubled each time.
     retry_ns_min: u64,
-    /// The longest wait.
+    /// Maximum retry interval.
     retry_ns_max: u64,
 }
 
 impl StaticSetup {
-    /// Everything still to do. The next hop of a route that is not among the static faces becomes a
+    /// Collects the faces and routes of the configuration. A next hop that is not among the static faces becomes a
     /// permanent face.
     pub(super) fn new(config: &Config) -> Self {
         let mut setup = Self {
@@ -135,7 +135,7 @@ impl StaticSetup {
         self.next_ticket += 1;
     }
 
-    /// When [`due`](Self::due) has something to begin, or [`continue_returning`](Self::continue_returning) to do.
+    /// Time of the next [`due`](Self::due) or [`continue_returning`](Self::continue_returning).
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
@@ -145,8 +145,8 @@ impl StaticSetup {
         due.chain(returning).min()
     }
 
-    /// Gives a face that has come back more of where it led to, each of them in turn. Commands that were
-    /// taken before have been carried out with all that they ask for, so that none is undone.
+    /// Restores a part of the destinations of a returned face, one face after the other. Commands taken before have
+    /// been executed completely, so none is undone.
     pub(super) fn continue_returning(&mut self, state: &mut ControlState, now_ns: u64) {
         let Some((face_id, mut destinations)) = self.returning.pop_front() else { return };
         if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
@@ -154,7 +154,7 @@ impl StaticSetup {
         }
     }
 
-    /// The faces to be begun now.
+    /// Returns the faces to be created now.
     pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Option<FaceUri>, Wanted)> {
         let mut due = Vec::new();
         for face in self.faces.values_mut() {
@@ -166,8 +166,8 @@ impl StaticSetup {
         due
     }
 
-    /// A face was made; adds its routes of the configuration if it is one of these. Where it led to before
-    /// is given to it by [`continue_returning`](Self::continue_returning).
+    /// Handles the creation of a face; adds its configured routes if it is a static face.
+    /// [`continue_returning`](Self::continue_returning) restores its former destinations.
     pub(super) fn face_added(
         &mut self,
         state: &mut ControlState,
@@ -185,7 +185,7 @@ impl StaticSetup {
         }
         let is_lost = |face: &mut StaticFace| face.lost.is_some();
         if let Some(ticket) = ticket.filter(|_| self.face_of(ticket).is_some_and(is_lost)) {
-            // It is a face like others again.
+            // From now on it is an ordinary face.
             self.faces.remove(&ticket);
             return;
         }
@@ -211,7 +211,7 @@ impl StaticSetup {
         }
     }
 
-    /// The peer had a face already: that one serves, and does not close any more when it is idle.
+    /// Uses the existing face of the peer, and makes it stay when idle.
     pub(super) fn face_exists(
         &mut self,
         state: &mut ControlState,
@@ -224,7 +224,7 @@ impl StaticSetup {
         self.face_added(state, ticket, face_id);
     }
 
-    /// A face could not be made now, for this reason.
+    /// Schedules another attempt after a failure.
     pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
         let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
@@ -240,8 +240,8 @@ impl StaticSetup {
         face.retry_ns = face.retry_ns.saturating_mul(2).min(longest_ns);
     }
 
-    /// The session of a permanent face has ended, which the worker cannot open again: another one is
-    /// opened, and its face gets the routes of this one.
+    /// Handles the end of a permanent face's session, which the worker cannot reopen: opens another session, whose
+    /// face gets the routes of the former one.
     pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
         let LostSession { face_id, remote, wanted, mut destinations } = lost;
         self.returning.retain_mut(|(returning, left)| {
@@ -269,7 +269,7 @@ impl StaticSetup {
         self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
     }
 
-    /// The faces that are not there now: all, or those that Interests with a name would go to.
+    /// Returns the faces that are missing now: all, or those that Interests with `name` would go to.
     pub(super) fn waiting(&self, now_ns: u64, name: Option<&Name>) -> Vec<WaitingFace> {
         let waiting = self.faces.values().filter(|face| !matches!(face.state, State::Made(_)));
         let waiting = waiting.filter(|face| name.is_none_or(|name| self.leads(face, name)));
@@ -285,7 +285,7 @@ impl StaticSetup {
         told.collect()
     }
 
-    /// Whether a face that is not there is to get a route for this name.
+    /// Returns whether a missing face will get a route for this name.
     fn leads(&self, face: &StaticFace, name: &Name) -> bool {
         let is_for = |route: &StaticRoute| {
             route.face == face.remote && name.starts_with(route.prefix.as_ref())
@@ -294,14 +294,15 @@ impl StaticSetup {
         self.routes.iter().any(is_for) || away.is_some_and(|(_, led_to)| led_to.include(name))
     }
 
-    /// The face that was called so and has lost its session is not opened again; false if there is none.
+    /// Stops reopening the session of the face with this former FaceId; returns false if there is none.
     pub(super) fn cancel(&mut self, face_id: u64) -> bool {
         let is_it = |face: &StaticFace| face.lost.is_some_and(|lost| lost.face_id == face_id);
         let found = self.faces.iter().find(|(_, face)| is_it(face)).map(|(ticket, _)| *ticket);
         found.is_some_and(|ticket| self.faces.remove(&ticket).is_some())
     }
 
-    /// A route to a face that is away was taken back, or without an origin a next hop of the FIB alone.
+    /// Removes a route of a missing face after its unregistration; without an origin, a next hop that only the FIB
+    /// has.
     pub(super) fn forget_route(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
         let away = self.faces.values_mut().filter_map(|face| face.away.as_mut());
         for (_, destinations) in
@@ -311,7 +312,7 @@ impl StaticSetup {
         }
     }
 
-    /// Whether the face of this ticket is not wanted any more.
+    /// Returns whether the face of this ticket is no longer needed.
     pub(super) fn is_cancelled(&self, ticket: Option<u64>) -> bool {
         ticket.is_some_and(|ticket| ticket >= FIRST_TICKET && !self.faces.contains_key(&ticket))
     }

@@ -20,8 +20,8 @@ use crate::listeners::Listeners;
 use crate::plan::Plan;
 use crate::settings;
 
-/// A whole forwarder, control plane and workers, that runs in [`step`](Self::step) only. It never waits, and opens no
-/// sockets but those that its configuration names. It has no control socket.
+/// A complete forwarder, control plane and workers, that runs only in [`step`](Self::step). It never waits and opens
+/// only the sockets that its configuration names. It has no control socket.
 ///
 /// A simulation steps all its forwarders until none did anything, then advances their clock to the earliest
 /// [`next_deadline`](Self::next_deadline).
@@ -32,14 +32,14 @@ pub struct SteppedForwarder {
     ready: Events,
 }
 
-/// Steps in which a call is answered, unless something is wrong.
+/// Maximum steps until a call is answered; more indicate a fault.
 const CALL_STEPS_MAX: usize = 10_000;
 
 impl SteppedForwarder {
-    /// A forwarder on this clock with these seeds.
+    /// Creates a forwarder on this clock with these seeds.
     ///
     /// # Errors
-    /// All settings that cannot be used; what keeps the forwarder from starting.
+    /// All settings that cannot be used, or the reason why the forwarder cannot start.
     pub fn new(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let plan = Plan::embedded(config, &environment.clock);
         let Plan { management, key_chain, places } = plan.map_err(|faults| refused(&faults))?;
@@ -68,7 +68,7 @@ impl SteppedForwarder {
         Ok(Self { control: Control::new(config, parts)?, workers, ready })
     }
 
-    /// Handles what is ready or due at the time of the clock. Returns whether there was anything.
+    /// Handles what is ready or due at the current time of the clock. Returns whether there was work.
     ///
     /// # Errors
     /// A worker has ended by a fault of its own.
@@ -80,7 +80,7 @@ impl SteppedForwarder {
         Ok(is_active)
     }
 
-    /// When [`step`](Self::step) has something to do even if no frame arrives before, and what.
+    /// Time and reason of the next [`step`](Self::step) if no frame arrives before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
         let workers = self.workers.iter().filter_map(SteppedWorker::next_deadline);
@@ -88,7 +88,7 @@ impl SteppedForwarder {
         workers.chain(self.control.next_deadline()).min_by_key(|(at, _)| *at)
     }
 
-    /// Makes a face whose frames go through queues in this process. Steps the forwarder until management knows it.
+    /// Creates a face whose frames go through queues in this process. Steps the forwarder until management knows it.
     ///
     /// # Errors
     /// No file descriptor is left, or the limit of faces is reached.
@@ -108,13 +108,13 @@ impl SteppedForwarder {
         &self.control.state
     }
 
-    /// What all workers count together.
+    /// Sum of the counters of all workers.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.control.dataplane.counters()
     }
 
-    /// Hands a management Interest over; [`PendingCall::poll`] has its Data after some steps.
+    /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.
     pub fn begin_call(&mut self, interest: Vec<u8>) -> PendingCall {
         let (answer, receiver) = sync_channel(1);
         let now = self.control.now();
@@ -122,7 +122,7 @@ impl SteppedForwarder {
         PendingCall(receiver)
     }
 
-    /// Steps, at the time of the clock, until there is a result.
+    /// Steps at the current time of the clock until there is a result.
     fn step_until<T>(&mut self, result: impl Fn() -> Option<T>) -> Result<T, CallError> {
         for _ in 0..CALL_STEPS_MAX {
             let is_active = self.step();
@@ -137,7 +137,7 @@ impl SteppedForwarder {
         Err(CallError::NoAnswer("there is no answer before time passes".to_owned()))
     }
 
-    /// Ends the workers and closes all faces.
+    /// Stops the workers and closes all faces.
     ///
     /// # Errors
     /// A worker has ended by a fault of its own.
@@ -146,12 +146,12 @@ impl SteppedForwarder {
     }
 }
 
-/// A call that was begun.
+/// A call without a result yet.
 #[derive(Debug)]
 pub struct PendingCall(Receiver<LocalAnswer>);
 
 impl PendingCall {
-    /// The Data, or why there is none; `None` before management has answered.
+    /// Returns the Data or the error; `None` before management has answered.
     pub fn poll(&self) -> Option<Result<Vec<u8>, CallError>> {
         match self.0.try_recv() {
             Ok(answer) => Some(answer.map_err(CallError::NoAnswer)),
@@ -162,7 +162,7 @@ impl PendingCall {
 }
 
 impl Management for SteppedForwarder {
-    /// Steps this forwarder until management has answered, at the time of the clock.
+    /// Steps this forwarder at the current time of the clock until management has answered.
     fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let call = self.begin_call(interest);
         self.step_until(|| call.poll())?

@@ -1,4 +1,4 @@
-//! The FIB and the strategy instances that shards read, and who changes them.
+//! The FIB and the strategy instances that shards read and the control thread changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,19 +16,19 @@ pub(super) struct ForwardingTables {
     fib: FibWriter,
     strategies: StrategyTable,
     default_strategy: StrategyId,
-    /// The number of prefixes that use an instance.
+    /// Number of prefixes per strategy instance.
     strategy_uses: BTreeMap<StrategyId, usize>,
-    /// The version of the strategies that the shards have.
+    /// Version of the strategies that the shards have.
     published_strategies: Option<u64>,
     fib_changed: bool,
 }
 
-/// What shards are to use from now on.
+/// New tables for the shards.
 #[derive(Debug, Clone)]
 pub(super) struct Published {
     /// The FIB.
     pub(super) fib: Arc<FibSnapshot>,
-    /// The strategies it refers to, if there are new ones.
+    /// The strategies that it refers to, if they changed.
     pub(super) strategies: Option<Arc<StrategyTable>>,
 }
 
@@ -54,14 +54,14 @@ impl ForwardingTables {
         (self.fib.publish(), Arc::new(self.strategies.clone()))
     }
 
-    /// Applies changes of the RIB's making. Next hops of faces that are gone are left out.
+    /// Applies FIB updates of the RIB. Next hops through removed faces are skipped.
     pub(super) fn apply(
         &mut self,
         updates: Vec<FibUpdate>,
         index_of: impl Fn(u64) -> Option<FaceIndex>,
     ) -> Result<(), (Name, FibError)> {
         let mut result = Ok(());
-        // What goes makes room for what comes.
+        // Removals come first to make room for additions.
         let (gone, set): (Vec<_>, Vec<_>) =
             updates.into_iter().partition(|update| matches!(update, FibUpdate::Remove { .. }));
         for update in gone.into_iter().chain(set) {
@@ -84,10 +84,10 @@ impl ForwardingTables {
         result
     }
 
-    /// Creates instances of strategies, each of which [`ForwardingTables::set_strategy`] then finds.
+    /// Creates strategy instances for later calls of [`ForwardingTables::set_strategy`].
     ///
     /// # Errors
-    /// [`StrategyError`] of one of them.
+    /// A [`StrategyError`] of one of the strategies.
     pub(super) fn prepare_strategies<'a>(
         &mut self,
         strategies: impl IntoIterator<Item = NameRef<'a>>,
@@ -102,7 +102,7 @@ impl ForwardingTables {
         Ok(())
     }
 
-    /// Uses `strategy` under `prefix`.
+    /// Sets the strategy of `prefix`.
     pub(super) fn set_strategy(
         &mut self,
         prefix: NameRef<'_>,
@@ -118,11 +118,12 @@ impl ForwardingTables {
         Ok(())
     }
 
-    /// Uses the strategy of the next shorter prefix under `prefix`; best-route for `/`.
+    /// Removes the strategy of `prefix`, which then inherits that of the next shorter prefix; `/` returns to
+    /// best-route.
     pub(super) fn unset_strategy(&mut self, prefix: NameRef<'_>) {
         let previous = self.fib.strategy(prefix);
         if prefix.is_empty() {
-            // `/` always has room for its strategy: it has an entry from the start.
+            // `/` has an entry from the start, so this cannot fail.
             let _ = self.fib.set_strategy(prefix, self.default_strategy);
         } else {
             self.fib.unset_strategy(prefix);
@@ -135,7 +136,7 @@ impl ForwardingTables {
         id == self.default_strategy || self.strategy_uses.contains_key(&id)
     }
 
-    /// Counts that a prefix uses another instance than before.
+    /// Updates the use counts when a prefix changes its instance.
     fn count_use(&mut self, previous: Option<StrategyId>, current: Option<StrategyId>) {
         if let Some(id) = current {
             *self.strategy_uses.entry(id).or_default() += 1;
@@ -150,7 +151,7 @@ impl ForwardingTables {
         }
     }
 
-    /// What has changed since the last call, for the shards.
+    /// Returns the changes since the last call, for the shards.
     pub(super) fn publish(&mut self) -> Option<Published> {
         if !self.fib_changed {
             return None;
@@ -163,13 +164,13 @@ impl ForwardingTables {
         Some(Published { fib: self.fib.publish(), strategies })
     }
 
-    /// Frees versions of the FIB that no shard uses any more.
+    /// Frees FIB versions that no shard uses any more.
     pub(super) fn collect(&mut self) {
         self.fib.collect();
     }
 }
 
-/// The number of a strategy's instance. If the table is full, the instances that are not in use make room.
+/// Returns the id of a strategy instance. If the table is full, unused instances are removed.
 fn insert_strategy(
     table: &mut StrategyTable,
     strategy: NameRef<'_>,
@@ -184,13 +185,13 @@ fn insert_strategy(
     }
 }
 
-/// Why a strategy choice could not be carried out.
+/// Reasons why a strategy choice cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StrategyChangeError {
-    /// The strategy.
+    /// Error of the strategy.
     #[error(transparent)]
     Strategy(#[from] StrategyError),
-    /// The FIB.
+    /// Error of the FIB.
     #[error(transparent)]
     Fib(#[from] FibError),
 }
@@ -209,7 +210,7 @@ impl StrategyCatalog for Catalog {
                 ndn_management::StrategyError::BadParameters(error.to_string())
             }
         })?;
-        // Parameters stay as they were given, so that a listing shows what was asked for.
+        // Parameters stay as given, so that a listing shows the requested name.
         let parsed = StrategyName::parse(strategy);
         let version = StrategyName::parse(instance.as_ref()).version.unwrap_or(0);
         Ok(parsed.instance_name(version))
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_reach_the_snapshot_and_unknown_faces_do_not() {
+    fn updates_without_unknown_faces_reach_the_snapshot() {
         let mut tables = tables();
         let faces = HashMap::from([(300, FaceIndex::new(3, 1)), (301, FaceIndex::new(4, 1))]);
         let index_of = |face_id| faces.get(&face_id).copied();
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_goes_makes_room_for_one_that_comes() {
+    fn removed_prefix_makes_room_for_an_added_one() {
         let mut tables = ForwardingTables::new(NameHasher::new([1; 16]), 2);
         let next_hops = vec![ndn_management::NextHop { face_id: 300, cost: 1 }];
         let index_of = |_| Some(FaceIndex::new(3, 1));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_parameters_can_be_tried_one_after_the_other() {
+    fn unused_strategy_instances_are_replaced() {
         let (mut tables, catalog) = (tables(), Catalog);
         for number in 0..3 * StrategyTable::INSTANCES_MAX {
             let uri = format!(
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn catalog_resolves_versions_and_refuses_what_is_not_there() {
+    fn catalog_resolves_versions_and_rejects_unknown_strategies() {
         let catalog = Catalog;
         let resolve = |uri: &str| catalog.resolve(name(uri).as_ref());
         let best_route = "/localhost/nfd/strategy/best-route";

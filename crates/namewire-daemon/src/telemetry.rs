@@ -9,10 +9,10 @@ use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 use super::faces::KnownFace;
 use namewire_control::{LinkCounters, LinkDown};
 
-/// Faces in one answer to an operator, so that it fits a line.
+/// Maximum faces per answer, so that it fits into a line.
 const LINKS_PER_ANSWER: usize = 100;
 
-/// What the data plane counts as a whole, and what it listens on.
+/// Data-plane totals and listening addresses.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) counters: Counters,
@@ -20,7 +20,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// With `faces`, for datasets.
+    /// Combines the totals with `faces` for datasets.
     pub(super) fn telemetry<'a>(
         &'a self,
         faces: &'a BTreeMap<u64, KnownFace>,
@@ -30,7 +30,7 @@ impl Figures {
     }
 }
 
-/// A view on what the data plane counts.
+/// Counters of the data plane, as management reads them.
 #[derive(Debug)]
 pub(super) struct DataplaneTelemetry<'a> {
     faces: &'a BTreeMap<u64, KnownFace>,
@@ -90,7 +90,7 @@ fn face_counters(counters: &FaceCounters) -> ndn_management::FaceCounters {
     }
 }
 
-/// What the links of the faces with the lowest numbers above `after` count.
+/// Returns the link counters of the faces with the lowest FaceIds above `after`.
 pub(super) fn links(
     faces: &BTreeMap<u64, KnownFace>,
     after: Option<u64>,

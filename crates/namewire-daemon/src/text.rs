@@ -1,7 +1,7 @@
 //! The wording of errors and addresses.
 
-/// What the system says, without the numbers of its errors: `Connection refused (os error 111)` is
-/// `Connection refused`, as in the messages of NFD.
+/// Removes the numbers of system errors: `Connection refused (os error 111)` becomes `Connection refused`, as in
+/// NFD's messages.
 #[must_use]
 pub fn without_numbers(reason: &str) -> String {
     let mut parts = reason.split(" (os error ");
@@ -12,8 +12,8 @@ pub fn without_numbers(reason: &str) -> String {
     words
 }
 
-/// Where something listens, of which this is the local face URI: of WebTransport that of its page.
-/// Where it listens on all addresses, and where the certificate has to be known by its hash, that is not enough.
+/// Returns the URI that clients use for a listener with this local face URI; for WebTransport, an HTTPS URL. The URI
+/// is insufficient if the listener uses all addresses or if clients have to know the certificate hash.
 #[must_use]
 pub fn transport_uri(local: &str) -> String {
     match local.strip_prefix("quic://") {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_system_are_told_in_words() {
+    fn error_text_has_no_number() {
         for errno in [rustix::io::Errno::CONNREFUSED, rustix::io::Errno::NOENT] {
             let error = std::io::Error::from(errno);
             let told = without_numbers(&format!("{error}: a reason"));
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_uris_that_they_take() {
+    fn transport_uri_has_the_form_that_clients_accept() {
         let uri = transport_uri("quic://127.0.0.1:6367");
         assert_eq!(uri, "https://127.0.0.1:6367/ndn");
         assert_eq!(uri.parse::<ndn_client::ForwarderAddress>().unwrap().to_string(), uri);

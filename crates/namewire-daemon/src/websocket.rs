@@ -1,4 +1,4 @@
-//! The handshake of WebSocket connections (RFC 6455, section 4.2), before a worker gets them.
+//! WebSocket handshake (RFC 6455, section 4.2), before a worker gets the connection.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,41 +10,40 @@ use ndn_sys::stream;
 
 use crate::config::Origin;
 
-/// Longest request.
+/// Maximum request length.
 const REQUEST_LENGTH_MAX: usize = 8192;
-/// What the key is joined with before it is hashed.
+/// Appended to the key before hashing (RFC 6455, section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// A connection whose request has not come yet, or not all of it.
+/// A connection whose request is incomplete.
 #[derive(Debug)]
 pub(super) struct Handshake {
     stream: OwnedFd,
     request: Vec<u8>,
 }
 
-/// Who may connect, and who is local.
+/// Rules for which clients may connect and which are local.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
-    /// Loopback peers may use `/localhost`, unless a page does not belong there.
+    /// Loopback peers may use `/localhost`, except foreign pages.
     pub(super) loopback_is_local: bool,
-    /// Whose pages may connect, beside those of this host and of `local_origins`; none stands for all.
+    /// Permitted origins, in addition to this host and `local_origins`; `None` permits all.
     pub(super) origins: Option<Vec<Origin>>,
-    /// Whose pages are as local as pages of this host.
+    /// Origins that are as local as pages of this host.
     pub(super) local_origins: Vec<Origin>,
 }
 
-/// Who asks for a connection.
+/// The kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Client {
-    /// A program, or a page that this host serves or trusts: it is as local as its address.
+    /// A program, or a page that this host serves or trusts: as local as its address.
     Own,
-    /// A page that came from elsewhere, or nobody knows from where: it is not local, whatever the
-    /// address of the browser.
+    /// A page of another or unknown origin: not local, whatever the address of the browser.
     ForeignPage,
 }
 
 impl Admission {
-    /// Who has sent these Origin fields; none may not connect.
+    /// Classifies a client by its Origin fields; `None` if it may not connect.
     pub(super) fn client(&self, origins: &[&str]) -> Option<Client> {
         let parsed = origins.iter().map(|origin| origin.parse::<Origin>().ok());
         let parsed: Vec<Option<Origin>> = parsed.collect();
@@ -65,14 +64,14 @@ impl Admission {
     }
 }
 
-/// How far a handshake is.
+/// Progress of a handshake.
 #[derive(Debug)]
 pub(super) enum Shaken {
-    /// More has to come.
+    /// The request is incomplete.
     NotYet(Handshake),
-    /// The stream carries WebSocket from here on, and who is at the other end.
+    /// The handshake is complete; the stream carries WebSocket frames of this client.
     Done(OwnedFd, Client),
-    /// The peer wants something else, and has been told so.
+    /// The request was rejected, and the peer informed.
     Refused(String),
 }
 
@@ -81,7 +80,7 @@ impl Handshake {
         Self { stream, request: Vec::new() }
     }
 
-    /// Reads what has come, and answers when it is all there.
+    /// Reads the available part of the request, and answers it once complete.
     pub(super) fn go_on(mut self, admission: &Admission) -> Shaken {
         let mut buffer = [0; 2048];
         match stream::read(self.stream.as_fd(), &mut buffer) {
@@ -108,21 +107,21 @@ impl Handshake {
         }
     }
 
-    /// A new connection takes so little at once.
+    /// The send buffer of a new connection has room for this text.
     fn write(&self, text: &[u8]) -> io::Result<()> {
         let written = stream::write_vectored(self.stream.as_fd(), &[io::IoSlice::new(text)])?;
         if written == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 }
 
-/// Status line and reason of a refusal.
+/// Status line and reason of a rejection.
 type Refusal = (&'static str, &'static str);
 
 const BAD_REQUEST: &str = "400 Bad Request";
 const FORBIDDEN: &str = "403 Forbidden";
 const UPGRADE_REQUIRED: &str = "426 Upgrade Required";
 
-/// The answer to a request and who has sent it; `None` if it is not all there.
+/// Returns the answer to a request and its client; `None` if the request is incomplete.
 fn answer(request: &[u8], admission: &Admission) -> Result<Option<(String, Client)>, Refusal> {
     let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
         if request.len() > REQUEST_LENGTH_MAX {
@@ -131,7 +130,7 @@ fn answer(request: &[u8], admission: &Admission) -> Result<Option<(String, Clien
         return Ok(None);
     };
     if end + 4 != request.len() {
-        // Nothing may be sent before the handshake is done.
+        // The client must not send before the handshake is complete.
         return Err((BAD_REQUEST, "something follows the request"));
     }
     let text = str::from_utf8(&request[..end]).map_err(|_| (BAD_REQUEST, "it is not text"))?;
@@ -164,7 +163,7 @@ fn answer(request: &[u8], admission: &Admission) -> Result<Option<(String, Clien
         _ => return Err((BAD_REQUEST, "it has no proper Sec-WebSocket-Key")),
     };
     let accept = STANDARD.encode(sha1(format!("{key}{GUID}").as_bytes()));
-    // Browsers say which page asks (RFC 6455, section 10.2), and no script can prevent it.
+    // Browsers report the origin of the page (RFC 6455, section 10.2), and no script can change it.
     let client = admission
         .client(&values("Origin"))
         .ok_or((FORBIDDEN, "pages of its origin may not connect"))?;
@@ -179,7 +178,7 @@ fn answer(request: &[u8], admission: &Admission) -> Result<Option<(String, Clien
 mod tests {
     use super::*;
 
-    /// The example of RFC 6455, section 1.2, as a browser writes it.
+    /// The example of RFC 6455, section 1.2, in a browser's spelling.
     const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: server.example.com\r\nupgrade: WebSocket\r\n\
         Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Origin: http://example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proper_request_is_answered_once_it_is_all_there() {
+    fn valid_request_is_answered_once_complete() {
         let (answered, client) = answer(REQUEST.as_bytes()).unwrap().unwrap();
         assert_eq!(client, Client::ForeignPage);
         assert!(answered.starts_with("HTTP/1.1 101 "));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_decide_which_pages_connect_and_which_are_local() {
+    fn origins_determine_admission_and_scope() {
         let origins = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
         let some = Admission {
             origins: Some(origins(&["https://app.example.com"])),
@@ -260,7 +259,7 @@ mod tests {
             (&["null"], None, None),
             (&["http://localhost", "https://app.example.com"], Some(Client::ForeignPage), None),
             (&["https://app.example.com", "http://evil.example.com"], None, None),
-            // A program.
+            // A program, which sends no Origin.
             (&[], Some(Client::Own), Some(Client::Own)),
         ] {
             assert_eq!(some.client(own), some_client, "{own:?}");
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_refused() {
+    fn invalid_requests_are_rejected() {
         for (from, to) in [
             ("GET ", "POST "),
             ("HTTP/1.1", "HTTP/1.0"),

@@ -1,4 +1,4 @@
-//! The WebTransport listener, and sessions that are opened here.
+//! The WebTransport listener, and outgoing sessions.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,36 +16,36 @@ use super::websocket::Admission;
 use crate::config::{Config, WebTransportListener};
 use namewire_control::WebTransportStatus;
 
-/// What is opened before the rights of root are given up.
+/// Resources opened before root privileges are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
-    /// Where it listens.
+    /// Listening sockets.
     pub(super) sockets: Vec<UdpSocket>,
-    /// The certificate of the files, if there are any.
+    /// The configured certificate, if any.
     pub(super) identity: Option<Identity>,
-    /// The file for one that is made here.
+    /// The file for a generated certificate.
     pub(super) kept_in: Option<PathBuf>,
 }
 
-/// What the service tells.
+/// Events of the service.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
-    /// Somebody has opened a session.
+    /// A peer has opened a session.
     Accepted(Accepted),
-    /// The path of a session takes other frames than before.
+    /// The path MTU of a session has changed.
     Path {
-        /// Its face.
+        /// FaceId of the session.
         face_id: u64,
-        /// Longest frame.
+        /// Maximum frame length.
         length: usize,
     },
-    /// An attempt to open one has ended.
+    /// An attempt to open a session has ended.
     Connected {
-        /// With whom.
+        /// The peer.
         target: Target,
-        /// What for.
+        /// The requested face.
         wanted: Wanted,
-        /// How.
+        /// The result.
         result: Result<Accepted, String>,
     },
 }
@@ -57,23 +57,23 @@ pub(super) struct WebTransport {
     events: Receiver<SessionEvent>,
     sender: Sender<SessionEvent>,
     waker: Arc<Waker>,
-    /// Faces whose frames are as long as the path takes.
+    /// Faces whose frame length follows the path MTU.
     followed: HashMap<u64, FollowedPath>,
 }
 
-/// A face that follows the path of its session.
+/// A face that follows the path MTU of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FollowedPath {
-    /// The length that its frames have.
+    /// Current frame length of the face.
     pub(super) given: usize,
-    /// That of the path.
+    /// Path MTU.
     pub(super) found: usize,
 }
 
-/// The certificate that the settings name, if they name one.
+/// Reads the configured certificate, if any.
 ///
 /// # Errors
-/// The files cannot be read, or do not hold what they should.
+/// The files cannot be read or are malformed.
 pub(super) fn identity(config: &WebTransportListener) -> anyhow::Result<Option<Identity>> {
     let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else {
         return Ok(None);
@@ -90,7 +90,7 @@ pub(super) fn identity(config: &WebTransportListener) -> anyhow::Result<Option<I
     identity.map(Some).with_context(what)
 }
 
-/// The file for a certificate that is made here. Listeners of several forwarders differ in the port.
+/// Returns the file for a generated certificate. Listeners of several forwarders differ in the port.
 pub(super) fn kept_in(
     settings: &WebTransportListener,
     socket: Option<&UdpSocket>,
@@ -103,10 +103,10 @@ pub(super) fn kept_in(
     Some(directory.join(format!("webtransport-{port}.pem")))
 }
 
-/// Where a service manager says, or where programs of this user keep what they need again.
+/// Returns the state directory of the service manager, else that of the user.
 fn state_directory(variable: impl Fn(&str) -> Option<PathBuf>, is_root: bool) -> Option<PathBuf> {
     let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-    // systemd.exec(5): several are separated by colons.
+    // Several directories are separated by colons (systemd.exec(5)).
     let of_service = absolute("STATE_DIRECTORY").and_then(|paths| {
         let paths = paths.into_os_string().into_string().ok()?;
         paths.split(':').next().map(PathBuf::from)
@@ -118,13 +118,13 @@ fn state_directory(variable: impl Fn(&str) -> Option<PathBuf>, is_root: bool) ->
     })
 }
 
-/// Makes the directory of that file while there are the rights of root, for who gives them up; it becomes the
-/// successor's, with what is opened otherwise. What cannot be made is told when the file is written.
+/// Creates the directory of that file while the process still has root privileges; the directory is handed to the new
+/// user with the other opened files. An error is reported when the file is written.
 pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    // Keys are to be in there.
+    // The directory will contain private keys.
     directory::make_parent(file, Access::Private).ok().flatten()
 }
 
@@ -135,41 +135,41 @@ impl WebTransport {
         Ok(Self { service: None, events, sender, waker, followed })
     }
 
-    /// What wakes when there are events.
+    /// Wakes the control thread after events.
     pub(super) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// What has happened since the last time.
+    /// Returns the events since the last call.
     pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
         self.waker.reset();
         self.events.try_iter().collect()
     }
 
-    /// Tells of changes of a session's path, for a face whose frames are to be as long as it takes: now so long.
+    /// Starts to report changes of a session's path MTU for a face that follows it; returns the current length.
     pub(super) fn follow(&mut self, face_id: u64, mtu: &PathMtu) -> usize {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         mtu.tell(move |length| {
             let _ = sender.send(SessionEvent::Path { face_id, length });
             waker.wake();
         });
-        // What changes from here on is told.
+        // Later changes are reported as events.
         let length = mtu.value();
         self.followed.insert(face_id, FollowedPath { given: length, found: length });
         length
     }
 
-    /// The path that a face follows, if it does.
+    /// Returns the path that a face follows, if any.
     pub(super) fn followed(&mut self, face_id: u64) -> Option<&mut FollowedPath> {
         self.followed.get_mut(&face_id)
     }
 
-    /// A face is gone, or has an MTU from an operator.
+    /// Stops following: the face is gone or an operator has set its MTU.
     pub(super) fn forget(&mut self, face_id: u64) {
         self.followed.remove(&face_id);
     }
 
-    /// Begins to listen.
+    /// Starts to listen.
     pub(super) fn listen(&mut self, config: &Config, opened: Opened) -> anyhow::Result<()> {
         let settings = &config.listeners.webtransport;
         let admission = Admission {
@@ -189,7 +189,7 @@ impl WebTransport {
                 admits: Box::new(admits),
             },
             on_accepted: Box::new(move |session| {
-                // If nobody takes it, the forwarder is about to end.
+                // The receiver is gone only while the forwarder stops.
                 let _ = sender.send(SessionEvent::Accepted(session));
                 waker.wake();
             }),
@@ -201,7 +201,7 @@ impl WebTransport {
     /// Opens a session.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// No thread can be started.
     pub(super) fn connect(
         &mut self,
         config: &Config,
@@ -222,10 +222,10 @@ impl WebTransport {
         Ok(())
     }
 
-    /// Reads the files of the certificate again, if there are any; it may have been renewed.
+    /// Reads the configured certificate files again, if any; they may have been renewed.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// The files cannot be used.
     pub(super) fn read_certificate(
         &self,
         config: &WebTransportListener,
@@ -233,14 +233,14 @@ impl WebTransport {
         if self.service.is_some() && config.enabled { identity(config) } else { Ok(None) }
     }
 
-    /// Uses a certificate from now on; without one, what is in use stays.
+    /// Replaces the certificate; `None` keeps the current one.
     pub(super) fn use_certificate(&self, certificate: Option<Identity>) {
         if let (Some(service), Some(identity)) = (&self.service, certificate) {
             service.set_identity(identity);
         }
     }
 
-    /// What an operator wants to know, if anything listens or was connected.
+    /// Returns the status for the control socket, if a listener or a session exists.
     pub(super) fn status(&self, config: &Config, addresses: &[SocketAddr]) -> WebTransportStatus {
         let Some(service) = &self.service else { return WebTransportStatus::default() };
         let counters = service.counters().named();
@@ -262,7 +262,7 @@ mod tests {
     use crate::config::parse;
 
     #[test]
-    fn what_management_takes_for_canonical_is_a_target() {
+    fn canonical_uris_are_valid_targets() {
         for text in [
             "https://host.example:6367/ndn",
             "https://HOST",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_kept_where_the_system_keeps_state() {
+    fn certificates_are_kept_in_the_state_directory() {
         let found = |variables: &[(&str, &str)], is_root| {
             let value = |name: &str| {
                 variables.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).into())
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_certificate_are_refused_before_the_start() {
+    fn invalid_certificate_files_are_rejected_before_the_start() {
         let text = "[listeners.webtransport]\nenabled = true\ncertificate = \"/etc/passwd\"\nkey = \"/etc/passwd\"";
         let config = parse("test", text).unwrap();
         let said = Plan::new(&config).unwrap_err()[0].to_string();

@@ -16,7 +16,7 @@ use ndn_sys::clock::{Clock, ManualClock};
 use ndn_sys::poll::{self, Events, Poller};
 use ndn_types::{Persistency, Scope};
 
-/// Nothing listens, whatever the machine.
+/// No listeners, independent of the machine.
 const SETTINGS: &str = "control.enabled = false\n\
     [forwarder]\nworkers = 1\n\
     [pool]\ncapacity = \"8 MiB\"\npages = \"ordinary\"\n\
@@ -26,7 +26,7 @@ const SETTINGS: &str = "control.enabled = false\n\
     websocket.enabled = false\nmulticast.enabled = false\n";
 
 fn config() -> Config {
-    // That nobody could connect is refused by `parse` too.
+    // `parse` also rejects a configuration without listeners.
     let mut config =
         namewire_config::parse("test", &SETTINGS.replace("unix.enabled = false", "")).unwrap();
     config.listeners.unix.enabled = false;
@@ -55,12 +55,12 @@ fn data(uri: &str) -> Vec<u8> {
     DigestSigner.sign(&DataBuilder::new(&name(uri)).content(b"content")).unwrap()
 }
 
-/// The packet in a frame.
+/// Returns the packet in a frame.
 fn packet(frame: &[u8]) -> Vec<u8> {
     ndn_packet::LpPacket::parse(frame).unwrap().fragment().unwrap().to_vec()
 }
 
-/// The next frame, which a worker on another thread sends.
+/// Waits for the next frame, which a worker on another thread sends.
 fn wait_for(end: &mut InternalEnd) -> Vec<u8> {
     let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
     poller.add(&*end, 0, poll::Interest::Readable).unwrap();
@@ -101,7 +101,7 @@ fn two_forwarders_with_threads_run_in_one_process() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn unusable_settings_are_named() {
     let mut config = config();
     config.forwarder.cpus = vec![4000];
     let error = Forwarder::start(&config, Hooks::none().unwrap()).unwrap_err();
@@ -182,7 +182,7 @@ fn stepped_forwarder_repeats_exactly_on_virtual_time() {
 }
 
 #[test]
-fn clock_of_a_stepped_forwarder_may_be_that_of_the_system() {
+fn stepped_forwarder_runs_on_the_system_clock() {
     let environment = Environment { clock: Clock::System, seeds: Seeds::random() };
     let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
     assert!(forwarder.status().unwrap().version.starts_with("namewire"));

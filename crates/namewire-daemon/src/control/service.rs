@@ -17,7 +17,7 @@ pub enum Reason {
     Interests,
     /// A queue to the workers was full, or the workers do not use new tables yet.
     FullQueue,
-    /// Routes and datasets expire, commands time out.
+    /// Routes or datasets expire, or commands time out.
     Management,
     /// A request over no face times out.
     LocalRequest,

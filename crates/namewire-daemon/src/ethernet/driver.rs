@@ -1,4 +1,4 @@
-//! Opening an interface by the driver that is asked for, or suits it.
+//! Opens a network interface with the configured or the most suitable driver.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use crate::config::{Driver, Ethernet};
 use crate::frames::{Facts, has_vlans};
 
-/// What is asked of an interface.
+/// Request to open an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) link: &'a Link,
@@ -23,31 +23,31 @@ pub(super) struct Request<'a> {
     pub(super) all: &'a [Link],
     pub(super) has_address: bool,
     pub(super) group: Option<[u8; 6]>,
-    /// Longest payload of a frame that is of use, bytes.
+    /// Maximum useful frame payload, bytes.
     pub(super) payload_max: usize,
     pub(super) driver: Driver,
-    /// A driver that suits the interface, and is busy, is not to be replaced by another one.
+    /// Do not fall back to another driver if the suitable one is busy.
     pub(super) is_patient: bool,
-    /// Workers that queues may be dealt over.
+    /// Number of workers that queues may be distributed over.
     pub(super) workers: usize,
     pub(super) config: &'a Ethernet,
 }
 
-/// What was got.
+/// An opened interface.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// For one worker each.
+    /// Sockets, at most one per worker.
     pub(super) sockets: Vec<PortSocket>,
     pub(super) driver: FaceDriver,
-    /// Longest payload of a frame that it can carry, bytes.
+    /// Maximum frame payload that the driver supports, bytes.
     pub(super) payload_max: usize,
 }
 
-/// Why there is no socket on an interface.
+/// Reason why an interface could not be opened.
 #[derive(Debug)]
 pub(super) struct Refusal {
     text: String,
-    /// Somebody has it, and may give it up.
+    /// Another process uses the interface and may release it.
     pub(super) is_busy: bool,
 }
 
@@ -72,8 +72,8 @@ impl From<io::Error> for Refusal {
 }
 
 impl Request<'_> {
-    /// Opens the interface by the driver that is asked for. With [`Driver::Auto`], by the one that suits it
-    /// as far as the process has the rights for that.
+    /// Opens the interface with the requested driver; with [`Driver::Auto`], with the most suitable driver that the
+    /// process has the rights for.
     pub(super) fn open(&self) -> Result<Opened, Refusal> {
         match self.driver {
             Driver::Packet => self.open_packet(),
@@ -91,13 +91,13 @@ impl Request<'_> {
         }
     }
 
-    /// By the driver that suits the interface.
+    /// Opens the interface with the most suitable driver.
     fn open_by_itself(&self) -> Result<Opened, Refusal> {
         let link = self.link;
         let support = xdp_support().ok();
         let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
         let facts = Facts::of(link, self.all, support, self.has_address);
-        // The program that is still attached may be our own one.
+        // The attached program may be this process's own.
         let facts = Facts { is_taken: facts.is_taken && !self.is_patient, ..facts };
         match facts.pick() {
             (FaceDriver::Packet, _) => self.open_packet(),
@@ -141,7 +141,7 @@ impl Request<'_> {
             ring_bytes: self.ring_bytes(),
             mode: None,
         };
-        // A worker sends by a queue of its own.
+        // Each worker needs a transmit queue.
         let workers = u32::try_from(self.workers).unwrap_or(u32::MAX).min(transmit_queues);
         let parts = XdpPort::open_parts(&options, workers)?;
         let Some(first) = parts.first() else { return Err(no_queue().into()) };

@@ -1,4 +1,4 @@
-//! Devices that have a driver of their own, which the kernel knows nothing of.
+//! Devices with a driver in this process, unknown to the kernel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::port::{Port, change, station_options};
 use super::{Context, Device, EthernetPorts, Purpose};
 use crate::config::Driver;
 
-/// What tells whether the link of a device is there that the kernel does not know.
+/// Reports the link state of a device that the kernel does not know.
 pub(crate) struct LinkProbe(pub(crate) Box<dyn Fn() -> bool + Send>);
 
 impl fmt::Debug for LinkProbe {
@@ -22,29 +22,29 @@ impl fmt::Debug for LinkProbe {
     }
 }
 
-/// A device that has a driver of its own, to make faces on.
+/// A device with a driver in this process, for Ethernet faces.
 #[derive(Debug)]
 pub(crate) struct OwnPort {
-    /// The name that it has in `dev://name`.
+    /// Name in `dev://name`.
     pub(crate) name: String,
-    /// A number that no interface of the kernel has.
+    /// Index outside the range of the kernel's interface indexes.
     pub(crate) interface: u32,
-    /// Its address.
+    /// MAC address.
     pub(crate) mac: [u8; 6],
-    /// Longest payload of a frame, bytes.
+    /// Maximum frame payload, bytes.
     pub(crate) mtu: usize,
-    /// Stations that send get faces.
+    /// Stations that send get on-demand faces.
     pub(crate) accepts: bool,
-    /// The group that it hears, which has a face.
+    /// Multicast group that it receives and that has a face.
     pub(crate) group: Option<[u8; 6]>,
-    /// Whether its link is there.
+    /// Link state.
     pub(crate) is_up: LinkProbe,
     /// The driver.
     pub(crate) socket: Box<dyn FramePort>,
 }
 
 impl EthernetPorts {
-    /// Starts to use a device that has a driver of its own. It stays until the end.
+    /// Adds a device with a driver in this process. It stays until the forwarder stops.
     pub(crate) fn add_own(&mut self, own: OwnPort, context: &mut Context<'_>) {
         let OwnPort { name, interface, mac, mtu, accepts, group, is_up: probe, socket } = own;
         let Some(id) = self.free_number() else { return };
@@ -63,7 +63,7 @@ impl EthernetPorts {
             purpose: Purpose { accepts, group },
             device: Some(Device { index: interface, mtu }),
             mac: Some(mac),
-            // Neither: nobody asks, as there is no choice.
+            // Unused: the device has only one driver.
             asked: Driver::Auto,
             driver: FaceDriver::Packet,
             chosen: None,
@@ -83,7 +83,7 @@ impl EthernetPorts {
 }
 
 impl Port {
-    /// Looks at the link of a device that the kernel does not know. False if it is none.
+    /// Polls the link of a device unknown to the kernel. Returns false if `name` is no such device.
     pub(super) fn follow_own(&mut self, name: &str, context: &mut Context<'_>) -> bool {
         let Some(LinkProbe(probe)) = &self.own else { return false };
         let is_up = probe();

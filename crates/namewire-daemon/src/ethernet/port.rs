@@ -1,4 +1,4 @@
-//! One interface in use: what has become of it, and what that means for its socket and faces.
+//! A network interface in use: applies changes of the interface to its socket and faces.
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
 use ndn_face::{FaceOptions, Persistency, PortId};
@@ -15,43 +15,43 @@ use super::{Context, Device, Purpose};
 use crate::config::{Config, Driver};
 use crate::settings;
 
-/// How often the interface may be busy that we have just given up, before another driver is taken: who
-/// has it by then keeps it.
+/// Maximum retries while a just released interface is busy; another driver is used after them, because another
+/// process then holds the interface.
 const BUSY_MAX: u32 = 10;
 
-/// An interface in use.
+/// A network interface in use.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) purpose: Purpose,
-    /// None while there is no such interface: permanent faces wait for it.
+    /// `None` while the interface does not exist: permanent faces wait for it.
     pub(super) device: Option<Device>,
     pub(super) mac: Option<[u8; 6]>,
-    /// The driver that was asked for, and the one that it has.
+    /// The requested driver, and the driver in use.
     pub(super) asked: Driver,
     pub(super) driver: FaceDriver,
-    /// The one that an operator has asked for.
+    /// Driver chosen by an operator.
     pub(super) chosen: Option<FaceDriver>,
-    /// Longest payload of a frame that the driver can carry, bytes.
+    /// Maximum frame payload that the driver supports, bytes.
     pub(super) payload_max: usize,
-    /// The socket was closed to make room for another one.
+    /// The socket is closed to make room for another one.
     pub(super) is_suspended: bool,
     pub(super) is_up: bool,
-    /// The face of the group, or the one that an operator has destroyed.
+    /// FaceId of the group face, also after an operator has destroyed it.
     pub(super) group_face: Option<u64>,
-    /// The socket has joined another group than it should.
+    /// The socket has joined another group than configured.
     pub(super) is_stale: bool,
-    /// How often the interface was busy since then.
+    /// Retries since the interface was released.
     pub(super) busy_count: u32,
-    /// No socket could be had, which was told.
+    /// No socket could be opened, and the failure was logged.
     pub(super) is_refused: bool,
-    /// Until then it stays without a face.
+    /// The interface is kept until then without a face.
     pub(super) kept_until_ns: u64,
-    /// Its driver is of its own, and the kernel does not know the device.
+    /// Link probe of a device with a driver in this process, which the kernel does not know.
     pub(super) own: Option<LinkProbe>,
 }
 
-/// The interfaces that there are.
+/// The existing network interfaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) all: &'a [Link],
@@ -77,7 +77,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The driver to ask for: what an operator has chosen, else what the configuration says.
+/// Returns the driver to request: an operator's choice precedes the configuration.
 pub(super) fn asked(chosen: Option<FaceDriver>, config: &Config) -> Driver {
     match chosen {
         Some(FaceDriver::Packet) => Driver::Packet,
@@ -87,12 +87,12 @@ pub(super) fn asked(chosen: Option<FaceDriver>, config: &Config) -> Driver {
 }
 
 impl Port {
-    /// Longest payload of a frame, while there is the interface.
+    /// Returns the maximum frame payload while the interface exists.
     pub(super) fn mtu(&self) -> Option<usize> {
         self.device.map(|device| device.mtu.min(self.payload_max))
     }
 
-    /// Has another socket from now on.
+    /// Replaces the socket.
     fn use_socket(&mut self, opened: Opened, device: Device, context: &mut Context<'_>) {
         let Opened { sockets, driver, payload_max } = opened;
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
@@ -102,7 +102,7 @@ impl Port {
         change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
     }
 
-    /// Takes another driver, which stays, if it can be had.
+    /// Changes the driver if the interface can be opened with it.
     pub(super) fn change_driver(
         &mut self,
         driver: FaceDriver,
@@ -118,7 +118,7 @@ impl Port {
         Ok(())
     }
 
-    /// It is to be used for something else. Faces of stations stay.
+    /// Changes the purpose of the port. Faces of stations stay.
     pub(super) fn set_purpose(&mut self, purpose: Purpose, context: &mut Context<'_>) {
         let before = std::mem::replace(&mut self.purpose, purpose);
         if before == purpose {
@@ -129,12 +129,12 @@ impl Port {
         change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
         if leaves_group {
             self.group_face = None;
-            // What is received is bound to the socket: `follow` opens another one.
+            // Receive settings are bound to the socket: `follow` opens another one.
             self.is_stale = true;
         }
     }
 
-    /// Does what has become of the interface.
+    /// Applies changes of the interface.
     pub(super) fn follow(
         &mut self,
         name: &str,
@@ -190,13 +190,13 @@ impl Port {
         }
     }
 
-    /// Whether its socket has to be closed before another one can be had: AF_XDP has a device for itself.
+    /// Returns whether the socket must be closed before another one can be opened: AF_XDP uses a device exclusively.
     fn gives_up_first(&self, asked: Driver) -> bool {
         let has_it = self.driver == FaceDriver::Xdp && self.device.is_some() && !self.is_suspended;
         has_it && asked != Driver::Packet
     }
 
-    /// Makes the face of the group, unless it was made since the interface came.
+    /// Creates the group face unless it was created since the interface appeared.
     pub(super) fn add_group(&mut self, name: &str, context: &mut Context<'_>) {
         let (Some(group), Some(mtu), None) = (self.purpose.group, self.mtu(), self.group_face)
         else {
@@ -206,7 +206,7 @@ impl Port {
         let face_id = context.dataplane.allocate_face_id();
         let properties = FaceProperties {
             link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
-            // Everybody on the link would see them, and they are ours alone.
+            // All stations on the link would receive the tokens, which only this forwarder can use.
             pit_tokens: PitTokenPolicy::Never,
             ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };

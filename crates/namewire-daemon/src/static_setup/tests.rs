@@ -32,7 +32,7 @@ fn created(face_id: u64) -> FaceCreated {
 }
 
 #[test]
-fn a_permanent_session_comes_back_with_its_routes() {
+fn reopened_permanent_session_gets_its_routes() {
     let mut setup = StaticSetup::new(&Config::default());
     let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
     let collaborators = Collaborators::with_strategies(Catalog);
@@ -71,7 +71,7 @@ fn a_permanent_session_comes_back_with_its_routes() {
 }
 
 #[test]
-fn faces_that_have_come_back_take_turns() {
+fn returned_faces_are_restored_in_turn() {
     let mut setup = StaticSetup::new(&Config::default());
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
@@ -87,7 +87,7 @@ fn faces_that_have_come_back_take_turns() {
         state.face_destroyed(now, face_id);
         state.face_created(now, faces::record(&created(face_id + 10)));
     }
-    // The second goes again.
+    // The second face is removed again.
     state.face_destroyed(now, 311);
     let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
     while setup.next_deadline_ns().is_some() {
@@ -98,7 +98,7 @@ fn faces_that_have_come_back_take_turns() {
 }
 
 #[test]
-fn lost_sessions_are_given_up_after_a_time() {
+fn lost_sessions_are_abandoned_after_a_time() {
     let mut setup = StaticSetup::new(&Config::default());
     let remote = FaceUri::parse("https://192.0.2.1:443/ndn").unwrap();
     setup.session_lost(1000, lost(300, &remote));
@@ -114,7 +114,7 @@ fn lost_sessions_are_given_up_after_a_time() {
 }
 
 #[test]
-fn so_many_sessions_are_waited_for_and_each_can_be_called_off() {
+fn lost_sessions_are_limited_and_can_be_cancelled() {
     let mut setup = StaticSetup::new(&Config::default());
     let max = u64::try_from(LOST_MAX).unwrap();
     for number in 0..max + 9 {
@@ -132,7 +132,7 @@ fn so_many_sessions_are_waited_for_and_each_can_be_called_off() {
 }
 
 #[test]
-fn a_neighbour_that_spoke_first_keeps_its_face_for_a_configured_route() {
+fn on_demand_face_of_a_peer_serves_its_configured_route() {
     let address = "192.0.2.1:6363".parse().unwrap();
     let route = StaticRoute {
         prefix: Name::from_uri("/a").unwrap(),
