@@ -1,4 +1,4 @@
-//! The other end of the control socket: what `namewire log` and `namewire capture` use.
+//! Client of the control socket, for `namewire log`, `namewire capture` and others.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -13,27 +13,27 @@ use serde::de::DeserializeOwned;
 
 use super::protocol::{ManagementData, RESPONSE_LEN_MAX, Request, Response};
 
-/// A request over the control socket that did not get its result.
+/// Failure of a request on the control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens at the path.
+    /// No forwarder listens at the path.
     #[error("cannot connect to the control socket {path}: {source}")]
     Connect {
         /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The system error.
         source: io::Error,
     },
     /// The connection failed.
     #[error("the control connection failed: {0}")]
     Io(#[from] io::Error),
-    /// Nothing came back.
+    /// No answer arrived in time.
     #[error("no answer on the control socket: {0}")]
     Silent(String),
-    /// The connection has ended instead.
+    /// The forwarder closed the connection.
     #[error("the forwarder has ended, or has closed the control connection")]
     Ended,
-    /// What came back is not an answer.
+    /// The answer is malformed.
     #[error("the forwarder gave no proper answer: {0}")]
     Malformed(String),
     /// The forwarder refused.
@@ -41,7 +41,7 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// How long a forwarder may take for an answer, beside the time that was asked for.
+/// Time limit for an answer, in addition to the requested duration.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the control socket of a forwarder.
@@ -74,7 +74,7 @@ impl ControlClient {
         self.call_within(request, PATIENCE + takes)
     }
 
-    /// As [`Self::call`], for those who have no time.
+    /// As [`Self::call`], with a time limit.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -104,7 +104,7 @@ impl ControlClient {
         }
     }
 
-    /// Has the forwarder carry out a management Interest; returns the Data.
+    /// Executes a management Interest; returns the Data.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -114,7 +114,7 @@ impl ControlClient {
         BASE64.decode(data).map_err(|error| ControlError::Malformed(error.to_string()))
     }
 
-    /// Why nothing has come, as far as it shows.
+    /// Determines why no answer has arrived.
     fn silent(&self) -> ControlError {
         let peer =
             socket_peercred(self.reader.get_ref()).ok().map(|peer| peer.pid.as_raw_nonzero());
@@ -129,8 +129,8 @@ impl ControlClient {
         })
     }
 
-    /// Turns the connection into a capture: the reader gives pcapng until the forwarder ends it,
-    /// and [`CaptureEnd`] asks it to.
+    /// Turns the connection into a capture: the reader returns pcapng until the forwarder ends it, which
+    /// [`CaptureEnd`] requests.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -145,7 +145,7 @@ impl ControlClient {
     }
 }
 
-/// Whether a line of /proc/PID/stat is that of a stopped process (proc_pid_stat(5)).
+/// Returns whether a line of /proc/PID/stat belongs to a stopped process (proc_pid_stat(5)).
 fn is_stopped(stat: &str) -> bool {
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
     state.is_some_and(|state| state.starts_with(['T', 't']))
@@ -156,10 +156,10 @@ fn is_stopped(stat: &str) -> bool {
 pub struct CaptureEnd(UnixStream);
 
 impl CaptureEnd {
-    /// Asks the forwarder to send what it has and to close.
+    /// Requests the remaining packets and the end of the capture.
     ///
     /// # Errors
-    /// The connection is gone already.
+    /// The connection is closed already.
     pub fn finish(&self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_stopped_is_told_from_one_that_is_not() {
+    fn stopped_process_is_recognized() {
         assert!(is_stopped("17 (a) b) T 1 17 17 0"));
         assert!(!is_stopped("17 (T ) S 1 17 17 0"));
         assert!(!is_stopped(""));

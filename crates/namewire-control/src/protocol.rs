@@ -1,70 +1,70 @@
-//! What goes over the control socket.
+//! Protocol of the control socket.
 
 use std::collections::BTreeMap;
 
 use ndn_dataplane::BURST_SIZE_CLASSES;
 use serde::{Deserialize, Serialize};
 
-/// Longest request line in bytes.
+/// Maximum request line, bytes.
 pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
-/// Longest response line in bytes: histograms of 64 workers.
+/// Maximum response line, bytes: histograms of 64 workers.
 pub(super) const RESPONSE_LEN_MAX: usize = 16 * 1024 * 1024;
 
 /// A request, as one line of JSON: `{"method": "log.set", "params": {"directives": "debug"}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", content = "params", deny_unknown_fields)]
 pub enum Request {
-    /// Who is there: answered with [`Version`].
+    /// Identify the forwarder: answered with [`Version`].
     #[serde(rename = "version")]
     Version,
-    /// The log levels in force: answered with [`LogLevels`].
+    /// Report the log levels in force: answered with [`LogLevels`].
     #[serde(rename = "log.levels")]
     LogLevels,
-    /// Change log levels: answered with the [`LogLevels`] after it.
+    /// Change log levels: answered with the resulting [`LogLevels`].
     #[serde(rename = "log.set")]
     LogSet {
         /// `debug` for all modules, `ndn_face=debug` for one, `ndn_face=default` to remove its level; separated by commas.
         directives: String,
     },
-    /// What the workers have done since the start: answered with [`Statistics`].
+    /// Report the counters of the workers since the start: answered with [`Statistics`].
     #[serde(rename = "statistics")]
     Statistics,
-    /// What the links of faces count: answered with [`LinkCounters`] by FaceId, of some faces; ask
-    /// again after the last of them until none comes.
+    /// Report link counters of faces: answered with [`LinkCounters`] by FaceId for a part of the faces. The client
+    /// repeats the request after the last FaceId until the answer is empty.
     #[serde(rename = "links")]
     Links {
-        /// Only faces with higher numbers; none takes all.
+        /// Only faces with higher FaceIds; `None` starts at the lowest.
         after: Option<u64>,
     },
-    /// Faces that are to be there and are being made, or made again: answered with [`WaitingFace`]s.
+    /// Report required faces that are missing or being created: answered with [`WaitingFace`]s.
     #[serde(rename = "faces.waiting")]
     WaitingFaces,
-    /// Those of them that Interests with a name would go to: answered with [`WaitingFace`]s.
+    /// Report those of them that Interests with a name would go to: answered with [`WaitingFace`]s.
     #[serde(rename = "faces.waiting_for")]
     WaitingFor {
         /// The name, as a URI.
         name: String,
     },
-    /// How many faces there are, and may be: answered with [`FaceLimit`].
+    /// Report the number of faces and its limit: answered with [`FaceLimit`].
     #[serde(rename = "faces.limit")]
     FaceLimit,
-    /// Carry out one management Interest, a command or a part of a dataset, as over a local face: answered with
+    /// Execute one management Interest, a command or one for a dataset segment, as over a local face: answered with
     /// [`ManagementData`]. It works when `limits.faces` is reached.
     #[serde(rename = "management")]
     Management {
         /// The Interest, in base64.
         interest: String,
     },
-    /// What the WebTransport listener does: answered with [`WebTransportStatus`].
+    /// Report the state of the WebTransport listener: answered with [`WebTransportStatus`].
     #[serde(rename = "webtransport")]
     WebTransport,
-    /// What the memif listener does: answered with [`MemifStatus`].
+    /// Report the state of the memif listener: answered with [`MemifStatus`].
     #[serde(rename = "memif")]
     Memif,
-    /// Which worker names are dispatched to: answered with [`Dispatch`].
+    /// Report the dispatch of names to workers: answered with [`Dispatch`].
     #[serde(rename = "ndt.list")]
     NdtList,
-    /// Give the entry of a name to a worker: answered with the [`Dispatch`] after it.
+    /// Move the entry of a name to a worker: answered with the resulting [`Dispatch`].
     #[serde(rename = "ndt.set")]
     NdtSet {
         /// The name, as a URI.
@@ -72,22 +72,21 @@ pub enum Request {
         /// The number of the worker.
         worker: u8,
     },
-    /// Even out the load of the workers now: answered with the [`Dispatch`] after it.
+    /// Balance the load of the workers now: answered with the resulting [`Dispatch`].
     #[serde(rename = "ndt.balance")]
     NdtBalance,
-    /// Measure service times: answered with
-    /// [`ServiceTimesReport`](super::ServiceTimesReport) when the time is over.
+    /// Measure service times: answered with [`ServiceTimesReport`](super::ServiceTimesReport) after the measurement.
     #[serde(rename = "trace.latency")]
     TraceLatency {
-        /// For how long.
+        /// Duration.
         milliseconds: u64,
     },
     /// Turn the connection into a pcapng capture, after an empty result.
     #[serde(rename = "capture.start")]
     CaptureStart {
-        /// Only this face; none captures all.
+        /// Only this face; `None` captures all faces.
         face_id: Option<u64>,
-        /// Bytes kept of each packet.
+        /// Maximum bytes captured per packet.
         snap_len: usize,
     },
 }
@@ -99,77 +98,77 @@ pub struct ManagementData {
     pub data: String,
 }
 
-/// The program at the other end.
+/// The program that serves the control socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// Its version.
     pub version: String,
-    /// Its process number.
+    /// Its process id.
     pub process_id: u32,
 }
 
-/// A face that is to be there and is not: of the configuration, or a permanent one whose session has ended.
+/// A required face that is missing: a configured one, or a permanent one whose session has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingFace {
-    /// What it was called before its session ended.
+    /// Former FaceId, if its session has ended.
     pub face_id: Option<u64>,
-    /// The far end.
+    /// Remote URI.
     pub remote_uri: String,
-    /// Why the last attempt has failed, if one has.
+    /// Reason of the last failed attempt.
     pub last_failure: Option<String>,
-    /// Milliseconds until the next attempt; none while one is under way.
+    /// Milliseconds until the next attempt; `None` during an attempt.
     pub next_attempt_ms: Option<u64>,
 }
 
-/// How many faces there are.
+/// Number of faces and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaceLimit {
-    /// Now.
+    /// Current number of faces.
     pub faces: u64,
-    /// As many as there may be.
+    /// Maximum number of faces.
     pub faces_max: u64,
-    /// Connections that were closed because there were as many.
+    /// Connections closed at the limit.
     pub refused: u64,
 }
 
 impl FaceLimit {
-    /// Whether nobody else gets a face.
+    /// Returns whether new faces are rejected.
     #[must_use]
     pub const fn is_reached(&self) -> bool {
         self.faces >= self.faces_max
     }
 }
 
-/// The memif listener.
+/// State of the memif listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemifStatus {
-    /// Whether there is one.
+    /// Whether the listener is enabled.
     pub is_listening: bool,
-    /// Faces of clients.
+    /// Number of client faces.
     pub clients: u64,
-    /// Bytes of memory that clients share.
+    /// Shared memory of the clients, bytes.
     pub memory_bytes: u64,
-    /// As many as they may.
+    /// Limit of `memory_bytes`.
     pub memory_bytes_max: u64,
-    /// How many have become no face, by the reason.
+    /// Rejected clients by reason.
     pub refused: BTreeMap<String, u64>,
 }
 
-/// The WebTransport listener.
+/// State of the WebTransport listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebTransportStatus {
-    /// Addresses and ports that it listens on; none if there is no listener.
+    /// Listening addresses and ports; empty without a listener.
     pub addresses: Vec<String>,
-    /// SHA-256 of the certificate, in hexadecimal digits, and of the one to come if there is one.
+    /// SHA-256 of the certificate and of its successor, if any, in hexadecimal digits.
     pub certificate_hashes: Vec<String>,
-    /// The certificate was made here: pages need its hash.
+    /// The certificate is self-signed: web pages need its hash.
     pub self_signed: bool,
-    /// What it counts, by name.
+    /// Counters by name.
     pub counters: BTreeMap<String, u64>,
 }
 
 impl WebTransportStatus {
-    /// The hashes, if pages need them.
+    /// Returns the hashes if web pages need them.
     #[must_use]
     pub fn self_signed_hashes(self) -> Vec<String> {
         if self.self_signed { self.certificate_hashes } else { Vec::new() }
@@ -179,98 +178,99 @@ impl WebTransportStatus {
 /// Log levels in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLevels {
-    /// In the form that [`Request::LogSet`] takes.
+    /// In the syntax of [`Request::LogSet`].
     pub directives: String,
 }
 
-/// What a forwarder counts beside what management knows.
+/// Counters of a forwarder that are not part of management's datasets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// One for each worker.
+    /// One per worker.
     pub workers: Vec<WorkerStatistics>,
 }
 
-/// What one worker has done since it started.
+/// Counters of one worker since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatistics {
     /// Rounds of its loop.
     pub rounds: u64,
-    /// Rounds that waited in the kernel.
+    /// Rounds that blocked in the kernel.
     pub sleeps: u64,
-    /// Bursts that it has forwarded.
+    /// Forwarded bursts.
     pub bursts: u64,
     /// Packets in them.
     pub packets: u64,
     /// Bursts by size: of one packet, of two, of up to 4, 8, 16, 32 and 64.
     #[serde(default)]
     pub burst_sizes: [u64; BURST_SIZE_CLASSES],
-    /// System calls that received, those that found nothing included.
+    /// System calls for receiving, including those without a frame.
     pub receive_calls: u64,
-    /// Frames that they brought.
+    /// Frames received.
     pub received_frames: u64,
-    /// Bytes of those frames.
+    /// Bytes received.
     #[serde(default)]
     pub received_bytes: u64,
-    /// System calls that sent.
+    /// System calls for sending.
     pub send_calls: u64,
-    /// Frames that they took.
+    /// Frames sent.
     pub sent_frames: u64,
-    /// Bytes that they took.
+    /// Bytes sent.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// Messages that the kernel dropped because they were not read in time, at UDP sockets of many
-    /// peers: a message may be several datagrams.
+    /// Messages dropped by the kernel at UDP sockets shared by peers because the receive buffer was full; a message
+    /// may be several datagrams.
     #[serde(default)]
     pub shared_socket_drops: u64,
-    /// The same at UDP sockets of one neighbour each.
+    /// The same at UDP sockets of a single peer.
     #[serde(default)]
     pub own_socket_drops: u64,
-    /// Frames and datagrams that are no packets and came to another worker than that of their face, or after its end.
+    /// Malformed frames and datagrams received by another worker than that of their face, or after the face was
+    /// removed.
     #[serde(default)]
     pub bad_foreign_frames: u64,
-    /// Interests that were marked because they and others before them had waited for too long.
+    /// Interests marked because of the queue delay (`CoDel`).
     #[serde(default)]
     pub marked_interests: u64,
-    /// Interests that were refused for it.
+    /// Interests rejected because of the queue delay.
     #[serde(default)]
     pub shed_interests: u64,
-    /// UDP peers that got no face.
+    /// UDP peers rejected at the face limit.
     #[serde(default)]
     pub refused_peers: u64,
-    /// Nanoseconds that it had nothing to do.
+    /// Idle time, nanoseconds.
     #[serde(default)]
     pub waited_ns: u64,
     /// Blocks of 64 KiB of packet memory in use.
     #[serde(default)]
     pub packet_blocks: u64,
-    /// The most that were in use at one time.
+    /// Maximum of `packet_blocks`.
     #[serde(default)]
     pub packet_blocks_max: u64,
-    /// Times that a block was needed and all were in use.
+    /// Failed allocations of a block.
     #[serde(default)]
     pub packet_block_failures: u64,
-    /// The NUMA node that the worker is pinned to, if it is.
+    /// The NUMA node that the worker is pinned to, if any.
     #[serde(default)]
     pub node: Option<usize>,
-    /// Blocks of 64 KiB that its packet memory has.
+    /// Capacity of the packet memory, blocks of 64 KiB.
     #[serde(default)]
     pub packet_blocks_capacity: u64,
-    /// Bytes of packet memory in huge pages that were set aside.
+    /// Packet memory in reserved huge pages, bytes.
     #[serde(default)]
     pub packet_bytes_huge: u64,
-    /// Bytes of packet memory for which the kernel was asked for transparent huge pages, and gave the first.
+    /// Packet memory with transparent huge pages requested and the first one granted, bytes.
     #[serde(default)]
     pub packet_bytes_transparent: u64,
-    /// Bytes of packet memory in ordinary pages.
+    /// Packet memory in ordinary pages, bytes.
     #[serde(default)]
     pub packet_bytes_ordinary: u64,
     /// Messages sent to other workers.
     #[serde(default)]
     pub crossings_sent: u64,
-    /// Messages taken from other workers.
+    /// Messages received from other workers.
     #[serde(default)]
     pub crossings_taken: u64,
-    /// Messages that were dropped because the queue to another worker was full.
+    /// Messages dropped because the queue to another worker was full.
     #[serde(default)]
     pub crossings_dropped: u64,
     /// Data among them.
@@ -282,16 +282,16 @@ pub struct WorkerStatistics {
     /// Interests among them.
     #[serde(default)]
     pub crossings_dropped_interests: u64,
-    /// Times that another worker had to be woken.
+    /// Wake-ups of other workers.
     #[serde(default)]
     pub wakes: u64,
-    /// Data of other workers that wait to be taken.
+    /// Queues of Data from other workers.
     #[serde(default)]
     pub queued_data: QueueStatistics,
-    /// Nacks of other workers that wait to be taken.
+    /// Queues of Nacks from other workers.
     #[serde(default)]
     pub queued_nacks: QueueStatistics,
-    /// Interests of other workers that wait to be taken.
+    /// Queues of Interests from other workers.
     #[serde(default)]
     pub queued_interests: QueueStatistics,
     /// PIT entries in its shard.
@@ -300,77 +300,76 @@ pub struct WorkerStatistics {
     /// Packets in the Content Store of its shard.
     #[serde(default)]
     pub cs_entries: u64,
-    /// Packets that its shard has discarded.
+    /// Packets dropped by its shard.
     #[serde(default)]
     pub dropped: u64,
-    /// The same by reason, those that there were.
+    /// The same by reason, without reasons that never occurred.
     #[serde(default)]
     pub drops: BTreeMap<String, u64>,
-    /// What became of the Interests that entered its shard.
+    /// Outcomes of the Interests that entered its shard.
     #[serde(default)]
     pub interests: InterestStatistics,
 }
 
-/// The Interests that have entered a shard, and what became of them: `entered` is the sum of the
-/// others. While packets flow, the numbers are not all of one moment.
+/// Outcomes of the Interests that entered a shard: `entered` is the sum of the others. Under traffic the numbers are
+/// not an atomic snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterestStatistics {
     /// Interests that entered the shard.
     pub entered: u64,
-    /// Went on to the shard that they belong to.
+    /// Forwarded to the shard that owns their name.
     pub passed_on: u64,
-    /// Dropped before they joined a PIT entry.
+    /// Dropped before insertion into the PIT.
     pub refused: u64,
-    /// Answered by the Content Store at once.
+    /// Content Store hits.
     pub answered: u64,
-    /// Of a downstream that waited for the same already.
+    /// Retransmissions on an existing in-record.
     pub refreshed: u64,
-    /// In-records that Data ended.
+    /// In-records satisfied by Data.
     pub satisfied: u64,
-    /// In-records that a Nack ended.
+    /// In-records ended by a Nack.
     pub nacked: u64,
-    /// In-records whose time was up.
+    /// In-records expired.
     pub expired: u64,
-    /// In-records that ended because there was no next hop.
+    /// In-records rejected without a next hop.
     pub rejected: u64,
-    /// In-records whose face was removed.
+    /// In-records of removed faces.
     pub face_gone: u64,
-    /// In-records that are pending.
+    /// Pending in-records.
     pub pending: u64,
 }
 
-/// How many messages waited, each time that a worker looked: once in a round at least, and again while
-/// it reads.
+/// Queue lengths at the polls of the worker: at least once per round, and repeatedly while it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatistics {
-    /// The last time.
+    /// Length at the last poll.
     pub last: u64,
-    /// The most that there ever were.
+    /// Maximum length.
     pub most: u64,
-    /// All times added up.
+    /// Sum over all polls.
     pub sum: u64,
-    /// How often the worker has looked.
+    /// Number of polls.
     #[serde(default)]
     pub looks: u64,
 }
 
-/// A face that stays and is down: it has no connection, or its interface no link.
+/// An existing face that is down: it has no connection, or its interface no link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDown {
-    /// Why, in words.
+    /// Reason, as text.
     pub reason: String,
-    /// For how many milliseconds.
+    /// Duration in milliseconds.
     pub for_ms: u64,
 }
 
-/// What is known of the link of one face beside what management knows.
+/// Link state and counters of a face that are not part of management's datasets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
-    /// Whether it is down, and why.
+    /// Set while the face is down.
     #[serde(default)]
     pub down: Option<LinkDown>,
-    /// The driver of its interface, of an Ethernet face.
+    /// Driver of an Ethernet face's interface.
     #[serde(default)]
     pub driver: Option<String>,
     /// Frames received.
@@ -379,52 +378,52 @@ pub struct LinkCounters {
     pub out_frames: u64,
     /// Congestion marks set.
     pub out_marks: u64,
-    /// Frames sent again, on a reliable link.
+    /// Frames retransmitted, on a reliable link.
     pub out_retransmissions: u64,
-    /// Frames that the peer has acknowledged, on a reliable link.
+    /// Frames acknowledged by the peer, on a reliable link.
     pub out_acknowledged: u64,
-    /// Bytes in the output queue after it was last written.
+    /// Bytes in the output queue after the last write.
     pub queued_bytes: u64,
-    /// Frames and packets that were discarded, by reason; a reason without any is not there.
+    /// Dropped frames and packets by reason, without reasons that never occurred.
     pub drops: BTreeMap<String, u64>,
 }
 
-/// How names are dispatched to workers.
+/// State of name dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispatch {
-    /// Components that names are dispatched by, unless their entry was split.
+    /// Number of components that names are dispatched by, unless their entry was split.
     pub depth: usize,
-    /// Load of each worker's shard of late, in packets counted by sample.
+    /// Recent load of each worker's shard, in sampled packets.
     pub loads: Vec<u64>,
-    /// Entries of the table that have most load, or are not as they were at the start.
+    /// Table entries with the most load, and those changed since the start.
     pub entries: Vec<DispatchEntry>,
-    /// Entries that this request has moved.
+    /// Entries moved by this request.
     pub moved: usize,
-    /// Entries that this request has split.
+    /// Entries split by this request.
     pub split: usize,
 }
 
 /// An entry of the name dispatch table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatchEntry {
-    /// Its number.
+    /// Index.
     pub entry: usize,
-    /// The worker that has it.
+    /// The worker that owns it.
     pub worker: u8,
-    /// The worker that had it before, until what is pending there has ended.
+    /// The previous owner, until its pending Interests have ended.
     pub previous: Option<u8>,
-    /// Components that its names are dispatched by, if it was split.
+    /// Number of components that its names are dispatched by, if it was split.
     pub depth: Option<u8>,
-    /// Its load of late, in packets counted by sample.
+    /// Recent load, in sampled packets.
     pub load: u32,
 }
 
-/// The answer to a request.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Response {
-    /// It was done.
+    /// Success.
     Result(serde_json::Value),
-    /// It was not, and why.
+    /// Failure, with the reason.
     Error(String),
 }

@@ -1,4 +1,4 @@
-//! The forwarder's end of the control socket.
+//! Server of the control socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,114 +26,113 @@ use super::protocol::{
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 
-/// Connections served at one time; further ones are closed at once.
+/// Maximum concurrent connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 16;
-/// How long captured packets may wait in a buffer, so that a reader sees them while they are news.
+/// Maximum time that captured packets stay in a buffer.
 const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
-/// A connection to which nothing could be written for so long is closed, and so is one whose request
-/// does not end. One that asks for nothing stays.
+/// Timeout of a blocked write and of an incomplete request. An idle connection stays open.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Service times are measured at one request for so long at most: an hour.
+/// Maximum duration of a service time measurement: one hour.
 const TRACE_MS_MAX: u64 = 3_600_000;
-/// A client that goes while service times are measured is noticed so soon.
+/// Poll interval for a closed connection during a measurement.
 const PAUSE_STEP: Duration = Duration::from_millis(100);
-/// Bytes kept of a packet, whatever the client asks for.
+/// Upper limit of the snap length.
 const SNAP_LEN_MAX: usize = 65_536;
 
-/// What a running forwarder does for its control socket. Called on the socket's threads.
+/// Operations of a running forwarder for its control socket. Called on the socket's threads.
 pub trait Handler: Send + Sync + 'static {
-    /// The log levels in force.
+    /// Returns the log levels in force.
     fn log_directives(&self) -> String;
 
     /// Changes log levels.
     ///
     /// # Errors
-    /// Why they cannot be changed so.
+    /// The levels cannot be changed; the text is the reason.
     fn set_log_directives(&self, directives: &str) -> Result<(), String>;
 
-    /// What the workers count.
+    /// Returns the counters of the workers.
     fn statistics(&self) -> Statistics;
 
-    /// What the links of faces count, of a hundred faces at most: those with the lowest numbers
-    /// above `after`.
+    /// Returns the link counters of at most a hundred faces: those with the lowest FaceIds above `after`.
     ///
     /// # Errors
-    /// Why not.
+    /// The counters are not available; the text is the reason.
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String>;
 
-    /// Faces that are to be there and are being made: all, or those that Interests with a name would go to.
+    /// Returns required faces that are missing or being created: all, or those that Interests with `name` would go
+    /// to.
     ///
     /// # Errors
-    /// Why not.
+    /// The state is not available; the text is the reason.
     fn waiting_faces(&self, name: Option<&Name>) -> Result<Vec<WaitingFace>, String>;
 
-    /// How many faces there are, and may be.
+    /// Returns the number of faces and its limit.
     ///
     /// # Errors
-    /// Why not.
+    /// The numbers are not available; the text is the reason.
     fn face_limit(&self) -> Result<FaceLimit, String>;
 
-    /// Carries out a management Interest; returns the Data.
+    /// Executes a management Interest; returns the Data.
     ///
     /// # Errors
-    /// There is no Data, and why.
+    /// There is no Data; the text is the reason.
     fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String>;
 
-    /// What the memif listener does.
+    /// Returns the state of the memif listener.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// The state is not available; the text is the reason.
     fn memif(&self) -> Result<MemifStatus, String>;
 
-    /// What the WebTransport listener does.
+    /// Returns the state of the WebTransport listener.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// The state is not available; the text is the reason.
     fn webtransport(&self) -> Result<WebTransportStatus, String>;
 
-    /// Tells how names are dispatched to workers, or changes it.
+    /// Reports or changes the dispatch of names to workers.
     ///
     /// # Errors
-    /// Why it cannot be changed so.
+    /// The dispatch cannot be changed; the text is the reason.
     fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String>;
 
-    /// Begins to measure service times, until the trace is dropped.
+    /// Starts to measure service times, until the trace is dropped.
     fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace>;
 
-    /// Begins to capture. The forwarder stops when the stream's receiver is gone.
+    /// Starts a capture, which ends once the stream's receiver is dropped.
     ///
     /// # Errors
-    /// Why not, such as a face that does not exist.
+    /// The capture cannot start, for example because the face does not exist.
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String>;
 }
 
-/// A measurement of service times that goes on.
+/// An active measurement of service times.
 pub trait ServiceTimesTrace: Send {
-    /// What was measured since it began.
+    /// Returns the measurements since the start.
     fn report(&self) -> ServiceTimesReport;
 }
 
-/// What is asked about the dispatch of names.
+/// Action on the dispatch of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DispatchAction {
-    /// Tell.
+    /// Report only.
     List,
-    /// Give the entry of a name to a worker.
+    /// Move the entry of a name to a worker.
     Set {
         /// The name.
         name: Name,
         /// The worker.
         worker: u8,
     },
-    /// Even out the load.
+    /// Balance the load.
     Balance,
 }
 
-/// A capture that goes on.
+/// An active capture.
 pub struct CaptureStream {
-    /// The packets, in the order in which they were seen.
+    /// The packets in capture order.
     pub packets: Receiver<CapturedPacket>,
-    /// How many packets were not captured because the stream was full.
+    /// Returns the number of packets dropped because the stream was full.
     pub dropped: Box<dyn Fn() -> u64 + Send>,
 }
 
@@ -146,47 +145,47 @@ impl fmt::Debug for CaptureStream {
     }
 }
 
-/// The listening socket. Dropping it ends the accepting thread and removes the socket file.
+/// A served control socket. Dropping it ends the accepting thread and removes the socket file.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
     listener: UnixListener,
-    /// Which one its file is.
+    /// Identity of the socket file.
     file: FileIdentity,
     stopping: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// The socket before anybody is served: who connects waits.
+/// A bound socket that is not served yet: connections wait in the backlog.
 #[derive(Debug)]
 pub struct ControlListener {
     path: PathBuf,
     listener: UnixListener,
-    /// Which one its file is.
+    /// Identity of the socket file.
     file: FileIdentity,
 }
 
 impl ControlListener {
-    /// Opens the socket at `path`. A socket file that nobody listens on is replaced.
+    /// Opens the socket at `path`. Replaces a socket file without a listener.
     ///
     /// # Errors
-    /// Somebody listens there (`AddrInUse`), or the file system refuses.
+    /// Another process listens there (`AddrInUse`), or the file system reports an error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let listener = bind(path)?;
         let file = set_socket_mode(path, 0o600)?;
         Ok(Self { path: path.to_owned(), listener, file })
     }
 
-    /// Which one its file is.
+    /// Returns the identity of the socket file.
     #[must_use]
     pub const fn file(&self) -> FileIdentity {
         self.file
     }
 
-    /// Serves it, on threads of its own.
+    /// Serves the socket on separate threads.
     ///
     /// # Errors
-    /// There is no descriptor or no thread for it.
+    /// There is no descriptor or no thread left.
     pub fn serve(self, handler: Arc<dyn Handler>) -> io::Result<ControlSocket> {
         let Self { path, listener, file } = self;
         let accepted = listener.try_clone()?;
@@ -212,7 +211,7 @@ impl ControlSocket {
         ControlListener::open(path)?.serve(handler)
     }
 
-    /// Where the socket is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -221,13 +220,13 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the accepting thread with an error, whatever has become of the socket file.
+        // Wakes the accepting thread with an error, even if the socket file is gone.
         let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).is_ok();
         if let Some(accepting) = self.accepting.take().filter(|_| woken) {
-            // A panic over there was reported there.
+            // A panic of that thread has been reported there.
             let _ = accepting.join();
         }
-        // Somebody may have put another one in its place.
+        // The file may have been replaced meanwhile.
         if FileIdentity::of(&self.path).is_ok_and(|file| file == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -244,7 +243,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Whether the socket file was left behind by a process that is gone.
+/// Returns whether no process listens on the socket file.
 fn is_stale(path: &Path) -> bool {
     UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -263,7 +262,7 @@ impl Acceptor {
             }
             match stream {
                 Ok(stream) => self.serve_on_a_thread(stream),
-                // Out of descriptors: accepting at once again would spin.
+                // Out of descriptors: accepting again at once would spin.
                 Err(error) => {
                     tracing::warn!(%error, "the control socket cannot accept");
                     std::thread::sleep(Duration::from_millis(100));
@@ -286,14 +285,14 @@ impl Acceptor {
                 tracing::debug!(%error, "a control connection ended");
             }
         };
-        // On failure the closure is dropped, and its place with it.
+        // On failure the closure is dropped, which frees the connection's slot.
         if let Err(error) = std::thread::Builder::new().name("control".to_owned()).spawn(serving) {
             tracing::warn!(%error, "no thread for a control connection");
         }
     }
 }
 
-/// A connection's place among those allowed.
+/// Slot of a connection within the limit.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -350,7 +349,7 @@ fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()
     }
 }
 
-/// The answer with this result.
+/// Converts a result into an answer.
 fn told<T: serde::Serialize>(result: Result<T, String>) -> Response {
     match result.map(serde_json::to_value) {
         Ok(Ok(value)) => Response::Result(value),
@@ -411,7 +410,7 @@ fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-/// Sends packets until the client closes its end or the forwarder ends the stream.
+/// Sends packets until the client closes its side or the forwarder ends the stream.
 fn write_capture(
     stream: &UnixStream,
     filter: CaptureFilter,
@@ -439,7 +438,7 @@ fn write_capture(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    // What was captured before the client closed its sending side still belongs to it.
+    // Packets captured before the client closed its sending side are still sent.
     while let Ok(packet) = capture.packets.try_recv() {
         last_ns = packet.unix_ns;
         writer.write(&packet)?;
@@ -448,7 +447,7 @@ fn write_capture(
     writer.flush()
 }
 
-/// Lets time pass; false if the client has gone meanwhile.
+/// Waits; returns false if the client has closed the connection meanwhile.
 fn pause(stream: &UnixStream, milliseconds: u64) -> io::Result<bool> {
     let begin = clock::now();
     let nanos = milliseconds * 1_000_000;

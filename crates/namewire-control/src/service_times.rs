@@ -1,26 +1,26 @@
-//! How long packets take, as it goes over the control socket and into `namewire trace --json`.
+//! Service times of packets, as transferred over the control socket and printed by `namewire trace --json`.
 //!
-//! All times are in nanoseconds. What is between two readings of the clock is in it: interrupts, and
-//! what else the machine does.
+//! All times are in nanoseconds and lie between two readings of the clock: they include interrupts and other activity
+//! of the machine.
 
 use std::collections::BTreeMap;
 
 use ndn_forwarding::{BurstFigures, HistogramSnapshot, ServiceTimes, StageSnapshot};
 use serde::{Deserialize, Serialize};
 
-/// What was measured in an interval.
+/// Measurements of an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceTimesReport {
     /// Length of the interval.
     pub nanoseconds: u64,
-    /// One for each worker.
+    /// One per worker.
     pub workers: Vec<WorkerServiceTimes>,
 }
 
-/// Service times of one worker, or of all together.
+/// Service times of one worker, or of all workers together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerServiceTimes {
-    /// Bursts that it forwarded, measured or not.
+    /// Forwarded bursts, measured or not.
     pub bursts: u64,
     /// Packets in them.
     pub packets: u64,
@@ -28,35 +28,35 @@ pub struct WorkerServiceTimes {
     pub interest_dispatch: TimeHistogram,
     /// Parsing, hashing and dispatching a Data.
     pub data_dispatch: TimeHistogram,
-    /// Forwarding an Interest: tables, pipelines, strategy, and its part of what its burst shares.
+    /// Forwarding an Interest: tables, pipelines, strategy, and its share of the work per burst.
     pub interest_forwarding: TimeHistogram,
     /// Forwarding a Data.
     pub data_forwarding: TimeHistogram,
-    /// Dispatching a whole burst, by its size.
+    /// Dispatching a whole burst, by burst size.
     pub dispatch_by_burst_size: Vec<BurstTimes>,
-    /// Forwarding a whole burst, by its size.
+    /// Forwarding a whole burst, by burst size.
     pub forwarding_by_burst_size: Vec<BurstTimes>,
 }
 
-/// Times by length.
+/// Histogram of times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeHistogram {
     /// Packets measured.
     pub count: u64,
-    /// All their times together.
+    /// Sum of all times.
     pub sum_ns: u64,
-    /// The buckets that are not empty, in order.
+    /// Non-empty buckets, in order.
     pub buckets: Vec<TimeBucket>,
 }
 
 /// Packets that took `from_ns` or longer, and less than `below_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeBucket {
-    /// The shortest time in it.
+    /// Lower bound, inclusive.
     pub from_ns: u64,
-    /// The shortest time beyond it.
+    /// Upper bound, exclusive.
     pub below_ns: u64,
-    /// How many.
+    /// Number of packets.
     pub count: u64,
 }
 
@@ -65,16 +65,16 @@ pub struct TimeBucket {
 pub struct BurstTimes {
     /// Packets in each of them.
     pub packets: u64,
-    /// How many bursts.
+    /// Number of bursts.
     pub bursts: u64,
-    /// Interests in all of them.
+    /// Interests in all bursts.
     pub interests: u64,
-    /// All their times together.
+    /// Sum of all times.
     pub sum_ns: u64,
 }
 
 impl TimeHistogram {
-    /// The time that the part `quantile` of all packets do not exceed: the middle of its bucket.
+    /// Returns the given quantile: the middle of its bucket.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         #[expect(
@@ -90,11 +90,11 @@ impl TimeHistogram {
             seen >= rank
         })?;
         let width = bucket.below_ns.saturating_sub(bucket.from_ns);
-        // The last bucket has no end.
+        // The last bucket has no upper bound.
         Some(if bucket.below_ns == u64::MAX { bucket.from_ns } else { bucket.from_ns + width / 2 })
     }
 
-    /// The mean time.
+    /// Returns the mean.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     pub fn mean_ns(&self) -> Option<f64> {
@@ -114,7 +114,7 @@ impl TimeHistogram {
 }
 
 impl WorkerServiceTimes {
-    /// Adds those of another worker.
+    /// Adds the measurements of another worker.
     pub fn add(&mut self, other: &Self) {
         self.bursts += other.bursts;
         self.packets += other.packets;
@@ -140,7 +140,7 @@ fn add_bursts(sum: &mut Vec<BurstTimes>, others: &[BurstTimes]) {
     }
 }
 
-/// What a worker's service times held when somebody began to look.
+/// Snapshot of a worker's service times at the start of a measurement.
 #[derive(Debug)]
 pub struct ServiceTimesBefore {
     dispatch: StageSnapshot,
@@ -148,13 +148,13 @@ pub struct ServiceTimesBefore {
 }
 
 impl ServiceTimesBefore {
-    /// What they hold now.
+    /// Takes a snapshot.
     #[must_use]
     pub fn of(times: &ServiceTimes) -> Self {
         Self { dispatch: times.dispatch.snapshot(), forwarding: times.forwarding.snapshot() }
     }
 
-    /// What has come since then, beside so many bursts and packets in all.
+    /// Returns the measurements since the snapshot, with the given numbers of bursts and packets.
     #[must_use]
     pub fn until_now(&self, times: &ServiceTimes, bursts: u64, packets: u64) -> WorkerServiceTimes {
         let dispatch = times.dispatch.snapshot().since(&self.dispatch);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_counts() {
+    fn quantiles_match_the_counts() {
         let mut times = TimeHistogram::default();
         assert_eq!((times.quantile_ns(0.5), times.mean_ns()), (None, None));
         times.add(&TimeHistogram {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_add_up() {
+    fn add_sums_the_histograms_of_workers() {
         let of = |packets, bursts| BurstTimes { packets, bursts, interests: 1, sum_ns: 10 };
         let mut total = WorkerServiceTimes::default();
         for sizes in [vec![of(1, 2), of(64, 1)], vec![of(1, 1), of(3, 1)]] {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::capture::{CaptureFilter, CapturedPacket, Direction};
 
-/// A forwarder that remembers what it was asked for.
+/// A handler that records its calls.
 #[derive(Default)]
 struct Recorder {
     directives: Mutex<String>,
@@ -51,7 +51,7 @@ impl Handler for Recorder {
     }
 
     fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
-        // The first byte of an Interest.
+        // 5 is the TLV-TYPE of an Interest.
         if interest.first() == Some(&5) { Ok(vec![6, 0]) } else { Err("no Interest".to_owned()) }
     }
 
@@ -86,12 +86,12 @@ impl Handler for Recorder {
     }
 }
 
-/// Counts those that were not dropped.
+/// Counts the traces that are not dropped.
 struct Trace(Arc<()>);
 
 impl ServiceTimesTrace for Trace {
     fn report(&self) -> ServiceTimesReport {
-        // More than fits the longest request.
+        // Longer than the maximum request line.
         let bucket = TimeBucket { from_ns: 1000, below_ns: 1024, count: 7 };
         let times = TimeHistogram { count: 7, sum_ns: 7070, buckets: vec![bucket; 5000] };
         let interest_dispatch = times;
@@ -114,7 +114,7 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn service_times_are_told_when_the_time_is_over() {
+fn service_times_are_reported_after_the_measurement() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
@@ -127,7 +127,7 @@ fn service_times_are_told_when_the_time_is_over() {
 }
 
 #[test]
-fn a_client_that_goes_ends_its_trace() {
+fn closed_connection_ends_its_trace() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut stream = UnixStream::connect(socket.path()).unwrap();
@@ -147,7 +147,7 @@ fn a_client_that_goes_ends_its_trace() {
 }
 
 #[test]
-fn levels_are_changed_and_told() {
+fn log_levels_are_changed_and_reported() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
@@ -164,7 +164,7 @@ fn levels_are_changed_and_told() {
 }
 
 #[test]
-fn statistics_are_told() {
+fn statistics_are_reported() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
@@ -183,7 +183,7 @@ fn statistics_are_told() {
 }
 
 #[test]
-fn the_socket_is_its_owners_alone_and_goes_away() {
+fn socket_file_is_private_and_removed_at_the_end() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mode = std::fs::metadata(&setup.path).unwrap().permissions().mode();
@@ -205,7 +205,7 @@ fn a_stale_socket_is_replaced() {
 }
 
 #[test]
-fn nonsense_is_answered_and_the_connection_lives_on() {
+fn malformed_request_is_answered_and_the_connection_continues() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut stream = UnixStream::connect(socket.path()).unwrap();
@@ -218,7 +218,7 @@ fn nonsense_is_answered_and_the_connection_lives_on() {
 }
 
 #[test]
-fn a_request_without_end_is_cut_off() {
+fn endless_request_is_cut_off() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut stream = UnixStream::connect(socket.path()).unwrap();
@@ -229,7 +229,7 @@ fn a_request_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_capture_ends_with_what_was_seen_before_the_client_closed() {
+fn capture_ends_with_the_packets_before_the_close() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
@@ -260,7 +260,7 @@ fn a_capture_ends_with_what_was_seen_before_the_client_closed() {
 }
 
 #[test]
-fn a_capture_of_an_unknown_face_is_refused() {
+fn capture_of_an_unknown_face_is_rejected() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
@@ -283,7 +283,7 @@ fn connections_beyond_the_limit_are_closed() {
 }
 
 #[test]
-fn a_socket_file_that_is_gone_or_replaced_does_not_matter_at_the_end() {
+fn missing_or_replaced_socket_file_is_left_alone() {
     let setup = setup();
     let first = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     std::fs::remove_file(&setup.path).unwrap();
@@ -295,7 +295,7 @@ fn a_socket_file_that_is_gone_or_replaced_does_not_matter_at_the_end() {
 }
 
 #[test]
-fn the_dispatch_of_names_is_told_and_changed() {
+fn name_dispatch_is_reported_and_changed() {
     let setup = setup();
     let _socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(&setup.path).unwrap();

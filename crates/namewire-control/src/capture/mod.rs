@@ -1,10 +1,10 @@
-//! What faces receive and send, as a capture file.
+//! Packets received and sent by faces, as a capture file.
 
 mod pcapng;
 
 pub use pcapng::{ETHERTYPE_NDN, PcapngWriter};
 
-/// Which way a packet went.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The face received it.
@@ -16,23 +16,23 @@ pub enum Direction {
 /// One packet as it was on the link, NDNLPv2 header included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedPacket {
-    /// The face's number in management.
+    /// FaceId.
     pub face_id: u64,
-    /// Which way it went.
+    /// Direction.
     pub direction: Direction,
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
-    /// Its bytes, possibly cut at the snap length.
+    /// Bytes of the packet, possibly truncated to the snap length.
     pub bytes: Vec<u8>,
-    /// How many bytes it had.
+    /// Original length in bytes.
     pub original_len: usize,
 }
 
-/// Which packets to capture.
+/// Selects the packets to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureFilter {
-    /// Only this face; none captures all.
+    /// Only this face; `None` captures all faces.
     pub face_id: Option<u64>,
-    /// Bytes kept of each packet.
+    /// Maximum bytes captured per packet.
     pub snap_len: usize,
 }

@@ -1,9 +1,9 @@
-//! Writes pcapng (draft-ietf-opsawg-pcapng), as far as captures of NDN faces need it.
+//! Writes the subset of pcapng (draft-ietf-opsawg-pcapng) that captures of NDN faces need.
 //!
-//! Every face is an interface. Packets get an Ethernet header with EtherType 0x8624 in front
-//! (LINKTYPE_ETHERNET), which is how NDN looks to Wireshark's NDN dissector, to tshark and to
-//! ndndump, whatever the face really runs on. The made-up addresses tell the face: the last four
-//! bytes of the peer's address are its number, the forwarder itself is 02:00:00:00:00:00.
+//! Each face is an interface. Packets get an Ethernet header with EtherType 0x8624 (LINKTYPE_ETHERNET), which
+//! Wireshark's NDN dissector, tshark and ndndump recognize, independent of the face's transport. The artificial
+//! addresses identify the face: the last four bytes of the peer's address are the FaceId; the forwarder is
+//! 02:00:00:00:00:00.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -31,18 +31,18 @@ const TIMESTAMP_IN_NANOSECONDS: u8 = 9;
 const ETHERNET_HEADER_LEN: usize = 14;
 const FORWARDER_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
-/// A capture being written. All numbers are in the byte order of little-endian machines.
+/// Writes a capture. All numbers are little-endian.
 #[derive(Debug)]
 pub struct PcapngWriter<W> {
     output: W,
     snap_len: u32,
-    /// Face number to interface number.
+    /// FaceId to interface number.
     interfaces: HashMap<u64, u32>,
     block: Vec<u8>,
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Begins a capture whose packets keep at most `snap_len` bytes.
+    /// Starts a capture with at most `snap_len` bytes per packet.
     ///
     /// # Errors
     /// The output fails.
@@ -94,7 +94,7 @@ impl<W: Write> PcapngWriter<W> {
         self.finish()
     }
 
-    /// Tells how many packets the capture lost, at `unix_ns`. Belongs at the end.
+    /// Writes the number of lost packets at `unix_ns`. Belongs at the end of the capture.
     ///
     /// # Errors
     /// The output fails.
@@ -111,7 +111,7 @@ impl<W: Write> PcapngWriter<W> {
         self.finish()
     }
 
-    /// Hands what was written so far to the output's destination.
+    /// Flushes the output.
     ///
     /// # Errors
     /// The output fails.
@@ -119,8 +119,8 @@ impl<W: Write> PcapngWriter<W> {
         self.output.flush()
     }
 
-    /// Describes the interface of a face before its first packet; `None` stands for all faces of a
-    /// capture that has no packets. Readers take a section without any interface for damaged.
+    /// Writes the interface of a face before its first packet; `None` is one interface for all faces in a capture
+    /// without packets. Readers reject a section without an interface as damaged.
     ///
     /// # Errors
     /// The output fails.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_has_one_interface_per_face_and_every_packet() {
+    fn capture_has_one_interface_per_face_and_all_packets() {
         let mut output = Vec::new();
         let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
         writer.write(&packet(300, Direction::Received, &[5, 1, 0])).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_packets_has_the_interface_of_its_face() {
+    fn empty_capture_has_the_interface_of_its_face() {
         for (face, interface) in [(None, "any face"), (Some(300), "face 300")] {
             let mut output = Vec::new();
             let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
