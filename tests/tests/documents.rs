@@ -86,9 +86,10 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn resolve(page: &Path, target: &str) -> PathBuf {
     let mut resolved = PathBuf::new();
     for component in page.parent().unwrap().join(target).components() {
-        match component {
-            Component::ParentDir => assert!(resolved.pop(), "{}: {target}", page.display()),
-            other => resolved.push(other),
+        if component == Component::ParentDir {
+            assert!(resolved.pop(), "{}: {target}", page.display());
+        } else {
+            resolved.push(component);
         }
     }
     resolved

@@ -55,7 +55,9 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
         (connections() == before).then_some(refused)
     });
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(said(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3"));
+    assert!(
+        said(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3")
+    );
     // Whoever may use the control socket is let in, and can make room.
     let told = forwarder.output(&["status"]);
     assert!(told.contains("limit reached"), "{told}");

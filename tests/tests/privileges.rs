@@ -139,6 +139,10 @@ fn a_log_that_cannot_be_rotated_is_told() {
         rustix::process::kill_process(pid, Signal::TERM).unwrap();
         assert!(process.wait().unwrap().success());
         let said = std::fs::read_to_string(&log).unwrap();
-        assert_eq!(said.contains("log rotation must create the next file"), is_told, "{mode:o}: {said}");
+        assert_eq!(
+            said.contains("log rotation must create the next file"),
+            is_told,
+            "{mode:o}: {said}"
+        );
     }
 }

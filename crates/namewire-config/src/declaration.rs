@@ -203,10 +203,13 @@ pub(crate) struct Setting<T> {
     limits: Option<Limits<T>>,
 }
 
+/// Reads a value, and refuses one out of range.
+type ReadInRange<T> = Box<dyn Fn(&DeValue<'_>) -> Result<T, String>>;
+
 /// The range of a setting.
 struct Limits<T> {
     shown: String,
-    read: Box<dyn Fn(&DeValue<'_>) -> Result<T, String>>,
+    read: ReadInRange<T>,
     #[cfg(test)]
     arbitrary: BoxedStrategy<T>,
 }

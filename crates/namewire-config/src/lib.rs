@@ -7,6 +7,10 @@
 //! `tables.rs`, `faces.rs`, `management.rs`, `log.rs` and `config.rs`. `declaration.rs` derives the rest from the
 //! declaration; `value.rs` has the types of values.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::ptr_arg,
+    reason = "the check of a setting takes a reference to the type of the setting"
+)]
 
 mod config;
 mod conflict;

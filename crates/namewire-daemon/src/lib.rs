@@ -85,7 +85,7 @@ pub use forwarder::{Forwarder, OpenForwarder};
 pub use hooks::{ConfigSource, Hooks, LogControl, NoLogControl, Requests};
 pub use missing::interfaces_missing;
 pub use plan::Plan;
-pub use stepped::SteppedForwarder;
+pub use stepped::{PendingCall, SteppedForwarder};
 
 /// Checks the certificates and trust rules of the access control settings.
 ///

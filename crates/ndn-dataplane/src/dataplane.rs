@@ -54,6 +54,9 @@ pub struct Dataplane {
     hasher: NameHasher,
 }
 
+/// A worker, and the processor that its thread is pinned to.
+type PinnedWorker = (Worker, Option<usize>);
+
 impl Dataplane {
     /// Starts the workers, each with an empty shard, no faces and a thread.
     ///
@@ -93,13 +96,13 @@ impl Dataplane {
         Ok((dataplane, workers.into_iter().map(|(worker, _)| SteppedWorker::new(worker)).collect()))
     }
 
-    /// Makes the workers and the handle. A worker comes with the processor that its thread is pinned to.
+    /// Makes the workers and the handle.
     fn prepare(
         mut options: DataplaneOptions,
         fib: Arc<FibSnapshot>,
         strategies: Arc<StrategyTable>,
         is_stepped: bool,
-    ) -> Result<(Self, Vec<(Worker, Option<usize>)>), DataplaneError> {
+    ) -> Result<(Self, Vec<PinnedWorker>), DataplaneError> {
         let workers = std::mem::take(&mut options.workers);
         let count = workers.len();
         assert!((1..=SHARDS_MAX).contains(&count), "1 to {SHARDS_MAX} workers");
@@ -335,7 +338,7 @@ impl Dataplane {
     /// [event](crate::Event) that answers, and the embedding program's end.
     ///
     /// # Errors
-    /// Those of making a [`Waker`](ndn_sys::poll::Waker).
+    /// Those of making a [`Waker`].
     pub fn add_memory_face(
         &mut self,
         options: &MemoryFaceOptions,

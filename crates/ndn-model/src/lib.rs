@@ -5,10 +5,10 @@
 //! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
 //! | [`fit`] | distributions from measured durations |
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
-//! | [`reference`] | a network as components of the reference engine |
+//! | [`mod@reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
 //! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
-//! | [`file`] | model files in TOML with units |
+//! | [`mod@file`] | model files in TOML with units |
 //! | [`property`] | observables and bounded properties of a trace |
 //! | [`check`] | decides a property of a model, trace by trace |
 //! | [`explore`] | sweeps over factors |

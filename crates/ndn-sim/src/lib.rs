@@ -13,7 +13,7 @@
 //! | `scenario` | [`Scenario`]: what a seed stands for |
 //! | `monitor` | [`Monitor`]: invariants on the frames of one node |
 //! | `simulation` | [`Simulation`]: events on virtual time |
-//! | `shrink` | [`shrink`]: the smallest part of a scenario that still fails |
+//! | `shrink` | [`shrink()`]: the smallest part of a scenario that still fails |
 #![forbid(unsafe_code)]
 
 mod forwarder;

@@ -95,7 +95,7 @@ pub struct Request {
     pub retransmissions: u32,
 }
 
-/// What goes wrong for a time.
+/// A failure that lasts for a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The edge of this number loses everything.

@@ -26,11 +26,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
     let program = beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(&options.arguments).exec();
-    Err(Failure::Failed(match error.kind() {
-        io::ErrorKind::NotFound => format!(
+    Err(Failure::Failed(if error.kind() == io::ErrorKind::NotFound {
+        format!(
             "{PROGRAM} is neither beside this program nor on PATH; in a source tree, `make build-bench` builds it and \
              `make install` installs it"
-        ),
-        _ => format!("{}: {error}", program.display()),
+        )
+    } else {
+        format!("{}: {error}", program.display())
     }))
 }

@@ -138,7 +138,7 @@ pub(super) fn run(options: &Options) -> Outcome {
                 origin: Some(*origin),
                 cost: Some(*cost),
                 flags: Some(flags),
-                expiration_period_ms: expires.map(|expires| duration_ms(expires)),
+                expiration_period_ms: expires.map(duration_ms),
                 ..ControlParameters::default()
             };
             block_on(add(nexthop, parameters, common))

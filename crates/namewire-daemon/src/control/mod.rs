@@ -257,7 +257,7 @@ impl Control {
             strangers: OnDemandPeers::new(config.limits.faces_per_peer),
             refused_peers: Refusals::default(),
             full: FaceLimitLog::default(),
-            balance: balance,
+            balance,
             quotas: QuotaWatch::default(),
             paths: path_mtu::PathMtus::default(),
             local: LocalRequests::default(),
