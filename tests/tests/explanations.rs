@@ -68,7 +68,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     let gone = forwarder.output(&["face", "destroy", &first.to_string()]);
     assert!(gone.contains("destroyed"), "{gone}");
     let peeked = forwarder.run(&["peek", "/any/name"]);
-    assert!(said(&peeked).contains("NoRoute"), "{}", said(&peeked));
+    assert!(said(&peeked).contains("no route to"), "{}", said(&peeked));
     let after = forwarder.json(&["status"])["face_limit"].clone();
     assert_eq!(after["faces_max"], 3, "{after}");
     assert!(after["refused"].as_u64() > Some(0), "{after}");

@@ -81,7 +81,11 @@ impl Bed {
         wait_until("the fetch to wait for the gap", || is_at_rest(&fetch).then_some(()));
         fetch.signal(signal);
         assert_eq!(fetch.wait().code(), Some(130), "{}", fetch.everything());
-        assert!(fetch.stderr().contains("go"), "it says how to go on: {}", fetch.stderr());
+        assert!(
+            fetch.stderr().contains("resume"),
+            "the message says how to resume: {}",
+            fetch.stderr()
+        );
         assert!(!self.file.exists(), "there is nothing under the final name");
         self.producer.signal(Signal::CONT);
     }

@@ -75,7 +75,7 @@ struct Commands {
 
 impl Commands {
     fn signed(&mut self, top: &str, verb: Verb, uri: &str, signer: &dyn Signer) -> Vec<u8> {
-        self.time_ms += 1;
+        self.time_ms = unix_ms().max(self.time_ms + 1);
         let nonce = self.time_ms.to_be_bytes();
         let info = SignatureInfo {
             time_ms: Some(self.time_ms),
@@ -101,7 +101,7 @@ impl Commands {
     fn of(&mut self, kind: &str) -> Vec<u8> {
         let localhost = "/localhost/nfd";
         let mut plain = |uri: &str, parameters: &[u8]| {
-            self.time_ms += 1;
+            self.time_ms = unix_ms().max(self.time_ms + 1);
             let mut name = wire::name(uri);
             name.push_generic(parameters);
             let nonce = u32::try_from(self.time_ms % 1_000_000_007).unwrap();

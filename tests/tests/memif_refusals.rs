@@ -379,5 +379,5 @@ fn secrets_without_use_are_told() {
     );
     let (code, _, told) = check(&text);
     assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains(":4:1: listeners.memif.path: "), "{told}");
+    assert!(told.contains(":4:11: listeners.memif.path: "), "{told}");
 }

@@ -104,7 +104,7 @@ impl PassphraseOptions {
                 Err(_) if std::io::stdin().is_terminal() => ask(twice)?,
                 Err(_) => {
                     return Err(Failure::Usage(format!(
-                        "a passphrase is needed, and standard input is no terminal to ask at: set \
+                        "a passphrase is needed, and standard input is not a terminal: set \
                          {PASSPHRASE_VARIABLE} or give --passphrase-file"
                     )));
                 }
