@@ -1,4 +1,5 @@
 //! Runs random scenarios, shrinks those that fail, and replays single ones.
+#![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program reports on standard output")]
 
 use std::process::ExitCode;
