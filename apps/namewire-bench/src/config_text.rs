@@ -1,10 +1,10 @@
-//! The configuration that benches give to this project's forwarder.
+//! Configuration of this project's forwarder for the benches.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// A Unix socket, perhaps UDP and TCP ports on these addresses (of one port each), a cache of `cs_packets`
-/// packets, this number of workers, and nothing else that listens.
+/// A Unix socket, optional UDP and TCP ports on these addresses (of one port each), a Content Store of `cs_packets`
+/// packets, this number of workers, and no other listeners.
 pub(crate) fn namewire(
     socket: &Path,
     udp: &[SocketAddr],

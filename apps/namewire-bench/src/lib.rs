@@ -36,7 +36,7 @@ pub use transfer::{
     CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport, run_transfer,
 };
 
-/// The median; NaN of nothing.
+/// The median; NaN for an empty iterator.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What a figure was measured on.
+//! The machine of a measurement.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads it from the kernel; what cannot be read is empty or 0.
+    /// Reads the machine's properties from the kernel; unknown ones are empty or 0.
     #[must_use]
     pub fn read() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -36,7 +36,7 @@ impl Machine {
     }
 }
 
-/// The value behind `name` and a colon, in the first line that starts so.
+/// Returns the value after `name` and a colon, in the first line that starts with `name`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim())

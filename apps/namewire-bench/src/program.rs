@@ -1,10 +1,10 @@
-//! Where the programs are that are measured.
+//! Locates the programs to measure.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 
-/// The `namewire` program: beside this one, otherwise on PATH.
+/// Path of the `namewire` program: beside this program, otherwise on PATH.
 pub(crate) fn namewire() -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("namewire")));
     let beside = beside.filter(|path| path.is_file());
@@ -13,7 +13,7 @@ pub(crate) fn namewire() -> anyhow::Result<PathBuf> {
         .context("the program `namewire` is neither beside this one nor on PATH")
 }
 
-/// A program on PATH.
+/// Path of a program on PATH.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())

@@ -1,5 +1,4 @@
-//! Programs and folders of a bench. They go away with what holds them, or all at once with
-//! [`end_started`] where the bench is interrupted.
+//! Processes and folders of a bench. They end with their owner, or all at once with [`end_started`] on an interrupt.
 
 use std::fs;
 use std::io;
@@ -11,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What is there now.
+/// Existing processes and folders.
 static STARTED: Mutex<Started> = Mutex::new(Started { processes: Vec::new(), folders: Vec::new() });
 
 struct Started {
-    /// By number. A descriptor means the same process when the number has become another's.
+    /// By process id. The descriptor identifies the process even if the id has been reused.
     processes: Vec<(u32, OwnedFd)>,
     folders: Vec<PathBuf>,
 }
@@ -24,13 +23,13 @@ fn started() -> MutexGuard<'static, Started> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all programs that benches of this process have started, those that are stopped, too, and removes
-/// their folders. This process is to exit then: a thread that starts or ends another program waits for
-/// ever, so that it does not tell that they have ended.
+/// Kills all processes that benches of this process have started, including stopped ones, and removes their folders.
+/// The caller exits afterwards: a thread that starts or ends another process blocks for ever, so that it does not
+/// report the kills.
 pub fn end_started() {
     let started = started();
     for (_, process) in &started.processes {
-        // One that has ended by itself needs no signal.
+        // A process that has ended on its own needs no signal.
         let _ = pidfd_send_signal(process, Signal::KILL);
     }
     for folder in &started.folders {
@@ -67,7 +66,7 @@ impl Process {
         self.0.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
@@ -88,7 +87,7 @@ impl Drop for Process {
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder of this name. It has to differ between processes.
+    /// Creates the folder with this name, which must differ between processes.
     pub(crate) fn new(name: &str) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(name);
         let mut started = started();

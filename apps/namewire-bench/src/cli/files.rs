@@ -1,4 +1,4 @@
-//! Tables of the benches that are about fetching files.
+//! Tables of the file transfer benches.
 
 use crate::{DistanceReport, Quartiles, TransferReport};
 

@@ -144,7 +144,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// A share, as a number up to 1 or in percent.
+/// Parses a share, as a number up to 1 or in percent.
 fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(number) => (number, 0.01),
@@ -155,7 +155,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("`{text}` is no share such as 0.01 or 1%"))
 }
 
-/// Bits a second.
+/// Parses a rate in bits per second.
 fn rate(text: &str) -> Result<u64, String> {
     let units = [("Gbit", 1_000_000_000), ("Mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
     let number = |(unit, bits): (&str, u64)| {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_rates_are_read() {
+    fn shares_and_rates_are_parsed() {
         for (text, expected) in
             [("0", Some(0.0)), ("1%", Some(0.01)), ("0.25", Some(0.25)), ("100%", Some(1.0))]
         {

@@ -162,7 +162,7 @@ enum Bench {
     },
 }
 
-/// Runs the bench on the command line.
+/// Runs the bench that the command line selects.
 pub fn main() -> ExitCode {
     match run(&Arguments::parse().bench) {
         Ok(()) => ExitCode::SUCCESS,
@@ -209,7 +209,7 @@ fn run(bench: &Bench) -> Outcome {
                 cpus: processors(cpus)?,
                 ..TransferOptions::default()
             };
-            // What is in memory goes away with the run.
+            // Files in memory are removed with the run.
             let interrupted = Arc::clone(&transfer.interrupted);
             on_interrupt(move || interrupted.store(true, Ordering::Relaxed))?;
             let report = run_transfer(&transfer, |line| output::note(&line))?;
@@ -247,7 +247,7 @@ fn run(bench: &Bench) -> Outcome {
     }
 }
 
-/// Has an interrupt end the bench and the programs that it has started, at once.
+/// Ends the bench and the programs that it has started on an interrupt, immediately.
 fn end_when_interrupted() -> Outcome {
     on_interrupt(|| {
         end_started();
@@ -256,12 +256,12 @@ fn end_when_interrupted() -> Outcome {
     })
 }
 
-/// How often something is measured.
+/// Parser of a number of measurements.
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
-/// Two addresses with a hyphen between them.
+/// Parses two addresses with a hyphen between them.
 fn pair_of_addresses(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
     let (own, peer) = text.split_once('-').ok_or("no hyphen between two addresses")?;
     let address = |text: &str| text.parse().map_err(|_| format!("{text}: no address and port"));
@@ -273,7 +273,7 @@ fn print_json(report: &impl serde::Serialize) -> Outcome {
     Ok(output::print_json(&value)?)
 }
 
-/// Enough that several intervals are left of it after the first five seconds, which have a figure of their own.
+/// Leaves several intervals after the first five seconds, which have a figure of their own.
 fn six_seconds_at_least(text: &str) -> Result<Duration, String> {
     let duration = positive_duration(text)?;
     match duration >= Duration::from_secs(6) {

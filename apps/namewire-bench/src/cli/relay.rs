@@ -13,7 +13,7 @@ use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors_of, repeated};
 
-/// Content of a Data of the bench, which has headers beside: a packet has 8800 bytes at most.
+/// Maximum content of a Data; with headers a packet has at most 8800 bytes.
 const PAYLOAD_MAX: usize = 8600;
 
 /// Whole forwarders between real sockets: this one, a dumb relay, and those found on PATH
@@ -92,8 +92,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     if options.json { print_json(&report) } else { print_relay(&report) }
 }
 
-/// Refuses options of another kind of `bench relay` than the one that was asked for. clap's `requires` lets
-/// an option pass if what it requires conflicts with something that is there.
+/// Rejects options of another kind of `bench relay` than the selected one. clap's `requires` accepts an option if
+/// what it requires conflicts with a given option.
 fn check_effect(options: &Options) -> Outcome {
     let (workers, transport) = (options.workers.is_some(), !options.transport.is_empty());
     let given = [
@@ -109,7 +109,7 @@ fn check_effect(options: &Options) -> Outcome {
     }
 }
 
-/// Refuses what would have one forwarder run twice at the same time, with the same files.
+/// Rejects options that would run one forwarder twice at the same time with the same files.
 fn check_repeats(options: &Options) -> Outcome {
     match options.workers.as_ref().and_then(|list| repeated(&list.0)) {
         Some(count) => Err(Failure::Usage(format!("--workers: {count} is listed twice"))),
@@ -181,7 +181,7 @@ fn print_relay(report: &RelayReport) -> Outcome {
     Ok(())
 }
 
-/// How far the figures of pairs are apart, if there are enough to say so.
+/// Formats the spread of pairs, if there are enough of them.
 fn spread(ratio: &Quartiles) -> String {
     let Quartiles { lower, upper, count, .. } = *ratio;
     match count {

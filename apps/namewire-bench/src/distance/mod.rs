@@ -14,17 +14,17 @@ const RATE: u64 = 1_000_000_000;
 const PACKET_LEN: u64 = 8300;
 /// Round-trip times without queue, in microseconds.
 const ROUND_TRIPS_US: [u64; 3] = [200, 10_000, 50_000];
-/// Shares of the packets that are lost for no reason.
+/// Random loss rates.
 const LOSSES: [f64; 3] = [0.0, 0.0001, 0.01];
-/// Shortest queue: so many packets.
+/// Minimum queue length, in packets.
 const QUEUE_PACKETS_MIN: u64 = 32;
 /// When the second fetch starts.
 const SECOND_START: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct DistanceOptions {
-    /// Seconds of virtual time that are measured, after as many that are not.
+    /// Measured seconds of virtual time, after a warm-up of the same length.
     pub seconds: u64,
     /// Random seed.
     pub seed: u64,
@@ -43,13 +43,13 @@ pub struct DistanceCase {
     pub controller: &'static str,
     /// Round-trip time without queue.
     pub round_trip_ms: f64,
-    /// Share lost for no reason.
+    /// Random loss rate.
     pub loss: f64,
-    /// Time that a full queue takes to empty.
+    /// Time to drain a full queue.
     pub queue_ms: f64,
-    /// Fetches that share the link.
+    /// Fetches sharing the link.
     pub flows: usize,
-    /// Packets received once, as a share of what the link can carry.
+    /// Packets received once, as a share of the link's capacity.
     pub share_of_link: f64,
     /// Jain's index of the shares of the fetches.
     pub fairness: f64,
@@ -57,7 +57,7 @@ pub struct DistanceCase {
     pub queue_delay_p50_ms: f64,
     /// Time in the queue, 99th percentile.
     pub queue_delay_p99_ms: f64,
-    /// Interests sent again, as a share of all.
+    /// Retransmitted Interests, as a share of all.
     pub sent_again: f64,
 }
 
@@ -68,7 +68,7 @@ pub struct DistanceReport {
     pub bench: &'static str,
     /// Bits per second of the link.
     pub rate: u64,
-    /// Seconds that were measured.
+    /// Measured seconds.
     pub seconds: u64,
     /// Random seed.
     pub seed: u64,
@@ -84,24 +84,24 @@ struct Path {
     loss: f64,
 }
 
-/// Packets that fill the path without a queue.
+/// Bandwidth-delay product, in packets.
 fn product(round_trip: Duration) -> u64 {
     let bits = u128::from(RATE) * round_trip.as_nanos() / 1_000_000_000;
     u64::try_from(bits).unwrap_or(u64::MAX) / 8 / PACKET_LEN
 }
 
-/// Runs all cases; `say` gets a line for each distance.
+/// Runs all cases; calls `say` with a line for each distance.
 pub fn run_distance(options: &DistanceOptions, mut say: impl FnMut(&str)) -> DistanceReport {
     let mut cases = Vec::new();
     for round_trip in ROUND_TRIPS_US.map(Duration::from_micros) {
         let product = product(round_trip);
-        // A quarter of what the path holds, and twice as much: short and long.
+        // A quarter of the bandwidth-delay product, and twice as much: short and long.
         for queue_packets in
             [product / 4, product * 2].map(|packets| packets.max(QUEUE_PACKETS_MIN))
         {
             for loss in LOSSES {
                 let path = Path { round_trip, queue_packets, loss };
-                // A window that somebody has set for exactly this path.
+                // A window configured for exactly this path.
                 let fixed = u32::try_from(product + QUEUE_PACKETS_MIN / 2).unwrap_or(u32::MAX);
                 for (controller, window) in [
                     ("cubic", WindowMode::CUBIC),
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_says_what_became_of_the_link() {
+    fn case_reports_the_use_of_the_link() {
         let path = Path { round_trip: Duration::from_millis(10), queue_packets: 100, loss: 0.0 };
         let options = DistanceOptions { seconds: 1, seed: 1 };
         let case = run(&options, path, "fixed", WindowMode::Fixed(75), 1);

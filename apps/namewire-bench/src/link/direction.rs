@@ -1,5 +1,4 @@
-//! One direction of an emulated link: which datagrams are under way, and when they arrive. No sockets and
-//! no clock.
+//! One direction of an emulated link: datagrams in transit and their arrival times. No sockets and no clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,25 +8,25 @@ use hdrhistogram::Histogram;
 use ndn_client::link::{Link, LinkOptions, Passage};
 use serde::Serialize;
 
-/// An hour: more counts as so much.
+/// Maximum recorded queue delay: one hour.
 const QUEUE_DELAY_MAX_US: u64 = 3_600_000_000;
 
-/// What became of the datagrams of one direction.
+/// Counters of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LinkCounters {
-    /// Datagrams that were to be sent.
+    /// Datagrams offered to the link.
     pub sent: u64,
     /// Datagrams that arrived, second copies included.
     pub arrived: u64,
     /// Bytes of those.
     pub arrived_bytes: u64,
-    /// Lost for no reason, as it was wanted.
+    /// Datagrams lost at random.
     pub lost: u64,
-    /// Dropped because the queue was full.
+    /// Datagrams dropped because the queue was full.
     pub overflowed: u64,
-    /// Second copies.
+    /// Duplicates.
     pub duplicated: u64,
-    /// Arrived after one that was sent later.
+    /// Datagrams that arrived after a later one.
     pub overtaken: u64,
     /// Time in the queue, median.
     pub queue_delay_p50_ms: f64,
@@ -35,7 +34,7 @@ pub struct LinkCounters {
     pub queue_delay_p99_ms: f64,
 }
 
-/// A datagram under way, for the peer of this number.
+/// A datagram in transit, with the number of its peer.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Datagram {
     at: Duration,
@@ -57,7 +56,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// A direction with nothing on it.
+    /// Creates an empty direction.
     pub(super) fn new(options: LinkOptions) -> Option<Self> {
         Some(Self {
             link: Link::new(options),
@@ -69,7 +68,7 @@ impl Direction {
         })
     }
 
-    /// Sends a datagram at `now`; times do not go back.
+    /// Sends a datagram at `now`; times do not decrease.
     pub(super) fn send(&mut self, now: Duration, peer: usize, bytes: &[u8]) {
         self.counters.sent += 1;
         match self.link.send(now, u64::try_from(bytes.len()).unwrap_or(u64::MAX)) {
@@ -89,12 +88,12 @@ impl Direction {
         }
     }
 
-    /// When the next datagram arrives.
+    /// Returns the time of the next arrival.
     pub(super) fn next_arrival(&self) -> Option<Duration> {
         self.under_way.peek().map(|Reverse(next)| next.at)
     }
 
-    /// A datagram that has arrived by `now`, and for whom it is.
+    /// Returns a datagram that has arrived by `now`, and its peer.
     pub(super) fn arrive(&mut self, now: Duration) -> Option<(usize, Vec<u8>)> {
         if self.next_arrival()? > now {
             return None;
@@ -107,7 +106,7 @@ impl Direction {
         Some((datagram.peer, datagram.bytes))
     }
 
-    /// What became of all so far.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> LinkCounters {
         let milliseconds = |quantile| {
             let microseconds = self.queue_delays.value_at_quantile(quantile);
@@ -130,7 +129,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn datagrams_arrive_when_the_link_says() {
+    fn datagrams_arrive_after_the_delay_of_the_link() {
         // 1 MB/s: 1000 bytes take 1 ms.
         let options = LinkOptions { rate: 8_000_000, delay: 5 * MS, ..LinkOptions::default() };
         let mut direction = Direction::new(options).unwrap();
@@ -147,7 +146,8 @@ mod tests {
         assert!((0.9..1.1).contains(&counters.queue_delay_p99_ms), "{counters:?}");
     }
 
-    /// Every datagram is lost, dropped, or arrives as often as it should; the same seed does the same.
+    /// Every datagram is lost, dropped, or delivered the expected number of times; the same seed gives the same
+    /// result.
     #[test]
     fn all_datagrams_are_accounted_for() {
         let run = |seed| {

@@ -1,5 +1,5 @@
-//! The link of `ndn_client::link` as a program: a relay between UDP sockets with rate, delay, queue, loss,
-//! reordering and duplication, in real time. It knows nothing of NDN.
+//! The link of `ndn_client::link` as a program: a relay between UDP sockets with rate, delay, queue, loss, reordering
+//! and duplication, in real time. It does not parse NDN packets.
 
 mod direction;
 
@@ -17,23 +17,23 @@ use serde::Serialize;
 use self::direction::Direction;
 pub use self::direction::LinkCounters;
 
-/// Peers at the near end; datagrams of further ones are dropped.
+/// Maximum peers at the near end; datagrams of further ones are dropped.
 const PEERS_MAX: usize = 64;
-/// Datagrams that are read from one socket before others have their turn.
+/// Maximum datagrams read from one socket before the others.
 const READ_BATCH: usize = 64;
-/// Longest datagram.
+/// Maximum datagram length.
 const DATAGRAM_LEN_MAX: usize = 65_535;
 /// Kernel's buffers of the sockets, which are no part of the link and should never be full.
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
-/// How soon the relay ends when it is to.
+/// Poll interval for the stop flag.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A link between two UDP addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkRelayOptions {
-    /// The near end, to which peers send.
+    /// Address of the near end, to which peers send.
     pub listen: SocketAddr,
-    /// Where the far end leads to.
+    /// Address of the far end.
     pub to: SocketAddr,
     /// From the near to the far end.
     pub there: LinkOptions,
@@ -41,20 +41,20 @@ pub struct LinkRelayOptions {
     pub back: LinkOptions,
 }
 
-/// What became of the datagrams.
+/// Counters of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LinkReport {
     /// From the near to the far end.
     pub there: LinkCounters,
     /// From the far to the near end.
     pub back: LinkCounters,
-    /// Datagrams of more peers than are served.
+    /// Datagrams of peers beyond the limit.
     pub of_further_peers: u64,
-    /// Datagrams that arrived and that the kernel did not take.
+    /// Arrived datagrams that the kernel did not accept.
     pub not_taken: u64,
 }
 
-/// A peer at the near end, with the socket by which it is known at the far end.
+/// A peer at the near end, with its socket towards the far end.
 struct Peer {
     address: SocketAddr,
     far: UdpSocket,
@@ -82,7 +82,7 @@ impl LinkRelay {
     /// Opens the near end.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address is not available.
     pub fn bind(options: &LinkRelayOptions) -> io::Result<Self> {
         let direction = |options| {
             Direction::new(options).ok_or_else(|| io::Error::other("no histogram can be made"))
@@ -102,12 +102,12 @@ impl LinkRelay {
     /// The address of the near end.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors of the kernel.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.near.local_addr()
     }
 
-    /// Relays until `stop` says so.
+    /// Relays until `stop` is set.
     ///
     /// # Errors
     /// A socket fails.
@@ -136,7 +136,7 @@ impl LinkRelay {
         Duration::from_nanos(clock::now().saturating_sub(self.start_ns))
     }
 
-    /// Waits for datagrams, or until one that is under way arrives.
+    /// Waits for datagrams, or until the next arrival.
     fn wait(&self, ready: &mut Vec<bool>) -> io::Result<()> {
         let next = self.there.next_arrival().into_iter().chain(self.back.next_arrival()).min();
         let now = self.now();
@@ -197,7 +197,7 @@ impl LinkRelay {
         Ok(())
     }
 
-    /// Passes on what has arrived.
+    /// Forwards the datagrams that have arrived.
     fn write_arrived(&mut self) -> io::Result<()> {
         let now = self.now();
         while let Some((peer, bytes)) = self.there.arrive(now) {
@@ -214,13 +214,13 @@ impl LinkRelay {
 fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    // As much as the kernel allows.
+    // The kernel may limit the size.
     let _ = set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_LEN);
     let _ = set_socket_send_buffer_size(&socket, SOCKET_BUFFER_LEN);
     Ok(socket)
 }
 
-/// What was read, if anything was: that nobody listens at the far end is no end of the link.
+/// Returns the received datagram, if any; a refused connection at the far end does not end the link.
 fn received(read: io::Result<(usize, SocketAddr)>) -> io::Result<Option<(usize, SocketAddr)>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_go_there_and_back_to_who_sent_them() {
+    fn datagrams_are_relayed_to_the_far_end_and_back_to_their_sender() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         let link = LinkOptions { delay: Duration::from_millis(1), ..LinkOptions::default() };
         let options = LinkRelayOptions {

@@ -1,4 +1,4 @@
-//! What a forwarder costs that has nothing to do.
+//! CPU time of an idle forwarder.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::Live;
 use crate::Machine;
 use crate::relay::clock;
 
-/// How to measure.
+/// Options of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleOptions {
     /// Workers of the forwarder.
     pub workers: usize,
-    /// Connected applications that say nothing.
+    /// Connected applications that send nothing.
     pub faces: usize,
-    /// For how long.
+    /// Duration.
     pub duration: Duration,
 }
 
@@ -26,32 +26,32 @@ impl Default for IdleOptions {
     }
 }
 
-/// What was found.
+/// Result of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct IdleReport {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// Workers of the forwarder.
     pub workers: usize,
     /// Silent faces.
     pub faces: usize,
-    /// How long it was watched.
+    /// Duration of the measurement.
     pub seconds: f64,
-    /// CPU time that it took meanwhile, the kernel's included.
+    /// CPU time of the forwarder, including the kernel.
     pub cpu_ms: f64,
-    /// The same as a part of one processor.
+    /// The same as a share of one processor.
     pub cpu_share: f64,
 }
 
 /// Starts a forwarder, connects the faces, and waits.
 ///
 /// # Errors
-/// When the forwarder cannot be started, or a face not be connected.
+/// The forwarder cannot be started, or a face cannot be connected.
 pub fn run_idle(options: &IdleOptions) -> anyhow::Result<IdleReport> {
     let live = Live::start(options.workers)?;
     let connect = |_| UnixStream::connect(live.socket());
     let silent: Vec<UnixStream> = (0..options.faces).map(connect).collect::<Result<_, _>>()?;
-    // Faces are made, and what the start has left to do is done.
+    // Faces are created and the start is complete.
     clock::pause(Duration::from_secs(1));
     let process = live.forwarder.id();
     let (begin, before) = (clock::monotonic_ns(), ndn_sys::cpu::process_time(process)?);

@@ -1,5 +1,4 @@
-//! The forwarder as it is started by its users, with two workers and more: how even their loads
-//! become, and what they cost when there is nothing to do.
+//! The forwarder as users start it, with two or more workers: balance of the load, and cost when idle.
 
 mod idle;
 mod skew;
@@ -19,19 +18,19 @@ use crate::started::{Folder, Process};
 pub use idle::{IdleOptions, IdleReport, run_idle};
 pub use skew::{SkewCase, SkewOptions, SkewReport, run_skew};
 
-/// How long the forwarder may take to start.
+/// Start timeout of the forwarder.
 const START_TIMEOUT_NS: u64 = 10_000_000_000;
 
-/// Processes and files of a bench; gone when dropped.
+/// Processes and files of a bench; removed on drop.
 #[derive(Debug)]
 struct Live {
     executable: PathBuf,
     forwarder: Process,
-    /// Removed after the forwarder has ended.
+    /// Removed after the end of the forwarder.
     folder: Folder,
 }
 
-/// Interests that a worker's shard has had.
+/// Interest counters of a worker's shard.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct Interests {
     entered: u64,
@@ -39,7 +38,7 @@ struct Interests {
 }
 
 impl Live {
-    /// Starts a forwarder of so many workers.
+    /// Starts a forwarder with `workers` workers.
     fn start(workers: usize) -> anyhow::Result<Self> {
         let folder = Folder::new(&format!("namewire-live-{}", std::process::id()))?;
         let executable = crate::program::namewire()?;
@@ -75,7 +74,7 @@ impl Live {
         self.folder.path().join("forwarder.sock")
     }
 
-    /// A command of the program that uses the forwarder.
+    /// Returns a command of a program that uses the forwarder.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(arguments);
@@ -83,12 +82,12 @@ impl Live {
         command
     }
 
-    /// The same, started.
+    /// Starts such a command.
     fn spawn(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Process> {
         spawn(&mut self.command(arguments), self.folder.path(), name)
     }
 
-    /// Interests that each shard has forwarded so far, those that it passed on left out.
+    /// Returns the Interests forwarded by each shard, without those passed to other shards.
     fn interests(&self) -> anyhow::Result<Vec<u64>> {
         #[derive(Deserialize)]
         struct Worker {
@@ -108,7 +107,7 @@ impl Live {
     }
 }
 
-/// What the process prints goes to files.
+/// Starts a process whose output goes to files.
 fn spawn(command: &mut Command, folder: &Path, name: &str) -> anyhow::Result<Process> {
     command.stdin(Stdio::null());
     command.stdout(fs::File::create(folder.join(format!("{name}.out")))?);

@@ -1,4 +1,4 @@
-//! How soon skewed traffic is spread evenly over the workers.
+//! Distribution of skewed traffic over the workers.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,16 +15,16 @@ use crate::started::Process;
 /// Prefixes of the Zipf case.
 const PREFIXES: usize = 1000;
 
-/// How to measure.
+/// Options of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkewOptions {
     /// Workers of the forwarder.
     pub workers: usize,
     /// Interests in flight.
     pub window: usize,
-    /// How long each case takes.
+    /// Duration of each case.
     pub duration: Duration,
-    /// Length of the intervals in which the load is compared.
+    /// Length of the intervals in which loads are compared.
     pub interval: Duration,
 }
 
@@ -39,14 +39,14 @@ impl Default for SkewOptions {
     }
 }
 
-/// What was found.
+/// Result of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SkewReport {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// Workers of the forwarder.
     pub workers: usize,
-    /// Each kind of traffic.
+    /// One row per kind of traffic.
     pub cases: Vec<SkewCase>,
 }
 
@@ -55,24 +55,24 @@ pub struct SkewReport {
 pub struct SkewCase {
     /// Its name.
     pub case: String,
-    /// Largest load of a shard over the mean, in each interval from the first Interests on.
+    /// Largest load of a shard over the mean, per interval since the first Interests.
     pub imbalance: Vec<f64>,
     /// Seconds at the end of each interval.
     pub seconds: Vec<f64>,
-    /// The same over all that came later than five seconds after the first Interests.
+    /// The same over all intervals later than five seconds after the first Interests.
     pub after_5_s: f64,
     /// Interests sent.
     pub sent: u64,
-    /// Of them, answered by Data.
+    /// Interests satisfied by Data.
     pub satisfied: u64,
-    /// Of them, lost: neither Data nor Nack came.
+    /// Interests timed out without Data or Nack.
     pub timed_out: u64,
 }
 
-/// Runs the cases, one after the other; `progress` is told of each.
+/// Runs the cases one after the other; calls `progress` for each.
 ///
 /// # Errors
-/// When a program cannot be started, or fails.
+/// A program cannot be started, or fails.
 pub fn run_skew(
     options: &SkewOptions,
     mut progress: impl FnMut(String),
@@ -85,12 +85,12 @@ pub fn run_skew(
     Ok(SkewReport { machine: Machine::read(), workers: options.workers, cases })
 }
 
-/// Unique names below prefixes that are drawn by Zipf's law with exponent 1.
+/// Unique names below prefixes drawn by Zipf's law with exponent 1.
 fn zipf_patterns() -> String {
     let mut patterns = String::new();
     for rank in 1..=PREFIXES {
         let weight = 1.0 / f64::from(u32::try_from(rank).unwrap_or(u32::MAX));
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(patterns, "[[pattern]]\nprefix = \"/skew/p{rank}\"\nweight = {weight:.6}");
     }
     patterns
@@ -101,7 +101,7 @@ fn one_prefix() -> String {
     "[[pattern]]\nprefix = \"/skew/hot\"\n".to_owned()
 }
 
-/// What of the consumer's report is of interest.
+/// Evaluated part of the consumer's report.
 #[derive(Debug, Deserialize)]
 struct Found {
     patterns: Vec<PatternFound>,
@@ -166,7 +166,7 @@ fn has_route(live: &Live) -> anyhow::Result<bool> {
     Ok(String::from_utf8_lossy(&output.stdout).contains("/skew"))
 }
 
-/// Seconds since the first Interests, and what each shard has had then, until the consumer ends.
+/// Samples, until the consumer ends, the seconds since the first Interests and the load of each shard.
 fn sample(
     live: &Live,
     consumer: &mut Process,
@@ -174,7 +174,7 @@ fn sample(
 ) -> anyhow::Result<Vec<(f64, Vec<u64>)>> {
     let before = live.interests()?;
     let total = |shards: &[u64]| shards.iter().sum::<u64>();
-    // The route was asked for by a few Interests too.
+    // Requesting the route takes a few Interests too.
     while total(&live.interests()?) < total(&before) + 1000 {
         ensure!(consumer.try_wait()?.is_none(), "the consumer ended at once");
     }
@@ -184,7 +184,7 @@ fn sample(
         let seconds = Duration::from_nanos(clock::monotonic_ns() - begin).as_secs_f64();
         let interests = live.interests()?;
         match consumer.try_wait()? {
-            // The last interval is not a whole one.
+            // The last interval is incomplete.
             Some(status) => {
                 ensure!(status.success(), "the consumer: {status}");
                 return Ok(samples);
@@ -210,13 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_load_is_compared_with_the_mean() {
+    fn imbalance_is_the_largest_load_over_the_mean() {
         assert!((imbalance(&[0, 10], &[30, 20]) - 1.5).abs() < 1e-9);
         assert!((imbalance(&[0, 0], &[5, 5]) - 1.0).abs() < 1e-9);
     }
 
     #[test]
-    fn the_first_prefix_has_a_thousand_times_the_weight_of_the_last() {
+    fn zipf_weight_is_inversely_proportional_to_rank() {
         let patterns = zipf_patterns();
         assert!(patterns.contains("/skew/p1\"\nweight = 1.000000"));
         assert!(patterns.contains("/skew/p1000\"\nweight = 0.001000"));

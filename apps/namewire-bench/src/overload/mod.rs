@@ -1,11 +1,10 @@
-//! `bench overload`: what becomes of the rate of satisfied Interests when more are offered than can
-//! be forwarded, with answers before Interests and without.
+//! `bench overload`: the rate of satisfied Interests when more are offered than can be forwarded, with and without
+//! priority of answers over Interests.
 //!
-//! The workers of the forwarder, the producer and each consumer have a processor of their own.
-//! Consumers send in an open loop over UDP, whatever comes back: what is lost on the way is lost. They
-//! send bursts of one size at the times of a Poisson process, each as one message of the kernel, so that
-//! what the forwarder pays for receiving an Interest does not depend on how many there are. The
-//! sustainable rate is looked for first, in the same way; all other rates are multiples of it.
+//! The workers of the forwarder, the producer and each consumer have a processor of their own. Consumers send in an
+//! open loop over UDP, independent of answers, without retransmissions. They send bursts of one size at the times of
+//! a Poisson process, each as one message of the kernel, so that the cost of receiving an Interest does not depend on
+//! the rate. The sustainable rate is searched first, in the same way; all other rates are multiples of it.
 
 mod offer;
 mod plot;
@@ -20,23 +19,23 @@ pub use plot::plot;
 
 /// Share of the Interests that are satisfied at a sustainable rate.
 const SUSTAINED_MIN: f64 = 0.99;
-/// The same when the rate is measured again with the others: if less, it is not sustainable. In between,
-/// it is a little too high, and so are its multiples: what is left of the peak is no less than they say.
+/// The same when the rate is measured again with the others: below this share it is not sustainable. In between, the
+/// rate and its multiples are slightly too high, so the reported shares of the peak are lower bounds.
 const BORNE_OUT_MIN: f64 = 0.9;
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct OverloadOptions {
     /// Offered rates, in multiples of the sustainable one.
     pub ratios: Vec<f64>,
     /// Duration of each rate.
     pub stretch: Duration,
-    /// How often each is offered; the medians count.
+    /// Repetitions of each rate; the medians are reported.
     pub rounds: usize,
     /// Bytes of content in a Data, for one run of rates each.
     pub payloads: Vec<usize>,
-    /// Interests that a consumer sends at once, as one message of the kernel: always so many, so that
-    /// what receiving one costs does not depend on the rate.
+    /// Interests that a consumer sends at once, as one message of the kernel: a constant, so that the cost of
+    /// receiving one does not depend on the rate.
     pub burst: usize,
     /// Workers of the forwarder, for one run of rates each.
     pub workers: Vec<usize>,
@@ -61,21 +60,21 @@ impl Default for OverloadOptions {
     }
 }
 
-/// Where packets were lost, in messages per second. A message is what a sender gave to the kernel at
-/// once: a burst of Interests, or up to 64 Data.
+/// Packet losses by location, in messages per second. A message is the unit that a sender passes to the kernel: a
+/// burst of Interests, or up to 64 Data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Losses {
-    /// Interests that found the socket of the forwarder full which consumers send to.
+    /// Interests dropped at the full socket between consumers and forwarder.
     pub interest_socket: f64,
-    /// Answers that found the forwarder's socket for the producer full.
+    /// Answers dropped at the forwarder's full socket towards the producer.
     pub answer_socket: f64,
-    /// Interests that were refused early because others had waited for too long (`CoDel`).
+    /// Interests rejected because of the queue delay (`CoDel`).
     pub shed: f64,
-    /// Packets for which there was no room between two workers.
+    /// Packets dropped at a full queue between two workers.
     pub between_workers: f64,
-    /// Interests that found the socket of the producer full.
+    /// Interests dropped at the producer's full socket.
     pub producer_socket: f64,
-    /// Answers that found the socket of a consumer full.
+    /// Answers dropped at a consumer's full socket.
     pub consumer_socket: f64,
 }
 
@@ -84,24 +83,24 @@ pub struct Losses {
 pub struct OverloadCase {
     /// Whether the forwarder takes Data and Nacks before Interests.
     pub answers_first: bool,
-    /// The rate aimed at, in multiples of the sustainable one.
+    /// Intended rate, in multiples of the sustainable one.
     pub ratio: f64,
     /// Interests sent per second.
     pub offered_per_s: f64,
-    /// Interests per second that Data came for before the end of the stretch.
+    /// Interests satisfied per second, before the end of the stretch.
     pub satisfied_per_s: f64,
-    /// The same over the largest of the same mode; none where the generator was the limit, here or at
-    /// the peak, or the run is not valid.
+    /// The same over the maximum of the same mode; `None` if the generator was the limit, here or at the peak, or if
+    /// the run is not valid.
     pub of_peak: Option<f64>,
-    /// Share of the Interests sent that Data came for before that.
+    /// Share of the sent Interests that were satisfied before the end of the stretch.
     pub satisfied: f64,
-    /// Interests per second that a Nack came for.
+    /// Interests per second ended by a Nack.
     pub nacked_per_s: f64,
-    /// Share of the producer's Data that reached no consumer: work for nothing.
+    /// Share of the producer's Data that reached no consumer: wasted work.
     pub answers_lost: f64,
     /// Where packets were lost.
     pub losses: Losses,
-    /// Latency of those that were satisfied, from the time when they were due to be sent.
+    /// Median latency of satisfied Interests, from their scheduled sending time.
     pub p50_ms: f64,
     /// Its 99th percentile.
     pub p99_ms: f64,
@@ -109,22 +108,22 @@ pub struct OverloadCase {
     pub forwarder_busy: f64,
     /// CPU time of the producer as a share of the wall time. Consumers spin.
     pub producer_busy: f64,
-    /// The generator was the limit: less than 95 % of what was aimed at was sent, its sockets were not
-    /// read in time, or the producer was busy for more than 80 % of the time.
+    /// The generator was the limit: it sent less than 95 % of the intended rate, its sockets overflowed, or the
+    /// producer was busy for more than 80 % of the time.
     pub generator_bound: bool,
-    /// Rounds left out because the host took processors away for more than 1 % of the time.
+    /// Rounds discarded because of more than 1 % steal time.
     pub rounds_discarded: usize,
 }
 
-/// How much of its peak the satisfied rate of one mode keeps.
+/// Satisfied rate of one mode under overload, relative to its peak.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OverloadMode {
     /// Whether the forwarder takes Data and Nacks before Interests.
     pub answers_first: bool,
-    /// Satisfied Interests per second at most.
+    /// Maximum of satisfied Interests per second.
     pub peak_per_s: f64,
-    /// Share of the peak at 1.5 times the sustainable rate, if that was offered, the generator could,
-    /// and the run is valid.
+    /// Share of the peak at 1.5 times the sustainable rate, if that was offered, the generator was not the limit, and
+    /// the run is valid.
     pub of_peak_at_1_5: Option<f64>,
     /// The same at 3 times.
     pub of_peak_at_3: Option<f64>,
@@ -137,27 +136,27 @@ pub struct OverloadRun {
     pub workers: usize,
     /// Bytes of content in a Data.
     pub payload: usize,
-    /// Whether the sustainable rate is one: with answers first, the row at it has 90 % satisfied. If not
-    /// even after a second search, the multiples are of something else. Without such a row, nobody has
-    /// looked, and it is taken for one.
+    /// Whether the sustainable rate is confirmed: with answers first, 90 % are satisfied in the row at it. If not,
+    /// even after a second search, the multiples have no meaning. Without such a row the rate is not checked and
+    /// counts as valid.
     pub valid: bool,
-    /// Share of the Interests that were satisfied in that row. If less than 99 %, the rate is too high, and
-    /// what is left of the peak is at least what is told.
+    /// Share of satisfied Interests in that row. Below 99 % the rate is too high, and the reported shares of the peak
+    /// are lower bounds.
     pub satisfied_at_1: Option<f64>,
-    /// The largest rate offered in an open loop of which 99 % are satisfied before the end of the
-    /// stretch, answers first.
+    /// The maximum rate in an open loop of which 99 % are satisfied before the end of the stretch, with answers
+    /// first.
     pub sustainable_per_s: f64,
     /// Exchanges per second of a closed loop, for comparison.
     pub closed_loop_per_s: f64,
-    /// Interests per second that the consumers can send while they take the answers.
+    /// Interests per second that the consumers can send while they receive the answers.
     pub generator_per_s: f64,
-    /// What is left of the peaks.
+    /// Shares of the peaks.
     pub modes: Vec<OverloadMode>,
     /// The rows, by mode and rate.
     pub cases: Vec<OverloadCase>,
 }
 
-/// Everything that one run of the bench found.
+/// Report of one run of the bench.
 #[derive(Debug, Clone, Serialize)]
 pub struct OverloadReport {
     /// Always `overload`.
@@ -177,23 +176,23 @@ impl OverloadCase {
         (self.ratio - ratio).abs() < 1e-9
     }
 
-    /// Whether this is the row that tells whether the sustainable rate, as found, is one.
+    /// Returns whether this row checks the sustainable rate.
     fn is_touchstone(&self) -> bool {
         self.answers_first && self.is_at(1.0)
     }
 
-    /// Whether this row is no proof that so much of the sustainable rate, as found, is not satisfied.
+    /// Returns whether this row does not refute that this share is satisfied at the sustainable rate.
     fn bears_out(&self, satisfied_min: f64) -> bool {
         !self.is_touchstone() || self.satisfied >= satisfied_min
     }
 }
 
 impl OverloadMode {
-    /// Completes the rows of one mode, and sums them up.
+    /// Completes and summarizes the rows of one mode.
     fn of(rows: &mut [OverloadCase], answers_first: bool, is_valid: bool) -> Self {
         let peak = rows.iter().max_by(|a, b| a.satisfied_per_s.total_cmp(&b.satisfied_per_s));
         let peak_per_s = peak.map_or(0.0, |row| row.satisfied_per_s);
-        // Had the generator been faster, the peak might be higher.
+        // With a faster generator the peak might be higher.
         let is_peak = is_valid && peak.is_some_and(|row| !row.generator_bound);
         for row in rows.iter_mut() {
             let is_share = is_peak && !row.generator_bound;
@@ -204,10 +203,10 @@ impl OverloadMode {
     }
 }
 
-/// Runs the bench; `progress` gets a line now and then.
+/// Runs the bench; calls `progress` with lines of text.
 ///
 /// # Errors
-/// When the forwarder cannot be started or attached to, or a socket fails.
+/// The forwarder cannot be started or attached to, or a socket fails.
 pub fn run_overload(
     options: &OverloadOptions,
     mut progress: impl FnMut(&str),
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_shares_where_the_generator_or_the_search_has_failed() {
+    fn shares_are_omitted_if_the_generator_or_the_search_failed() {
         let row = |ratio, satisfied_per_s| plot::tests::case(true, ratio, satisfied_per_s);
         let rows = [row(0.5, 50.0), row(1.5, 100.0), row(3.0, 80.0)];
         let shares = |bound: Option<usize>, is_valid| {

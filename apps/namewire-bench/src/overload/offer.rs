@@ -1,4 +1,4 @@
-//! A forwarder, and the Interests that it is offered.
+//! A forwarder under test, and the Interests offered to it.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,41 +23,41 @@ use crate::relay::statistics::ask_workers;
 use crate::relay::wire::PREFIX;
 use crate::started::Folder;
 
-/// Shorter than by default, so that a consumer need not remember too many.
+/// Shorter than the default, which limits the state of a consumer.
 const LIFETIME_MS: u32 = 500;
 /// Interests in flight of the closed loops, over all consumers.
 const WINDOW: u32 = 1024;
-/// Sockets of each consumer, so that the kernel has something to spread over several workers.
+/// Sockets per consumer, so that the kernel can distribute them over several workers.
 const FACES_PER_CONSUMER: u16 = 4;
-/// The settings of both modes: without the quotas of peers, which would refuse Interests, too.
+/// Settings of both modes: without per-peer quotas, which would reject Interests too.
 const ANSWERS_FIRST: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n";
 const AS_IT_COMES: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
     [overload]\nanswers_first = false\n";
-/// Interests after an offer, so that the forwarder has counted what was dropped.
+/// Interests after an offer: the kernel reports earlier drops with them.
 const FEW: u64 = 512;
 const NS_PER_S: u64 = 1_000_000_000;
-/// Between two offers, so that what is pending ends.
+/// Pause between two offers, in which pending Interests end.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// A forwarder, and the ports of its peers.
+/// A forwarder and the ports of its peers.
 pub(super) struct Subject<'a> {
     options: &'a OverloadOptions,
     payload: usize,
     workers: usize,
     running: Running,
     addresses: Addresses,
-    /// Of the next names.
+    /// Seed of the next names.
     seed: u64,
-    /// Removed after the program has ended.
+    /// Removed after the end of the program.
     _folder: Folder,
 }
 
-/// What came of one offer.
+/// Result of one offer.
 pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) sent: u64,
     pub(super) satisfied: u64,
-    /// Those of them that were before the end of the stretch.
+    /// Interests satisfied before the end of the stretch.
     pub(super) satisfied_in_time: u64,
     pub(super) nacked: u64,
     pub(super) answers: u64,
@@ -65,7 +65,7 @@ pub(super) struct Outcome {
     pub(super) latency_ns: Histogram<u64>,
     pub(super) forwarder_busy: f64,
     pub(super) producer_busy: f64,
-    /// Share of the time that the host took away.
+    /// Steal time as a share.
     pub(super) stolen: f64,
 }
 
@@ -74,20 +74,20 @@ impl Outcome {
         to_f64(count) / self.seconds
     }
 
-    /// Share of the Interests that Data came for before the end: where a queue grows during the whole
-    /// stretch, much is satisfied only when nothing is sent any more.
+    /// Share of the Interests satisfied before the end: with a growing queue, many are satisfied only after the last
+    /// one is sent.
     pub(super) fn satisfied_share(&self) -> f64 {
         to_f64(self.satisfied_in_time) / to_f64(self.sent.max(1))
     }
 
-    /// Messages that the generator itself has lost, over the Interests.
+    /// Messages lost by the generator itself, relative to the Interests.
     pub(super) fn lost_by_generator(&self) -> f64 {
         let Losses { producer_socket, consumer_socket, .. } = self.losses;
         (producer_socket + consumer_socket) / self.per_second(self.sent).max(1.0)
     }
 }
 
-/// Consumers and producer after an offer, and what they took.
+/// Consumers and producer after an offer, with their CPU times.
 struct Generated {
     consumers: Vec<(Consumer, RunFigures)>,
     producer: (Producer, RunFigures),
@@ -95,7 +95,7 @@ struct Generated {
     forwarder_ns: u64,
 }
 
-/// What the workers count that tells where packets were lost.
+/// Counters of the workers that locate drops.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct Drops {
     shared_socket_drops: u64,
@@ -142,12 +142,12 @@ impl<'a> Subject<'a> {
         &self.options.cpus[self.workers + 1..]
     }
 
-    /// For how long a rate is offered.
+    /// Returns the duration of an offer.
     pub(super) fn stretch(&self) -> Duration {
         self.options.stretch
     }
 
-    /// How many consumers there are.
+    /// Returns the number of consumers.
     pub(super) fn consumers(&self) -> usize {
         self.consumer_cpus().len()
     }
@@ -158,7 +158,7 @@ impl<'a> Subject<'a> {
         self.offer(self.window(), Some(each), Duration::from_secs(30)).map(drop)
     }
 
-    /// A closed loop.
+    /// Returns the load of a closed loop.
     pub(super) fn window(&self) -> Load {
         Load::Window(WINDOW / u32::try_from(self.consumers()).unwrap_or(1))
     }
@@ -174,7 +174,7 @@ impl<'a> Subject<'a> {
         }))
     }
 
-    /// Lets each consumer send for so long, or so many Interests.
+    /// Lets each consumer send for this duration, or this number of Interests.
     pub(super) fn offer(
         &mut self,
         load: Load,
@@ -188,7 +188,7 @@ impl<'a> Subject<'a> {
         let end_ns = start_ns + u64::try_from(stretch.as_nanos())?;
         let Generated { consumers, producer, forwarder_ns } = self.generate(load, count, end_ns)?;
         let elapsed_ns = monotonic_ns() - start_ns;
-        // The kernel tells of drops with what it delivers after them.
+        // The kernel reports drops with the next delivered message.
         let few = Some(FEW / self.consumers() as u64);
         self.generate(self.window(), few, monotonic_ns() + NS_PER_S)?;
         let drops = self.drops()?;
@@ -222,7 +222,7 @@ impl<'a> Subject<'a> {
             stolen: to_f64(steal_ns() - steal_before) / to_f64(elapsed_ns),
         };
         for (consumer, _) in &consumers {
-            // Those that had so many to send have taken as long as they have.
+            // Consumers with a fixed number of Interests have no stop time.
             let in_time = consumer.at_stop().unwrap_or_else(|| consumer.totals());
             outcome.satisfied_in_time += in_time.satisfied;
         }
@@ -236,7 +236,7 @@ impl<'a> Subject<'a> {
         Ok(outcome)
     }
 
-    /// What the consumers ask for: names that come once.
+    /// Returns the consumers' scenario: each name is requested once.
     fn questions(&self, load: Load, count: Option<u64>) -> ConsumerScenario {
         let pattern = ConsumerPattern {
             prefix: prefix(),
@@ -255,11 +255,11 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Runs producer and consumers until `end_ns`, or until so many Interests are done.
+    /// Runs producer and consumers until `end_ns`, or until this number of Interests is done.
     fn generate(&self, load: Load, count: Option<u64>, end_ns: u64) -> anyhow::Result<Generated> {
         let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut producer = Producer::new(&answers(self.payload), self.seed)?;
-        // Sockets are made here, so that a port that is taken is told before anything starts.
+        // Sockets are created here, so that a port in use is reported before the start.
         let forwarder_port = self.addresses.udp_port;
         let answering = Endpoint::datagram(self.addresses.producer_port, forwarder_port)?;
         let mut asking = Vec::new();

@@ -1,18 +1,18 @@
-//! The report as a picture.
+//! The report as an SVG picture.
 
 use std::fmt::Write;
 
 use super::{OverloadCase, OverloadReport, OverloadRun};
 
-/// Of one panel.
+/// Width of a panel.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 380.0;
 /// The area inside the axes of a panel: left, top, right, bottom.
 const FRAME: (f64, f64, f64, f64) = (70.0, 46.0, 540.0, 326.0);
-/// Panels side by side at most.
+/// Maximum panels side by side.
 const COLUMNS_MAX: usize = 2;
 
-/// Where a point of the plot lies in the panel.
+/// Maps values to positions in a panel.
 struct Scale {
     ratio_max: f64,
     rate_max: f64,
@@ -28,7 +28,7 @@ impl Scale {
     }
 }
 
-/// Satisfied against offered rate, with answers first and without, as SVG: a panel for each run.
+/// Draws satisfied against offered rate, with and without priority of answers, as SVG: one panel per run.
 #[must_use]
 pub fn plot(report: &OverloadReport) -> String {
     let columns = report.runs.len().clamp(1, COLUMNS_MAX);
@@ -76,7 +76,7 @@ fn panel(svg: &mut String, run: &OverloadRun) {
         HEIGHT - 18.0,
     );
     grid(svg, &scale);
-    // What a forwarder without limits would do.
+    // The line of a forwarder without limits.
     let ideal =
         [(0.0, 0.0), (1.0, run.sustainable_per_s), (scale.ratio_max, run.sustainable_per_s)];
     line(svg, &scale, &ideal, "#999", "4 4");
@@ -135,7 +135,7 @@ fn grid(svg: &mut String, scale: &Scale) {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is no less.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that is not less than `step`.
 fn nice_step(step: f64) -> f64 {
     let power = 10_f64.powf(step.max(1.0).log10().floor());
     let nice = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_case_has_its_point_inside_the_axes_of_its_panel() {
+    fn points_lie_inside_the_axes_of_their_panel() {
         let cases = vec![case(true, 1.0, 1e5), case(true, 3.0, 95e3), case(false, 3.0, 3e4)];
         let run = OverloadRun {
             workers: 1,

@@ -1,4 +1,4 @@
-//! Finds out what can be sustained, and offers multiples of it.
+//! Searches for the sustainable rate, and offers multiples of it.
 
 use ndn_traffic::{Arrivals, Load};
 
@@ -9,23 +9,23 @@ use super::{
 };
 use crate::median;
 
-/// Share of the time that the host may take away before a round is discarded.
+/// Maximum steal time of a valid round, as a share.
 const STEAL_MAX: f64 = 0.01;
-/// Share of the aimed-at rate that has to be sent.
+/// Minimum share of the intended rate that must be sent.
 const SENT_MIN: f64 = 0.95;
-/// Share of the time that the producer may be busy.
+/// Maximum share of the time that the producer may be busy.
 const BUSY_MAX: f64 = 0.8;
-/// Share of the packets that the sockets of the generator may lose.
+/// Maximum share of the packets that the generator's sockets may lose.
 const LOST_MAX: f64 = 0.01;
-/// Searches for the sustainable rate, if what is measured at it does not bear out the first.
+/// Searches for the sustainable rate if the measurement at it does not confirm the first one.
 const SEARCHES: usize = 2;
-/// Offers of one rate, of which so many have to be sustained: a hiccup of the machine is no overload.
+/// Offers per rate; a short disturbance of the machine is not an overload.
 const TRIES: usize = 3;
 const SUCCESSES: usize = 2;
-/// More than any consumer can send, per second.
+/// More than any consumer can send per second.
 const UNBOUNDED: f64 = 2e7;
 
-/// Measures all rates, for a number of workers and a size of Data.
+/// Measures all rates, for one number of workers and one size of Data.
 pub(super) fn run(
     options: &OverloadOptions,
     workers: usize,
@@ -81,8 +81,8 @@ pub(super) fn run(
     })
 }
 
-/// The rows of both modes, answers first before the other, and whether the one at the sustainable rate
-/// bears out that it is one. If not, nothing is measured beyond it, unless this is the last try.
+/// Measures the rows of both modes, answers first before the other, and returns whether the row at the sustainable
+/// rate confirms it. If not, measures nothing beyond it, except in the last try.
 fn measure(
     options: &OverloadOptions,
     sustainable_per_s: f64,
@@ -93,7 +93,7 @@ fn measure(
 ) -> anyhow::Result<([Vec<OverloadCase>; 2], bool)> {
     let (mut rows, mut is_valid) = ([Vec::new(), Vec::new()], true);
     for &ratio in &options.ratios {
-        // In turn, so that what the machine does in the meantime meets both.
+        // Modes alternate, so that other activity of the machine affects both.
         let mut outcomes = [Vec::new(), Vec::new()];
         let rate = ratio * sustainable_per_s;
         for _ in 0..options.rounds {
@@ -119,7 +119,7 @@ fn measure(
     Ok((rows, is_valid))
 }
 
-/// So many Interests per second from all consumers together.
+/// Returns the load of an open loop with this number of Interests per second over all consumers.
 fn open_loop(per_second: f64, consumers: usize) -> Load {
     let per_second = per_second / to_f64(consumers as u64);
     Load::Rate { per_second, arrivals: Arrivals::Poisson }
@@ -136,7 +136,7 @@ impl Subject<'_> {
         Ok(median(rates.into_iter()))
     }
 
-    /// The largest rate of which nearly all Interests are satisfied in an open loop.
+    /// Searches for the maximum rate of which nearly all Interests are satisfied in an open loop.
     fn sustainable(&mut self, start: f64) -> anyhow::Result<f64> {
         largest_sustained(start, |rate| {
             let mut successes = 0;
@@ -154,10 +154,10 @@ impl Subject<'_> {
     }
 }
 
-/// A row of several rounds at a rate.
+/// Summarizes the rounds of a rate in a row.
 fn case(answers_first: bool, ratio: f64, rate: f64, mut outcomes: Vec<Outcome>) -> OverloadCase {
     let rounds_discarded = outcomes.iter().filter(|one| one.stolen > STEAL_MAX).count();
-    // If the host was never quiet, what there is is better than nothing, and says so.
+    // Without an undisturbed round, the disturbed ones are used and their number is reported.
     if rounds_discarded < outcomes.len() {
         outcomes.retain(|outcome| outcome.stolen <= STEAL_MAX);
     }

@@ -1,15 +1,15 @@
-//! The largest rate that can be sustained.
+//! Search for the maximum sustainable rate.
 
-/// How close the two ends come to each other, as a share of the upper one.
+/// Maximum distance of the bounds, as a share of the upper one.
 const PRECISION: f64 = 0.03;
-/// A rate below this share of where the search begins is no rate.
+/// The search fails below this share of its start.
 const LEAST: f64 = 1e-3;
 
-/// The largest rate that `is_sustained` says is, by bisection. `start` is a guess: the search goes up
-/// from there while rates are sustained, and down while they are not.
+/// Finds the maximum rate for which `is_sustained` returns true, by bisection. `start` is a guess: the search doubles
+/// from there while rates are sustained, and halves while they are not.
 ///
 /// # Errors
-/// Those of `is_sustained`, and when not even the least rate is sustained.
+/// Errors of `is_sustained`, or no rate is sustained.
 pub(super) fn largest_sustained(
     start: f64,
     mut is_sustained: impl FnMut(f64) -> anyhow::Result<bool>,
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_found_from_above_and_from_below() {
+    fn largest_rate_is_found_from_above_and_below() {
         for start in [1e3, 90e3, 100e3, 5e6] {
             let mut asked = 0;
             let found = largest_sustained(start, |rate| {

@@ -1,4 +1,4 @@
-//! The cases, and how one is run.
+//! The cases and their execution.
 
 use anyhow::{Result, ensure};
 
@@ -9,19 +9,19 @@ use super::traffic::{LAST_COMPONENT_LENGTH, NameShape};
 use super::{PipelineCase, PipelineOptions};
 use crate::relay::clock::steal_ns;
 
-/// Interests that wait for Data at any time.
+/// Number of pending Interests.
 const OUTSTANDING: usize = 20_480;
 
-/// Interests, and as many Data, in one burst.
+/// Interests, and Data, per burst.
 const EXCHANGES_PER_BURST: u64 = 32;
 
 /// Longer than the lifetime of the Interests.
 const UNANSWERED_WARM_NANOS: u64 = 5_000_000_000;
 
-/// What the Interests of a case ask for.
+/// The names that the Interests of a case request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Names that were never asked for.
+    /// New names.
     Unique(Mix),
     /// Names in the Content Store.
     Hits,
@@ -29,7 +29,7 @@ enum Kind {
     CommonPrefix,
 }
 
-/// Which Interests are not like the others: one in so many, 0 for none.
+/// Mix of exceptional Interests: one in this number, 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Mix {
     can_be_prefix_every: u64,
@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("base", unique, BASE),
         case("cs-hits", Kind::Hits, BASE),
         case("can-be-prefix-1%", can_be_prefix, BASE),
-        // They wait for 4 s, and their Nonces are remembered for 6 s.
+        // Interests stay pending for 4 s, and their Nonces are remembered for 6 s.
         case("unanswered-1%", unanswered, RigConfig { pit_entries: 1 << 18, ..BASE }),
         case("without-tokens", unique, RigConfig { with_tokens: false, ..BASE }),
         case("components-7", unique, shaped(7, 10_000)),
@@ -91,21 +91,21 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A case under way.
+/// A running case.
 pub(super) struct Run {
     rig: Rig,
     kind: Kind,
-    /// The next name to ask for.
+    /// The next name to request.
     next_interest: u64,
-    /// The next name to be answered.
+    /// The next name to answer.
     next_data: u64,
-    /// Interests that were not answered when it was their turn.
+    /// Interests skipped without an answer.
     unanswered: u64,
     outstanding_max: usize,
 }
 
 impl Case {
-    /// The case before anything has happened.
+    /// Creates the initial state of a case.
     pub(super) fn start(&self) -> Result<Run> {
         Ok(Run {
             rig: Rig::new(self.config, self.prefix_length(), ndn_sys::clock::now())?,
@@ -117,10 +117,10 @@ impl Case {
         })
     }
 
-    /// Runs the case: warm, then stretches in turn with the floor.
+    /// Runs the case: warm-up, then stretches alternating with the floor.
     pub(super) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
         let mut run = self.start()?;
-        // First, because touching its memory takes longer than an Interest lives.
+        // The floor is created first, because touching its memory takes longer than an Interest's lifetime.
         let mut floor = run.floor();
         run.warm()?;
         let before = Totals::of(&run);
@@ -212,8 +212,8 @@ impl Case {
 }
 
 impl Run {
-    /// Fills the Content Store until it has evicted twice its capacity, and leaves as many
-    /// Interests without Data as the case is to have.
+    /// Fills the Content Store until it has evicted twice its capacity, and leaves the number of unanswered Interests
+    /// that the case requires.
     pub(super) fn warm(&mut self) -> Result<()> {
         let capacity = u64::from(self.rig.config.cs_packets);
         let kind = std::mem::replace(&mut self.kind, Kind::Unique(Mix::default()));
@@ -223,7 +223,7 @@ impl Run {
         if let Kind::Unique(mix) = kind
             && mix.unanswered_every != 0
         {
-            // Until what was never answered has begun to expire as fast as it comes.
+            // Until unanswered Interests expire as fast as they arrive.
             let start = ndn_sys::clock::now();
             while ndn_sys::clock::now() - start < UNANSWERED_WARM_NANOS {
                 self.exchange_unique(EXCHANGES_PER_BURST, mix)?;
@@ -240,7 +240,7 @@ impl Run {
         Ok(())
     }
 
-    /// So many exchanges through the shard; nanoseconds for one.
+    /// Runs this number of exchanges through the shard; returns nanoseconds per exchange.
     pub(super) fn stretch(&mut self, exchanges: u64) -> Result<f64> {
         let mut nanos = 0;
         let bursts = exchanges.div_ceil(EXCHANGES_PER_BURST);
@@ -254,12 +254,12 @@ impl Run {
         Ok(ratio(nanos, bursts * EXCHANGES_PER_BURST))
     }
 
-    /// The shard and what is around it.
+    /// The shard and its surroundings.
     pub(super) fn rig_mut(&mut self) -> &mut Rig {
         &mut self.rig
     }
 
-    /// New Interests, and Data for those that have waited longest, in one burst.
+    /// One burst of new Interests and of Data for the oldest pending ones.
     fn exchange_unique(&mut self, count: u64, mix: Mix) -> Result<u64> {
         let shape = self.rig.config.shape;
         for _ in 0..count {
@@ -280,7 +280,7 @@ impl Run {
         Ok(nanos)
     }
 
-    /// Interests for random names among those cached last.
+    /// Interests for random recently cached names.
     fn exchange_hits(&mut self, count: u64) -> Result<u64> {
         let window = u64::from(self.rig.config.cs_packets) * 9 / 10;
         for _ in 0..count {
@@ -291,7 +291,7 @@ impl Run {
         self.rig.process()
     }
 
-    /// Interests for the one prefix of all that is cached.
+    /// Interests for the common prefix of all cached names.
     fn exchange_common_prefix(&mut self, count: u64) -> Result<u64> {
         let prefix = self.rig.config.shape.prefix(0);
         for _ in 0..count {
@@ -300,7 +300,7 @@ impl Run {
         self.rig.process()
     }
 
-    /// Receives the Data for so many of the Interests that have waited longest.
+    /// Receives the Data for this number of the oldest pending Interests.
     fn answer(&mut self, count: u64, mix: Mix) -> Result<()> {
         for _ in 0..count.min(self.next_interest - self.next_data) {
             if mix.is_unanswered(self.next_data) {
@@ -314,19 +314,19 @@ impl Run {
         Ok(())
     }
 
-    /// A floor with tables and a store of the sizes that the shard has.
+    /// Creates a floor with tables and a store of the shard's sizes.
     fn floor(&self) -> Floor {
         let config = &self.rig.config;
         let (pit, cs) = (config.pit_entries as usize, config.cs_packets as usize);
-        // Hash index (16 bytes for an item), PIT entries, headers of the Data that comes and of
-        // the one that goes, name prefixes, FIB.
+        // Hash index (16 bytes per item), PIT entries, headers of the inserted and the evicted Data, name prefixes,
+        // FIB.
         let index = 16 * (pit + cs);
         let fib = 128 * config.shape.prefix_count.max(1) as usize;
         let table_bytes = [index, 256 * pit, 64 * cs, 64 * cs, 64 * cs, fib];
         Floor::new(table_bytes, cs, self.rig.data.len())
     }
 
-    /// So many exchanges through the floor; nanoseconds for one.
+    /// Runs this number of exchanges through the floor; returns nanoseconds per exchange.
     fn floor_stretch(&self, floor: &mut Floor, exchanges: u64) -> f64 {
         let (interests, data) = (&self.rig.interests, &self.rig.data);
         let mut received = vec![0; BATCH * (interests.len() + data.len())];
@@ -365,7 +365,7 @@ const _: () = assert!(BATCH as u64 == EXCHANGES_PER_BURST);
 const EMPTY_EXCHANGE: Exchange<'_> =
     Exchange { interest: &[], interest_name: &[], data: &[], data_name: &[] };
 
-/// What the shard has counted.
+/// Counters of the shard.
 struct Totals {
     interests: u64,
     hits: u64,

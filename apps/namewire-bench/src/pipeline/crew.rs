@@ -1,9 +1,9 @@
-//! Shards whose packets arrive anywhere: what a worker does, without its sockets.
+//! Shards whose packets arrive at any worker: the work of a worker without its sockets.
 //!
-//! Interests arrive at all workers alike, whoever's their names are, and so do the Data: each worker
-//! has a consumer's face and a producer's, and routes lead to all producers. With two workers half
-//! of all packets cross a ring on their way to a shard, and half of what shards send crosses one on
-//! its way to a face: two crossings for an exchange.
+//! Interests and Data arrive uniformly at all workers, independent of the owner of their names: each worker has a
+//! consumer face and a producer face, and routes lead to all producers. With two workers, half of all packets cross a
+//! ring on their way to a shard, and half of the packets sent by shards cross a ring on their way to a face: two
+//! crossings per exchange.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,14 +16,13 @@ use ndn_table::Timestamp;
 
 use super::rig::{Rig, RigConfig, Sink};
 
-/// Interests of one worker that wait for Data at any time, if the rings have room for all of them.
+/// Maximum pending Interests of one worker, if the rings have room for all of them.
 const OUTSTANDING_MAX: u64 = 8_192;
-/// Interests, and as many Data, in one burst.
+/// Interests, and Data, per burst.
 const EXCHANGES_PER_BURST: u64 = 32;
-/// Messages that are taken from one ring at a time.
+/// Maximum messages taken from one ring at a time.
 const TAKEN_MAX: usize = BURST_SIZE / 2;
-/// After so long without anything to do, what a worker waits for does not come any more: Interests have
-/// expired, because the machine had paused.
+/// An idle worker gives up after this time: its Interests have expired, because the machine had paused.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// One worker of several.
@@ -32,20 +31,20 @@ pub(super) struct Member {
     pub(super) rig: Rig,
     pub(super) exchange: Exchange,
     dispatcher: Dispatcher,
-    /// Packets that others have received.
+    /// Packets received by other workers.
     crossed: Burst,
     number: usize,
-    /// Interests of this worker that wait for Data at any time. As each waits in one ring at most, those of
-    /// all workers find room there even while one of them does not run.
+    /// Maximum pending Interests of this worker. Each waits in at most one ring, so the rings have room for those of all
+    /// workers even while one of them does not run.
     outstanding_max: u64,
     next_interest: u64,
-    /// Interests received so far.
+    /// Received Interests.
     opened: u64,
     /// Nanoseconds of work.
     busy_ns: u64,
 }
 
-/// So many workers, each with a shard.
+/// Creates this number of workers, each with a shard.
 pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Member>> {
     let shared = SharedTables::new(count, 2);
     let exchanges = Exchange::between(count)?;
@@ -73,7 +72,7 @@ pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<
     members.collect()
 }
 
-/// The least room on the way from a worker to any other.
+/// Returns the minimum room in the rings from a worker to the others.
 fn room_to_others(exchange: &Exchange, number: usize) -> usize {
     let others = (0..exchange.worker_count()).filter(|&to| to != number);
     let kinds = [PacketKind::Data, PacketKind::Interest];
@@ -81,8 +80,8 @@ fn room_to_others(exchange: &Exchange, number: usize) -> usize {
     rooms.min().unwrap_or(usize::MAX)
 }
 
-/// So many exchanges for each worker, each on a thread of its own; exchanges per second of all
-/// together. Time counts while a worker has something to do.
+/// Runs this number of exchanges per worker, each worker on its own thread; returns the exchanges per second of all
+/// workers. Only busy time counts.
 pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) -> Result<f64> {
     let (count, done) = (members.len(), AtomicUsize::new(0));
     let done = &done;
@@ -92,7 +91,7 @@ pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
                 ndn_sys::cpu::pin_thread(cpu)?;
                 let result = member.stretch(exchanges, done, count);
                 if result.is_err() {
-                    // Nobody is to wait for this one.
+                    // The other threads must not wait for this one.
                     done.fetch_add(count, Ordering::AcqRel);
                 }
                 result
@@ -111,7 +110,7 @@ pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
     rates.into_iter().sum()
 }
 
-/// So many exchanges for each worker, all on this thread.
+/// Runs this number of exchanges per worker, all on this thread.
 pub(super) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<()> {
     members.iter_mut().for_each(Member::begin);
     while members.iter().any(|member| member.outstanding() > 0 || member.opened < exchanges) {
@@ -123,7 +122,7 @@ pub(super) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<
 }
 
 impl Member {
-    /// So many exchanges, and whatever the others want meanwhile; exchanges per second of work.
+    /// Runs this number of exchanges and the work for other workers; returns exchanges per second of work.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn stretch(&mut self, exchanges: u64, done: &AtomicUsize, count: usize) -> Result<f64> {
         self.begin();
@@ -149,12 +148,12 @@ impl Member {
         (self.opened, self.busy_ns, self.rig.output.data) = (0, 0, 0);
     }
 
-    /// Interests of this worker without Data.
+    /// Returns the number of pending Interests of this worker.
     fn outstanding(&self) -> u64 {
         self.opened - self.rig.output.data
     }
 
-    /// One round of the loop; false if there was nothing to do.
+    /// Runs one round of the loop; returns false if there was no work.
     fn round(&mut self, exchanges: u64) -> Result<bool> {
         let has_received = self.receive(exchanges)?;
         let has_waiting = KINDS.iter().any(|&kind| {
@@ -166,7 +165,7 @@ impl Member {
         Ok(has_received || has_waiting)
     }
 
-    /// Receives what a burst holds: new Interests, and Data for those that wait at this worker.
+    /// Receives one burst: new Interests, and Data for those pending at this worker.
     fn receive(&mut self, exchanges: u64) -> Result<bool> {
         let left = exchanges - self.opened;
         let may_open = left > 0 && self.outstanding() < self.outstanding_max;
@@ -187,7 +186,7 @@ impl Member {
         Ok(may_open || may_answer)
     }
 
-    /// What a worker does with what it has received, and with what others have sent.
+    /// Processes the received packets and the messages of other workers.
     #[inline(never)]
     pub(super) fn process(&mut self) -> Result<u64> {
         let start = (self.rig.clock)();
@@ -222,7 +221,7 @@ impl Member {
         rig.finish(start)
     }
 
-    /// Takes a part of what waits in a ring.
+    /// Takes a part of the messages in a ring.
     fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
         let rig = &mut self.rig;
         let mut is_unexpected = false;

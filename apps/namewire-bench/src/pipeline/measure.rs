@@ -1,4 +1,4 @@
-//! Taking turns with the floor, and what is said of the result.
+//! Alternates with the floor and summarizes the results.
 
 use std::fs;
 

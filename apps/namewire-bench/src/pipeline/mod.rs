@@ -1,10 +1,9 @@
-//! `bench pipeline`: one shard in memory, beside the least that the machine allows.
+//! `bench pipeline`: one shard in memory, compared with the minimum that the machine allows.
 //!
-//! A case builds a shard with its FIB, fills the Content Store until it has evicted twice its
-//! capacity, and then takes turns with the floor: a stretch of exchanges through the shard, the
-//! same exchanges through the floor, several times. What counts is the time from received bytes
-//! to sent bytes: parsing, hashing, forwarding, caching, and copying into the output buffer.
-//! Making the packets, which the network does, is not counted.
+//! A case builds a shard with its FIB, fills the Content Store until it has evicted twice its capacity, and then
+//! alternates with the floor: a stretch of exchanges through the shard, the same exchanges through the floor, several
+//! times. It measures the time from received bytes to sent bytes: parsing, hashing, forwarding, caching, and copying
+//! into the output buffer. Building the packets, which is the network's work, is not measured.
 
 mod case;
 mod crew;
@@ -20,12 +19,12 @@ use serde::Serialize;
 pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_shards};
 pub use trace_cost::{TraceCase, TraceReport, run_trace_cost};
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct PipelineOptions {
     /// Only cases whose name contains this.
     pub filter: Option<String>,
-    /// Stretches per case, at least 7 for a figure that is to be quoted.
+    /// Stretches per case; a figure for publication needs at least 7.
     pub pairs: usize,
     /// Exchanges in one stretch.
     pub stretch: u64,
@@ -42,7 +41,7 @@ impl Default for PipelineOptions {
 /// One row.
 #[derive(Debug, Clone, Serialize)]
 pub struct PipelineCase {
-    /// What was measured.
+    /// Name of the case.
     pub case: String,
     /// Median time of one exchange.
     pub ns_per_exchange: f64,
@@ -54,12 +53,11 @@ pub struct PipelineCase {
     pub floor_ns_spread: (f64, f64),
     /// `ns_per_exchange` over `floor_ns`.
     pub ratio: f64,
-    /// Stretches measured, and those left out because the host took the processor away for more
-    /// than 1 % of the time.
+    /// Measured stretches, including those discarded because of more than 1 % steal time.
     pub pairs: usize,
-    /// Stretches left out.
+    /// Discarded stretches.
     pub pairs_discarded: usize,
-    /// Components of a name, and the length of its value.
+    /// Components of a name.
     pub name_components: usize,
     /// Bytes of a name.
     pub name_bytes: usize,
@@ -69,21 +67,21 @@ pub struct PipelineCase {
     pub fib_entries: u32,
     /// Capacity of the Content Store.
     pub cs_packets: u32,
-    /// Interests that waited for Data at any time.
+    /// Number of pending Interests.
     pub outstanding: usize,
-    /// Share of Interests that the Content Store answered.
+    /// Share of Interests satisfied by the Content Store.
     pub hit_ratio: f64,
-    /// PIT entries made in the stretches.
+    /// PIT entries inserted in the stretches.
     pub pit_inserts: u64,
-    /// Data that left the Content Store in the stretches.
+    /// Data evicted from the Content Store in the stretches.
     pub cs_evictions: u64,
     /// Resident memory of the process.
     pub resident_mib: f64,
-    /// How much of it is in huge pages.
+    /// Part of the resident memory in huge pages.
     pub huge_pages_mib: f64,
 }
 
-/// Everything that one run of the bench found.
+/// Report of one run of the bench.
 #[derive(Debug, Clone, Serialize)]
 pub struct PipelineReport {
     /// Always `pipeline`.
@@ -94,10 +92,10 @@ pub struct PipelineReport {
     pub cases: Vec<PipelineCase>,
 }
 
-/// Runs the bench; `progress` gets a line now and then.
+/// Runs the bench; calls `progress` with lines of text.
 ///
 /// # Errors
-/// When there is not enough memory, or the shard did not do what the case is about.
+/// Memory is short, or the shard did not do the work of the case.
 pub fn run_pipeline(
     options: &PipelineOptions,
     mut progress: impl FnMut(&str),

@@ -1,4 +1,4 @@
-//! One shard with everything around it that a worker would have.
+//! One shard with the surroundings that a worker provides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use ndn_table::{
 
 use super::traffic::{DataTemplate, InterestTemplate, NameShape};
 
-/// Packets above this are not copied by the sink but kept, as a face would for `writev`.
+/// The sink keeps larger packets instead of copying them, as a face does for `writev`.
 const COPIED_LENGTH_MAX: usize = 2048;
 
 /// The output buffer of a face.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Blocks of received bytes; more where packets wait in rings.
+/// Blocks of received bytes; more if packets wait in rings.
 const BLOCKS: u32 = 64;
 const BLOCKS_OF_CREW: u32 = 512;
 
-/// Packet memory in the pages that a forwarder would have it in.
+/// Packet memory in the same kind of pages as in a forwarder.
 fn packet_pool(blocks: u32) -> Result<PacketPool> {
     PacketPool::with_pages(blocks, PagePreference::Best, free_huge_bytes(None))
         .context("packet memory")
 }
 
-/// Multiplying by it gives every Interest a Nonce of its own.
+/// Multiplication by this number gives every Interest a unique Nonce.
 const NONCE_FACTOR: u32 = 0x9E37_79B1;
-/// What undoes that.
+/// Its multiplicative inverse.
 const NONCE_INVERSE: u32 = 0x0E8B_2F51;
 const _: () = assert!(NONCE_FACTOR.wrapping_mul(NONCE_INVERSE) == 1);
 
@@ -50,23 +50,23 @@ pub(super) struct RigConfig {
     pub(super) with_tokens: bool,
     /// Number of the shard.
     pub(super) shard: u8,
-    /// Workers whose faces the shard sends by; its own are those of its number.
+    /// Workers whose faces the shard sends on; its own worker has its number.
     pub(super) workers: u8,
 }
 
 impl RigConfig {
-    /// Where the Interests of a worker come from.
+    /// The face on which a worker's Interests arrive.
     pub(super) fn consumer(&self, worker: u8) -> FaceIndex {
         FaceIndex::new(u32::from(worker), 1)
     }
 
-    /// Where Interests go, those by a face of a worker.
+    /// A worker's face towards the producer.
     pub(super) fn producer(&self, worker: u8) -> FaceIndex {
         FaceIndex::new(u32::from(self.workers.next_power_of_two()) + u32::from(worker), 1)
     }
 }
 
-/// What the two faces do with what they are given: copy it, or keep large packets.
+/// Output of the faces: copies packets, or keeps large ones.
 #[derive(Debug)]
 pub(super) struct Sink<'a> {
     pub(super) pool: &'a PacketPool,
@@ -78,19 +78,19 @@ pub(super) struct Output {
     buffer: Vec<u8>,
     position: usize,
     kept: Vec<PacketHandle>,
-    /// Tokens of the Interests that went upstream, in order.
+    /// PIT tokens of the Interests sent upstream, in order.
     tokens: VecDeque<SentToken>,
-    /// Their Nonces, where Interests of several workers come together.
+    /// Their Nonces, if Interests of several workers are mixed.
     nonces: Option<VecDeque<u32>>,
-    /// Where the Nonce of an Interest is.
+    /// Offset of the Nonce in an Interest.
     nonce_start: usize,
-    /// Data that went downstream.
+    /// Data sent downstream.
     pub(super) data: u64,
     nacks: u64,
 }
 
-/// A token that an Interest took upstream, kept small: that of 20,000 Interests is not to push the
-/// tables of the shard out of the cache.
+/// PIT token of an Interest sent upstream. It is small, so that the tokens of 20,000 Interests do not evict the
+/// shard's tables from the cache.
 #[derive(Debug, Clone, Copy)]
 struct SentToken {
     bytes: [u8; 7],
@@ -98,7 +98,7 @@ struct SentToken {
 }
 
 impl SentToken {
-    /// The token `bytes`, of 6 bytes or none.
+    /// Stores the token `bytes`, of 6 bytes or none.
     #[inline]
     fn new(bytes: &[u8]) -> Self {
         let mut token = Self { bytes: [0; 7], length: 0 };
@@ -150,7 +150,7 @@ impl Output {
         self.position = end;
     }
 
-    /// What a face does once its packets are with the kernel.
+    /// Releases packets as a face does after passing them to the kernel.
     pub(super) fn flush(&mut self, pool: &PacketPool) {
         self.position = 0;
         for handle in self.kept.drain(..) {
@@ -159,7 +159,7 @@ impl Output {
     }
 }
 
-/// One packet that has been received but not parsed.
+/// A received packet that is not parsed yet.
 #[derive(Debug)]
 struct Received {
     block: usize,
@@ -189,9 +189,9 @@ pub(super) struct Rig {
     pub(super) hasher: NameHasher,
     /// Nanoseconds.
     pub(super) clock: fn() -> u64,
-    /// Measures service times, if that is on.
+    /// Measures service times, if enabled.
     pub(super) timer: Option<ServiceTimer>,
-    /// What this one of several shards needs to know of the others.
+    /// State shared with other shards, for one of several.
     others: Option<Others>,
 }
 
@@ -205,8 +205,8 @@ struct Others {
 const KEY: [u8; 16] = *b"pipeline bench 1";
 
 impl Rig {
-    /// A shard whose FIB has a route for each prefix of the names.
-    /// Interests with CanBePrefix have a name of `prefix_length` bytes.
+    /// Creates a shard whose FIB has a route for each prefix of the names. Interests with CanBePrefix have a name of
+    /// `prefix_length` bytes.
     pub(super) fn new(config: RigConfig, prefix_length: usize, now: u64) -> Result<Self> {
         let now = Timestamp::from_nanos(now);
         let hasher = NameHasher::new(KEY);
@@ -250,7 +250,7 @@ impl Rig {
             let face_id = face_id + 1;
             shard.set_face(config.producer(worker), &FaceProperties { face_id, ..upstream });
         }
-        // The number of the shard is also that of its worker, if there are several.
+        // With several workers, the number of the shard is also that of its worker.
         let own = config.shard % config.workers;
         let is_crew = config.workers > 1;
         let name = config.shape.name(0);
@@ -295,7 +295,7 @@ impl Rig {
         self.others = Some(Others { ndt, dispatcher });
     }
 
-    /// Whether name `sequence` belongs to this shard.
+    /// Returns whether name `sequence` belongs to this shard.
     pub(super) fn owns(&self, sequence: u64) -> bool {
         let Some(others) = &self.others else { return true };
         let name = self.config.shape.name(sequence);
@@ -314,7 +314,7 @@ impl Rig {
 
     /// Receives an Interest for a name, with or without CanBePrefix.
     pub(super) fn receive_interest_for(&mut self, name: &[u8], can_be_prefix: bool) -> Result<()> {
-        // Multiplying by an odd number: no Nonce comes twice before all others have been.
+        // The factor is odd: a Nonce repeats only after all others.
         self.nonce = self.nonce.wrapping_add(NONCE_FACTOR);
         let template = if can_be_prefix { &self.prefix_interests } else { &self.interests };
         let length = template.len();
@@ -326,14 +326,14 @@ impl Rig {
         Ok(())
     }
 
-    /// Receives an Interest for name `sequence`, which its Nonce tells.
+    /// Receives an Interest for name `sequence`, which its Nonce encodes.
     pub(super) fn receive_numbered_interest(&mut self, sequence: u64) -> Result<()> {
         let sequence_u32 = u32::try_from(sequence)?;
         self.nonce = sequence_u32.wrapping_mul(NONCE_FACTOR);
         self.receive_interest(sequence)
     }
 
-    /// Receives the Data for the Interest that has waited longest, whichever that is.
+    /// Receives the Data for the oldest pending Interest.
     pub(super) fn receive_next_data(&mut self) -> Result<()> {
         let nonces = self.output.nonces.as_mut().context("Interests are not numbered")?;
         let nonce = nonces.pop_front().context("no Interest is outstanding")?;
@@ -341,7 +341,7 @@ impl Rig {
         self.receive_data(u64::from(sequence))
     }
 
-    /// Receives the Data of name `sequence`, the answer to the Interest that has waited longest.
+    /// Receives the Data of name `sequence` for the oldest pending Interest.
     pub(super) fn receive_data(&mut self, sequence: u64) -> Result<()> {
         let name = self.config.shape.name(sequence);
         let token = self.output.tokens.pop_front().context("no Interest is outstanding")?;
@@ -355,20 +355,19 @@ impl Rig {
         Ok(())
     }
 
-    /// Lets the Interest that has waited longest wait for ever.
+    /// Leaves the oldest pending Interest without an answer.
     pub(super) fn forget_interest(&mut self) -> Result<()> {
         self.output.tokens.pop_front().context("no Interest is outstanding")?;
         Ok(())
     }
 
-    /// Interests upstream that have no Data yet.
+    /// Returns the number of pending Interests upstream.
     pub(super) fn outstanding(&self) -> usize {
         self.output.tokens.len()
     }
 
-    /// Does what a worker does with what it has received: parse, forward, and give the buffers
-    /// back. Returns the nanoseconds that it took. Receiving itself, which the kernel and the face
-    /// do, is not part of it.
+    /// Processes received packets as a worker does: parses, forwards, and frees the buffers. Returns the time in
+    /// nanoseconds. Receiving itself, the work of the kernel and the face, is not included.
     #[inline(never)]
     pub(super) fn process(&mut self) -> Result<u64> {
         let start = (self.clock)();
@@ -393,7 +392,7 @@ impl Rig {
         self.finish(start)
     }
 
-    /// Parses what was received into the burst.
+    /// Parses the received packets into the burst.
     #[inline]
     pub(super) fn parse(&mut self) {
         for Received { block, length, face, lp } in &self.received {
@@ -403,7 +402,7 @@ impl Rig {
         }
     }
 
-    /// Gives the blocks back; says how long it all took.
+    /// Frees the blocks; returns the time since `start`.
     pub(super) fn finish(&mut self, start: u64) -> Result<u64> {
         for block in self.blocks.drain(..) {
             self.pool.finish(block);
@@ -414,7 +413,7 @@ impl Rig {
         Ok(end - start)
     }
 
-    /// The same as [`process`](Self::process) as a worker does it that measures service times.
+    /// As [`process`](Self::process), with measurement of service times.
     #[inline(never)]
     fn process_traced(&mut self, start: u64, mut timer: ServiceTimer) -> Result<u64> {
         let now = Timestamp::from_nanos(start);
@@ -461,7 +460,7 @@ fn upstream_of(route: u32, workers: u8) -> u8 {
     u8::try_from(route % u32::from(workers)).unwrap_or(0)
 }
 
-/// A block with `length` bytes free: the last one, or a new one.
+/// Returns a block with `length` free bytes: the last one, or a new one.
 fn block_with_room(pool: &PacketPool, blocks: &mut Vec<FillBlock>, length: usize) -> Result<usize> {
     if blocks.last().is_none_or(|block| block.remaining() < length) {
         blocks.push(pool.allocate_block().context("no packet memory is free")?);
@@ -469,7 +468,7 @@ fn block_with_room(pool: &PacketPool, blocks: &mut Vec<FillBlock>, length: usize
     Ok(blocks.len() - 1)
 }
 
-/// Room for the payloads, whatever the size class that they fall into.
+/// Room for the payloads in any size class.
 fn cs_bytes(config: &RigConfig) -> usize {
     config.cs_packets as usize * (config.payload + 512) * 3 / 2
 }

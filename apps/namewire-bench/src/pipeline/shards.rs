@@ -1,8 +1,8 @@
 //! `bench pipeline --shards`: several shards side by side, each on a processor of its own.
 //!
-//! First with packets that arrive where they belong, so that nothing crosses: are shards that know of
-//! each other, dispatch every packet and share the dispatch table and the list of wide Interests slower
-//! than shards that are alone? Then with packets that arrive anywhere ([`crew`]).
+//! First with packets that arrive at their owner, so that nothing crosses: this measures the cost of cooperation
+//! (dispatching every packet, sharing the dispatch table and the list of short prefixes) against independent shards.
+//! Then with packets that arrive at any worker ([`crew`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,25 +16,25 @@ use super::case::BASE;
 use super::crew;
 use super::rig::{Rig, RigConfig};
 
-/// Interests that wait for Data at any time.
+/// Number of pending Interests.
 const OUTSTANDING: usize = 8_192;
-/// Interests, and as many Data, in one burst.
+/// Interests, and Data, per burst.
 const EXCHANGES_PER_BURST: usize = 32;
-/// Packets in each Content Store: memory for several of them.
+/// Capacity of each Content Store: limited by the memory for several of them.
 const CS_PACKETS: u32 = 100_000;
-/// Packets in all Content Stores together where every instruction is counted, and Interests that wait:
-/// shared out, so that each number of shards has as many Data below each prefix. Few, so that they
-/// evict soon.
+/// Capacity of all Content Stores together, and pending Interests, when instructions are counted: divided among the
+/// shards, so that each number of shards has the same number of Data below each prefix. Small, so that eviction
+/// starts early.
 const CS_PACKETS_IN_TURN: u32 = 16_000;
 const OUTSTANDING_IN_TURN: usize = 4_096;
 
-/// Where packets arrive.
+/// Arrival of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
-    /// At the worker whose shard they belong to: nothing crosses.
+    /// At the worker that owns their name: no packet crosses.
     Local,
-    /// At all workers alike: of two, half of what arrives and half of what leaves crosses a ring.
+    /// Uniformly at all workers: of two, half of the received and half of the sent packets cross a ring.
     Uniform,
 }
 
@@ -43,21 +43,21 @@ pub enum Arrival {
 pub struct ShardsCase {
     /// Shards, one on each processor.
     pub shards: usize,
-    /// Where their packets arrive.
+    /// Arrival of packets.
     pub arrival: Arrival,
     /// Median time of one exchange in one of them.
     pub ns_per_exchange: f64,
-    /// All together.
+    /// Sum over all shards.
     pub exchanges_per_second: f64,
-    /// As many shards that know nothing of each other, all together.
+    /// The same number of independent shards, sum.
     pub independent_per_second: f64,
-    /// Over one shard that is alone, median over rounds.
+    /// Relative to a single shard, median over rounds.
     pub speedup: f64,
-    /// Over as many shards that know nothing of each other, median over rounds.
+    /// Relative to the same number of independent shards, median over rounds.
     pub of_independent: f64,
 }
 
-/// What `--shards` found.
+/// Report of `--shards`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ShardsReport {
     /// Always `pipeline`.
@@ -68,17 +68,16 @@ pub struct ShardsReport {
     pub cpus: Vec<usize>,
     /// The rows.
     pub shards: Vec<ShardsCase>,
-    /// That of the largest number of shards, with local arrivals.
+    /// Speedup of the largest number of shards, with local arrivals.
     pub speedup: f64,
-    /// The same with uniform arrivals; none of a single shard.
+    /// The same with uniform arrivals; `None` for a single shard.
     pub speedup_uniform: Option<f64>,
 }
 
-/// Runs the bench for each of `counts`; `progress` gets a line now and then.
+/// Runs the bench for each of `counts`; calls `progress` with lines of text.
 ///
 /// # Errors
-/// When there is not enough memory or there are not enough processors, or a shard did not do what
-/// it should.
+/// Memory or processors are short, or a shard did not do its work.
 pub fn run_shards(
     counts: &[usize],
     options: &PipelineOptions,
@@ -114,7 +113,7 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     let mut crew = if count > 1 { crew::crew(count, CS_PACKETS, clock::now)? } else { Vec::new() };
     let [mut one, mut apart, mut joined, mut crossing] = [const { Vec::new() }; 4];
     for round in 0..=options.pairs {
-        // In turn, so that what the host does meets all three alike.
+        // The three kinds alternate, so that activity of the host affects all of them.
         let rates = [&mut alone, &mut independent, &mut together]
             .map(|runs| stretch(runs, options.stretch, cpus));
         let [of_one, of_apart, of_joined] = rates;
@@ -127,7 +126,7 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
             crossing.push(of_crossing);
         }
     }
-    // Of the ratios in each round, not the ratio of the medians: the machine's speed changes.
+    // Median of the ratios per round instead of ratio of the medians: the machine's speed varies.
     let of = |rates: &[f64], others: &[f64]| {
         crate::median(rates.iter().zip(others).map(|(rate, other)| rate / other))
     };
@@ -157,12 +156,11 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
     Ok(std::iter::once(case(Arrival::Local, &joined)).chain(uniform).collect())
 }
 
-/// So many exchanges, shared out to so many shards, all driven from this thread: for tools that count
-/// instructions. Of those, what is inside of `process` of `Rig` or of `crew::Member` is the work of
-/// the shards.
+/// Runs this number of exchanges, divided among the shards, on this thread: for tools that count instructions. The
+/// work of the shards is inside `process` of `Rig` or of `crew::Member`.
 ///
 /// # Errors
-/// When there is not enough memory, or a shard did not do what it should.
+/// Memory is short, or a shard did not do its work.
 pub fn run_in_turn(count: usize, arrival: Arrival, exchanges: u64) -> Result<()> {
     let cs_packets = CS_PACKETS_IN_TURN / u32::try_from(count)?;
     let exchanges = exchanges / count as u64;
@@ -178,16 +176,16 @@ pub fn run_in_turn(count: usize, arrival: Arrival, exchanges: u64) -> Result<()>
     Ok(())
 }
 
-/// A clock that goes on by 10 µs whenever somebody looks: the same instructions in each run.
+/// A clock that advances by 10 µs at each reading: each run executes the same instructions.
 fn virtual_clock() -> u64 {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000_000);
     NOW.fetch_add(10_000, Ordering::Relaxed)
 }
 
-/// A shard and the names that it is asked for.
+/// A shard and the names requested from it.
 struct Run {
     rig: Rig,
-    /// Interests that wait for Data at any time.
+    /// Number of pending Interests.
     outstanding: usize,
     next_interest: u64,
     next_data: u64,
@@ -214,7 +212,7 @@ fn runs(
         .collect()
 }
 
-/// So many exchanges in each shard, all at once; exchanges per second of all together.
+/// Runs this number of exchanges in each shard concurrently; returns the sum of the exchanges per second.
 fn stretch(runs: &mut [Run], exchanges: u64, cpus: &[usize]) -> Result<f64> {
     let rates: Vec<Result<f64>> = std::thread::scope(|scope| {
         let threads: Vec<_> = runs
@@ -236,7 +234,7 @@ fn stretch(runs: &mut [Run], exchanges: u64, cpus: &[usize]) -> Result<f64> {
 }
 
 impl Run {
-    /// So many exchanges; how many in a second of forwarding.
+    /// Runs this number of exchanges; returns exchanges per second of forwarding.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn stretch(&mut self, exchanges: u64) -> Result<f64> {
         let (mut nanos, mut done) = (0, 0);
@@ -252,7 +250,7 @@ impl Run {
             nanos += self.rig.process()?;
             done += EXCHANGES_PER_BURST as u64;
         }
-        // No Interest is to expire while the others take their turn.
+        // No Interest may expire during the turns of the others.
         while self.rig.outstanding() > 0 {
             self.answer()?;
             nanos += self.rig.process()?;
@@ -260,7 +258,7 @@ impl Run {
         Ok(done as f64 * 1e9 / nanos as f64)
     }
 
-    /// Receives the Data for the Interests that have waited longest.
+    /// Receives the Data for the oldest pending Interests.
     fn answer(&mut self) -> Result<()> {
         for _ in 0..EXCHANGES_PER_BURST.min(self.rig.outstanding()) {
             self.next_data = self.next_owned(self.next_data);
@@ -270,7 +268,7 @@ impl Run {
         Ok(())
     }
 
-    /// The next name from `sequence` on that belongs to the shard.
+    /// Returns the next name from `sequence` on that belongs to the shard.
     fn next_owned(&self, sequence: u64) -> u64 {
         (sequence..).find(|&sequence| self.rig.owns(sequence)).unwrap_or(sequence)
     }

@@ -1,4 +1,4 @@
-//! `bench pipeline --trace`: what it costs to measure service times.
+//! `bench pipeline --trace`: cost of the measurement of service times.
 
 use anyhow::{Result, ensure};
 use ndn_forwarding::{ServiceTimer, ServiceTimes};
@@ -11,15 +11,15 @@ use super::measure::Spread;
 /// One case with and without service times.
 #[derive(Debug, Clone, Serialize)]
 pub struct TraceCase {
-    /// What was measured.
+    /// Name of the case.
     pub case: String,
-    /// Median time of one exchange while nobody wants service times.
+    /// Median time of one exchange without measurement of service times.
     pub ns_per_exchange_off: f64,
-    /// While they are measured.
+    /// The same with measurement.
     pub ns_per_exchange_on: f64,
-    /// Median over the pairs of the second over the first, less 1.
+    /// Median over the pairs of the second over the first, minus 1.
     pub cost: f64,
-    /// Least and most of the pairs.
+    /// Minimum and maximum of the pairs.
     pub cost_spread: (f64, f64),
     /// Pairs of stretches.
     pub pairs: usize,
@@ -27,7 +27,7 @@ pub struct TraceCase {
     pub samples: u64,
 }
 
-/// What `--trace` found.
+/// Report of `--trace`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TraceReport {
     /// Always `pipeline`.
@@ -41,7 +41,7 @@ pub struct TraceReport {
 /// Runs the selected cases with service times off and on, in turn.
 ///
 /// # Errors
-/// When there is not enough memory, or the shard did not do what the case is about.
+/// Memory is short, or the shard did not do the work of the case.
 pub fn run_trace_cost(
     options: &PipelineOptions,
     mut progress: impl FnMut(&str),
@@ -76,7 +76,7 @@ fn run(case: &Case, options: &PipelineOptions) -> Result<TraceCase> {
             timer = timer.take().or_else(|| rig.timer.take());
             nanos
         };
-        // What the machine does on the way of a pair meets both alike.
+        // The order alternates, so that activity of the machine affects both alike.
         let (of_off, of_on) = if pair % 2 == 0 {
             let off = stretch(false)?;
             (off, stretch(true)?)

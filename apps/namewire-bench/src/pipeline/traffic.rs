@@ -10,7 +10,7 @@ const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
 /// Bytes of the last component of a name.
 pub(super) const LAST_COMPONENT_LENGTH: usize = 9;
 
-/// The shape of all names of a case, which have the same length.
+/// The shape of the names of a case; all have the same length.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameShape {
     /// At least 4.
@@ -20,8 +20,8 @@ pub(super) struct NameShape {
 }
 
 impl NameShape {
-    /// The value of the Name TLV of name `sequence`: sequences that follow each other give names
-    /// that have nothing to do with each other, and 2^24 different ones.
+    /// Returns the value of the Name TLV of name `sequence`: consecutive sequences give unrelated names, and there
+    /// are 2^24 of them.
     pub(super) fn name(&self, sequence: u64) -> NameValue {
         let id = permute(sequence & NAME_MASK);
         let mut name = self.prefix(id % u64::from(self.prefix_count));
@@ -33,7 +33,7 @@ impl NameShape {
         name
     }
 
-    /// The prefix of route `index`.
+    /// Returns the prefix of route `index`.
     #[expect(clippy::unused_self, reason = "names of all shapes begin alike")]
     pub(super) fn prefix(&self, index: u64) -> NameValue {
         let mut name = NameValue { bytes: [0; NAME_LENGTH_MAX], length: 0 };
@@ -43,11 +43,11 @@ impl NameShape {
     }
 }
 
-/// Longest name of any shape.
+/// Maximum length of a name.
 const NAME_LENGTH_MAX: usize = 128;
 
-/// The value of a Name TLV. It is made without allocating: the packets of a burst are made just
-/// before the shard gets them, and what that leaves in the caches is to be small.
+/// The value of a Name TLV, built without allocation: packets are built just before the shard gets them, and this
+/// should leave few traces in the caches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameValue {
     bytes: [u8; NAME_LENGTH_MAX],
@@ -86,7 +86,7 @@ impl std::ops::Deref for NameValue {
     }
 }
 
-/// A bijection of the numbers below 2^24 that scatters them.
+/// A bijective scattering of the numbers below 2^24.
 fn permute(number: u64) -> u64 {
     let mut mixed = number;
     for factor in [0x9E_3779, 0xC2_B2AF, 0x27_D4EB] {
@@ -96,7 +96,7 @@ fn permute(number: u64) -> u64 {
     mixed
 }
 
-/// Interests of one length: a template of which name and Nonce are replaced.
+/// Template of Interests of one length, whose name and Nonce are replaced.
 #[derive(Debug)]
 pub(super) struct InterestTemplate {
     wire: Vec<u8>,
@@ -130,12 +130,12 @@ impl InterestTemplate {
         self.wire.len()
     }
 
-    /// Where the value of the Name is.
+    /// Returns the range of the Name's value.
     pub(super) fn name_range(&self) -> std::ops::Range<usize> {
         self.name_start..self.name_start + self.name_length
     }
 
-    /// Where the Nonce is.
+    /// Returns the offset of the Nonce.
     pub(super) fn nonce_start(&self) -> usize {
         self.nonce_start
     }
@@ -148,7 +148,7 @@ impl InterestTemplate {
     }
 }
 
-/// Data of one length: a template of which the name is replaced, and some of the content.
+/// Template of Data of one length, whose name and a part of the content are replaced.
 #[derive(Debug)]
 pub(super) struct DataTemplate {
     wire: Vec<u8>,
@@ -187,7 +187,7 @@ impl DataTemplate {
         self.wire.len()
     }
 
-    /// Where the value of the Name is.
+    /// Returns the range of the Name's value.
     pub(super) fn name_range(&self) -> std::ops::Range<usize> {
         self.name_start..self.name_start + self.name_length
     }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permutation_repeats_nothing() {
+    fn permutation_is_a_bijection() {
         let mut seen = vec![false; 1 << NAME_BITS];
         for number in 0..1 << NAME_BITS {
             let place = usize::try_from(permute(number)).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_what_they_say() {
+    fn templates_give_valid_packets() {
         for components in [4, 7, 13] {
             let shape = NameShape { components, prefix_count: 10_000 };
             let (first, other) = (shape.name(0), shape.name(77));

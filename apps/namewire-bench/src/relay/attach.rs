@@ -1,4 +1,4 @@
-//! Tells a forwarder to send the bench's Interests to the producer, by the management protocol.
+//! Registers the bench's prefix at a forwarder, with the management protocol.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,12 +16,12 @@ use super::wire::{PREFIX, split_tlv};
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 const REPLY_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// A forwarder that has just started may listen before its management answers.
+/// A forwarder may accept connections before its management answers.
 const ATTEMPTS_MAX: usize = 10;
 const REPLY_LENGTH_MAX: usize = 64 * 1024;
 
-/// Routes the prefix of the bench to the face that `socket` is; or, if there are more than one, so
-/// many prefixes below it.
+/// Registers the prefix of the bench for the face of `socket`; or, if `prefixes` exceeds one, this number of prefixes
+/// below it.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -32,7 +32,7 @@ pub(super) fn register_own_face(socket: &UnixStream, prefixes: u32) -> anyhow::R
     (0..prefixes).try_for_each(|number| register(socket, None, Some(number)))
 }
 
-/// Makes a UDP face to `port` on the loopback interface and routes the prefix there.
+/// Creates a UDP face to `port` on the loopback interface and registers the prefix for it.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -40,7 +40,7 @@ pub(crate) fn register_udp_face(operator: &UnixStream, port: u16) -> anyhow::Res
     register_face(operator, format!("udp4://127.0.0.1:{port}"), None)
 }
 
-/// Makes a face and routes the prefix there.
+/// Creates a face and registers the prefix for it.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -53,7 +53,7 @@ pub(super) fn register_face(
     register(operator, Some(face_id), None)
 }
 
-/// Makes a face and returns its number.
+/// Creates a face and returns its FaceId.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -68,7 +68,7 @@ pub(super) fn create_face(
     created.face_id.context("faces/create names no face")
 }
 
-/// Routes the prefix to the face that `endpoint` is.
+/// Registers the prefix for the face of `endpoint`.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -91,7 +91,7 @@ fn register(socket: &UnixStream, face_id: Option<u64>, number: Option<u32>) -> a
     command(socket, "rib", "register", &prefix_parameters(face_id, number)).map(drop)
 }
 
-/// The prefix of the bench, or one below it, and the face that it is for.
+/// Parameters for the prefix of the bench, or one below it, and a face.
 fn prefix_parameters(face_id: Option<u64>, number: Option<u32>) -> ControlParameters {
     let mut name = Name::default();
     name.push_generic(PREFIX);
@@ -101,7 +101,7 @@ fn prefix_parameters(face_id: Option<u64>, number: Option<u32>) -> ControlParame
     ControlParameters { name: Some(name), face_id, ..ControlParameters::default() }
 }
 
-/// Sends a command of this module and verb, again if need be, and returns what the answer repeats.
+/// Sends a command of this module and verb, with retries, and returns the parameters of the answer.
 ///
 /// # Errors
 /// When the forwarder does not answer or refuses.
@@ -127,7 +127,7 @@ pub(super) fn command(
     parameters_of(&reply).with_context(|| format!("{module}/{verb}"))
 }
 
-/// What an answer repeats, unless it is a refusal.
+/// Returns the parameters of an answer unless it reports an error.
 fn parameters_of(reply: &[u8]) -> anyhow::Result<ControlParameters> {
     let packet = LpPacket::parse(reply)?;
     let data = Data::parse(packet.fragment().context("a reply without packet")?)?;
@@ -156,7 +156,7 @@ fn signed_command(
     Ok(sign_interest(&interest, &DigestSigner, &anti_replay)?)
 }
 
-/// The time of a command: later than that of the one before, however soon it follows.
+/// Returns a command timestamp later than the previous one.
 fn next_time_ms(now_ms: u64) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let next = |last: u64| now_ms.max(last + 1);

@@ -1,4 +1,4 @@
-//! The clocks of the bench, all from the kernel.
+//! Clocks of the bench, read from the kernel.
 
 use std::fs;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Time that the host has taken away from all processors since boot.
+/// Steal time of all processors since boot.
 pub(crate) fn steal_ns() -> u64 {
     const NS_PER_TICK: u64 = 10_000_000;
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -28,7 +28,7 @@ pub(crate) fn steal_ns() -> u64 {
     steal.and_then(|field| field.parse::<u64>().ok()).unwrap_or(0) * NS_PER_TICK
 }
 
-/// Time that the host has taken away from these processors since boot, as a mean of them.
+/// Mean steal time of these processors since boot.
 pub(crate) fn steal_ns_of(cpus: &[usize]) -> u64 {
     const NS_PER_TICK: u64 = 10_000_000;
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -42,12 +42,12 @@ pub(crate) fn steal_ns_of(cpus: &[usize]) -> u64 {
     text.lines().filter_map(of).sum::<u64>() / count
 }
 
-/// Waits, off the measured stretches.
+/// Waits outside the measured stretches.
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Time since 1970.
+/// Wall-clock time since 1970.
 pub(crate) fn wall_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }

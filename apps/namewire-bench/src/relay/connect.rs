@@ -11,14 +11,14 @@ use super::link::{Link, Side, mac_text};
 use super::programs::{Addresses, Program};
 use super::{Transport, attach};
 
-/// The sockets of consumers, and that of the producer.
+/// Sockets of the consumers, and of the producer.
 pub(super) type Sockets = (Vec<Endpoint>, Endpoint);
 
-/// Connects consumers and producer over the transport of these addresses, and has what `prefixes`
-/// prefixes are asked for sent to the producer.
+/// Connects consumers and producer over the transport of these addresses, and registers `prefixes` prefixes for the
+/// producer.
 ///
 /// # Errors
-/// When a socket cannot be made, or the program does not answer or refuses.
+/// A socket cannot be created, or the program does not answer or refuses.
 pub(super) fn connect(
     program: Program,
     addresses: &Addresses,
@@ -53,7 +53,7 @@ fn connect_tcp(program: Program, addresses: &Addresses) -> anyhow::Result<Socket
         producer.set_port(address.port() + 1);
         TcpStream::connect(producer)?
     } else {
-        // Forwarders differ in whether a TCP connection may register: they connect to the producer.
+        // Forwarders differ in whether a TCP connection may register prefixes; all can connect to the producer.
         let listener = TcpListener::bind(addresses.producer_address())?;
         let operator = UnixStream::connect(addresses.socket())?;
         let remote = format!("tcp4://{}", addresses.producer_address());
@@ -76,7 +76,7 @@ fn connect_udp(program: Program, addresses: &Addresses) -> anyhow::Result<Socket
     for (offset, &port) in (1..).zip(&addresses.consumer_ports) {
         let mut remote = addresses.program_address(Side::Consumer);
         if program.is_dumb() {
-            // It has one connected socket per consumer, a forwarder one for all.
+            // The dumb relay has one connected socket per consumer, a forwarder one for all.
             remote.set_port(addresses.udp_port + offset);
         }
         let local = addresses.generator_address(Side::Consumer, port);

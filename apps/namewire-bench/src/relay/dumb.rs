@@ -1,7 +1,7 @@
-//! The dumb relay: the same sockets and system calls as a forwarder, and no NDN work at all.
+//! The dumb relay: the sockets and system calls of a forwarder without NDN processing.
 //!
-//! It is the yardstick of `bench relay`: what it costs to move the bytes of an exchange through
-//! one process on one core. It frames packets and reads the consumer's number at a fixed place.
+//! It is the reference of `bench relay`: the cost of moving the bytes of an exchange through one process on one core.
+//! It delimits packets and reads the consumer's number at a fixed offset.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,14 +15,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::statistics::CallFigures;
 use super::wire;
 
-/// A consumer connects here, the producer to the same path with this suffix.
+/// Suffix of the producer's socket path; consumers use the path itself.
 pub(super) const PRODUCER_SUFFIX: &str = ".producer";
 
-/// Relays between Unix stream sockets: `consumers` connections on `path`, then one producer. It
-/// tells its figures to whoever connects to `statistics`.
+/// Relays between Unix stream sockets: `consumers` connections on `path`, then one producer. Reports its counters to
+/// clients of `statistics`.
 ///
 /// # Errors
-/// When a socket cannot be made or fails; a peer that closes ends the relay.
+/// A socket cannot be created or fails; a peer that closes ends the relay.
 pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Result<()> {
     let statistics = UnixListener::bind(statistics)?;
     let consumer_listener = UnixListener::bind(path)?;
@@ -37,11 +37,11 @@ pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Resul
     relay(endpoints, producer, &statistics)
 }
 
-/// Relays between TCP sockets: the producer connects to the port above that of `address`, and then
-/// `consumers` connections come to `address`. It tells its figures to whoever connects to `statistics`.
+/// Relays between TCP sockets: the producer connects to the port after that of `address`, then `consumers`
+/// connections arrive at `address`. Reports its counters to clients of `statistics`.
 ///
 /// # Errors
-/// When a socket cannot be made or fails; a peer that closes ends the relay.
+/// A socket cannot be created or fails; a peer that closes ends the relay.
 pub fn relay_tcp(address: SocketAddr, consumers: usize, statistics: &Path) -> io::Result<()> {
     let statistics = UnixListener::bind(statistics)?;
     let producer_address = SocketAddr::new(address.ip(), address.port() + 1);
@@ -60,12 +60,11 @@ pub fn relay_tcp(address: SocketAddr, consumers: usize, statistics: &Path) -> io
     relay(endpoints, producer, &statistics)
 }
 
-/// Relays between UDP sockets, each given by its own address and that of the only peer: that of the
-/// producer, then those of the consumers. It tells its figures to whoever connects to `statistics`, from
-/// when it relays.
+/// Relays between UDP sockets, each given by its own address and that of its only peer: the producer's, then the
+/// consumers'. Reports its counters to clients of `statistics` once it relays.
 ///
 /// # Errors
-/// When a socket cannot be made or fails.
+/// A socket cannot be created or fails.
 pub fn relay_udp(sockets: &[(SocketAddr, SocketAddr)], statistics: &Path) -> io::Result<()> {
     let mut endpoints = Vec::with_capacity(sockets.len());
     for &(local, remote) in sockets {
@@ -115,7 +114,7 @@ fn relay(
         if ready.last() == Some(&true) {
             let endpoints = std::iter::once(&producer).chain(&consumers);
             let calls = endpoints.map(Endpoint::calls).fold(Calls::default(), Calls::plus);
-            // Whoever asked may be gone already.
+            // The client may have gone.
             let _ = calls.answer(&statistics.accept()?.0);
         }
     }

@@ -10,40 +10,38 @@ use super::clock;
 use super::window::{Tally, Window};
 use super::wire::{self, Frame, INTEREST_LENGTH_MAX};
 
-/// An exchange that takes longer than this is counted as lost. Some forwarders need most of a
-/// second for a window of 4096.
+/// Timeout of a lost exchange. Some forwarders need most of a second for a window of 4096.
 const LOSS_TIMEOUT_NS: u64 = 2_000_000_000;
-/// A stretch ends after this time even if too little has happened in it.
+/// Maximum length of a stretch, even with too few exchanges.
 const STRETCH_MAX_NS: u64 = 30_000_000_000;
-/// How long one wait in the kernel may last before lost exchanges are looked for.
+/// Maximum wait in the kernel before lost exchanges are searched.
 const WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// And in an open loop, before what has become due is sent.
+/// Maximum wait in an open loop before due exchanges are sent.
 const OPEN_WAIT_MAX: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
-/// A consumer with this much unsent output opens no further exchange.
+/// Maximum unsent output of a consumer that opens further exchanges.
 const BACKLOG_MAX: usize = 512 * 1024;
 
 /// One measured stretch of the closed loop.
 #[derive(Debug)]
 pub(super) struct Stretch {
-    /// What became of the exchanges.
+    /// Outcomes of the exchanges.
     pub(super) tally: Tally,
     /// Length of the stretch.
     pub(super) wall_ns: u64,
-    /// CPU time of this thread, without that in which it looked for packets and found none.
+    /// CPU time of this thread, without the time of polls that found no packet.
     pub(super) generator_cpu_ns: u64,
 }
 
-/// Time of the processor in which the generator looked for packets, found none and sent none.
+/// CPU time of polls in which the generator neither received nor sent a packet.
 #[derive(Debug, Default)]
 struct IdleTime {
     sum_ns: u64,
-    /// Time of the processor at the end of the last look, if that found nothing.
+    /// CPU time at the end of the last poll, if it found nothing.
     since_ns: Option<u64>,
 }
 
 impl IdleTime {
-    /// A look has ended. Of several in a row that found nothing, the first does not count: nobody knows
-    /// when it began.
+    /// Records the end of a poll. The first of several idle polls in a row does not count: its start is unknown.
     fn note(&mut self, was_busy: bool) {
         if was_busy {
             self.since_ns = None;
@@ -57,7 +55,7 @@ impl IdleTime {
     }
 }
 
-/// Consumers and a producer attached to one forwarder.
+/// Consumers and a producer connected to one forwarder.
 #[derive(Debug)]
 pub(super) struct Generator {
     consumers: Vec<Endpoint>,
@@ -66,16 +64,16 @@ pub(super) struct Generator {
     payload: Vec<u8>,
     mixed: bool,
     next_consumer: usize,
-    /// Prefixes below that of the bench, if more than one: one for each route.
+    /// Prefixes below that of the bench, if more than one: one per route.
     prefixes: u32,
-    /// Exchanges begun per second; as many as the window has room for without.
+    /// Exchanges started per second; `None` keeps the window full.
     rate: Option<u32>,
-    /// For how long to look for packets before waiting for them; zero for not at all.
+    /// Polling time before a wait in the kernel; zero disables polling.
     polling_ns: u64,
 }
 
 impl Generator {
-    /// A generator that sends Interests by `consumers` and answers them at `producer`.
+    /// Creates a generator that sends Interests on `consumers` and answers them on `producer`.
     pub(super) fn new(consumers: Vec<Endpoint>, producer: Endpoint, prefixes: u32) -> Self {
         Self {
             consumers,
@@ -90,32 +88,31 @@ impl Generator {
         }
     }
 
-    /// From now on: `window` exchanges in flight over all consumers, Data with `payload` bytes of
-    /// content, names of different lengths with `mixed`. Names are never used again.
+    /// Sets the following load: `window` exchanges in flight over all consumers, Data with `payload` bytes of
+    /// content, names of different lengths with `mixed`. Names are never reused.
     pub(super) fn reshape(&mut self, window: u32, payload: usize, mixed: bool) {
         self.window = Window::new(window, self.window.opened());
         self.payload = vec![0x5A; payload];
         self.mixed = mixed;
     }
 
-    /// From now on: so many exchanges are begun per second, however many are in flight (as long as the
-    /// window has room), instead of one for each that ends.
+    /// Sets the number of exchanges started per second, within the limit of the window; `None` starts one for each
+    /// that ends.
     pub(super) fn set_rate(&mut self, rate: Option<u32>) {
         self.rate = rate;
     }
 
-    /// From now on: looks for packets for so long before it waits for them, as whoever moves packets
-    /// through shared memory at speed does (testpmd for ever). To be woken takes longer than a window of
-    /// exchanges.
+    /// Sets the polling time before a wait in the kernel. Fast programs with shared memory poll too (testpmd always):
+    /// a wake-up takes longer than a window of exchanges.
     pub(super) fn set_polling(&mut self, polling: Duration) {
         self.polling_ns = u64::try_from(polling.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// Keeps the window full until `duration` has passed and the window has turned over so many
-    /// times, but no longer than [`STRETCH_MAX_NS`]; counts what happened in that time.
+    /// Keeps the window full until `duration` has passed and the window has turned over `turns` times, but no longer
+    /// than [`STRETCH_MAX_NS`]; counts the exchanges of that time.
     ///
     /// # Errors
-    /// When a socket fails or the forwarder closes it.
+    /// A socket fails or the forwarder closes it.
     pub(super) fn run(&mut self, duration: Duration, turns: u64) -> io::Result<Stretch> {
         let start = clock::monotonic_ns();
         let cpu_start = clock::thread_cpu_ns();
@@ -149,7 +146,7 @@ impl Generator {
         })
     }
 
-    /// Opens so many exchanges at most, while the window has room, and sends their Interests.
+    /// Opens at most `most` exchanges while the window has room, and sends their Interests.
     fn fill(&mut self, now: u64, most: u64) -> io::Result<()> {
         let count = self.consumers.len();
         let mut interest = [0; INTEREST_LENGTH_MAX];
@@ -160,7 +157,7 @@ impl Generator {
                 break;
             }
             let Some((slot, sequence)) = self.window.open(now) else { break };
-            // What follows the prefix of the bench: the face, or one of many prefixes.
+            // The second component: the face, or one of many prefixes.
             let second = match self.prefixes {
                 1 => u32::try_from(index).unwrap_or(u32::MAX),
                 prefixes => u32::try_from(sequence % u64::from(prefixes)).unwrap_or(0),
@@ -198,7 +195,7 @@ impl Generator {
         }
     }
 
-    /// The producer's side: every Interest gets its Data. False if there was none.
+    /// Producer: answers every Interest with its Data. Returns false if there was none.
     fn answer(&mut self) -> io::Result<bool> {
         let Self { producer, payload, .. } = self;
         let has_heard = producer.receive(|tlv, output| {
@@ -210,7 +207,7 @@ impl Generator {
         Ok(has_heard)
     }
 
-    /// The consumers' side: Data and Nacks make room in the window. False if there were none.
+    /// Consumers: Data and Nacks free slots of the window. Returns false if there were none.
     fn collect(&mut self, now: u64) -> io::Result<bool> {
         let window = &mut self.window;
         let mut has_heard = false;

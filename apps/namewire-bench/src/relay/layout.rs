@@ -1,4 +1,4 @@
-//! Which programs and which cases.
+//! Selection of programs and cases.
 
 use std::path::PathBuf;
 
@@ -6,39 +6,39 @@ use super::link::{MTU_MAX, MTU_USUAL};
 use super::programs::Program;
 use super::{FIB_ENTRIES, RelayOptions, Transport, wire};
 
-/// A link header takes no more than this in a frame of the bench, bytes.
+/// Maximum link header in a frame of the bench, bytes.
 const LINK_HEADER_MAX: usize = 32;
 
-/// Sockets that stay the same over several cases.
+/// Sockets that several cases share.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    /// What the exchanges go over.
+    /// Transport of the exchanges.
     pub(super) transport: Transport,
     /// Consumer faces.
     pub(super) faces: u32,
-    /// What is measured over them.
+    /// Cases measured over these sockets.
     pub(super) cases: Vec<CaseShape>,
-    /// Routes, with as many prefixes in the names.
+    /// Routes, with the same number of prefixes in the names.
     pub(super) prefixes: u32,
-    /// Payload of a frame, where there are any, bytes.
+    /// Maximum frame payload, if the transport has frames, bytes.
     pub(super) mtu: usize,
 }
 
-/// Exchanges in flight where nothing else is asked for: a few bursts, and more than queues hold.
+/// Default windows: a few bursts, and more than queues hold.
 const WORKERS_WINDOWS: [u32; 2] = [256, 4096];
 const TRANSPORT_WINDOWS: [u32; 1] = [256];
 
-/// The windows that were asked for, or else the usual ones.
+/// Returns the windows of the options, or else the default ones.
 fn windows<'a>(options: &'a RelayOptions, usual: &'a [u32]) -> &'a [u32] {
     if options.windows.is_empty() { usual } else { &options.windows }
 }
 
-/// A program that takes part.
+/// A program to measure.
 #[derive(Debug, Clone)]
 pub(super) struct Contender {
     pub(super) program: Program,
     pub(super) executable: PathBuf,
-    /// Workers, of this project's forwarder.
+    /// Workers (only this project's forwarder).
     pub(super) workers: usize,
 }
 
@@ -52,19 +52,19 @@ impl Contender {
     }
 }
 
-/// What the generator does in one case.
+/// Load of the generator in one case.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CaseShape {
     /// Bytes of content in a Data.
     pub(super) payload: usize,
     /// Exchanges in flight over all faces.
     pub(super) window: u32,
-    /// Names of different lengths.
+    /// Whether names differ in length.
     pub(super) mixed: bool,
 }
 
 impl Layout {
-    /// The name of a case, without its program.
+    /// Returns the name of a case, without its program.
     pub(super) fn case_name(&self, shape: CaseShape) -> String {
         let twin = if shape.mixed { "-mixed" } else { "" };
         format!(
@@ -77,7 +77,7 @@ impl Layout {
     }
 }
 
-/// Every layout with the cases that the options select.
+/// Returns every layout with the cases that the options select.
 pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     if !options.workers.is_empty() {
         let shape = |window| CaseShape { payload: 100, window, mixed: false };
@@ -122,9 +122,9 @@ pub(super) fn layouts(options: &RelayOptions) -> Vec<Layout> {
     layouts
 }
 
-/// One consumer over `transport`, with the payloads and windows that the options tell. Over AF_XDP a
-/// frame is in one piece only where the devices carry short ones, and DPDK's driver takes no others: longer
-/// payloads have devices of their own.
+/// One consumer over `transport`, with the payloads and windows of the options. Over AF_XDP a frame is contiguous
+/// only if the devices carry short frames, and DPDK's driver accepts no others: longer payloads have devices of their
+/// own.
 fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
     let is_short = |payload: &&usize| {
         let length = wire::data_length(**payload, options.mixed);
@@ -154,8 +154,8 @@ fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
     layouts.filter(|layout| !layout.cases.is_empty()).collect()
 }
 
-/// The programs that can be run here over this layout's transport, and which cannot and why. Where workers
-/// are compared, the dumb relay does not take part: it finds the consumer by the name.
+/// Returns the programs that can run over this layout's transport, and the reasons for the others. The comparison of
+/// workers excludes the dumb relay, which finds the consumer by the name.
 pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Contender>, Vec<String>) {
     let (workers, transport) = (&options.workers[..], layout.transport);
     let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -184,7 +184,7 @@ pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Conten
     (found, missing)
 }
 
-/// Why a program cannot take part, if so.
+/// Returns the reason why a program cannot take part, if any.
 fn excluded(program: Program, options: &RelayOptions, layout: &Layout) -> Option<&'static str> {
     match program {
         Program::Testpmd if layout.transport == Transport::Xdp && layout.mtu > MTU_USUAL => {

@@ -1,10 +1,9 @@
 //! Network devices between the generator and a forwarder, in namespaces of their own.
 //!
-//! The bench runs in one network namespace and each forwarder in another. Two pairs of virtual Ethernet
-//! devices join them: one for consumers, one for the producer. A relay that knows nothing of addresses
-//! and copies each frame to its other device is understood, too: what it takes from one pair is
-//! addressed to the generator's end of the other, because both pairs have the same two addresses, the
-//! other way round.
+//! The bench runs in one network namespace and each forwarder in another. Two pairs of virtual Ethernet devices
+//! connect them: one for consumers, one for the producer. A relay without knowledge of addresses, which copies each
+//! frame to its other device, works too: both pairs have the same two addresses, exchanged, so a frame from one pair
+//! is addressed to the generator's end of the other.
 
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -14,15 +13,15 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// The longest packets of the bench fit into one frame.
+/// MTU for which the longest packets of the bench fit into one frame.
 pub(super) const MTU_MAX: usize = 9000;
-/// That of most networks.
+/// MTU of most networks.
 pub(super) const MTU_USUAL: usize = 1500;
-/// The last argument of a bench that runs in its namespace.
+/// Last argument of a bench that runs in its namespace.
 const IN_NAMESPACE: &str = "--in-namespace";
 
-/// Starts this program again with the same arguments and `IN_NAMESPACE` in place of this process, in
-/// namespaces of its own that end with it. Who is not root becomes it there.
+/// Replaces this process with the same program, the same arguments and `IN_NAMESPACE`, in namespaces of its own that
+/// end with it. A user other than root becomes root in them.
 ///
 /// # Errors
 /// When the kernel or the lack of a tool forbids it; else it does not return.
@@ -65,16 +64,16 @@ pub fn enter_namespace() -> anyhow::Error {
     command.exec().into()
 }
 
-/// What joins the generator to one forwarder.
+/// Devices between the generator and one forwarder.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Holds the forwarder's namespace for as long as it can read, which ends with this process.
+    /// Holds the forwarder's namespace until its input ends, at the latest with this process.
     holder: Child,
     number: u8,
     mtu: usize,
 }
 
-/// Who is on the other side of the forwarder.
+/// The generator's role on a pair of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Consumer,
@@ -94,14 +93,14 @@ impl Side {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The devices go with the namespace, which goes with its last process.
+        // The devices are removed with the namespace, which ends with its last process.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
 }
 
 impl Link {
-    /// Makes the `number`-th link of this process, for frames with so many bytes of payload.
+    /// Creates link `number` of this process, for frames with `mtu` bytes of payload.
     pub(super) fn new(number: u8, mtu: usize) -> anyhow::Result<Self> {
         let mut holder = Command::new("unshare");
         holder.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
@@ -121,7 +120,7 @@ impl Link {
         let (near_mac, far_mac) = (mac_text(Self::near_mac(side)), mac_text(Self::far_mac(side)));
         let (near_ip, far_ip) = (self.near_ip(side), self.far_ip(side));
         let (pid, mtu) = (self.holder.id(), self.mtu);
-        // A single queue: all that comes is received by one socket of AF_XDP.
+        // A single queue: one AF_XDP socket receives all frames.
         run(
             Command::new("ip"),
             &format!(
@@ -135,8 +134,8 @@ impl Link {
         run(self.inside("ip"), &format!("link set {far} up"))
     }
 
-    /// A command whose program runs in the forwarder's namespace, under the same process id, and ends
-    /// with this thread.
+    /// Returns a command whose program runs in the forwarder's namespace, with the same process id, and ends with
+    /// this thread.
     pub(super) fn inside(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
@@ -144,7 +143,7 @@ impl Link {
         command
     }
 
-    /// The longest payload of a frame, bytes.
+    /// Returns the maximum frame payload, bytes.
     pub(super) fn mtu(&self) -> usize {
         self.mtu
     }
@@ -170,7 +169,7 @@ impl Link {
         }
     }
 
-    /// The forwarder's: that of the generator on the other side.
+    /// The forwarder's hardware address: that of the generator on the other side.
     pub(super) fn far_mac(side: Side) -> [u8; 6] {
         match side {
             Side::Consumer => Self::near_mac(Side::Producer),
@@ -194,7 +193,7 @@ impl Link {
     }
 }
 
-/// As in URIs and for `ip`.
+/// Formats an address as in URIs and for `ip`.
 pub(super) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -1,9 +1,8 @@
-//! `bench relay`: whole forwarders, side by side, between real sockets.
+//! `bench relay`: whole forwarders in comparison, between real sockets.
 //!
-//! One core runs the forwarder, another this generator (both ends of every exchange, on one
-//! thread). Every program is started once per layout (transport and number of faces), warmed
-//! until its cache has evicted twice its capacity, and then measured in turn with the others,
-//! several rounds per case; a case reports the median over its rounds.
+//! One core runs the forwarder, another this generator (both ends of every exchange, on one thread). Each program is
+//! started once per layout (transport and number of faces), warmed up until its cache has evicted twice its capacity,
+//! and then measured alternately with the others, several rounds per case; a case reports the median over its rounds.
 
 pub(crate) mod attach;
 pub(crate) mod clock;
@@ -31,7 +30,7 @@ pub use management::{Change, ManagementCase, ManagementOptions, ManagementReport
 pub use statistics::Quartiles;
 pub use transport::Transport;
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct RelayOptions {
     /// Only cases whose name contains this.
@@ -44,18 +43,18 @@ pub struct RelayOptions {
     pub cpus: (usize, usize),
     /// The first of the UDP ports to use on the loopback interface.
     pub first_port: u16,
-    /// Instead of the usual cases, this project's forwarder with so many workers each, and
-    /// 10,000 routes in every program.
+    /// Instead of the default cases, this project's forwarder with these numbers of workers, and 10,000 routes in
+    /// every program.
     pub workers: Vec<usize>,
-    /// Instead of the usual cases, one consumer over each of these, with `payloads` and `windows`.
+    /// Instead of the default cases, one consumer over each of these, with `payloads` and `windows`.
     pub transports: Vec<Transport>,
-    /// Bytes of content in a Data, where transports are chosen.
+    /// Bytes of content in a Data, if transports are selected.
     pub payloads: Vec<usize>,
-    /// Exchanges in flight, where transports or workers are chosen; the usual ones if there are none.
+    /// Exchanges in flight, if transports or workers are selected; empty for the defaults.
     pub windows: Vec<u32>,
-    /// Add the twins with names of different lengths, where transports are chosen.
+    /// Adds variants with names of different lengths, if transports are selected.
     pub mixed: bool,
-    /// What each forwarder's Content Store holds, packets; at least 1.
+    /// Content Store capacity of each forwarder, in packets; at least 1.
     pub cs_packets: u32,
 }
 
@@ -84,7 +83,7 @@ pub struct RelayCase {
     pub case: String,
     /// `namewire`, `nfd`, `ndnd`, `dumb` or `testpmd`.
     pub program: &'static str,
-    /// What the exchanges go over.
+    /// Transport of the exchanges.
     pub transport: &'static str,
     /// Bytes of content in a Data.
     pub payload: usize,
@@ -96,9 +95,9 @@ pub struct RelayCase {
     pub workers: usize,
     /// Processors that the forwarder runs on.
     pub cpus: Vec<usize>,
-    /// Routes, with as many prefixes in the names.
+    /// Routes, with the same number of prefixes in the names.
     pub fib_entries: u32,
-    /// What the Content Store holds, packets.
+    /// Content Store capacity, in packets.
     pub cs_packets: u32,
     /// Whether names (and so packets) differ in length.
     pub mixed: bool,
@@ -106,17 +105,17 @@ pub struct RelayCase {
     pub exchanges_per_s: f64,
     /// Interests and Data that the forwarder received per second.
     pub packets_per_s: f64,
-    /// Data that consumers received, in Gbit/s: the packets without what carries them.
+    /// Data received by consumers, in Gbit/s, without lower-layer headers.
     pub data_gbit_per_s: f64,
     /// CPU time of the forwarder, user and kernel, per exchange. A program that polls is never idle.
     pub cpu_us_per_exchange: f64,
     /// The same in nanoseconds.
     pub cpu_ns_per_exchange: f64,
-    /// Packets received per system call that receives, where the program says so.
+    /// Packets received per receiving system call, if the program reports it.
     pub packets_per_read: Option<f64>,
-    /// Packets sent per system call that sends, where the program says so.
+    /// Packets sent per sending system call, if the program reports it.
     pub packets_per_write: Option<f64>,
-    /// Share of exchanges that got no Data.
+    /// Share of exchanges without Data.
     pub loss: f64,
     /// Median latency of this closed loop, from sending the Interest to reading the Data.
     pub p50_us: f64,
@@ -124,22 +123,22 @@ pub struct RelayCase {
     pub p99_us: f64,
     /// CPU time of the generator as a share of the wall time.
     pub generator_busy: f64,
-    /// The generator may have been the limit: it was busy for 80 % or more, and not shown to be
-    /// 1.5 times as fast against the dumb relay.
+    /// The generator may have been the limit: it was busy for 80 % or more, and not shown to be 1.5 times as fast
+    /// with the dumb relay.
     pub generator_bound: bool,
-    /// `exchanges_per_s` over that of the dumb relay (or testpmd) in the same case.
+    /// `exchanges_per_s` relative to the dumb relay (or testpmd) in the same case.
     pub share_of_dumb: Option<f64>,
-    /// `cpu_us_per_exchange` over that of one worker, in each round beside it.
+    /// `cpu_us_per_exchange` relative to one worker in the neighbouring round.
     pub cpu_of_one_worker: Option<Quartiles>,
     /// Resident memory of the program after the case, in MiB.
     pub resident_mib: f64,
     /// Smallest and largest `exchanges_per_s` of the rounds.
     pub spread: (f64, f64),
-    /// Rounds left out because the host took the processor away for more than 1 % of the time.
+    /// Rounds discarded because of more than 1 % steal time.
     pub rounds_discarded: usize,
 }
 
-/// Everything that one run of the bench found.
+/// Report of one run of the bench.
 #[derive(Debug, Clone, Serialize)]
 pub struct RelayReport {
     /// Always `relay`.
@@ -148,32 +147,32 @@ pub struct RelayReport {
     pub machine: crate::Machine,
     /// The rows.
     pub cases: Vec<RelayCase>,
-    /// Programs that did not take part, and why.
+    /// Programs that did not take part, with the reasons.
     pub skipped: Vec<String>,
     /// The processor of the generator.
     pub generator_cpu: usize,
-    /// CPU time per exchange with the most workers over that with one, by window.
+    /// CPU time per exchange of the most workers relative to one, by window.
     pub cpu_of_workers: Vec<CpuOfWorkers>,
 }
 
-/// What more workers cost.
+/// Cost of more workers.
 #[derive(Debug, Clone, Serialize)]
 pub struct CpuOfWorkers {
     /// Exchanges in flight.
     pub window: u32,
     /// Workers.
     pub workers: usize,
-    /// CPU time per exchange over that with one worker, by pairs of rounds.
+    /// CPU time per exchange relative to one worker, by pairs of rounds.
     pub ratio: Quartiles,
 }
 
 /// Routes in every program when workers are compared.
 pub(crate) const FIB_ENTRIES: u32 = 10_000;
 
-/// Runs the bench; `progress` gets a line now and then.
+/// Runs the bench; calls `progress` with lines of text.
 ///
 /// # Errors
-/// When a program cannot be started or attached to, or a socket fails.
+/// A program cannot be started or attached to, or a socket fails.
 pub fn run_relay(
     options: &RelayOptions,
     mut progress: impl FnMut(&str),
@@ -199,7 +198,7 @@ pub fn run_relay(
     })
 }
 
-/// What the rows of several workers say about those of one.
+/// Compares the rows of several workers with those of one.
 fn cpu_of_workers(cases: &[RelayCase]) -> Vec<CpuOfWorkers> {
     let compared = cases.iter().filter_map(|case| {
         let ratio = case.cpu_of_one_worker?;

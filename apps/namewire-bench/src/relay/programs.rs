@@ -1,4 +1,4 @@
-//! The forwarders that the relay bench starts: our own, the dumb relay, and those on PATH.
+//! The forwarders of the relay bench: this project's, the dumb relay, and those on PATH.
 
 use std::fs;
 use std::io;
@@ -18,9 +18,9 @@ use super::{Transport, clock, testpmd};
 use crate::program;
 use crate::started::Process;
 
-/// The cache of every program where nothing else is said, in packets.
+/// Default Content Store capacity of every program, in packets.
 pub(crate) const CS_CAPACITY: u32 = 65_536;
-/// How long a program may take to listen.
+/// Start timeout of a program.
 const START_TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// A program under test.
@@ -34,8 +34,7 @@ pub(crate) enum Program {
     Nfd,
     /// ndnd (YaNFD).
     Ndnd,
-    /// DPDK's `dpdk-testpmd`, which copies frames from each of two ports to the other: the dumb relay of
-    /// transports that it has.
+    /// DPDK's `dpdk-testpmd`, which copies frames between two ports: the dumb relay for frame transports.
     Testpmd,
 }
 
@@ -59,12 +58,12 @@ impl Program {
         }
     }
 
-    /// Whether it knows nothing of NDN.
+    /// Returns whether the program does no NDN processing.
     pub(super) fn is_dumb(self) -> bool {
         matches!(self, Self::Dumb | Self::Testpmd)
     }
 
-    /// Where its executable is, if it can be had.
+    /// Returns the path of its executable, if found.
     pub(crate) fn locate(self) -> Option<PathBuf> {
         match self {
             Self::Namewire => program::namewire().ok(),
@@ -77,7 +76,7 @@ impl Program {
 /// Ports and paths of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Addresses {
-    /// A folder of our own for sockets, configuration and logs.
+    /// Folder for sockets, configuration and logs.
     pub(crate) folder: PathBuf,
     /// The UDP or TCP port that the program listens on.
     pub(crate) udp_port: u16,
@@ -85,13 +84,13 @@ pub(crate) struct Addresses {
     pub(crate) producer_port: u16,
     /// The UDP ports of the consumers.
     pub(crate) consumer_ports: Vec<u16>,
-    /// What the exchanges go over.
+    /// Transport of the exchanges.
     pub(crate) transport: Transport,
-    /// The devices that lead to the program, if the transport takes any.
+    /// Devices between generator and program, if the transport uses any.
     pub(crate) link: Option<Arc<Link>>,
     /// Further lines of this project's configuration.
     pub(crate) settings: &'static str,
-    /// What the program's Content Store holds, packets.
+    /// Content Store capacity, in packets.
     pub(crate) cs_packets: u32,
     /// Workers of this project's forwarder.
     pub(crate) workers: usize,
@@ -103,7 +102,7 @@ impl Addresses {
         self.folder.join("forwarder.sock")
     }
 
-    /// Where a program tells how many system calls it made, if it does.
+    /// Socket on which a program reports its system calls, if it does.
     pub(crate) fn statistics_socket(&self, program: Program) -> Option<PathBuf> {
         match program {
             Program::Namewire => Some(self.socket().with_extension("control.sock")),
@@ -112,7 +111,7 @@ impl Addresses {
         }
     }
 
-    /// Where the program listens for this side.
+    /// Address on which the program listens for this side.
     pub(super) fn program_address(&self, side: Side) -> SocketAddr {
         let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.far_ip(side));
         SocketAddr::from((ip, self.udp_port))
@@ -124,7 +123,7 @@ impl Addresses {
         SocketAddr::from((ip, port))
     }
 
-    /// The interface of shared memory for this side. testpmd has a socket for each.
+    /// The memif interface for this side. testpmd has a socket for each.
     pub(super) fn memif(&self, program: Program, side: Side) -> Address {
         let (name, id) = match (program.is_dumb(), side) {
             (false, Side::Consumer) => ("memif.sock", 1),
@@ -135,12 +134,12 @@ impl Addresses {
         Address { socket: self.folder.join(name), id: Some(id) }
     }
 
-    /// Where the producer is.
+    /// Address of the producer.
     pub(super) fn producer_address(&self) -> SocketAddr {
         self.generator_address(Side::Producer, self.producer_port)
     }
 
-    /// The ends of each of the dumb relay's UDP sockets: the producer's, then the consumers'.
+    /// Addresses of the dumb relay's UDP sockets: the producer's, then the consumers'.
     pub(super) fn dumb_sockets(&self) -> Vec<(SocketAddr, SocketAddr)> {
         let mut sockets = vec![(self.program_address(Side::Producer), self.producer_address())];
         for (port, &consumer) in (self.udp_port + 1..).zip(&self.consumer_ports) {
@@ -151,7 +150,7 @@ impl Addresses {
         sockets
     }
 
-    /// A command that runs a program where the generator's packets come to.
+    /// Returns a command that runs a program in the namespace of the generator's link.
     pub(super) fn command(&self, executable: &Path) -> Command {
         match &self.link {
             Some(link) => link.inside(executable),
@@ -159,7 +158,7 @@ impl Addresses {
         }
     }
 
-    /// Where the producer connects: the dumb relay has a socket of its own for it.
+    /// Socket for the producer: the dumb relay has a separate one.
     pub(crate) fn producer_socket(&self, program: Program) -> PathBuf {
         let mut path = self.socket().into_os_string();
         if program == Program::Dumb {
@@ -169,7 +168,7 @@ impl Addresses {
     }
 }
 
-/// A started program; asked to end when dropped, and killed if it does not.
+/// A started program; terminated on drop, and killed if it does not end.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Process,
@@ -177,7 +176,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `program`, which may use `cpus` alone, and waits until it listens.
+    /// Starts `program` on `cpus` only, and waits until it listens.
     pub(crate) fn start(
         program: Program,
         executable: &Path,
@@ -216,10 +215,10 @@ impl Running {
         Ok(running)
     }
 
-    /// Starts `command` on these processors; what it says goes into `log`.
+    /// Starts `command` on these processors, with its output in `log`.
     pub(super) fn spawn(mut command: Command, log: PathBuf, cpus: &[usize]) -> io::Result<Self> {
         let out = fs::File::create(&log)?;
-        // Some end when their input does.
+        // Some programs end at the end of their input.
         command.stdin(Stdio::piped()).stdout(out.try_clone()?).stderr(out);
         let child = pinned(cpus, || Process::spawn(&mut command))?;
         Ok(Self { child, log })
@@ -245,7 +244,7 @@ impl Running {
                 let said = fs::read_to_string(&self.log).unwrap_or_default();
                 bail!("{} ended at once ({status}): {said}", program.name());
             }
-            // The dumb relay takes its first connection for the producer: only look for the file.
+            // The dumb relay takes its first connection for the producer, so only the file is checked.
             let ready = match program {
                 Program::Dumb => socket.exists(),
                 Program::Testpmd => {
@@ -263,7 +262,7 @@ impl Running {
         bail!("{} does not listen on {} after 10 s", program.name(), socket.display())
     }
 
-    /// Has it do nothing, or go on.
+    /// Pauses or resumes the program.
     pub(super) fn set_paused(&self, paused: bool) {
         let signal = match paused {
             true => rustix::process::Signal::STOP,
@@ -275,7 +274,7 @@ impl Running {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // It may have ended by itself: then there is nobody to tell.
+            // The program may have ended on its own.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
@@ -286,7 +285,7 @@ impl Running {
         Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Time that its threads of this name have run so far, user and kernel, in nanoseconds.
+    /// CPU time of its threads with this name, user and kernel, in nanoseconds.
     pub(crate) fn thread_cpu_ns(&self, name: &str) -> io::Result<u64> {
         let mut sum = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -328,7 +327,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs `spawn` with this thread on `cpus` alone, so that the child starts and stays there.
+/// Runs `spawn` with this thread pinned to `cpus`, so that the child inherits the affinity.
 fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = rustix::thread::sched_getaffinity(None)?;
     let mut only = rustix::thread::CpuSet::new();
@@ -352,7 +351,7 @@ fn dumb_arguments(command: &mut Command, addresses: &Addresses) {
             let sockets: Vec<_> = sockets.map(|(own, peer)| format!("{own}-{peer}")).collect();
             command.args(["--udp", &sockets.join(",")]);
         }
-        // testpmd takes its place.
+        // testpmd replaces it on these transports.
         Transport::Ether | Transport::Xdp | Transport::Memif => {}
     }
     command.args(["--consumers", &addresses.consumer_ports.len().to_string()]);
@@ -360,7 +359,7 @@ fn dumb_arguments(command: &mut Command, addresses: &Addresses) {
 
 fn namewire_config(addresses: &Addresses) -> String {
     let listening = match addresses.link {
-        // It has two addresses, and the namespace to itself.
+        // It has two addresses and a namespace of its own.
         Some(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, addresses.udp_port)),
         None => addresses.program_address(Side::Consumer),
     };
@@ -389,7 +388,7 @@ fn namewire_config(addresses: &Addresses) -> String {
 fn nfd_config(addresses: &Addresses) -> String {
     let (port, cs_packets) = (addresses.udp_port, addresses.cs_packets);
     let faces = match addresses.transport {
-        // It takes no part in the last two.
+        // It does not support the last two.
         Transport::Unix | Transport::Xdp | Transport::Memif => String::new(),
         Transport::Tcp => {
             format!("  tcp\n  {{\n    listen yes\n    port {port}\n    enable_v6 no\n  }}\n")
@@ -414,8 +413,8 @@ fn nfd_config(addresses: &Addresses) -> String {
 }
 
 fn ndnd_config(addresses: &Addresses) -> String {
-    // The capacity is a 16-bit number there; 65535 is its largest. The generator takes no
-    // fragments, and the others send none of that size.
+    // The capacity is a 16-bit number there, at most 65535. The generator does not reassemble fragments, and the
+    // other programs send none for this size.
     let cs_packets = addresses.cs_packets.min(65_535);
     format!(
         "core:\n  log_level: ERROR\n\

@@ -1,4 +1,4 @@
-//! Starts the programs of one layout and measures its cases in turn.
+//! Starts the programs of one layout and measures its cases alternately.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::statistics::{CallFigures, Quartiles, to_f64};
 use super::transport::Transport;
 use super::{RelayCase, RelayOptions, connect, wire};
 
-/// The window while a cache is filled.
+/// Window while a cache is filled.
 const WARM_WINDOW: u32 = 256;
-/// The window turns over so many times before anything is counted, and in what is counted, however
-/// slow the program is: some forward everything that one peer has sent before they look at another.
+/// Minimum turns of the window before and during a measurement: some programs forward all packets of one peer before
+/// they poll another.
 const SETTLE_TURNS: u64 = 2;
 const STRETCH_TURNS: u64 = 8;
 /// A generator busier than this may be the limit.
 const BUSY_MAX: f64 = 0.8;
-/// A generator shown this much faster against the dumb relay is not the limit.
+/// A generator shown to be this much faster with the dumb relay is not the limit.
 const HEADROOM_MIN: f64 = 1.5;
-/// Share of the time that the host may take away before a round is discarded.
+/// Maximum steal time of a valid round, as a share.
 const STEAL_MAX: f64 = 0.01;
-/// How long the generator looks into rings of shared memory before it waits to be woken.
+/// Polling time of shared memory rings before the generator waits.
 const RING_POLLING: Duration = Duration::from_micros(100);
 
 /// One program with its sockets.
@@ -41,17 +41,17 @@ struct Subject {
     /// Processors that it runs on.
     cpus: Vec<usize>,
     running: Running,
-    /// Ended after the program.
+    /// Removed after the end of the program.
     _link: Option<Arc<Link>>,
     generator: Generator,
     _folder: Folder,
-    /// Where it tells its figures.
+    /// Socket on which it reports its counters.
     statistics: Option<PathBuf>,
-    /// Bytes of content in the Data that its cache is full of.
+    /// Bytes of content in the cached Data.
     cached_payload: usize,
 }
 
-/// What one round of one program gave.
+/// Result of one round of one program.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     exchanges_per_s: f64,
@@ -120,8 +120,7 @@ fn start(
         layout.transport.name(),
         program.name()
     ))?;
-    // The ports of one program: its own and those that the dumb relay binds per consumer, the
-    // producer's, the consumers'.
+    // Ports of one program: its own and those that the dumb relay binds per consumer, the producer's, the consumers'.
     let first = options.first_port + u16::from(number) * 512;
     let faces = u16::try_from(layout.faces)?;
     let addresses = Addresses {
@@ -147,7 +146,7 @@ fn start(
     if layout.transport == Transport::Memif {
         generator.set_polling(RING_POLLING);
     }
-    // Every program sees the same names; every start takes fresh ones.
+    // All programs see the same names; every start uses new ones.
     let cached_payload = layout.cases.first().map_or(0, |shape| shape.payload);
     generator.reshape(WARM_WINDOW, cached_payload, false);
     generator.run(Duration::ZERO, warm_turns(options))?;
@@ -167,13 +166,12 @@ fn start(
     })
 }
 
-/// Turns of the window after which the cache has been filled once, and has evicted twice its capacity.
+/// Turns of the window until the cache has evicted twice its capacity.
 fn warm_turns(options: &RelayOptions) -> u64 {
     3 * u64::from(options.cs_packets.div_ceil(WARM_WINDOW))
 }
 
-/// The processors of a forwarder with so many workers: its own, then those that nobody uses, and the
-/// generator's last.
+/// Processors of a forwarder with `workers` workers: its own, then unused ones, and the generator's last.
 fn forwarder_cpus(options: &RelayOptions, workers: usize) -> anyhow::Result<Vec<usize>> {
     let (own, generator) = options.cpus;
     let others = ndn_sys::cpu::allowed_cpus()?;
@@ -193,7 +191,7 @@ fn run_case(
             let name = subject.program.name();
             subject.running.set_paused(false);
             let round = run_round(options, shape, subject);
-            // Some never wait: they would take the processor from the next one.
+            // Some programs poll and would occupy the processor of the next one.
             subject.running.set_paused(true);
             let round = round.with_context(|| format!("{name} in {}", layout.case_name(shape)))?;
             rounds.push(round);
@@ -227,13 +225,13 @@ fn run_round(
     subject: &mut Subject,
 ) -> anyhow::Result<Round> {
     if subject.cached_payload != shape.payload {
-        // A cache that grows costs what one that is full does not.
+        // A growing cache has other costs than a full one.
         subject.generator.reshape(WARM_WINDOW, shape.payload, shape.mixed);
         subject.generator.run(Duration::ZERO, warm_turns(options))?;
         subject.cached_payload = shape.payload;
     }
     subject.generator.reshape(shape.window, shape.payload, shape.mixed);
-    // Let the loop settle at the new window before anything is counted.
+    // The loop settles at the new window before the measurement.
     subject.generator.run(options.stretch / 10, SETTLE_TURNS)?;
     let ask = |subject: &Subject| subject.statistics.as_deref().map(Calls::ask).transpose();
     let calls = ask(subject)?;
@@ -258,8 +256,8 @@ fn run_round(
     })
 }
 
-/// CPU time per exchange over that of one worker in the round beside it, in those rounds that the host
-/// left alone; in all if it left none.
+/// CPU time per exchange relative to one worker in the neighbouring round, over the undisturbed rounds, or over all
+/// if none is undisturbed.
 fn cpu_of_one_worker(own: &[Round], one: &[Round]) -> Option<Quartiles> {
     let pairs: Vec<(&Round, &Round)> = own.iter().zip(one).collect();
     let is_quiet = |pair: &&(&Round, &Round)| pair.0.steal.max(pair.1.steal) <= STEAL_MAX;
@@ -277,7 +275,7 @@ fn row(
 ) -> RelayCase {
     let quiet: Vec<Round> =
         rounds.iter().copied().filter(|round| round.steal <= STEAL_MAX).collect();
-    // On a host that is never quiet, noisy figures with the count of them beat none.
+    // Without an undisturbed round, the disturbed ones are used and their number is reported.
     let kept = if quiet.is_empty() { rounds } else { &quiet };
     let median = |figure: fn(&Round) -> f64| crate::median(kept.iter().map(figure));
     let median_of_known = |figure: fn(&(f64, f64)) -> f64| {

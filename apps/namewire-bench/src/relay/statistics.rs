@@ -1,4 +1,4 @@
-//! How many system calls a program under test made, and how many packets they moved.
+//! System calls of a program under test, and packets per call.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As the control socket of `namewire run` answers `statistics`; the dumb relay does so too.
+/// Answer to `statistics` on the control socket of `namewire run`; the dumb relay sends the same.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer<T> {
     result: Workers<T>,
@@ -23,10 +23,10 @@ struct Workers<T> {
     workers: Vec<T>,
 }
 
-/// What each worker of the program counts whose control socket is at `path`.
+/// Returns the counters of each worker from the control socket at `path`.
 ///
 /// # Errors
-/// When nobody answers there, or tells something else.
+/// No program answers, or the answer is malformed.
 pub(crate) fn ask_workers<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let stream = UnixStream::connect(path).with_context(|| path.display().to_string())?;
     ask_workers_by(&stream)
@@ -41,21 +41,21 @@ fn ask_workers_by<T: DeserializeOwned>(mut stream: &UnixStream) -> anyhow::Resul
     Ok(answer.result.workers)
 }
 
-/// A figure that was found several times.
+/// Quartiles of a repeated measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quartiles {
-    /// A quarter of the figures are below.
+    /// First quartile.
     pub lower: f64,
-    /// Half of them.
+    /// Median.
     pub median: f64,
-    /// Three quarters.
+    /// Third quartile.
     pub upper: f64,
-    /// So many figures.
+    /// Number of measurements.
     pub count: usize,
 }
 
 impl Quartiles {
-    /// Those of `figures`, if there are any.
+    /// Quartiles of `figures`, if there are any.
     pub(crate) fn of(mut figures: Vec<f64>) -> Option<Self> {
         figures.sort_by(f64::total_cmp);
         let count = figures.len();
@@ -69,26 +69,26 @@ impl Quartiles {
     }
 }
 
-/// What the bench makes of the calls that an endpoint or a program counted.
+/// System call counters of an endpoint or a program.
 pub(super) trait CallFigures: Sized {
-    /// Asks the program whose socket is at `path`.
+    /// Requests the counters from the socket at `path`.
     ///
     /// # Errors
-    /// When nobody answers there.
+    /// No program answers.
     fn ask(path: &Path) -> anyhow::Result<Self>;
 
     fn ask_by(stream: &UnixStream) -> anyhow::Result<Self>;
 
-    /// Answers whoever has connected, after the question.
+    /// Answers a client after its request.
     ///
     /// # Errors
-    /// When the other side is gone or asks nothing.
+    /// The client has gone or sends no request.
     fn answer(self, stream: &UnixStream) -> io::Result<()>;
 
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     fn since(self, earlier: Self) -> Self;
 
-    /// Packets per system call that received, and per one that sent.
+    /// Packets per receiving system call, and per sending one.
     fn packets_per_call(self) -> (f64, f64);
 }
 
@@ -125,7 +125,7 @@ impl CallFigures for Calls {
     }
 }
 
-/// A count, for arithmetic.
+/// Converts a count for arithmetic.
 #[expect(clippy::cast_precision_loss, reason = "figures of a benchmark, far below 2^53")]
 pub(super) fn to_f64(number: u64) -> f64 {
     number as f64
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_answered_is_understood() {
+    fn answer_is_decoded_by_the_client() {
         let (near, far) = UnixStream::pair().unwrap();
         let calls = Calls { receive_calls: 3, received_frames: 12, send_calls: 2, sent_frames: 11 };
         let answering = std::thread::spawn(move || calls.answer(&far).unwrap());

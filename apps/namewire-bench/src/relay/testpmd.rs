@@ -1,4 +1,4 @@
-//! `dpdk-testpmd` as the dumb relay: it passes frames from each of two ports to the other.
+//! `dpdk-testpmd` as the dumb relay: forwards frames between two ports.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,38 +9,37 @@ use super::Transport;
 use super::link::{Link, MTU_MAX, Side};
 use super::programs::{Addresses, Program};
 
-/// What it says when it runs.
+/// Output of a running testpmd.
 pub(super) const READY: &str = "Press enter to exit";
-/// Room for a frame in its ring: the least power of two that holds the longest.
+/// Room for a frame in its ring: the smallest power of two that holds the maximum frame.
 const FRAME_LENGTH: usize = (MTU_MAX + 128).next_power_of_two();
-/// Buffers for frames: each has to hold what a place in the ring can, and the headroom.
+/// Number of frame buffers, each large enough for a ring slot and the headroom.
 const BUFFERS: usize = 8192;
 const BUFFER_LENGTH: usize = FRAME_LENGTH + 256;
-/// Of the rings: a block holds several frames.
+/// Block length of the rings: a block holds several frames.
 const BLOCK_LENGTH: usize = 4 * FRAME_LENGTH;
 const FRAMES: usize = 2048;
 const DESCRIPTORS: usize = 1024;
-/// A frame of AF_XDP lies in a buffer of the pool itself, of the usual length. Its rings hold more of
-/// them.
+/// An AF_XDP frame lies in a pool buffer of the default length. The rings hold more of them.
 const XDP_BUFFERS: usize = 16_384;
 const XDP_BUFFER_LENGTH: usize = 2176;
 
 /// Relays between the devices of the link, on the first of these processors.
 ///
 /// # Errors
-/// Without a link or a processor.
+/// The link or the processor is missing.
 pub(super) fn command(
     executable: &Path,
     addresses: &Addresses,
     cpus: &[usize],
 ) -> anyhow::Result<Command> {
     let cpu = cpus.first().context("testpmd takes a processor")?;
-    // So that what it says can be read when it says it.
+    // Line buffering, so that the output can be read at once.
     let mut command = addresses.command("stdbuf".as_ref());
     command.arg("-oL").arg(executable);
     // The first of the two threads only waits.
     command.arg("--lcores").arg(format!("0@{cpu},1@{cpu}"));
-    // Several may run at once.
+    // Several instances may run concurrently.
     let (pid, transport) = (std::process::id(), addresses.transport);
     command.arg(format!("--file-prefix=namewire-bench-{pid}-{}", transport.name()));
     command.args(["--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--no-telemetry"]);
@@ -60,7 +59,7 @@ pub(super) fn command(
     command.arg(format!("--total-num-mbufs={buffers}"));
     command.arg(format!("--mbuf-size={length}"));
     if transport == Transport::Memif {
-        // Nobody has connected yet.
+        // The peers have not connected yet.
         command.arg("--disable-link-check");
     }
     if transport != Transport::Xdp {
@@ -69,7 +68,7 @@ pub(super) fn command(
     Ok(command)
 }
 
-/// One of the ports that it passes frames between.
+/// Device arguments of one of its ports.
 fn port(addresses: &Addresses, number: usize, side: Side) -> String {
     let device = Link::far_device(side);
     match addresses.transport {

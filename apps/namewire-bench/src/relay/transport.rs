@@ -1,10 +1,10 @@
-//! What exchanges go over.
+//! Transports of the exchanges.
 
 use std::str::FromStr;
 
 use super::programs::Program;
 
-/// What the exchanges of a case go over.
+/// Transport of the exchanges of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Unix stream sockets.
@@ -17,13 +17,13 @@ pub enum Transport {
     UdpVeth,
     /// Frames (AF_PACKET) over pairs of virtual Ethernet devices.
     Ether,
-    /// The same, and the forwarder takes them by AF_XDP.
+    /// As `Ether`; the forwarder uses AF_XDP.
     Xdp,
     /// Shared memory.
     Memif,
 }
 
-/// Each by its name.
+/// Names of the transports.
 const NAMES: [(Transport, &str); 7] = [
     (Transport::Unix, "unix"),
     (Transport::Tcp, "tcp"),
@@ -35,13 +35,13 @@ const NAMES: [(Transport, &str); 7] = [
 ];
 
 impl Transport {
-    /// As it is called on the command line and in cases.
+    /// Name on the command line and in cases.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it takes network devices, and so a namespace of its own.
+    /// Returns whether it needs network devices, and so a namespace.
     #[must_use]
     pub fn needs_devices(self) -> bool {
         match self {
@@ -50,12 +50,12 @@ impl Transport {
         }
     }
 
-    /// Whether the forwarder takes datagrams.
+    /// Returns whether the forwarder receives datagrams.
     pub(crate) fn is_udp(self) -> bool {
         matches!(self, Self::Udp | Self::UdpVeth)
     }
 
-    /// Why a program cannot take part, if so.
+    /// Returns the reason why a program cannot take part, if any.
     pub(super) fn excludes(self, program: Program) -> Option<&'static str> {
         match (program, self) {
             (Program::Ndnd, Self::Ether | Self::Xdp) => Some("has no faces over Ethernet"),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_transports() {
+    fn names_identify_transports() {
         for (transport, name) in NAMES {
             assert_eq!((transport.name(), name.parse()), (name, Ok(transport)));
         }

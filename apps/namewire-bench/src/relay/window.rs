@@ -1,11 +1,11 @@
-//! The closed loop: which exchanges are outstanding, since when, and what became of the others.
+//! The closed loop: outstanding exchanges with their start times, and outcomes of the others.
 
 use hdrhistogram::Histogram;
 
 /// Longest latency that the histogram holds, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// One place in the window.
+/// One slot of the window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     sequence: u64,
@@ -13,16 +13,16 @@ struct Slot {
     outstanding: bool,
 }
 
-/// What the loop counted since the last reset.
+/// Counters of the loop since the last reset.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// Exchanges that ended in their Data.
+    /// Exchanges satisfied by Data.
     pub(super) satisfied: u64,
-    /// Exchanges that ended in a Nack.
+    /// Exchanges ended by a Nack.
     pub(super) nacked: u64,
-    /// Exchanges given up after the time-out.
+    /// Exchanges that timed out.
     pub(super) lost: u64,
-    /// Latency of the satisfied ones, in nanoseconds.
+    /// Latency of the satisfied exchanges, in nanoseconds.
     pub(super) latency_ns: Histogram<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Window {
         true
     }
 
-    /// Gives up exchanges older than `timeout_ns`, looking at a bounded part of the window.
+    /// Ends exchanges older than `timeout_ns`; checks a bounded part of the window per call.
     pub(super) fn expire(&mut self, now_ns: u64, timeout_ns: u64) {
         for _ in 0..self.slots.len().min(256) {
             let index = self.oldest_check % self.slots.len();
@@ -101,7 +101,7 @@ impl Window {
         self.next_sequence
     }
 
-    /// Exchanges in flight at most.
+    /// Maximum exchanges in flight.
     pub(super) fn size(&self) -> u64 {
         self.slots.len() as u64
     }
@@ -111,7 +111,7 @@ impl Window {
         self.tally.satisfied + self.tally.nacked + self.tally.lost
     }
 
-    /// Starts counting afresh and returns what was counted.
+    /// Resets the counters and returns their values.
     pub(super) fn take_tally(&mut self) -> Tally {
         std::mem::replace(&mut self.tally, Tally::new())
     }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_never_exceeds_its_size_and_ends_each_exchange_once() {
+    fn window_keeps_its_size_and_ends_each_exchange_once() {
         let mut window = Window::new(2, 0);
         let (a, first) = window.open(10).unwrap();
         let (b, second) = window.open(11).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_returns_is_lost_once() {
+    fn unanswered_exchange_is_lost_once() {
         let mut window = Window::new(1, 0);
         let (slot, sequence) = window.open(0).unwrap();
         window.expire(50, 100);

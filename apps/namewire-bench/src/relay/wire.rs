@@ -16,7 +16,7 @@ const TYPE_LP_FRAGMENT: u64 = 0x50;
 const TYPE_LP_PIT_TOKEN: u64 = 0x62;
 const TYPE_LP_NACK: u64 = 0x0320;
 
-/// What a frame from the forwarder turned out to be.
+/// Result of parsing a frame from the forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     /// An Interest: its name TLV and the PIT token to echo.
@@ -32,7 +32,7 @@ pub(super) enum Frame<'a> {
 /// The first component of every name of the bench.
 pub(crate) const PREFIX: &[u8] = b"relay";
 
-/// Spreads consecutive sequence numbers over the whole of u64 and never repeats one (a bijection).
+/// Scatters consecutive sequence numbers over the whole of u64 (a bijection).
 pub(super) fn scatter(sequence: u64) -> u64 {
     let mut x = sequence.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_does_not_repeat() {
+    fn scatter_is_a_bijection() {
         let seen: std::collections::BTreeSet<u64> = (0..100_000).map(scatter).collect();
         assert_eq!(seen.len(), 100_000);
     }

@@ -1,5 +1,5 @@
-//! What a transfer cannot do without, measured in the same run: reading the file, two hops over Unix
-//! sockets, the copy into the Content Store, the digest, writing the file.
+//! Minimum costs of a transfer, measured in the same run: reading the file, two hops over Unix sockets, the copy into
+//! the Content Store, the digest, writing the file.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,14 +18,14 @@ use crate::relay::clock::thread_cpu_ns;
 const PIECE: usize = 64 * 1024;
 /// Bytes of a packet.
 const PACKET: usize = 8192;
-/// Pieces in one measurement: much more than caches hold, because pages and lines that were used a moment
-/// ago cost less than those of a long file.
+/// Pieces in one measurement: much more than caches hold, because recently used pages and lines cost less than those
+/// of a long file.
 const PIECES: u64 = 4096;
-/// Pieces through a socket: those who take turns may have to wait for each other, where other programs run.
+/// Pieces through a socket: fewer, because the two threads may wait for each other if other programs run.
 const PIECES_PASSED: u64 = 1024;
-/// Pieces in measurements of what works within a cache.
+/// Pieces in measurements of work within a cache.
 const PIECES_HASHED: u64 = 1024;
-/// Pieces of the memory that is copied to.
+/// Pieces of the destination memory of copies.
 const PIECES_STORED: usize = 4096;
 
 /// Nanoseconds of CPU time per byte.
@@ -35,21 +35,20 @@ pub struct Costs {
     pub sha256: f64,
     /// SHA-256 of packets, two at a time.
     pub sha256_pairs: f64,
-    /// SHA-256 of packets, as many at a time as the processor has lanes for.
+    /// SHA-256 of packets, one per lane of the processor.
     pub sha256_lanes: f64,
     /// Reading from page cache.
     pub file_read: f64,
-    /// Writing and reading at both ends of a Unix socket, on two processors, without waiting or waking.
+    /// Writing and reading at both ends of a Unix socket, on two processors, without waits or wake-ups.
     pub socket: f64,
-    /// Copying in memory, from what was just received to what is not in the cache.
+    /// Copying in memory, from recently received bytes to uncached memory.
     pub copy: f64,
     /// Writing to tmpfs.
     pub file_write: f64,
 }
 
 impl Costs {
-    /// The lower of each, of measurements at the beginning and at the end of something: others on the machine
-    /// and the host only ever make what has to be done dearer.
+    /// The minimum of each cost, of two measurements around a fetch: other activity only increases costs.
     pub(super) fn better(self, other: Self) -> Self {
         Self {
             sha256: self.sha256.min(other.sha256),
@@ -77,14 +76,14 @@ impl Costs {
     }
 }
 
-/// Measures the costs, again and again: a machine whose host has other guests is not as fast at one time as
-/// at another, and what is done there is measured against what it is just then.
+/// Measures the costs repeatedly: the speed of a virtual machine varies, and a fetch is compared with the costs at
+/// its time.
 pub(super) struct Meter {
     source: fs::File,
-    /// Where is written.
+    /// Destination of writes.
     path: PathBuf,
     pieces: u64,
-    /// The piece of the file that is read next.
+    /// Next piece of the file to read.
     next: u64,
     cpus: Vec<usize>,
     bytes: Vec<u8>,
@@ -93,7 +92,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Reads `file`, writes in `folder`.
+    /// Creates a meter that reads `file` and writes in `folder`.
     pub(super) fn new(folder: &Path, file: &Path, cpus: &[usize]) -> anyhow::Result<Self> {
         let source = fs::File::open(file)?;
         let pieces = (source.metadata()?.len() / PIECE as u64).max(1);
@@ -109,7 +108,7 @@ impl Meter {
         })
     }
 
-    /// What everything costs just now.
+    /// Measures the current costs.
     pub(super) fn measure(&mut self) -> anyhow::Result<Costs> {
         let (first, count) = (self.next, PIECES.min(self.pieces));
         self.next = (self.next + count) % self.pieces;
@@ -117,7 +116,7 @@ impl Meter {
         let at = move |piece: u64| (first + piece) % all * PIECE as u64;
         let file_read =
             timed(count, |piece| self.source.read_exact_at(&mut self.buffer, at(piece)))?;
-        // New pages each time, as for a file that is fetched.
+        // New pages each time, as for a fetched file.
         let file = fs::File::options().create(true).write(true).truncate(true).open(&self.path)?;
         let file_write =
             timed(count, |piece| file.write_all_at(&self.bytes, piece * PIECE as u64))?;
@@ -135,7 +134,7 @@ impl Meter {
         Ok(Costs { sha256, sha256_pairs, sha256_lanes, file_read, socket, copy, file_write })
     }
 
-    /// SHA-256 of packets, one after the other, two at a time, and in lanes.
+    /// SHA-256 of packets, one at a time, two at a time, and in lanes.
     fn hash(&self) -> std::io::Result<[f64; 3]> {
         let (packets, _) = self.bytes.as_chunks::<PACKET>();
         // A piece has half as many packets as there are lanes.
@@ -161,9 +160,9 @@ impl Meter {
     }
 }
 
-/// CPU nanoseconds per byte of both ends of a Unix socket: a thread on one processor writes what it has just
-/// read from a file, one on another processor reads it. They take turns, so that no call waits or wakes
-/// somebody: what that costs is no part of what has to be done. Reading the file is not counted.
+/// CPU nanoseconds per byte of both ends of a Unix socket: a thread on one processor writes bytes just read from a
+/// file, one on another processor reads them. They alternate, so that no call waits or wakes a thread: that cost is
+/// not part of the minimum. Reading the file is not counted.
 fn hop(
     source: &fs::File,
     at: impl Fn(u64) -> u64 + Send,
@@ -227,7 +226,7 @@ fn hop(
     Ok(per_byte(reading, pieces))
 }
 
-/// Has this thread run on `cpu`.
+/// Pins this thread to `cpu`.
 fn run_on(cpu: Option<&usize>) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     cpu.into_iter().for_each(|cpu| set.set(*cpu));
@@ -248,38 +247,38 @@ fn per_byte(nanoseconds: u64, pieces: u64) -> f64 {
     nanoseconds as f64 / (pieces * PIECE as u64) as f64
 }
 
-/// What the processors allow.
+/// Upper bound of the goodput.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bound {
-    /// Where packets are hashed one after the other, as SHA-256 is measured everywhere.
+    /// With packets hashed one at a time.
     pub(super) mb_per_s: f64,
-    /// Where they are hashed side by side, as many at a time as is quickest.
+    /// With packets hashed in parallel, in the fastest way.
     pub(super) mb_per_s_side_by_side: f64,
 }
 
 impl Bound {
-    /// `None` for what is bound by something else: signatures, many small files, UDP.
+    /// `None` for cases with another bound: signatures, many small files, UDP.
     pub(super) fn of(case: &Case, costs: &Costs, cpus: usize) -> Option<Self> {
         if case.udp {
             return None;
         }
         let path = match case.what {
             What::Tree => return None,
-            // From the Content Store it is one hop.
+            // From the Content Store there is one hop.
             What::Cached => costs.socket + costs.file_write,
             What::File | What::Part => {
                 costs.file_read + 2.0 * costs.socket + costs.copy + costs.file_write
             }
         };
         let work = match case.mode {
-            // The server reads everything once more, and hashes it for the signature and the digest.
+            // The server reads the file once more, and hashes it for the signature and the digest.
             Mode::ManifestCold => path + costs.file_read,
             Mode::Manifest | Mode::Digest | Mode::Hmac | Mode::Unverified => path,
             Mode::Ecdsa | Mode::Ed25519 => return None,
         };
         let hashes = match case.mode {
             Mode::ManifestCold => 3.0,
-            // The server signs with what the fetcher checks.
+            // The server signs with the algorithm that the fetcher verifies.
             Mode::Digest | Mode::Hmac => 2.0,
             Mode::Manifest | Mode::Unverified | Mode::Ecdsa | Mode::Ed25519 => 1.0,
         };

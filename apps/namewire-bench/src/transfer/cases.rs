@@ -1,21 +1,21 @@
-//! What is measured of this program.
+//! Cases of this project's programs.
 
-/// Files of the tree, and the bytes of each.
+/// Number of files in the tree, and bytes of each.
 pub(super) const TREE_FILES: u64 = 10_000;
 pub(super) const TREE_FILE_BYTES: u64 = 10_000;
-/// Longest file of other programs, which are slower, and of what has to fit the Content Store.
+/// Maximum file length for slower programs, and for content that must fit into the Content Store.
 const PART_BYTES: u64 = 256 << 20;
 
-/// How a fetch is verified.
+/// Verification of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// A manifest that the server has made before.
+    /// A manifest that the server has created before.
     Manifest,
-    /// A manifest that it has still to make.
+    /// A manifest that the server still has to create.
     ManifestCold,
     /// DigestSha256 of each segment.
     Digest,
-    /// Nothing is verified.
+    /// No verification.
     Unverified,
     /// HMAC with SHA-256 of each segment.
     Hmac,
@@ -36,7 +36,7 @@ impl Mode {
         Self::Ed25519,
     ];
 
-    /// What the fetcher verifies by.
+    /// Returns the signature that the fetcher verifies.
     pub(super) fn verified(self) -> &'static str {
         match self {
             Self::Manifest | Self::ManifestCold => "manifest",
@@ -45,7 +45,7 @@ impl Mode {
         }
     }
 
-    /// What is fetched: signatures of each segment take long, and are compared by a shorter file.
+    /// Returns the content of the case: segment signatures are slow and use a shorter file.
     fn what(self) -> What {
         match self {
             Self::Manifest | Self::ManifestCold | Self::Digest | Self::Unverified => What::File,
@@ -66,21 +66,21 @@ impl Mode {
     }
 }
 
-/// What is fetched.
+/// Content of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// The file.
     File,
-    /// A shorter one.
+    /// A shorter file.
     Part,
-    /// A shorter one that the forwarder's Content Store has.
+    /// A shorter file in the forwarder's Content Store.
     Cached,
     /// A directory of many small files.
     Tree,
 }
 
 impl What {
-    /// The name below the directory that is served.
+    /// Returns the name below the served directory.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -89,7 +89,7 @@ impl What {
         }
     }
 
-    /// Content bytes, where the whole file has `bytes`.
+    /// Returns the content bytes if the whole file has `bytes`.
     pub(super) fn bytes(self, bytes: u64) -> u64 {
         match self {
             Self::File => bytes,
@@ -105,9 +105,9 @@ pub(crate) struct Case {
     pub(super) name: String,
     pub(super) mode: Mode,
     pub(super) what: What,
-    /// The fetcher's connection is UDP; the server's never is, because who is not local may not register.
+    /// The fetcher connects over UDP; the server never does, because a remote application may not register prefixes.
     pub(super) udp: bool,
-    /// Content bytes of a segment; `None`: as `serve` has it.
+    /// Content bytes of a segment; `None`: the default of `serve`.
     pub(super) segment_len: Option<usize>,
 }
 

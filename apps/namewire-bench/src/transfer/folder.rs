@@ -8,12 +8,12 @@ use anyhow::Context;
 
 use super::cases::{self, What};
 
-/// Where files lie that are to be in memory.
+/// Directory of files in memory.
 const TMPFS: &str = "/dev/shm";
-/// Folders of runs are called this and the number of the process.
+/// Prefix of the folders of runs, followed by the process id.
 const NAME: &str = "namewire-transfer-";
 
-/// What is served for a case, written if it is not there yet.
+/// Creates the content of a case unless it exists.
 pub(super) fn serve_what(folder: &Folder, what: What, bytes: u64) -> anyhow::Result<Served> {
     let length = what.bytes(bytes);
     let path = folder.served(what.name());
@@ -31,7 +31,7 @@ pub(super) fn serve_what(folder: &Folder, what: What, bytes: u64) -> anyhow::Res
     Ok(Served { path, bytes: length, what })
 }
 
-/// What is fetched.
+/// Served content.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     pub(super) path: PathBuf,
@@ -40,13 +40,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The directory that is served.
+    /// Returns the served directory.
     pub(super) fn root(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)
     }
 }
 
-/// A directory in memory that goes away with the run.
+/// A directory in memory, removed with the run.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
@@ -64,12 +64,12 @@ impl Folder {
         &self.0
     }
 
-    /// What is served under this name.
+    /// Returns the path of served content.
     pub(super) fn served(&self, name: &str) -> PathBuf {
         self.0.join("served").join(name)
     }
 
-    /// A directory for one case.
+    /// Creates a directory for one case.
     pub(super) fn of(&self, case: &str) -> anyhow::Result<PathBuf> {
         let own = self.0.join(case);
         fs::create_dir_all(&own)?;
@@ -83,7 +83,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what runs have left that were killed: it takes memory.
+/// Removes the folders of killed runs, which occupy memory.
 fn remove_left(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -94,7 +94,7 @@ fn remove_left(base: &Path) {
     }
 }
 
-/// Bytes that look random, other ones for each `seed`.
+/// Writes pseudorandom bytes, different for each `seed`.
 pub(super) fn write_noise(path: &Path, length: u64, seed: u64) -> anyhow::Result<()> {
     let mut file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_add(seed << 1);
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_run_has_left_is_removed_and_nothing_else() {
+    fn only_folders_of_killed_runs_are_removed() {
         let base = std::env::temp_dir().join(format!("namewire-bench-{}", std::process::id()));
         let own = format!("{NAME}{}", std::process::id());
-        // Numbers of processes are below 2^22.
+        // Process ids are below 2^22.
         let dead = format!("{NAME}4294967295");
         let other = format!("{NAME}x");
         for name in [&own, &dead, &other] {

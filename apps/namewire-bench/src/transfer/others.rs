@@ -1,4 +1,4 @@
-//! What else moves a file: the tools of other projects over their own forwarders, and a web server.
+//! Programs of other projects that transfer a file: NDN tools over their own forwarders, and a web server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::folder::Served;
 use super::programs::{Fetcher, Kit, Server, command, first, forwarder, free_port};
 use crate::relay::programs::Program;
 
-/// Other programs that are measured.
+/// Other programs to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
     /// `ndnd put` and `ndnd cat` over ndnd.
@@ -33,15 +33,15 @@ impl Other {
         }
     }
 
-    /// What the fetcher verifies: `ndnd cat` and `ndncatchunks` know no keys and look at no digests, and TCP
-    /// has its checksums.
+    /// Returns the verification of the fetcher: `ndnd cat` and `ndncatchunks` verify neither signatures nor digests,
+    /// and TCP has checksums.
     pub(super) fn verified(self) -> &'static str {
         match self {
             Self::Ndnd | Self::Nfd | Self::Nginx => "nothing",
         }
     }
 
-    /// They would take minutes for a long file.
+    /// A long file would take minutes.
     pub(super) fn what(self) -> What {
         match self {
             Self::Ndnd | Self::Nfd => What::Part,
@@ -57,7 +57,7 @@ impl Other {
         }
     }
 
-    /// The first of its programs that is not on PATH.
+    /// Returns the first of its programs that is not on PATH.
     pub(super) fn missing(self) -> Option<&'static str> {
         self.programs().iter().copied().find(|program| on_path(program).is_none())
     }
@@ -68,7 +68,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Starts what `other` needs.
+/// Starts the programs of `other`.
 pub(super) fn start(
     other: Other,
     folder: &Path,
@@ -98,8 +98,7 @@ fn located(program: &str) -> anyhow::Result<PathBuf> {
     on_path(program).with_context(|| format!("{program} is not on PATH"))
 }
 
-/// A producer that reads the file from its standard input, and a consumer that writes it to its
-/// standard output.
+/// Starts a producer that reads the file from standard input, for a consumer that writes to standard output.
 fn over(
     program: Program,
     (folder, cpus): (&Path, &[usize]),
@@ -122,7 +121,7 @@ fn over(
     Ok(Kit { folder, case: None, served, fetcher, cpus, server, forwarder, socket })
 }
 
-/// nginx as one process with a configuration of its own, on a free port.
+/// Starts nginx as one process with its own configuration, on a free port.
 fn nginx(folder: &Path, cpus: &[usize], served: Served) -> anyhow::Result<Kit> {
     let port = free_port()?;
     let own = folder.join("nginx");

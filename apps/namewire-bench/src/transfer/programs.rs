@@ -17,11 +17,11 @@ use crate::relay::Transport;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
 use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
 
-/// How long a server may take to start: one reads and signs all of its file first.
+/// Start timeout of a server: one reads and signs its whole file first.
 const START_TIMEOUT_NS: u64 = 120_000_000_000;
 
-/// Packets in the Content Stores of other programs, so few that what a fetch has brought is gone before the
-/// next one asks for it: ours is emptied before each fetch.
+/// Content Store capacity of other forwarders, so small that the packets of a fetch are evicted before the next one:
+/// ours is emptied before each fetch.
 const CS_PACKETS_OF_OTHERS: u32 = 1024;
 
 /// One fetch.
@@ -29,15 +29,15 @@ const CS_PACKETS_OF_OTHERS: u32 = 1024;
 pub(super) struct Fetched {
     pub(super) seconds: f64,
     pub(super) cpu: CpuByProcess,
-    /// Share of the time that the host took away.
+    /// Steal time as a share.
     pub(super) stolen: f64,
 }
 
-/// What fetches.
+/// A fetcher's command line.
 #[derive(Debug, Clone)]
 pub(super) struct Fetcher {
     pub(super) executable: PathBuf,
-    /// `OUTPUT` stands for the file.
+    /// `OUTPUT` stands for the output file.
     pub(super) arguments: Vec<String>,
     /// Whether it writes to standard output.
     pub(super) to_stdout: bool,
@@ -63,25 +63,25 @@ impl Fetcher {
     }
 }
 
-/// What is running for a case.
+/// Running programs of a case.
 #[derive(Debug)]
 pub(super) struct Kit {
     pub(super) folder: PathBuf,
-    /// Case of this program.
+    /// Case of this project's programs.
     pub(super) case: Option<Case>,
     pub(super) served: Served,
     pub(super) fetcher: Fetcher,
-    /// The processors that all share.
+    /// Shared processors.
     pub(super) cpus: Vec<usize>,
     /// Dropped before the forwarder.
     pub(super) server: Server,
-    /// Where there is one between.
+    /// The forwarder between server and fetcher, if any.
     pub(super) forwarder: Option<Running>,
     pub(super) socket: PathBuf,
 }
 
 impl Kit {
-    /// This program's forwarder, server and fetcher.
+    /// Starts this project's forwarder and server.
     pub(super) fn namewire(
         folder: &Path,
         cpus: &[usize],
@@ -135,7 +135,7 @@ impl Kit {
         self.served.bytes
     }
 
-    /// Fetches what is served once.
+    /// Fetches the served content once.
     pub(super) fn fetch(&mut self) -> anyhow::Result<Fetched> {
         self.prepare()?;
         let mut command = self.fetcher.command(&self.folder, &self.output())?;
@@ -152,14 +152,14 @@ impl Kit {
         Ok(Fetched { seconds: elapsed, cpu, stolen })
     }
 
-    /// Brings about what the case is about: an empty cache, a manifest that is there or not.
+    /// Establishes the state for the case: an empty cache, with or without a manifest.
     fn prepare(&mut self) -> anyhow::Result<()> {
         self.remove_output();
         let Some(case) = &self.case else {
             return Ok(());
         };
         if case.mode == Mode::ManifestCold {
-            // A file with another time has another version, and so no manifest.
+            // A new modification time gives the file a new version, and so no manifest.
             let file = fs::File::options().write(true).open(&self.served.path)?;
             file.set_modified(std::time::UNIX_EPOCH + Duration::from_nanos(wall_ns()))?;
         }
@@ -172,7 +172,7 @@ impl Kit {
         Ok(())
     }
 
-    /// Gives up what was fetched.
+    /// Removes the fetched output.
     pub(super) fn remove_output(&self) {
         let output = self.output();
         let _ =
@@ -189,7 +189,7 @@ impl Kit {
         ])
     }
 
-    /// Whether what was fetched is what is served.
+    /// Checks that the fetched content equals the served content.
     pub(super) fn compare(&self) -> anyhow::Result<()> {
         if self.served.what != What::Tree {
             return same_file(&self.served.path, &self.output());
@@ -205,7 +205,7 @@ impl Kit {
     }
 }
 
-/// The processor of the forwarder.
+/// Returns the processor of the forwarder.
 pub(super) fn first(cpus: &[usize]) -> usize {
     cpus.first().copied().unwrap_or(0)
 }
@@ -224,7 +224,7 @@ fn same_file(one: &Path, other: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Starts a forwarder; with a UDP port unless that is 0.
+/// Starts a forwarder; with a UDP port unless it is 0.
 pub(super) fn forwarder(
     program: Program,
     executable: &Path,
@@ -249,12 +249,12 @@ pub(super) fn forwarder(
     Ok((Running::start(program, executable, &addresses, &[cpu])?, socket))
 }
 
-/// A UDP port that nobody has just now.
+/// Returns a currently unused UDP port.
 pub(super) fn free_port() -> anyhow::Result<u16> {
     Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Writes a key for `mode`; returns what `--sign` and `--verify` call it.
+/// Writes a key for `mode`; returns its name for `--sign` and `--verify`.
 fn write_key(folder: &Path, mode: Mode) -> anyhow::Result<String> {
     let path = folder.join("key");
     let (text, kind) = match mode {
@@ -269,7 +269,7 @@ fn write_key(folder: &Path, mode: Mode) -> anyhow::Result<String> {
     Ok(format!("{kind}{}", path.display()))
 }
 
-/// A command of an application of the forwarder at `socket`.
+/// Returns a command for an application of the forwarder at `socket`.
 pub(super) fn command(executable: &Path, socket: &Path, home: &Path) -> Command {
     let mut command = Command::new(executable);
     command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display())).env("HOME", home);
@@ -285,14 +285,14 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// A started server; ended when dropped.
+/// A started server; terminated on drop.
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
 }
 
 impl Server {
-    /// Starts it and waits until it has said `ready`.
+    /// Starts the server and waits until its output contains `ready`.
     pub(super) fn start(
         command: Command,
         ready: &str,
@@ -302,7 +302,7 @@ impl Server {
         Self::start_until(command, input, folder, |said| said.contains(ready))
     }
 
-    /// Starts it and waits until it takes TCP connections.
+    /// Starts the server and waits until it accepts TCP connections.
     pub(super) fn start_listening(
         command: Command,
         port: u16,

@@ -1,4 +1,4 @@
-//! Rounds: what is compared takes turns, and each fetch has its own bound.
+//! Rounds: compared cases alternate, and each fetch has its own bound.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use super::programs::{Fetched, Kit};
 use super::{CpuByProcess, Member, TransferCase, TransferOptions, TransferRatio};
 use crate::{Quartiles, median};
 
-/// What takes turns: the first is compared with the others.
+/// Alternating cases: the first is compared with the others.
 pub(super) const COMPARED: [&str; 5] = [
     "namewire-unix-manifest",
     "namewire-unix-digest",
@@ -18,14 +18,14 @@ pub(super) const COMPARED: [&str; 5] = [
     "nginx-curl",
 ];
 
-/// A fetch, and what was measured before and after it.
+/// A fetch, with the costs measured before and after it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Round {
     pub(super) fetched: Fetched,
     pub(super) costs: Costs,
 }
 
-/// What is measured, and what came of it.
+/// A case with its rounds.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) member: Member,
@@ -34,13 +34,13 @@ pub(super) struct Entry {
     pub(super) discarded: usize,
 }
 
-/// Whether somebody wants the run to end.
+/// Returns whether the run was interrupted.
 pub(super) fn is_interrupted(options: &TransferOptions) -> bool {
     options.interrupted.load(Ordering::Relaxed)
 }
 
-/// Leaves the last round out if the host took away more than 1 % of the time of one of its fetches, unless
-/// as many were left out as are wanted.
+/// Discards the last round if one of its fetches had more than 1 % steal time, unless `wanted` rounds were discarded
+/// already.
 pub(super) fn discard(entries: &mut [Entry], wanted: usize) {
     let is_stolen =
         |entry: &Entry| entry.rounds.last().is_some_and(|round| round.fetched.stolen > 0.01);
@@ -55,7 +55,7 @@ pub(super) fn discard(entries: &mut [Entry], wanted: usize) {
     }
 }
 
-/// Of the first of those that are compared over the others.
+/// Ratios of the first compared case over the others.
 pub(super) fn ratios(entries: &[Entry]) -> Vec<TransferRatio> {
     let Some((first, others)) = entries.split_first() else {
         return Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn ratios(entries: &[Entry]) -> Vec<TransferRatio> {
 }
 
 impl Entry {
-    /// Fetches once, and looks whether that is right.
+    /// Fetches once, and checks the content.
     pub(super) fn fetch(&mut self) -> anyhow::Result<Fetched> {
         let fetched = self.kit.fetch()?;
         self.kit.compare().context("what was fetched is wrong")?;
@@ -88,7 +88,7 @@ impl Entry {
         megabytes / round.fetched.seconds
     }
 
-    /// What is said of one fetch, where there are many.
+    /// Progress line of one fetch.
     pub(super) fn progress(&self, number: usize, round: &Round) -> String {
         let (case, rate, stolen) =
             (self.member.name(), self.rate(round), round.fetched.stolen * 100.0);
@@ -99,7 +99,7 @@ impl Entry {
         median(self.rounds.iter().map(|round| self.rate(round)))
     }
 
-    /// What is said as soon as it is measured.
+    /// Line of a complete measurement.
     pub(super) fn line(&self, cpus: usize) -> String {
         let (case, megabytes) = (self.member.name(), self.kit.bytes() >> 20);
         let (goodput, verified) = (self.goodput(), self.member.verified());
@@ -146,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// Of each round; none for what is bound by something else.
+    /// Bounds of each round; empty for cases with another bound.
     fn bounds(&self, cpus: usize) -> Vec<Bound> {
         let Member::Own(case) = &self.member else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A thread that disturbs the forwarder while it may.
+//! A thread that disturbs the forwarder while enabled.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::hostile::Attacker;
 use super::subject::Subject;
 use crate::relay::{clock, rounds};
 
-/// How often it looks whether it may.
+/// Poll interval of the switch.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The thread and its switches.
@@ -26,8 +26,8 @@ pub(super) struct Disturbance {
 #[derive(Debug, Default)]
 struct Switches {
     is_on: AtomicBool,
-    /// Set before `is_on` is looked at: who has switched it off and sees that this is not set knows that
-    /// nothing happens.
+    /// Set before `is_on` is read: after clearing `is_on`, a reader that sees this unset knows that no disturbance is
+    /// running.
     is_busy: AtomicBool,
     is_done: AtomicBool,
     count: AtomicU64,
@@ -51,21 +51,21 @@ impl Disturbance {
         }))
     }
 
-    /// Sends commands that are to be refused.
+    /// Sends commands that the forwarder must refuse.
     pub(super) fn hostile(options: &ManagementOptions, subject: &Subject) -> anyhow::Result<Self> {
         let mut attacker = Attacker::new(options, subject)?;
         let mut last_ns = clock::monotonic_ns();
         Ok(Self::start(options.cpus[3], move || {
             clock::pause(LOOK);
             let now_ns = clock::monotonic_ns();
-            // After a pause it begins anew, and does not catch up.
+            // After a pause it continues at its rate without catching up.
             let elapsed_ns = (now_ns - last_ns).min(10_000_000);
             last_ns = now_ns;
             attacker.send(elapsed_ns)
         }))
     }
 
-    /// Calls `disturb` whenever it is switched on; its results are added up.
+    /// Calls `disturb` while enabled; adds up its results.
     fn start(
         cpu: usize,
         mut disturb: impl FnMut() -> anyhow::Result<u64> + Send + 'static,
@@ -88,22 +88,22 @@ impl Disturbance {
         Self { switches, thread }
     }
 
-    /// Lets it go on, or stops it when it is done with what it does.
+    /// Enables the disturbance, or disables it after the current operation.
     pub(super) fn set(&self, is_on: bool) {
         self.switches.is_on.store(is_on, Ordering::SeqCst);
     }
 
-    /// Whether it is doing something at the moment.
+    /// Returns whether an operation is running.
     pub(super) fn is_busy(&self) -> bool {
         self.switches.is_busy.load(Ordering::SeqCst)
     }
 
-    /// How much it has done so far.
+    /// Returns the number of operations so far.
     pub(super) fn count(&self) -> u64 {
         self.switches.count.load(Ordering::SeqCst)
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         self.switches.is_done.store(true, Ordering::SeqCst);
         self.thread.join().map_err(|_| anyhow!("it has panicked"))?

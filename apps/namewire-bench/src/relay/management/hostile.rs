@@ -1,4 +1,4 @@
-//! Commands that a forwarder must not obey, over each kind of face.
+//! Commands that a forwarder must refuse, over each kind of face.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -13,22 +13,22 @@ use super::ManagementOptions;
 use super::subject::{HOSTILE_PREFIX, Subject};
 use crate::relay::clock;
 
-/// Signed commands that are sent again and again, with other Nonces.
+/// Signed commands that are repeated with other Nonces.
 const REPLAYED: usize = 64;
 const LIFETIME_MS: u64 = 1000;
-/// How long the rest of a command may take.
+/// Timeout for the rest of a partly written command.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// Sends them over a Unix socket, a TCP connection and a UDP socket, in turn.
+/// Sends hostile commands over a Unix socket, a TCP connection and a UDP socket, in turn.
 pub(super) struct Attacker {
     unix: UnixStream,
     tcp: TcpStream,
     udp: UdpSocket,
     rate: u64,
-    /// Nanoseconds that no command was sent for yet.
+    /// Nanoseconds without a command for them yet.
     credit_ns: u64,
     sent: u64,
-    /// Commands of a stranger's key, and where the byte is that makes each another packet.
+    /// Commands signed with an unknown key, and the offset of the byte that makes each a different packet.
     signed: Vec<Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ impl Attacker {
         Ok(Self { unix, tcp, udp, rate, credit_ns: 0, sent: 0, signed })
     }
 
-    /// Sends what is due after so many nanoseconds; how many commands.
+    /// Sends the commands due after `elapsed_ns`; returns their number.
     pub(super) fn send(&mut self, elapsed_ns: u64) -> anyhow::Result<u64> {
         self.credit_ns += elapsed_ns;
         let due = self.credit_ns * self.rate / 1_000_000_000;
@@ -67,7 +67,7 @@ impl Attacker {
         Ok(due)
     }
 
-    /// Throws the answers away.
+    /// Discards the answers.
     fn drain(&mut self) {
         let mut chunk = [0; 64 * 1024];
         while matches!(self.unix.read(&mut chunk), Ok(1..)) {}
@@ -75,7 +75,7 @@ impl Attacker {
         while self.udp.recv(&mut chunk).is_ok() {}
     }
 
-    /// The next of the kinds of command.
+    /// Returns the next kind of command.
     fn next_command(&self) -> anyhow::Result<Vec<u8>> {
         let number = self.sent;
         let parameters = ControlParameters {
@@ -92,12 +92,12 @@ impl Attacker {
             let nonce = u32::try_from(number % (1 << 32))?;
             Ok(InterestBuilder::new(name).nonce(nonce).lifetime_ms(LIFETIME_MS).to_vec()?)
         };
-        // The kinds take turns over the faces: eight and three have no common divisor.
+        // The kinds rotate over the faces: eight and three are coprime.
         match number % 8 {
-            // By nobody who may; by nobody who may do anything in that module.
+            // An unauthorized signer; a module without any authorized signer.
             0 => digest_signed("/localhost/nfd", Verb::RibRegister),
             1 => digest_signed("/localhost/nfd", Verb::CsErase),
-            // A signature that is not right.
+            // An invalid signature.
             2 => {
                 let mut wire = digest_signed("/localhost/nfd", Verb::RibUnregister)?;
                 if let Some(last) = wire.last_mut() {
@@ -105,17 +105,17 @@ impl Attacker {
                 }
                 Ok(wire)
             }
-            // Under a prefix that is not served.
+            // A prefix that is not served.
             3 => digest_signed("/localhop/nfd", Verb::RibRegister),
-            // Not signed.
+            // No signature.
             4 => plain(&CommandBuilder::default().name(Verb::RibRegister, &parameters)),
-            // Parameters that are none.
+            // Malformed parameters.
             5 => {
                 let mut name: Name = "/localhost/nfd/rib/register".parse()?;
                 name.push_generic(number.to_be_bytes());
                 plain(&name)
             }
-            // As long as a packet may be.
+            // The maximum packet size.
             6 => {
                 let mut name: Name = "/localhost/nfd/rib/register".parse()?;
                 let mut long = vec![0x68; 8000];
@@ -123,7 +123,7 @@ impl Attacker {
                 name.push_generic(long);
                 plain(&name)
             }
-            // Signed by a key whose certificate nobody has, for the umpteenth time.
+            // Signed with a key without a certificate, as a replay.
             _ => {
                 let at = usize::try_from(number / 8)? % self.signed.len();
                 Ok(self.signed[at].clone())
@@ -132,7 +132,7 @@ impl Attacker {
     }
 }
 
-/// Writes a command, or nothing of it if there is no room.
+/// Writes a whole command, or nothing if the socket is full.
 fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
     let start_ns = clock::monotonic_ns();
     let mut written = 0;
@@ -154,7 +154,7 @@ fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A command signed by a key of its own.
+/// Returns a command signed with a new key.
 fn stranger(number: usize) -> anyhow::Result<Vec<u8>> {
     let key = PrivateKey::generate(KeyType::Ecdsa)?;
     let identity: Name = format!("/stranger/{number}").parse()?;

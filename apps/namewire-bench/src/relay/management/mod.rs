@@ -1,12 +1,11 @@
-//! `bench management`: what traffic notices of the management of a forwarder.
+//! `bench management`: effect of a forwarder's management on its traffic.
 //!
-//! Exchanges over Unix sockets, measured alone and while somebody lists everything that there is, or sends
-//! commands that are refused; one short stretch of each in turn, in many pairs. First in a closed loop,
-//! whose rate tells how much is left for traffic; then in an open loop at half that rate, whose processor
-//! time per exchange tells what a disturbance costs whatever else the machine does. The forwarder's
-//! worker, the generator, the forwarder's control thread and who disturbs them have a processor each.
-//! Processors share caches, memory and often more: lists of another forwarder, by the same processors, tell
-//! how much of a change is due to that.
+//! Exchanges over Unix sockets, measured without disturbance and while a client lists all tables or sends commands
+//! that are refused; short stretches of each alternate, in many pairs. First in a closed loop, whose rate shows the
+//! capacity left for traffic; then in an open loop at half that rate, whose CPU time per exchange shows the cost of a
+//! disturbance independent of other activity of the machine. The forwarder's worker, the generator, the forwarder's
+//! control thread and the disturbing client have a processor each. Processors share caches, memory and often more:
+//! lists of another forwarder, on the same processors, show the part of a change that is due to sharing.
 
 mod disturb;
 mod hostile;
@@ -28,10 +27,10 @@ use subject::Subject;
 /// Exchanges in flight, and bytes of content of each Data.
 const WINDOW: u32 = 1024;
 const PAYLOAD: usize = 100;
-/// Turns of the window before something is measured, and in each stretch at least.
+/// Turns of the window before the measurement, and minimum in each stretch.
 const TURNS: u64 = 8;
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct ManagementOptions {
     /// Only cases whose name contains this.
@@ -40,13 +39,13 @@ pub struct ManagementOptions {
     pub stretch: Duration,
     /// Pairs of stretches of `listing`, in each loop.
     pub pairs: usize,
-    /// Processors: of the worker, the generator, the control thread, and who disturbs them.
+    /// Processors of the worker, the generator, the control thread, and the disturbing client.
     pub cpus: [usize; 4],
-    /// FIB entries and faces that are listed.
+    /// Number of listed FIB entries.
     pub fib_entries: u32,
-    /// Faces that are listed.
+    /// Number of listed faces.
     pub faces: u16,
-    /// Hostile commands in all, and per second.
+    /// Number of hostile commands.
     pub hostile: u64,
     /// Hostile commands per second while they are sent.
     pub hostile_rate: u32,
@@ -70,58 +69,58 @@ impl Default for ManagementOptions {
     }
 }
 
-/// One kind of disturbance, in one kind of loop. Of two figures the first is without it.
+/// One kind of disturbance, in one kind of loop. The first of two figures is without disturbance.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManagementCase {
     /// `listing` or `hostile`.
     pub case: &'static str,
-    /// `closed`: as many exchanges in flight as the window holds; `open`: so many are begun per second.
+    /// `closed`: the window is always full; `open`: a fixed number of exchanges starts per second.
     pub loop_kind: &'static str,
     /// Exchanges per second, medians.
     pub exchanges_per_s: (f64, f64),
-    /// What the disturbance changes of that, as a share (-0.05 for five per cent less).
+    /// Relative change due to the disturbance (-0.05 for five per cent less).
     pub rate_change: Change,
-    /// What it changes of that against lists of another forwarder, of which the first notices only that
-    /// processors share caches and memory.
+    /// Change relative to lists of another forwarder, which affect the measured one only through shared caches and
+    /// memory.
     pub rate_change_from_elsewhere: Option<Change>,
-    /// Processor time of the worker per exchange, in microseconds, medians. What it does for the
-    /// disturbance counts, too.
+    /// CPU time of the worker per exchange, in microseconds, medians. It includes the worker's work for the
+    /// disturbance.
     pub worker_us: (f64, f64),
-    /// What the disturbance changes of that.
+    /// Relative change of the CPU time due to the disturbance.
     pub worker_change: Change,
     /// 99th percentile of the latency.
     pub p99_us: (f64, f64),
-    /// Exchanges that got no answer within two seconds, of all.
+    /// Share of exchanges without an answer within two seconds.
     pub lost: (u64, u64),
     /// Pairs measured.
     pub pairs: usize,
-    /// Lists printed, or commands sent.
+    /// Number of lists printed or commands sent.
     pub disturbances: u64,
     /// Resident memory before the first pair and after the last, MiB.
     pub resident_mib: (f64, f64),
-    /// And after the first tenth of the pairs: tables that fill for the first time have grown by then.
+    /// The same after the first tenth of the pairs: tables that fill for the first time have grown by then.
     pub resident_settled_mib: f64,
 }
 
-/// Everything that one run of the bench found.
+/// Report of one run of the bench.
 #[derive(Debug, Clone, Serialize)]
 pub struct ManagementReport {
     /// Always `management`.
     pub bench: &'static str,
     /// The machine.
     pub machine: crate::Machine,
-    /// FIB entries at the time.
+    /// Number of FIB entries.
     pub fib_entries: u32,
-    /// Faces beside those of the traffic.
+    /// Number of faces, without those of the traffic.
     pub faces: u16,
     /// The rows.
     pub cases: Vec<ManagementCase>,
 }
 
-/// Runs the bench; `progress` gets a line now and then.
+/// Runs the bench; calls `progress` with lines of text.
 ///
 /// # Errors
-/// When the forwarder cannot be started or filled, a socket fails, or a hostile command was obeyed.
+/// The forwarder cannot be started or filled, a socket fails, or the forwarder obeyed a hostile command.
 pub fn run_management(
     options: &ManagementOptions,
     mut progress: impl FnMut(&str),
@@ -171,7 +170,7 @@ pub fn run_management(
     })
 }
 
-/// So many that half of the commands are sent in each loop.
+/// Number of pairs in which half of the commands are sent in each loop.
 fn hostile_pairs(options: &ManagementOptions) -> usize {
     let seconds = to_f64(options.hostile) / 2.0 / f64::from(options.hostile_rate);
     let pairs = (seconds / options.stretch.as_secs_f64()).ceil();

@@ -9,13 +9,12 @@ use super::subject::Subject;
 use super::{Generator, ManagementCase, ManagementOptions, TURNS};
 use crate::relay::statistics::to_f64;
 
-/// A change from the first to the second of many pairs.
+/// Relative change from the first to the second stretch of many pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     /// The median of the pairs.
     pub median: f64,
-    /// Between these it lies with a probability of 95 % (by the order of the pairs, whatever their
-    /// distribution).
+    /// Confidence interval of the median with 95 % probability (by rank, independent of the distribution).
     pub interval: (f64, f64),
 }
 
@@ -28,10 +27,10 @@ impl Change {
     }
 }
 
-/// The places, from 0 on, of the ordered values that the median lies between with 95 %: the binomial
-/// distribution with one half.
+/// Returns the ranks, from 0, of the ordered values that enclose the median with 95 % probability: the binomial
+/// distribution with p = 1/2.
 fn median_ranks(count: usize) -> (usize, usize) {
-    // A thousand are as good as more, and 2^-1000 is still a number.
+    // More than a thousand pairs gain nothing, and 2^-1000 is still representable.
     let n = u32::try_from(count.min(1000)).unwrap_or(1000);
     let mut probability = 0.5_f64.powf(f64::from(n));
     let mut below = 0.0;
@@ -48,7 +47,7 @@ fn median_ranks(count: usize) -> (usize, usize) {
     (low, count.saturating_sub(1 + low))
 }
 
-/// What one stretch gave.
+/// Result of one stretch.
 #[derive(Debug, Clone, Copy)]
 struct Slice {
     rate: f64,
@@ -57,12 +56,12 @@ struct Slice {
     lost: u64,
 }
 
-/// What is measured in pairs.
+/// Parameters of the measurement in pairs.
 pub(super) struct Pairs<'a> {
     pub(super) options: &'a ManagementOptions,
     pub(super) subject: &'a Subject,
     pub(super) disturbance: &'a Disturbance,
-    /// The same, of another forwarder.
+    /// The same disturbance of another forwarder.
     pub(super) elsewhere: Option<&'a Disturbance>,
     pub(super) pairs: usize,
 }
@@ -79,7 +78,7 @@ impl Pairs<'_> {
         let first = self.subject.resident_mib()?;
         let mut settled = first;
         for pair in 0..self.pairs {
-            // Each comes first as often: a machine that becomes faster or slower favours none.
+            // The order alternates, so that a drift of the machine's speed affects all alike.
             let kinds = [
                 (true, None, &mut alone),
                 (true, Some(self.disturbance), &mut disturbed),
@@ -124,8 +123,7 @@ impl Pairs<'_> {
         })
     }
 
-    /// One stretch, with one disturbance or none. A list that has begun before is given to its end, which
-    /// does not count.
+    /// Runs one stretch, with one disturbance or none. Time until a running list has ended does not count.
     fn slice(
         &self,
         disturbance: Option<&Disturbance>,
@@ -156,9 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_lies_between_the_ranks_of_the_table() {
-        // Ranks from 1 on, as tables have them, for 95 %: 6 values 1 and 6, 10: 2 and 9, 20: 6 and 15,
-        // 60: 22 and 39.
+    fn median_ranks_match_the_published_table() {
+        // Ranks from 1, as in published tables, for 95 %: 6 values 1 and 6, 10: 2 and 9, 20: 6 and 15, 60: 22 and 39.
         for (count, low, high) in [(6, 1, 6), (10, 2, 9), (20, 6, 15), (60, 22, 39)] {
             assert_eq!(median_ranks(count), (low - 1, high - 1), "{count}");
         }

@@ -1,4 +1,4 @@
-//! The forwarder that is managed: its configuration, its routes and faces, its traffic.
+//! The managed forwarder: its configuration, its routes and faces, its traffic.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,27 +22,27 @@ use super::super::{Transport, attach, clock};
 use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
 use crate::started::Folder;
 
-/// Commands on their way while the tables are filled.
+/// Maximum commands in flight while the tables are filled.
 const FILL_WINDOW: u32 = 200;
-/// What a hostile command would register, if it were obeyed.
+/// Prefix that a hostile command would register if it were obeyed.
 pub(super) const HOSTILE_PREFIX: &str = "hostile";
 
-/// The forwarder.
+/// A forwarder under test.
 #[derive(Debug)]
 pub(super) struct Subject {
     running: Running,
     pub(super) addresses: Addresses,
-    /// Whose face the FIB entries lead to: without it they would go.
+    /// Face of the FIB entries, which would be removed with it.
     operator: Option<UnixStream>,
     fib_entries: u32,
-    /// Removed after the program has ended.
+    /// Removed after the end of the program.
     _folder: Folder,
 }
 
 impl Subject {
-    /// Starts and fills it, and attaches consumer and producer.
+    /// Starts and fills the forwarder, and connects consumer and producer.
     pub(super) fn start(options: &ManagementOptions) -> anyhow::Result<(Self, Generator)> {
-        // The worker pins itself to its own; the other threads have what it leaves.
+        // The worker pins itself to its processor; the other threads use the remaining one.
         let subject = Self::launch(options, "subject", [options.cpus[0], options.cpus[2]], 0)?;
         let producer = UnixStream::connect(subject.addresses.socket())?;
         let mut name = Name::default();
@@ -54,18 +54,18 @@ impl Subject {
         let producer = Endpoint::stream(OwnedFd::from(producer))?;
         let mut generator = Generator::new(consumers, producer, 1);
         generator.reshape(WINDOW, PAYLOAD, false);
-        // Until the Content Store has evicted twice what it holds.
+        // Until the Content Store has evicted twice its capacity.
         generator.run(Duration::ZERO, u64::from(3 * CS_CAPACITY / WINDOW) + TURNS)?;
         Ok((subject, generator))
     }
 
-    /// Another one with the same tables and no traffic, which leaves alone the worker's processor and the
-    /// generator's: what lists of it change is not the first one's doing.
+    /// Starts another forwarder with the same tables and no traffic, outside the processors of the worker and the
+    /// generator: changes during lists of it are not due to the measured forwarder.
     pub(super) fn start_elsewhere(options: &ManagementOptions) -> anyhow::Result<Self> {
         Self::launch(options, "elsewhere", [options.cpus[2]; 2], 1)
     }
 
-    /// Starts and fills one, on two processors, of which the worker takes the first.
+    /// Starts and fills a forwarder on two processors, of which the worker uses the first.
     fn launch(
         options: &ManagementOptions,
         label: &str,
@@ -98,13 +98,13 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Makes the FIB entries and faces that are to be listed.
+    /// Creates the FIB entries and faces to list.
     fn fill(&self, options: &ManagementOptions) -> anyhow::Result<UnixStream> {
         let operator = UnixStream::connect(self.addresses.socket())?;
         operator.set_read_timeout(Some(Duration::from_secs(10)))?;
         let mut filler = Filler { stream: &operator, on_the_way: 0, buffer: Vec::new() };
         for number in 0..options.faces {
-            // Nothing is sent there: it is to be listed.
+            // Nothing is sent there; the face is only listed.
             let uri = format!("udp4://127.{}.{}.1:6363", 1 + number / 250, number % 250);
             let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
             filler.send(Verb::FaceCreate, &parameters)?;
@@ -126,12 +126,12 @@ impl Subject {
         Ok(to_f64(self.running.resident_bytes()?) / f64::from(1 << 20))
     }
 
-    /// Time that its worker has run so far.
+    /// Returns the CPU time of its worker.
     pub(super) fn worker_cpu_ns(&self) -> anyhow::Result<u64> {
         self.running.thread_cpu_ns("worker-0").context("the worker's time cannot be read")
     }
 
-    /// Runs this program's `nfdc` against it.
+    /// Returns a command that runs this project's `nfdc` against it.
     pub(super) fn nfdc(&self) -> anyhow::Result<Command> {
         let mut command = Command::new(crate::program::namewire()?);
         command.arg("nfdc");
@@ -140,10 +140,10 @@ impl Subject {
         Ok(command)
     }
 
-    /// Makes sure that it still answers, and has obeyed no hostile command.
+    /// Checks that it still answers, and has obeyed no hostile command.
     ///
     /// # Errors
-    /// It does not, or has.
+    /// It does not answer, or has obeyed one.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let routes = self.nfdc()?.args(["route", "list"]).output()?;
         if !routes.status.success() {
@@ -164,7 +164,7 @@ impl Subject {
     }
 }
 
-/// Sends commands without waiting for the answer to each.
+/// Sends commands without waiting for each answer.
 struct Filler<'a> {
     stream: &'a UnixStream,
     on_the_way: u32,
@@ -186,7 +186,7 @@ impl Filler<'_> {
         self.wait_for(FILL_WINDOW)
     }
 
-    /// Reads answers until so few are missing.
+    /// Reads answers until at most `most` are outstanding.
     fn wait_for(&mut self, most: u32) -> anyhow::Result<()> {
         let mut chunk = [0; 64 * 1024];
         while self.on_the_way > most {
@@ -206,7 +206,7 @@ impl Filler<'_> {
     }
 }
 
-/// A certificate that nobody here signs with.
+/// Returns a certificate whose key signs nothing here.
 fn anchor() -> anyhow::Result<String> {
     let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa)?);
     let name = key_name("/operator".parse::<Name>()?.as_ref(), Component::generic(b"k"));
@@ -221,8 +221,8 @@ fn anchor() -> anyhow::Result<String> {
     Ok(Certificate::self_sign(name.as_ref(), &key, &options)?.to_text())
 }
 
-/// Faces and FIB are anybody's on this host, which fills the tables; routes are those of the
-/// operator, whose certificate has to be followed.
+/// Faces and FIB are open to any local user, which fills the tables; routes belong to the operator, whose certificate
+/// must be validated.
 fn configuration(cpu: usize, addresses: &Addresses) -> String {
     let listening = [SocketAddr::from((Ipv4Addr::LOCALHOST, addresses.udp_port))];
     let cpu = format!("[forwarder]\ncpus = [{cpu}]\n");
