@@ -195,7 +195,7 @@ fn socket_file_is_private_and_removed_at_the_end() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced() {
+fn stale_socket_is_replaced() {
     let setup = setup();
     std::fs::create_dir_all(setup.path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&setup.path).unwrap());

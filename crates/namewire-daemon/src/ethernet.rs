@@ -96,7 +96,7 @@ impl Resized {
     }
 }
 
-/// What is asked of the data plane, and by what settings.
+/// Time, settings and data plane for operations on ports.
 pub(super) struct Context<'a> {
     pub(super) now_ns: u64,
     pub(super) config: &'a Config,

@@ -1,6 +1,5 @@
-//! The transfer bench: a file from page cache through a server, a forwarder and a fetcher, verified,
-//! onto tmpfs. All processes share the given processors; the forwarder has the first one alone to run
-//! on.
+//! The transfer bench: a file from page cache through a server, a forwarder and a fetcher, verified, onto tmpfs. All
+//! processes share the given processors; the forwarder is pinned to the first.
 
 mod bound;
 mod cases;
@@ -25,26 +24,25 @@ use self::rounds::{Entry, Round};
 use crate::Quartiles;
 use crate::relay::clock::monotonic_ns;
 
-/// Most fetches per case of what is not compared round by round.
+/// Maximum fetches of a case that is not compared round by round.
 const ROUNDS_MAX_ALONE: usize = 3;
-/// So long after the start of a run, rounds count whatever the host took, and so long after it cases that are
-/// alone are fetched once: a run has an end on a busy machine, too.
+/// Time after the start of a run from which rounds count independent of steal time, and uncompared cases are fetched
+/// once: a run also ends on a busy machine.
 const DISCARD_SECONDS: f64 = 150.0;
 const HURRY_SECONDS: f64 = 420.0;
 
-/// What to run.
+/// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct TransferOptions {
     /// Only cases whose name contains this.
     pub filter: Option<String>,
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// Fetches per case, of which the median counts; three at most of cases that are not compared round by
-    /// round.
+    /// Fetches per case, whose median is reported; at most three for cases that are not compared round by round.
     pub rounds: usize,
     /// The processors; the forwarder runs on the first.
     pub cpus: Vec<usize>,
-    /// Set when the run is to end after the fetch that is on its way.
+    /// Set to end the run after the current fetch.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -69,11 +67,11 @@ pub struct CpuByProcess {
 /// One case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransferCase {
-    /// Program, transport and how it is verified.
+    /// Program, transport and verification.
     pub case: String,
-    /// What the fetcher verifies by, or that it is nothing.
+    /// The signature that the fetcher verifies, if any.
     pub verified: &'static str,
-    /// Content bytes of one fetch: other programs, and some cases, have fewer than the whole file.
+    /// Content bytes of one fetch: other programs and some cases fetch less than the whole file.
     pub bytes: u64,
     /// Content bytes per second, in 10^6, from the start of the fetcher to its end.
     pub goodput_mb_per_s: f64,
@@ -81,35 +79,35 @@ pub struct TransferCase {
     pub spread: (f64, f64),
     /// CPU time, medians.
     pub cpu_s: CpuByProcess,
-    /// What the processors would allow if they did nothing but what has to be done, and hashed packets
-    /// one after the other: of each round by the lower of what everything cost before and after it; the median.
+    /// Upper bound from the minimum costs, with packets hashed one at a time: per round from the lower costs measured
+    /// before and after it; the median.
     pub cpu_bound_mb_per_s: Option<f64>,
-    /// Goodput as a share of that, each round of its own bound: the median.
+    /// Goodput relative to the bound of its round: the median.
     pub share_of_cpu_bound: Option<f64>,
-    /// A quarter of the rounds had less than the first, a quarter more than the second.
+    /// First and third quartile of that.
     pub share_quartiles: Option<(f64, f64)>,
-    /// The bound for who hashes packets side by side, in whichever way is quickest, as the fetcher does.
+    /// The bound with packets hashed in parallel, in the fastest way, as the fetcher does.
     pub cpu_bound_side_by_side_mb_per_s: Option<f64>,
-    /// Goodput as a share of that.
+    /// Goodput relative to that bound.
     pub share_of_cpu_bound_side_by_side: Option<f64>,
-    /// Rounds left out because the host took away more than 1 % of the time.
+    /// Rounds discarded because of more than 1 % steal time.
     pub rounds_discarded: usize,
-    /// Median of the share of the time that the host took away in those that count.
+    /// Median steal time of the valid rounds, as a share.
     pub stolen: f64,
 }
 
-/// Goodput of one case over that of another, round by round.
+/// Goodput of one case relative to another, round by round.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransferRatio {
     /// The case.
     pub case: String,
-    /// The other one, whose rounds took turns with those of the first.
+    /// The other case, whose rounds alternated with those of the first.
     pub over: String,
     /// The ratios.
     pub ratio: Quartiles,
 }
 
-/// All cases of a run.
+/// Report of one run of the bench.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransferReport {
     /// `transfer`.
@@ -118,24 +116,24 @@ pub struct TransferReport {
     pub machine: crate::Machine,
     /// Length of the file.
     pub bytes: u64,
-    /// The processors that all shared.
+    /// The shared processors.
     pub cpus: Vec<usize>,
-    /// Cost of what has to be done, in nanoseconds per byte: medians over the whole run.
+    /// Minimum costs, in nanoseconds per byte: medians over the whole run.
     pub costs: Costs,
     /// The cases.
     pub cases: Vec<TransferCase>,
-    /// How the first of them compares with others.
+    /// Ratios of the first case over others.
     pub ratios: Vec<TransferRatio>,
-    /// What could not be measured, and why.
+    /// Cases that could not be measured, with the reasons.
     pub skipped: Vec<String>,
-    /// How long the whole run took.
+    /// Duration of the whole run.
     pub seconds: f64,
 }
 
-/// Measures all cases; `say` gets a line for each.
+/// Measures all cases; calls `say` with a line for each.
 ///
 /// # Errors
-/// A program does not start, or what was fetched is not what was served.
+/// A program does not start, or the fetched content differs from the served content.
 pub fn run_transfer(
     options: &TransferOptions,
     mut say: impl FnMut(&str),
@@ -200,7 +198,7 @@ fn seconds_since(start_ns: u64) -> f64 {
     (monotonic_ns() - start_ns) as f64 / 1e9
 }
 
-/// What is measured.
+/// A program and case to measure.
 #[derive(Debug, Clone)]
 enum Member {
     Own(Case),
@@ -223,7 +221,7 @@ impl Member {
     }
 }
 
-/// All that is measured: what is compared takes turns, the rest comes one after the other.
+/// All measurements: the members of a group alternate, the groups run one after the other.
 fn groups() -> Vec<Vec<Member>> {
     let (compared, rest): (Vec<_>, Vec<_>) =
         cases::all().into_iter().partition(|case| rounds::COMPARED.contains(&case.name.as_str()));
@@ -239,19 +237,19 @@ fn groups() -> Vec<Vec<Member>> {
 }
 
 struct Run<'a, S> {
-    /// When it began.
+    /// Start time.
     start: u64,
     folder: Folder,
     options: &'a TransferOptions,
     meter: Meter,
-    /// All that were measured.
+    /// All measured costs.
     costs: Vec<Costs>,
     skipped: Vec<String>,
     say: &'a mut S,
 }
 
 impl<S: FnMut(&str)> Run<'_, S> {
-    /// Measures what takes turns.
+    /// Measures the members of a group alternately.
     fn measure(&mut self, group: &[Member]) -> anyhow::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for member in group {
@@ -267,7 +265,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
         Ok(entries)
     }
 
-    /// What others do is no reason to lose the other figures.
+    /// A failure of another project's program does not discard the other results.
     fn give_up(&mut self, member: &Member, error: anyhow::Error) -> anyhow::Result<()> {
         if matches!(member, Member::Own(_)) || rounds::is_interrupted(self.options) {
             return Err(error.context(member.name().to_owned()));
@@ -276,8 +274,8 @@ impl<S: FnMut(&str)> Run<'_, S> {
         Ok(())
     }
 
-    /// Starts what a member needs, and fetches once: that reads the file into the page cache, has the manifest
-    /// made, fills the Content Store. `None` if it is not to be had.
+    /// Starts the programs of a member, and fetches once: this reads the file into the page cache, creates the
+    /// manifest and fills the Content Store. `None` if the programs are not available.
     fn start(&mut self, member: &Member) -> anyhow::Result<Option<Entry>> {
         let cpus = &self.options.cpus;
         let folder = self.folder.of(member.name())?;
@@ -297,7 +295,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
         Ok(Some(Entry { member: member.clone(), kit, rounds: Vec::new(), discarded: 0 }))
     }
 
-    /// Has all of them fetch in turn, until enough rounds count.
+    /// Runs fetches of all entries alternately, until enough rounds are valid.
     fn rounds(&mut self, mut entries: Vec<Entry>) -> anyhow::Result<Vec<Entry>> {
         let alone = entries.len() == 1 && !rounds::COMPARED.contains(&entries[0].member.name());
         let rounds_max = match alone {
@@ -312,7 +310,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
             number += 1;
             let mut failed = Vec::new();
             for position in 0..entries.len() {
-                // Forth and back, so that nobody always comes after the same one.
+                // The order alternates, so that no entry always follows the same one.
                 let position =
                     if number % 2 == 0 { entries.len() - 1 - position } else { position };
                 ensure!(!rounds::is_interrupted(self.options), "interrupted");
