@@ -287,6 +287,25 @@ fn full_queue_of_a_memory_face_drops_and_counts() {
 }
 
 #[test]
+fn events_left_by_a_full_round_are_handled_by_the_next_steps() {
+    const FACES: u32 = 12;
+    const FRAMES: u32 = 600;
+    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let (face, _producer) = node.memory_face(0, 8192);
+    node.route("/p", face);
+    let mut consumers: Vec<InternalEnd> =
+        (1..=FACES).map(|number| node.memory_face(number.into(), 1024).1).collect();
+    for (consumer, end) in (0..).zip(&mut consumers) {
+        for number in 0..FRAMES {
+            let number = consumer * FRAMES + number;
+            end.send(interest(&format!("/p/{number}"), number)).unwrap();
+        }
+    }
+    node.settle();
+    assert_eq!(node.dataplane.counters().in_interests.value(), u64::from(FACES * FRAMES));
+}
+
+#[test]
 fn memory_face_wakes_a_worker_with_a_thread() {
     let mut bed = Bed::new();
     let (producer_id, mut producer) = bed.dataplane.add_memory_face(&memory(1, 16)).unwrap();

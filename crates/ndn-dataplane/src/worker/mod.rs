@@ -147,8 +147,8 @@ impl Worker {
         let commands = self.counters.commands.value();
         self.counters.rounds.increment();
         self.management.begin_round(now, self.state.packets > 0);
-        let has_polled = self.state.next_event >= events.len();
-        if has_polled {
+        // Every descriptor that was ready is read before any is read again.
+        if self.state.next_event >= events.len() {
             if let Err(error) = self.faces.poller().wait(events, Some(Duration::ZERO)) {
                 self.give_up(&error);
                 return true;
@@ -156,7 +156,7 @@ impl Worker {
             self.reset_wakers(events);
             self.plan(events);
         }
-        self.work(now, events, has_polled);
+        self.work(now, events, true);
         self.wake_others();
         // A descriptor that is not read for want of room or of a block stays ready.
         let has_read = !events.is_empty() && !self.state.held_back && !self.state.starved;
