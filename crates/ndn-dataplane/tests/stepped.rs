@@ -306,6 +306,23 @@ fn events_left_by_a_full_round_are_handled_by_the_next_steps() {
 }
 
 #[test]
+fn memory_face_is_read_in_parts_until_it_is_empty() {
+    const FRAMES: u32 = 1000;
+    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let (face, _producer) = node.memory_face(1, 1024);
+    let (_, mut consumer) = node.memory_face(2, 1024);
+    node.route("/p", face);
+    for number in 0..FRAMES {
+        consumer.send(interest(&format!("/p/{number}"), number)).unwrap();
+    }
+    assert!(node.workers[0].step());
+    let received = node.dataplane.counters().in_interests.value();
+    assert!((1..u64::from(FRAMES)).contains(&received), "{received} frames in one event");
+    node.settle();
+    assert_eq!(node.dataplane.counters().in_interests.value(), u64::from(FRAMES));
+}
+
+#[test]
 fn memory_face_wakes_a_worker_with_a_thread() {
     let mut bed = Bed::new();
     let (producer_id, mut producer) = bed.dataplane.add_memory_face(&memory(1, 16)).unwrap();

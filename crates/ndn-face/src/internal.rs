@@ -21,6 +21,9 @@ use crate::stream::FRAME_LENGTH_MAX;
 use crate::tap::TapPoint;
 use crate::transport::{Context, Outgoing, Shared, Transport};
 
+/// Minimum frames per event, however few datagrams the worker reads at a time.
+const FRAMES_PER_EVENT_MIN: usize = 64;
+
 /// One end of a face in memory. Frames are NDNLPv2 packets, or bare Interests and Data.
 ///
 /// A frame for which the queue has no room is refused and counted. Dropping an end closes the face.
@@ -32,6 +35,8 @@ pub struct InternalEnd {
     refused: u64,
     /// The worker reads this end within its limit for management.
     pub(crate) is_limited: bool,
+    /// Frames left for the current event.
+    frames_left: usize,
     /// Readable when there may be something in `incoming`.
     own: Arc<Waker>,
     /// Dropped last, after the queues were closed: the other end finds them closed when it wakes.
@@ -62,6 +67,7 @@ impl InternalEnd {
             incoming: near_in,
             refused: 0,
             is_limited: false,
+            frames_left: 0,
             own: Arc::clone(&near_wakes),
             other: WakeOnDrop(Arc::clone(&far_wakes)),
         };
@@ -70,6 +76,7 @@ impl InternalEnd {
             incoming: far_in,
             refused: 0,
             is_limited: false,
+            frames_left: 0,
             own: far_wakes,
             other: WakeOnDrop(near_wakes),
         };
@@ -175,6 +182,7 @@ impl Transport for Internals {
         sink: &mut impl RxSink,
     ) -> Result<Progress, CloseReason> {
         end.reset();
+        end.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
         self.resume(cx, face, end, sink)
     }
 
@@ -187,9 +195,16 @@ impl Transport for Internals {
         sink: &mut impl RxSink,
     ) -> Result<Progress, CloseReason> {
         while !end.is_limited || self.bytes_left > 0 {
+            if end.frames_left == 0 {
+                // The next poll reports the face again.
+                end.remind();
+                cx.shared.report.has_more = true;
+                return Ok(Progress::Done);
+            }
             if sink.is_full() {
                 return Ok(Progress::SinkFull);
             }
+            end.frames_left -= 1;
             match end.receive() {
                 Some(frame) if frame.len() > FRAME_LENGTH_MAX => {
                     face.link.counters().dropped(LinkDropReason::TooLong).increment();
