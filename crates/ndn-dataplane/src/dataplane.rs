@@ -266,13 +266,19 @@ impl Dataplane {
         self.workers.iter().any(|worker| worker.commands.is_backed_up())
     }
 
-    /// Whether all workers have carried out all commands. Always true for a single worker, which carries them out
-    /// before anything that reaches it later. Several workers announce it by the
-    /// [event waker](Self::event_waker).
+    /// Whether a reply through the internal face may be sent: a single worker carries out all commands before it
+    /// reads that face; several workers have [executed all](Self::has_executed_all).
     #[must_use]
     pub fn is_settled(&self) -> bool {
+        self.workers.len() == 1 || self.has_executed_all()
+    }
+
+    /// Whether all workers have carried out all commands. They announce it by the
+    /// [event waker](Self::event_waker).
+    #[must_use]
+    pub fn has_executed_all(&self) -> bool {
         let is_done = |worker: &WorkerView| worker.worker_counters.commands.value() == worker.sent;
-        self.workers.len() == 1 || self.workers.iter().all(is_done)
+        self.workers.iter().all(is_done)
     }
 
     /// The next event; `None` when there is none now.

@@ -323,6 +323,26 @@ fn memory_face_is_read_in_parts_until_it_is_empty() {
 }
 
 #[test]
+fn commands_are_executed_once_a_single_worker_has_run() {
+    let mut node = Node::new(1, &ManualClock::new(0, Duration::ZERO));
+    let (face, _end) = node.memory_face(1, 4);
+    let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
+    poller.add(node.dataplane.event_waker(), 0, Interest::Readable).unwrap();
+    node.dataplane.event_waker().reset();
+    let prefix = Name::from_uri("/p").unwrap();
+    node.fib.set_next_hops(prefix.as_ref(), &[NextHop { face, cost: 1 }]).unwrap();
+    let fib = node.fib.publish();
+    node.dataplane.send(Command::SetTables { fib, strategies: None });
+    node.dataplane.wake();
+    assert!(node.dataplane.is_settled());
+    assert!(!node.dataplane.has_executed_all());
+    node.settle();
+    assert!(node.dataplane.has_executed_all());
+    poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+    assert!(!events.is_empty(), "the control thread is woken");
+}
+
+#[test]
 fn memory_face_wakes_a_worker_with_a_thread() {
     let mut bed = Bed::new();
     let (producer_id, mut producer) = bed.dataplane.add_memory_face(&memory(1, 16)).unwrap();

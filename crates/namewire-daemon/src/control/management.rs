@@ -136,12 +136,15 @@ impl Control {
         }
         // The worker executes commands before it polls the internal face again.
         self.dataplane.wake();
+        // Local answers pass through no worker: what the requester sends next may reach any of them first.
+        let has_answered = self.local.has_answers() && self.dataplane.has_executed_all();
+        if has_answered {
+            self.local.send();
+        }
         // The other workers have executed them once this is true.
         if !self.dataplane.is_settled() {
-            return false;
+            return has_answered;
         }
-        let has_answered = self.local.has_answers();
-        self.local.send();
         self.replies.send(&mut self.internal) || has_answered
     }
 

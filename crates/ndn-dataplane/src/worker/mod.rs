@@ -946,10 +946,10 @@ impl Worker {
         self.count_commands(handled, true)
     }
 
-    /// Counts commands. The control thread may wait until several workers have carried out theirs.
+    /// Counts commands. The control thread may wait until all are carried out.
     fn count_commands(&mut self, count: u64, has_more: bool) -> bool {
         self.counters.commands.add(count);
-        if count > 0 && self.inter_worker.is_some() {
+        if count > 0 {
             self.events.wake_now();
         }
         has_more
