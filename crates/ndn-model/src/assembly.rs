@@ -3,8 +3,8 @@
 use libm::pow;
 
 use crate::network::{
-    Consumer, Face, Flush, Link, Network, Peer, Queue, QueueManagement, Services, Shard, Shed,
-    Stage, Station,
+    CodelReset, Consumer, Face, Flush, Link, Network, Peer, Queue, QueueManagement, Services,
+    Shard, Shed, Stage, Station,
 };
 
 /// What is offered to the forwarder.
@@ -272,6 +272,7 @@ impl<'a> Assembler<'a> {
         station: usize,
         class: u8,
         management: Option<QueueManagement>,
+        reset: CodelReset,
     ) -> usize {
         self.queue(Queue {
             name: format!("nic {face}"),
@@ -281,6 +282,8 @@ impl<'a> Assembler<'a> {
             burst: self.common.nic_burst,
             class,
             management,
+            reset,
+            full_at: None,
         })
     }
 
@@ -303,6 +306,8 @@ impl<'a> Assembler<'a> {
                     burst: 1,
                     class: 0,
                     management: None,
+                    reset: CodelReset::LastPacket,
+                    full_at: None,
                 });
                 (Peer::Producer(queue), &traffic.producer_links)
             };
@@ -357,7 +362,8 @@ impl NdnDpdk {
             forwards.iter().map(|station| self.forwarding_queues(&mut parts, *station)).collect();
         let faces: Vec<(usize, usize)> = (0..traffic.face_count())
             .map(|face| {
-                let input = parts.nic_ring(face, inputs[face % inputs.len()], 0, None);
+                let station = inputs[face % inputs.len()];
+                let input = parts.nic_ring(face, station, 0, None, CodelReset::LastPacket);
                 let output = parts.queue(Queue {
                     name: format!("output {face}"),
                     station: outputs[face % outputs.len()],
@@ -366,6 +372,8 @@ impl NdnDpdk {
                     burst: self.output_burst,
                     class: 0,
                     management: None,
+                    reset: CodelReset::LastPacket,
+                    full_at: None,
                 });
                 (input, output)
             })
@@ -383,6 +391,8 @@ impl NdnDpdk {
             burst,
             class: 0,
             management,
+            reset: CodelReset::LastPacket,
+            full_at: None,
         };
         match self.queues {
             ForwardingQueues::Shared { capacity, burst } => {
@@ -418,6 +428,8 @@ impl Namewire {
             burst: self.ring_burst,
             class,
             management,
+            reset: CodelReset::EmptyPoll,
+            full_at: Some((self.ring_capacity * 7).div_ceil(8)),
         };
         let transmit: Vec<usize> = (0..with_faces)
             .map(|w| {
@@ -444,7 +456,8 @@ impl Namewire {
                 let is_client = face < traffic.consumers.len();
                 let (class, overload) =
                     if is_client { (class(2), self.overload) } else { (class(1), None) };
-                (parts.nic_ring(face, worker, class, overload), transmit[worker])
+                let input = parts.nic_ring(face, worker, class, overload, CodelReset::EmptyPoll);
+                (input, transmit[worker])
             })
             .collect();
         parts.finish(&faces, &shard_queues)

@@ -33,7 +33,7 @@ impl Codel {
 
     /// A packet leaves the queue after `sojourn_ps`; returns true if it is to be signalled. `is_last`:
     /// nothing is left behind it, so that the queue cannot be too long (RFC 8289, section 5.5: at most
-    /// one packet in the queue).
+    /// one packet in the queue); always false where the queue resets by [`note_empty`](Self::note_empty).
     pub fn leave(&mut self, now_ps: u64, sojourn_ps: u64, is_last: bool) -> bool {
         let ok_to_signal = self.is_above_for_an_interval(now_ps, sojourn_ps, is_last);
         if self.is_signalling {
@@ -58,6 +58,12 @@ impl Codel {
         self.count_at_last_start = self.count;
         self.next_signal_ps = self.after_pause(now_ps);
         true
+    }
+
+    /// The queue is empty.
+    pub const fn note_empty(&mut self) {
+        self.first_above_ps = None;
+        self.is_signalling = false;
     }
 
     fn is_above_for_an_interval(&mut self, now_ps: u64, sojourn_ps: u64, is_last: bool) -> bool {

@@ -3,6 +3,9 @@
 //! All points use the same trace numbers under the same seed: common random numbers, so that differences
 //! between points are differences of the designs. The order of the tasks depends on results only, not on
 //! the threads that ran them.
+//!
+//! The error holds for each point by itself ([`ERROR_SCOPE`]): of n points with error e, up to n e answers
+//! are wrong on average. Common random numbers make these faults dependent, so that they may come together.
 
 use crate::check::{Answer, CheckError, Checker, Method, Runner};
 use crate::file::{FileError, Model};
@@ -16,6 +19,10 @@ pub struct Factor {
     /// Values, as in the file; quotes may be left out.
     pub values: Vec<String>,
 }
+
+/// What the error of a sweep refers to, for reports.
+pub const ERROR_SCOPE: &str =
+    "the error holds for each point by itself, not for all points at once";
 
 /// More points than this are refused.
 pub const POINTS_MAX: usize = 10_000;

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use crate::codel::Codel;
 use crate::distribution::Distribution;
 use crate::network::{
-    ArrivalClock, CLASSES_MAX, Consumer, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord,
-    Record, Shed, Stage, TraceResult, streams,
+    ArrivalClock, CLASSES_MAX, CodelReset, Consumer, Flush, Kind, Link, Network, Outcome, Peer,
+    QueueRecord, Record, Shed, Stage, TraceResult, streams,
 };
 use crate::random::TraceRandom;
 
@@ -296,8 +296,14 @@ impl<'n> FastEngine<'n> {
 
     fn poll(&mut self, station: usize, now_ps: u64) {
         let spec = &self.network.stations[station];
+        // A station that waits polls all the time: it found all its queues empty.
+        let has_idled = now_ps > self.stations[station].free_ps;
         for index in 0..self.fed[station].len() {
-            self.admit(spec.queues[self.fed[station][index]], now_ps);
+            let queue = spec.queues[self.fed[station][index]];
+            self.admit(queue, now_ps);
+            if self.network.queues[queue].reset == CodelReset::EmptyPoll {
+                self.queues[queue].note_poll(has_idled);
+            }
         }
         let mut time_ps = now_ps;
         if let Some(position) = self.choose(station) {
@@ -388,8 +394,9 @@ impl<'n> FastEngine<'n> {
     fn serve(&mut self, station: usize, queue: usize, now_ps: u64) -> u64 {
         let spec = &self.network.queues[queue];
         let is_each = self.network.stations[station].flush == Flush::EachPacket;
-        let is_full = self.queues[queue].packets.len() >= spec.capacity;
-        let count = spec.burst.min(self.queues[queue].packets.len());
+        let length = self.queues[queue].packets.len();
+        let is_full = spec.full_at.is_some_and(|full_at| length >= full_at);
+        let count = spec.burst.min(length);
         let mut time_ps = now_ps;
         let mut poll_ps = self.network.stations[station].poll_ps;
         // Management looks at the queue as it is at the poll: verdicts come before any processing, and
@@ -423,9 +430,10 @@ impl<'n> FastEngine<'n> {
 
     /// Applies the queue's management to a packet that leaves it; returns false if it is dropped.
     fn manage(&mut self, queue: usize, packet: &mut Packet, now_ps: u64, is_full: bool) -> bool {
-        let shed_after_ps = self.network.queues[queue].management.and_then(|m| m.shed_after_ps);
+        let spec = &self.network.queues[queue];
+        let shed_after_ps = spec.management.and_then(|m| m.shed_after_ps);
         let state = &mut self.queues[queue];
-        let is_last = state.packets.is_empty();
+        let is_last = spec.reset == CodelReset::LastPacket && state.packets.is_empty();
         let mut sojourn_ps = now_ps - packet.time_ps;
         if let (true, Some((after_ps, _))) = (is_full, shed_after_ps) {
             sojourn_ps = sojourn_ps.max(after_ps);
@@ -442,10 +450,9 @@ impl<'n> FastEngine<'n> {
                 packet.kind = Kind::Nack;
                 packet.is_refusal = true;
             }
-            (true, None) | (false, _) => {}
-        }
-        if marks {
-            self.results.records[packet.id as usize].is_marked = true;
+            (true, None) | (false, _) => {
+                self.results.records[packet.id as usize].is_marked |= marks;
+            }
         }
         true
     }
@@ -665,5 +672,13 @@ fn guided_prefix(consumer: &Consumer, guide: &[usize], unit: f64) -> u32 {
 impl QueueState {
     const fn new() -> Self {
         Self { upstream: Vec::new(), packets: VecDeque::new(), marks: None, sheds: None }
+    }
+
+    /// Resets CoDel if this poll, or one since the last packet left, finds the queue empty.
+    #[inline]
+    fn note_poll(&mut self, has_idled: bool) {
+        if has_idled || self.packets.is_empty() {
+            self.marks.iter_mut().chain(&mut self.sheds).for_each(Codel::note_empty);
+        }
     }
 }

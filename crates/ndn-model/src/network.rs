@@ -209,6 +209,15 @@ pub struct QueueManagement {
     pub interval_ps: u64,
 }
 
+/// When CoDel regards a queue as short although packets waited in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodelReset {
+    /// When the last packet leaves it (RFC 8289, section 5.5; NDN-DPDK).
+    LastPacket,
+    /// When a poll of its station finds it empty (Namewire).
+    EmptyPoll,
+}
+
 /// A bounded first-in first-out queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queue {
@@ -226,6 +235,11 @@ pub struct Queue {
     pub class: u8,
     /// CoDel, if any.
     pub management: Option<QueueManagement>,
+    /// When CoDel resets.
+    pub reset: CodelReset,
+    /// A poll that finds this many packets regards them as having waited long enough to be refused; never if
+    /// none.
+    pub full_at: Option<usize>,
 }
 
 /// When the packets of a burst leave a station.
@@ -490,7 +504,7 @@ impl Record {
     }
 }
 
-/// Statistics of a queue over a whole trace.
+/// Statistics of a queue over a whole trace, warm-up and drain included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueRecord {
     /// Packets that entered.
@@ -510,6 +524,6 @@ pub struct TraceResult {
     pub records: Vec<Record>,
     /// One record per queue.
     pub queues: Vec<QueueRecord>,
-    /// Most live PIT entries, per shard.
+    /// Most live PIT entries over the whole trace, per shard.
     pub pit_max: Vec<usize>,
 }

@@ -14,6 +14,12 @@
 //! temporal logic with pointwise semantics), and the bounds are required. A formula over packets holds
 //! of a trace if it holds of its first packet; `all(f)` if f holds of every packet.
 //!
+//! `all`, `share` and `count` range over the packets whose windows are complete: those sent so early that
+//! all the bounds in f end before the trace does.
+//!
+//! `queue["name"].max`, `.dropped` and `.wait` and `pit.max` are of the whole trace: they include the
+//! warm-up, and the drain after the last Interest.
+//!
 //! Three questions are kept apart: `P(all(satisfied))`, `P(share(satisfied) >= 0.999)` and
 //! `E(share(satisfied))`.
 
@@ -169,6 +175,7 @@ pub struct Trace<'a> {
     records: &'a [Record],
     result: &'a TraceResult,
     length_ps: u64,
+    horizon_ps: u64,
 }
 
 impl<'a> Trace<'a> {
@@ -177,7 +184,8 @@ impl<'a> Trace<'a> {
     pub fn new(model: &Model, result: &'a TraceResult) -> Self {
         let first = result.records.partition_point(|record| record.created_ps < model.warm_up_ps);
         let length_ps = model.horizon_ps - model.warm_up_ps;
-        Self { records: &result.records[first..], result, length_ps }
+        let horizon_ps = model.horizon_ps;
+        Self { records: &result.records[first..], result, length_ps, horizon_ps }
     }
 
     /// Whether the trace satisfies a formula. Without packets, a formula over packets holds.
@@ -187,7 +195,7 @@ impl<'a> Trace<'a> {
             Formula::Compare(left, comparison, right) => {
                 comparison.holds(self.number(left), self.number(right))
             }
-            Formula::All(inner) => self.evaluate(inner).iter().all(|holds| *holds),
+            Formula::All(inner) => self.evaluate_complete(inner).iter().all(|holds| *holds),
             Formula::Not(inner) if inner.is_of_trace() => !self.satisfies(inner),
             Formula::And(left, right) if formula.is_of_trace() => {
                 self.satisfies(left) && self.satisfies(right)
@@ -209,12 +217,14 @@ impl<'a> Trace<'a> {
     /// The value of a number; NaN where there is nothing to take it of.
     #[must_use]
     pub fn number(&self, number: &Number) -> f64 {
-        let count = |formula: &Formula| {
-            self.evaluate(formula).iter().filter(|holds| **holds).count() as f64
-        };
+        let count_of = |holds: &[bool]| holds.iter().filter(|holds| **holds).count() as f64;
+        let count = |formula: &Formula| count_of(&self.evaluate_complete(formula));
         match number {
             Number::Constant(value) => *value,
-            Number::Share(formula) => count(formula) / self.records.len() as f64,
+            Number::Share(formula) => {
+                let holds = self.evaluate_complete(formula);
+                count_of(&holds) / holds.len() as f64
+            }
             Number::Count(formula) => count(formula),
             Number::MeanLatency => {
                 let latencies: Vec<f64> = self
@@ -243,7 +253,18 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Of which packets a formula holds.
+    /// Of which packets with complete windows a formula holds.
+    fn evaluate_complete(&self, formula: &Formula) -> Vec<bool> {
+        let reach_ps = formula.reach_ps();
+        let is_complete = |record: &Record| {
+            reach_ps == 0 || record.created_ps.saturating_add(reach_ps) < self.horizon_ps
+        };
+        let mut holds = self.evaluate(formula);
+        holds.truncate(self.records.partition_point(is_complete));
+        holds
+    }
+
+    /// Of which packets a formula holds. Windows are cut at the end of the trace.
     fn evaluate(&self, formula: &Formula) -> Vec<bool> {
         match formula {
             Formula::Is(state) => self.records.iter().map(|record| state.is_of(record)).collect(),
@@ -366,6 +387,21 @@ impl Comparison {
 }
 
 impl Formula {
+    /// How long after a packet its value may depend on other packets.
+    fn reach_ps(&self) -> u64 {
+        match self {
+            Self::Is(_) | Self::Latency(..) | Self::Compare(..) | Self::All(_) => 0,
+            Self::Not(inner) => inner.reach_ps(),
+            Self::And(left, right) | Self::Or(left, right) => left.reach_ps().max(right.reach_ps()),
+            Self::Globally(bounds, inner) | Self::Finally(bounds, inner) => {
+                bounds.to_ps.saturating_add(inner.reach_ps())
+            }
+            Self::Until(bounds, left, right) => {
+                bounds.to_ps.saturating_add(left.reach_ps().max(right.reach_ps()))
+            }
+        }
+    }
+
     /// Whether it speaks of the trace only, not of single packets.
     fn is_of_trace(&self) -> bool {
         match self {
@@ -536,12 +572,7 @@ impl<'a> Parser<'a> {
                     let bounds = self.bounds()?;
                     return Ok(Formula::Finally(bounds, Box::new(self.unary()?)));
                 }
-                "all" => {
-                    self.sign("(")?;
-                    let inner = self.formula()?;
-                    self.sign(")")?;
-                    return Ok(Formula::All(Box::new(inner)));
-                }
+                "all" => return Ok(Formula::All(self.quantified()?)),
                 "satisfied" => return Ok(Formula::Is(PacketState::Satisfied)),
                 "dropped" => return Ok(Formula::Is(PacketState::Dropped)),
                 "late" => return Ok(Formula::Is(PacketState::Late)),
@@ -559,6 +590,19 @@ impl<'a> Parser<'a> {
         Ok(Formula::Compare(left, comparison, self.number()?))
     }
 
+    /// A formula in parentheses that ranges over the packets whose windows are complete.
+    fn quantified(&mut self) -> Result<Box<Formula>, PropertyError> {
+        self.sign("(")?;
+        let column = self.column();
+        let formula = self.formula()?;
+        if formula.reach_ps() >= self.model.horizon_ps - self.model.warm_up_ps {
+            let reason = "no packet has a complete window: nested bounds end after the trace does";
+            return Err(PropertyError { column, reason: reason.into() });
+        }
+        self.sign(")")?;
+        Ok(Box::new(formula))
+    }
+
     fn number(&mut self) -> Result<Number, PropertyError> {
         let column = self.column();
         if let Some((_, Token::Quantity(text))) = self.tokens.get(self.position) {
@@ -570,9 +614,7 @@ impl<'a> Parser<'a> {
         let word = self.word("a number")?;
         match word.as_str() {
             "share" | "count" => {
-                self.sign("(")?;
-                let formula = Box::new(self.formula()?);
-                self.sign(")")?;
+                let formula = self.quantified()?;
                 Ok(if word == "share" { Number::Share(formula) } else { Number::Count(formula) })
             }
             "mean" => {
@@ -864,6 +906,25 @@ mod tests {
     }
 
     #[test]
+    fn packets_without_a_complete_window_are_left_out() {
+        let model = model();
+        let at = |time_ps: u64, outcome| Record { outcome, ..Record::new(time_ps) };
+        let ms = 1_000_000_000;
+        let records = vec![
+            at(2 * ms, Outcome::QueueFull(0)),
+            at(3 * ms, Outcome::Satisfied),
+            at(model.horizon_ps - ms, Outcome::QueueFull(0)),
+        ];
+        let result = TraceResult { records, queues: vec![], pit_max: vec![] };
+        let trace = Trace::new(&model, &result);
+        assert!(trace.satisfies(&formula("all(dropped -> F[0, 5 ms] satisfied)")));
+        assert!(trace.satisfies(&formula("count(F[0, 5 ms] satisfied) >= 2")));
+        assert!(trace.satisfies(&formula("share(F[0, 5 ms] satisfied) >= 1")));
+        assert!(trace.satisfies(&formula("share(dropped) > 0.6")));
+        assert!(!trace.satisfies(&formula("all(dropped -> F[0, 500 us] satisfied)")));
+    }
+
+    #[test]
     fn faults_have_a_column_and_a_reason() {
         let model = model();
         for (text, column, reason) in [
@@ -873,6 +934,7 @@ mod tests {
             ("E(queue[\"nothing\"].max)", 9, "no queue"),
             ("P(G[0, 20 ms] satisfied)", 4, "end before the trace"),
             ("P(G[5 us, 1 us] satisfied)", 4, "in order"),
+            ("P(all(F[0, 5 ms] F[0, 5 ms] late))", 7, "complete window"),
             ("P(latency < 5)", 13, "no unit"),
             ("E(share(satisfied)) extra", 21, "the end"),
             ("X(satisfied)", 1, "not P, E or Q"),

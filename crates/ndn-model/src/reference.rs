@@ -10,8 +10,8 @@ use crate::bip::{
 };
 use crate::codel::Codel;
 use crate::network::{
-    ArrivalClock, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord, Record, Shed, Stage,
-    TraceResult, streams,
+    ArrivalClock, CodelReset, Flush, Kind, Link, Network, Outcome, Peer, QueueRecord, Record, Shed,
+    Stage, TraceResult, streams,
 };
 use crate::random::TraceRandom;
 
@@ -124,6 +124,8 @@ struct StationState {
     /// Position of the queue that was polled last, per class.
     last: BTreeMap<u8, usize>,
     is_first: bool,
+    /// When the last burst was complete.
+    free_ps: u64,
     pits: BTreeMap<usize, BTreeMap<u32, u64>>,
 }
 
@@ -332,9 +334,13 @@ impl<'a> Builder<'a> {
             let station = part.station();
             !station.leaving.is_empty() && (is_each || station.burst.is_empty())
         }));
-        component.transition(Transition::new(decide, rest, idle).guard(|part: &Part| {
-            part.station().burst.is_empty() && part.station().leaving.is_empty()
-        }));
+        component.transition(
+            Transition::new(decide, rest, idle)
+                .guard(|part: &Part| {
+                    part.station().burst.is_empty() && part.station().leaving.is_empty()
+                })
+                .action(|part, now| part.station_mut().free_ps = now.time_ps),
+        );
         let station = self.composition.component(component);
         for port in [finish, next, rest] {
             let unary = Interaction::new("internal", vec![(station, port)]).priority(BEFORE_POLLS);
@@ -414,9 +420,22 @@ impl<'a> Builder<'a> {
                 })
         };
         let queue = spec.queues[position];
+        let resets: Vec<bool> = spec
+            .queues
+            .iter()
+            .map(|q| self.network.queues[*q].reset == CodelReset::EmptyPoll)
+            .collect();
         let (network, results) = (self.network.clone(), self.results.clone());
         self.composition.interaction(
             Interaction::new("poll", participants).guard(is_turn).transfer(move |parts, now| {
+                // A station that waits polls all the time: it found all its queues empty.
+                let has_idled = now.time_ps > parts[0].station().free_ps;
+                for (part, _) in parts[1..].iter_mut().zip(&resets).filter(|(_, resets)| **resets) {
+                    let state = part.queue_mut();
+                    if has_idled || state.packets.is_empty() {
+                        state.marks.iter_mut().chain(&mut state.sheds).for_each(Codel::note_empty);
+                    }
+                }
                 let burst =
                     take_burst(parts[1 + position].queue_mut(), queue, &network, &results, now);
                 let station = parts[0].station_mut();
@@ -604,7 +623,7 @@ fn take_burst(
     now: Now,
 ) -> VecDeque<Packet> {
     let spec = &network.queues[queue];
-    let is_full = state.packets.len() >= spec.capacity;
+    let is_full = spec.full_at.is_some_and(|full_at| state.packets.len() >= full_at);
     let shed_after_ps = spec.management.and_then(|m| m.shed_after_ps);
     let mut burst = VecDeque::new();
     for _ in 0..spec.burst {
@@ -614,7 +633,7 @@ fn take_burst(
         if let (true, Some((after_ps, _))) = (is_full, shed_after_ps) {
             sojourn_ps = sojourn_ps.max(after_ps);
         }
-        let is_last = state.packets.is_empty();
+        let is_last = spec.reset == CodelReset::LastPacket && state.packets.is_empty();
         let signals = |codel: &mut Option<Codel>| {
             codel.as_mut().is_some_and(|codel| codel.leave(now.time_ps, sojourn_ps, is_last))
         };
@@ -629,10 +648,9 @@ fn take_burst(
                 packet.kind = Kind::Nack;
                 packet.is_refusal = true;
             }
-            (true, None) | (false, _) => {}
-        }
-        if marks {
-            results.borrow_mut().records[packet.id as usize].is_marked = true;
+            (true, None) | (false, _) => {
+                results.borrow_mut().records[packet.id as usize].is_marked |= marks;
+            }
         }
         burst.push_back(packet);
     }

@@ -1,6 +1,6 @@
 //! Importance splitting: the probability of an event that plain sampling would never see.
 
-use libm::sqrt;
+use libm::{pow, sqrt};
 
 use super::{Interval, MethodError, require_unit};
 use crate::random::{Draw, StreamId, TraceRandom};
@@ -34,6 +34,10 @@ pub struct SplittingEstimate {
     pub probability: f64,
     /// Student's t interval over the replications. **Asymptotic**: it covers as stated only when the
     /// replications are many enough that their mean is nearly normal.
+    ///
+    /// If no replication reaches the last level: [0, 1 − error^(1/n)] for n replications. An estimate is at
+    /// most 1, so that a replication reaches the last level with at least the probability p of the event,
+    /// and none of n does with at most (1 − p)^n. This bound is not asymptotic.
     pub interval: Interval,
     /// The estimate of each replication.
     pub replications: Vec<f64>,
@@ -93,7 +97,11 @@ impl FixedEffort {
         let variance =
             replications.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0);
         let radius = student_t_quantile(1.0 - 0.5 * error, n - 1.0) * sqrt(variance / n);
-        let interval = Interval::new((mean - radius).max(0.0), (mean + radius).min(1.0));
+        let interval = if mean > 0.0 {
+            Interval::new((mean - radius).max(0.0), (mean + radius).min(1.0))
+        } else {
+            Interval::new(0.0, 1.0 - pow(error, 1.0 / n))
+        };
         Ok(SplittingEstimate { probability: mean, interval, replications })
     }
 
@@ -161,6 +169,24 @@ mod tests {
         assert!(estimate.interval.contains(exact), "{estimate:?} {exact:e}");
         assert!((estimate.probability / exact - 1.0).abs() < 0.2, "{:e}", estimate.probability);
         assert_eq!(estimate.probability, method.estimate(&process, 11, 0.01).unwrap().probability);
+    }
+
+    #[test]
+    fn interval_without_a_hit_has_an_upper_bound_that_holds() {
+        // The event has probability 1/20: about 60 % of the estimates see it in none of 10 runs.
+        let process = BusyPeriod { up: 0.05 / 0.95, top: 2 };
+        let method = FixedEffort::new(1, 10).unwrap();
+        let mut without_hit = 0;
+        for seed in 0..200 {
+            let estimate = method.estimate(&process, seed, 0.05).unwrap();
+            if estimate.probability > 0.0 {
+                continue;
+            }
+            without_hit += 1;
+            assert!((estimate.interval.high - (1.0 - 0.05f64.powf(0.1))).abs() < 1e-12);
+            assert!(estimate.interval.contains(0.05));
+        }
+        assert!(without_hit > 50, "{without_hit}");
     }
 
     #[test]
