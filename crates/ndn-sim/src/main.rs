@@ -27,7 +27,7 @@ enum Command {
         /// Number of scenarios
         #[arg(long, default_value_t = 1000)]
         count: u64,
-        /// Scenarios that run at the same time
+        /// Scenarios that run at the same time, at most as many as the 256 packet pools of a process allow
         #[arg(long, default_value_t = 1)]
         jobs: usize,
         #[command(flatten)]
@@ -113,16 +113,16 @@ fn run(
     limits: &Limits,
     size: &Size,
 ) -> Result<String, String> {
-    if jobs.saturating_mul(limits.nodes_max).saturating_mul(limits.workers_max) > POOLS_MAX {
-        return Err(format!(
-            "--jobs times --nodes-max times --workers-max is at most {POOLS_MAX}: the number of packet pools of a process"
-        ));
+    let workers_max = limits.nodes_max.saturating_mul(limits.workers_max);
+    if workers_max > POOLS_MAX {
+        return Err(format!("--nodes-max times --workers-max is at most {POOLS_MAX}"));
     }
+    let jobs = jobs.clamp(1, POOLS_MAX / workers_max);
     let next = AtomicU64::new(first);
     let total = Mutex::new(Outcome::default());
     let failed = Mutex::new(None::<u64>);
     std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
+        for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);

@@ -14,11 +14,18 @@ pub struct Shrunk {
     pub failure: Failure,
 }
 
+/// What fails, without the names and numbers that differ between parts of a scenario.
+fn kind(failure: &Failure) -> String {
+    let is_word = |word: &&str| word.chars().all(char::is_alphabetic);
+    failure.reason.split_whitespace().filter(is_word).collect::<Vec<_>>().join(" ")
+}
+
 /// Leaves out whatever the failure does not need (delta debugging; Zeller and Hildebrandt, "Simplifying
 /// and Isolating Failure-Inducing Input", 2002). Runs at most `runs_max` simulations. `None` if the
 /// scenario does not fail.
 pub fn shrink(scenario: &Scenario, start: &mut Start<'_>, runs_max: usize) -> Option<Shrunk> {
     let failure = Simulation::run(scenario, start).err()?;
+    let wanted = kind(&failure);
     let mut shrunk = Shrunk { scenario: scenario.clone(), removed: Vec::new(), failure };
     let mut runs = 0;
     let mut chunk = shrunk.scenario.elements().len().div_ceil(2).max(1);
@@ -31,7 +38,8 @@ pub fn shrink(scenario: &Scenario, start: &mut Start<'_>, runs_max: usize) -> Op
             }
             runs += 1;
             let candidate = shrunk.scenario.without(removed);
-            if let Err(failure) = Simulation::run(&candidate, start) {
+            let outcome = Simulation::run(&candidate, start);
+            if let Err(failure) = outcome && kind(&failure) == wanted {
                 shrunk.scenario = candidate;
                 shrunk.removed.extend_from_slice(removed);
                 shrunk.failure = failure;
