@@ -39,7 +39,9 @@ pub fn shrink(scenario: &Scenario, start: &mut Start<'_>, runs_max: usize) -> Op
             runs += 1;
             let candidate = shrunk.scenario.without(removed);
             let outcome = Simulation::run(&candidate, start);
-            if let Err(failure) = outcome && kind(&failure) == wanted {
+            if let Err(failure) = outcome
+                && kind(&failure) == wanted
+            {
                 shrunk.scenario = candidate;
                 shrunk.removed.extend_from_slice(removed);
                 shrunk.failure = failure;
