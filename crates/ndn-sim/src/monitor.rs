@@ -215,7 +215,8 @@ impl Monitor {
         });
     }
 
-    /// Removes the oldest pending Interest that matches.
+    /// Removes the pending Interest that matches and that the fewest other packets would satisfy, so that a
+    /// later packet finds the one that it belongs to.
     fn take_pending(
         &mut self,
         now: Duration,
@@ -223,8 +224,12 @@ impl Monitor {
         is_match: impl Fn(&Pending) -> bool,
     ) -> Option<()> {
         let pending = &mut self.pending[port];
-        let index =
-            pending.iter().position(|interest| interest.expires >= now && is_match(interest))?;
+        let matching = pending.iter().enumerate();
+        let matching =
+            matching.filter(|(_, interest)| interest.expires >= now && is_match(interest));
+        let (index, _) = matching.min_by_key(|(_, interest)| {
+            (interest.can_be_prefix, std::cmp::Reverse(interest.name.len()))
+        })?;
         pending.remove(index);
         Some(())
     }
