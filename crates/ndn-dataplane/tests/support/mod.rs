@@ -144,10 +144,10 @@ impl Bed {
         self.settle();
     }
 
-    /// Waits until all of several workers have carried out what they were told.
+    /// Waits until all workers have executed the commands that were sent.
     pub fn settle(&mut self) {
         let mut events = Events::with_capacity(1);
-        while !self.dataplane.is_settled() {
+        while !self.dataplane.has_executed_all() {
             self.poller.wait(&mut events, Some(PATIENCE)).unwrap();
             assert!(!events.is_empty(), "a worker does not carry out its commands");
             self.dataplane.event_waker().reset();
