@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ndn_sim::{Failure, Limits, Outcome, Scenario, Simulation, start_forwarder};
 
 /// Scenarios that are run unless `NAMEWIRE_CASES` has another number; `make sim` runs 100,000.
-const SCENARIOS: u64 = 300;
+const SCENARIOS: u64 = 1000;
 
 /// A process has 256 packet pools, one for each worker (ndn-ring): the tests run one after the other.
 static POOLS: Mutex<()> = Mutex::new(());
