@@ -1,7 +1,7 @@
 //! Face records of management, and the parameters of new faces.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
@@ -10,8 +10,8 @@ use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::FaceIndex;
-use ndn_types::FaceUri;
 use ndn_types::duration_ns;
+use ndn_types::{FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;
@@ -114,8 +114,8 @@ pub(super) fn accepted(
     let is_websocket = matches!(local, LocalEnd::WebSocket { .. });
     let (remote, local) = match (local, peer) {
         (LocalEnd::Tcp { address, .. } | LocalEnd::WebSocket { address, .. }, Some(peer)) => {
-            let own = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
-                .map_or(*address, |(own, _)| own);
+            let own =
+                ndn_sys::stream::tcp_addresses(stream.as_fd()).map_or(*address, |(own, _)| own);
             if is_websocket {
                 (FaceUri::websocket_client(peer), FaceUri::websocket(own))
             } else {
@@ -137,9 +137,11 @@ pub(super) fn accepted(
         Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
     let is_stranger = scope == Scope::NonLocal;
+    let principal = peer.map_or_else(|| application(stream.as_fd()), PrincipalKey::remote);
     let properties = FaceProperties {
         pit_tokens,
         pending_quota: is_stranger,
+        principal,
         ..FaceProperties::point_to_point(face_id, scope)
     };
     let interests_per_second = config.limits.interests_per_second.filter(|_| is_stranger);
@@ -167,7 +169,7 @@ pub(super) fn connected_tcp(
     wanted: &Wanted,
     config: &Config,
 ) -> NewFace {
-    let local = ndn_sys::stream::tcp_addresses(std::os::fd::AsFd::as_fd(&stream))
+    let local = ndn_sys::stream::tcp_addresses(stream.as_fd())
         .map_or(FaceUri::null(), |(local, _)| FaceUri::tcp(local));
     let is_local = config.listeners.tcp.loopback_is_local && is_loopback(remote);
     let scope = if is_local { Scope::Local } else { Scope::NonLocal };
@@ -191,6 +193,7 @@ pub(super) fn accepted_session(
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::WhenSeen,
         pending_quota: true,
+        principal: PrincipalKey::remote(session.remote),
         ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
     let options = FaceOptions {
@@ -323,8 +326,16 @@ pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOption
     options.persistency = persistency;
     if options.persistency != Persistency::OnDemand {
         options.properties.pending_quota = false;
+        let face_id = options.properties.face_id;
+        options.properties.principal = PrincipalKey::Neighbour { face_id };
         options.link.interests_per_second = None;
     }
+}
+
+/// The process at the other end of a Unix socket.
+pub(super) fn application(socket: BorrowedFd<'_>) -> PrincipalKey {
+    let process = ndn_sys::seqpacket::process_of_peer(socket);
+    process.map_or(PrincipalKey::OTHER, |(uid, pid)| PrincipalKey::LocalApplication { uid, pid })
 }
 
 /// Applies management's changes to `options`; management has checked them. The link limits the frame length, if

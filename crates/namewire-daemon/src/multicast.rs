@@ -10,8 +10,8 @@ use ndn_face::{FaceOptions, Persistency};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
-use ndn_types::FaceUri;
 use ndn_types::duration_ns;
+use ndn_types::{FaceUri, PrincipalKey};
 use tracing::{info, warn};
 
 use super::settings;
@@ -135,6 +135,8 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
         link_type: if place.ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
         // All stations on the link would receive the tokens, which only this forwarder can use.
         pit_tokens: PitTokenPolicy::Never,
+        // Any host on the link may send to the group.
+        principal: PrincipalKey::remote(group),
         ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
     let mtu = settings::mtu(&config.faces);

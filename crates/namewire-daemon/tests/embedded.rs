@@ -37,6 +37,7 @@ fn memory(number: u64, scope: Scope) -> MemoryFaceOptions {
     MemoryFaceOptions {
         number,
         scope,
+        principal: None,
         persistency: Persistency::Permanent,
         mtu: 8800,
         queue_frames_max: 64,

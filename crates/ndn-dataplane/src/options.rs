@@ -8,7 +8,7 @@ use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope, ShardConfig};
 use ndn_ring::{PagePreference, PoolError};
 use ndn_sys::clock::Clock;
 use ndn_sys::udp::UdpSocket;
-use ndn_types::{FaceUri, Persistency};
+use ndn_types::{FaceUri, Persistency, PrincipalKey};
 
 use crate::command::{NewFace, NewTransport};
 use crate::overload::OverloadOptions;
@@ -131,6 +131,8 @@ pub struct MemoryFaceOptions {
     pub number: u64,
     /// Whether the other end is a local application.
     pub scope: Scope,
+    /// Who is charged for what its packets take; `None` for a principal of its own, of the class of neighbours.
+    pub principal: Option<PrincipalKey>,
     /// When the face goes away. An on-demand face also closes when it is idle.
     pub persistency: Persistency,
     /// Maximum frame, bytes; longer packets are fragmented.
@@ -143,7 +145,9 @@ impl MemoryFaceOptions {
     /// The face with one end of a pair. `ticket` and `face_id` are those of [`NewFace`].
     #[must_use]
     pub fn new_face(&self, ticket: Option<u64>, face_id: u64, end: InternalEnd) -> NewFace {
-        let properties = FaceProperties::point_to_point(face_id, self.scope);
+        let own = FaceProperties::point_to_point(face_id, self.scope);
+        let properties =
+            FaceProperties { principal: self.principal.unwrap_or(own.principal), ..own };
         NewFace {
             ticket,
             transport: NewTransport::Memory(end),

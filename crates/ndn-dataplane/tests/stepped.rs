@@ -31,6 +31,7 @@ fn memory(number: u64, queue_frames_max: usize) -> MemoryFaceOptions {
     MemoryFaceOptions {
         number,
         scope: Scope::NonLocal,
+        principal: None,
         persistency: Persistency::Persistent,
         mtu: MTU,
         queue_frames_max,

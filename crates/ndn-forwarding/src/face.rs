@@ -1,7 +1,7 @@
 //! Face properties that forwarding uses.
 
 use ndn_table::FaceIndex;
-use ndn_types::{LinkType, Scope};
+use ndn_types::{LinkType, PrincipalKey, Scope};
 
 use crate::Flags;
 
@@ -35,10 +35,13 @@ pub struct FaceProperties {
     /// Whether [`ShardConfig::pending_quota`](crate::ShardConfig::pending_quota) limits the pending
     /// Interests of the face.
     pub pending_quota: bool,
+    /// Who is charged for what its packets take.
+    pub principal: PrincipalKey,
 }
 
 impl FaceProperties {
-    /// A point-to-point face without tokens or local fields.
+    /// A point-to-point face without tokens or local fields, which is a principal of its own
+    /// ([`PrincipalKey::Neighbour`]).
     #[must_use]
     pub fn point_to_point(face_id: u64, scope: Scope) -> Self {
         Self {
@@ -48,6 +51,7 @@ impl FaceProperties {
             pit_tokens: PitTokenPolicy::Never,
             local_fields: false,
             pending_quota: false,
+            principal: PrincipalKey::Neighbour { face_id },
         }
     }
 }

@@ -61,6 +61,7 @@ impl ForwarderNode {
             let options = MemoryFaceOptions {
                 number: u64::try_from(port)?,
                 scope: if is_local { Scope::Local } else { Scope::NonLocal },
+                principal: None,
                 persistency: Persistency::Permanent,
                 mtu: MTU,
                 queue_frames_max: FACE_QUEUE,

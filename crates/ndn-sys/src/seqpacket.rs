@@ -55,6 +55,16 @@ pub fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw())
 }
 
+/// The user ID and the process ID of the other side when it connected, as the kernel knows them (`SO_PEERCRED`).
+///
+/// # Errors
+/// Those of `getsockopt(2)`.
+pub fn process_of_peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    // A process of another PID namespace has no number here.
+    Ok((peer.uid.as_raw(), peer.pid.as_raw_nonzero().get().cast_unsigned()))
+}
+
 /// Sends one message, with a descriptor or without.
 ///
 /// # Errors

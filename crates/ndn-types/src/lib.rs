@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
+//! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //!
 //! Pure: no I/O, no clock, no threads.
@@ -11,8 +12,10 @@
 
 mod face;
 mod face_uri;
+mod principal;
 mod time;
 
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
+pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};

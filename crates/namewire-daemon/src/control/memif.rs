@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 
 use super::Control;
 use crate::config::{Config, MemifSecrecy};
-use crate::faces::Wanted;
+use crate::faces::{self, Wanted};
 use crate::listeners::LocalEnd;
 use crate::settings;
 use namewire_control::MemifStatus;
@@ -265,6 +265,7 @@ impl Control {
         let properties = FaceProperties {
             // Some applications reject an Interest with a PIT token.
             pit_tokens: PitTokenPolicy::Never,
+            principal: faces::application(link.as_fd()),
             ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
         let options = self.memif_options(properties, Persistency::OnDemand);

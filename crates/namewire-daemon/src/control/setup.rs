@@ -14,7 +14,7 @@ use ndn_management::{
 use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
 use ndn_sys::poll::Waker;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, PrincipalKey};
 
 use crate::config::{Config, Conflict, Management, Propagate};
 use crate::environment::now;
@@ -115,6 +115,7 @@ fn signer(config: &Config) -> anyhow::Result<Box<dyn DataSigner + Send>> {
 pub(super) fn internal_face(end: InternalEnd) -> NewFace {
     let properties = FaceProperties {
         local_fields: true,
+        principal: PrincipalKey::Management,
         ..FaceProperties::point_to_point(FACE_ID_INTERNAL, Scope::Local)
     };
     let mut options = FaceOptions::stream(properties, Persistency::Permanent);

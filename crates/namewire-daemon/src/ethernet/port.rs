@@ -6,7 +6,7 @@ use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, PrincipalKey};
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
@@ -208,6 +208,8 @@ impl Port {
             link_type: if is_ad_hoc { LinkType::AdHoc } else { LinkType::MultiAccess },
             // All stations on the link would receive the tokens, which only this forwarder can use.
             pit_tokens: PitTokenPolicy::Never,
+            // Any station on the link may send to the group.
+            principal: PrincipalKey::station(group),
             ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };
         context.dataplane.send(Command::AddFace(Box::new(NewFace {

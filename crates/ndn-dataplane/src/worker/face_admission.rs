@@ -9,7 +9,7 @@ use ndn_face::{ChannelId, FaceOptions, LinkOptions, PortId};
 use ndn_forwarding::{FaceProperties, Scope};
 use ndn_sys::udp::udp_route;
 use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::Persistency;
+use ndn_types::{Persistency, PrincipalKey};
 
 use crate::command::StationOptions;
 use crate::faces::FaceNumbers;
@@ -96,11 +96,16 @@ impl FaceAdmission {
     }
 
     /// Options of an on-demand face of a UDP peer.
-    pub(super) fn peer_options(&self, face_id: u64) -> FaceOptions {
+    pub(super) fn peer_options(&self, face_id: u64, peer: SocketAddr) -> FaceOptions {
+        self.on_demand_options(face_id, PrincipalKey::remote(peer))
+    }
+
+    fn on_demand_options(&self, face_id: u64, principal: PrincipalKey) -> FaceOptions {
         let OnDemandOptions { mtu, link, idle_timeout, pit_tokens, .. } = self.on_demand;
         let properties = FaceProperties {
             pit_tokens,
             pending_quota: true,
+            principal,
             ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };
         FaceOptions {
@@ -111,9 +116,14 @@ impl FaceAdmission {
     }
 
     /// Options of an on-demand face of a station.
-    pub(super) fn station_options(&self, face_id: u64, stations: StationOptions) -> FaceOptions {
+    pub(super) fn station_options(
+        &self,
+        face_id: u64,
+        mac: [u8; 6],
+        stations: StationOptions,
+    ) -> FaceOptions {
         let StationOptions { mtu, idle_timeout } = stations;
-        let options = self.peer_options(face_id);
+        let options = self.on_demand_options(face_id, PrincipalKey::station(mac));
         let link = LinkOptions { mtu: Some(mtu), ..options.link };
         FaceOptions { link, idle_timeout: Some(idle_timeout), ..options }
     }

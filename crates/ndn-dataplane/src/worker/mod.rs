@@ -1189,7 +1189,7 @@ impl Worker {
             self.admission.numbers.release(index);
             return self.adopt_remote(remote, other);
         }
-        let options = self.admission.peer_options(face_id);
+        let options = self.admission.peer_options(face_id, peer);
         match self.faces.add_datagram(now, index, channel, peer, &options) {
             Ok(counters) => {
                 self.admission.on_demand_peers.add(index, peer.ip());
@@ -1234,7 +1234,7 @@ impl Worker {
             }
             return;
         }
-        let options = self.admission.station_options(face_id, stations);
+        let options = self.admission.station_options(face_id, mac, stations);
         match self.faces.add_station(now, index, port, mac, &options) {
             Ok(counters) => {
                 self.announce_face(index, &options.properties);

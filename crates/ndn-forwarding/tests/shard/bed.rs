@@ -14,6 +14,7 @@ use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
     PcctConfig, Timestamp, Token,
 };
+use ndn_types::PrincipalKey;
 
 pub use crate::recorder::{Recorder, Sent, SentKind};
 use crate::timing::Timing;
@@ -168,6 +169,7 @@ impl Bed {
             },
             local_fields: spec.local_fields,
             pending_quota: true,
+            principal: PrincipalKey::Neighbour { face_id: face_id(face) },
         };
         self.faces.insert(face, properties);
         for shard in &mut self.shards {
