@@ -5,8 +5,7 @@ use std::time::Duration;
 use ndn_dataplane::{Balanced, Balancer, Dataplane};
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
-use crate::config::Config;
-use crate::control::{Cx, Reason, Service};
+use crate::control::service::{Cx, Reason, Service};
 use crate::operator::DispatchRequest;
 use namewire_control::{Dispatch, DispatchAction, DispatchEntry};
 
@@ -16,37 +15,33 @@ const PERIOD: Duration = Duration::from_millis(500);
 const TOLD_MAX: usize = 64;
 
 /// Balances the load of the workers periodically.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BalanceSchedule {
-    /// There are several workers.
-    is_used: bool,
-    next: Timestamp,
     /// Packets forwarded when the load was last measured.
     packets: u64,
 }
 
 impl BalanceSchedule {
-    pub(super) fn new(dataplane: &Dataplane) -> Self {
-        Self { is_used: dataplane.balancer().is_some(), next: Timestamp::ZERO, packets: 0 }
+    /// Starts the schedule if there are several workers.
+    pub(super) fn new(cx: &mut Cx) -> Self {
+        cx.timers.set(Reason::Balance, cx.dataplane.balancer().map(|_| 0));
+        Self::default()
     }
 }
 
 impl Service for BalanceSchedule {
     type Event = DispatchRequest;
 
-    fn handle_event(&mut self, cx: &mut Cx<'_>, request: DispatchRequest) {
-        let now = Timestamp::from_nanos(cx.now.monotonic_ns);
-        let done = serve(now, cx.dataplane, &request.action);
+    fn handle_event(&mut self, cx: &mut Cx, request: DispatchRequest) {
+        let now = Timestamp::from_nanos(cx.now_ns());
+        let done = serve(now, &mut cx.dataplane, &request.action);
         // The requester may have gone.
         let _ = request.answer.send(done);
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        let (now, dataplane) = (Timestamp::from_nanos(cx.now.monotonic_ns), &mut *cx.dataplane);
-        if !self.is_used || now < self.next {
-            return;
-        }
-        self.next = now.plus(PERIOD);
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        cx.timers.set(Reason::Balance, Some(cx.after(PERIOD)));
+        let (now, dataplane) = (Timestamp::from_nanos(cx.now_ns()), &mut cx.dataplane);
         let workers = dataplane.workers().iter();
         let packets = workers.map(|worker| worker.worker_counters().packets.value()).sum();
         let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
@@ -56,10 +51,6 @@ impl Service for BalanceSchedule {
             return;
         }
         report(dataplane.balance(now));
-    }
-
-    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
-        self.is_used.then_some((self.next, Reason::Balance))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
 use ndn_face::{FaceOptions, Persistency};
@@ -10,15 +9,11 @@ use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_types::FaceUri;
-use ndn_types::duration_ns;
 use tracing::{debug, info, warn};
 
 use super::addresses::on_link;
 use super::{listeners, settings};
 use crate::config::{BoundFaces, Config};
-
-/// Poll interval for interfaces.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A peer on an interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,24 +36,9 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct InterfaceFaces {
     faces: BTreeMap<Place, State>,
-    next_poll_ns: u64,
 }
 
 impl InterfaceFaces {
-    /// Time of the next [`look`](Self::look).
-    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        (!config.bound_faces.is_empty()).then_some(self.next_poll_ns)
-    }
-
-    /// Polls immediately after a configuration change.
-    pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        self.next_poll_ns = 0;
-        if config.bound_faces.is_empty() {
-            return self.keep(&[], dataplane);
-        }
-        self.look(now_ns, config, dataplane);
-    }
-
     /// Removes the faces that the rules no longer require.
     fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, state| {
@@ -71,15 +51,19 @@ impl InterfaceFaces {
         });
     }
 
-    /// Creates faces on new interfaces and removes those of removed interfaces.
-    pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        if config.bound_faces.is_empty() || now_ns < self.next_poll_ns {
-            return;
+    /// Creates faces on new interfaces and removes those of removed interfaces. Returns whether interfaces have to be
+    /// polled again.
+    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut Dataplane) -> bool {
+        if config.bound_faces.is_empty() {
+            self.keep(&[], dataplane);
+            return false;
         }
-        self.next_poll_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
-            Err(error) => return warn!(%error, "network interfaces cannot be listed"),
+            Err(error) => {
+                warn!(%error, "network interfaces cannot be listed");
+                return true;
+            }
         };
         let wanted = places(&config.bound_faces, &all);
         self.keep(&wanted, dataplane);
@@ -90,6 +74,7 @@ impl InterfaceFaces {
                 self.faces.insert(place, state);
             }
         }
+        true
     }
 }
 

@@ -12,10 +12,9 @@ use ndn_sys::clock::Clock;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::duration_ns;
 
-use super::faces::KnownFace;
 use super::operator::{self, CaptureRequest};
-use crate::config::Config;
-use crate::control::{Cx, Reason, Service};
+use crate::control::face_table::KnownFace;
+use crate::control::service::{Cx, Reason, Service};
 use namewire_control::CaptureStream;
 use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -39,40 +38,43 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     shared: Arc<Mutex<Shared>>,
-    /// Time of the next poll, while workers have a tap.
-    next_poll: Option<Timestamp>,
 }
 
 /// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Events of captures.
+#[derive(Debug)]
+pub(super) enum CapturesEvent {
+    /// An operator starts a capture.
+    Start(CaptureRequest),
+    /// A face exists.
+    FaceAdded(FaceIndex, u64),
+}
+
 impl Service for Captures {
-    type Event = CaptureRequest;
+    type Event = CapturesEvent;
 
-    fn handle_event(&mut self, cx: &mut Cx<'_>, request: CaptureRequest) {
-        let result = self.start(request.filter, cx.faces);
-        if let Ok(Some(tap)) = result.as_ref().map(|_| self.tap(cx.clock)) {
-            self.next_poll = Some(Timestamp::from_nanos(cx.now.monotonic_ns).plus(POLL));
-            cx.dataplane.send(Command::SetTap(Some(tap)));
-        }
-        // The requester may have gone.
-        let _ = request.answer.send(result);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        let now = Timestamp::from_nanos(cx.now.monotonic_ns);
-        if self.next_poll.is_none_or(|at| at > now) {
-            return;
-        }
-        self.next_poll = Some(now.plus(POLL));
-        if self.tap(cx.clock).is_none() {
-            self.next_poll = None;
-            cx.dataplane.send(Command::SetTap(None));
+    fn handle_event(&mut self, cx: &mut Cx, event: CapturesEvent) {
+        match event {
+            CapturesEvent::Start(CaptureRequest { filter, answer }) => {
+                let result = self.start(filter, &cx.faces.known);
+                if let Ok(Some(tap)) = result.as_ref().map(|_| self.tap(&cx.clock)) {
+                    cx.timers.set(Reason::Captures, Some(cx.after(POLL)));
+                    cx.dataplane.send(Command::SetTap(Some(tap)));
+                }
+                // The requester may have gone.
+                let _ = answer.send(result);
+            }
+            CapturesEvent::FaceAdded(index, face_id) => self.face_added(index, face_id),
         }
     }
 
-    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
-        self.next_poll.map(|at| (at, Reason::Captures))
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        match self.tap(&cx.clock) {
+            Some(_) => cx.timers.set(Reason::Captures, Some(cx.after(POLL))),
+            None => cx.dataplane.send(Command::SetTap(None)),
+        }
     }
 }
 
@@ -107,8 +109,7 @@ impl Captures {
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
     }
 
-    /// Informs the captures of a new face.
-    pub(super) fn face_added(&self, index: FaceIndex, face_id: u64) {
+    fn face_added(&self, index: FaceIndex, face_id: u64) {
         let mut shared = self.lock();
         if !shared.captures.is_empty() {
             shared.face_ids.insert(index, face_id);

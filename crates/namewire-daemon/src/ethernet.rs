@@ -1,15 +1,15 @@
 //! Ethernet faces, created and removed with network interfaces.
 
 mod driver;
-mod own;
 mod port;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, NewFace, NewPort, NewTransport, PortChange};
-use ndn_face::PortId;
+use ndn_dataplane::{Command, NewFace, NewPort, NewTransport, PortChange};
+use ndn_face::{PortId, PortSocket};
 use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
@@ -19,13 +19,13 @@ use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 #[cfg(feature = "dpdk")]
-pub(super) use self::own::LinkProbe;
-pub(super) use self::own::OwnPort;
+pub(super) use self::port::LinkProbe;
+pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
-use self::port::{Found, Port, asked, change, face_options, station_options};
+use self::port::{Device, Found, Port, Purpose, asked, change, face_options, station_options};
 use super::faces::{Wanted, apply};
-use crate::config::{Config, Ethernet};
+use crate::config::{Config, Driver};
 
 /// Poll interval without notifications of the kernel.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,40 +33,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a requested interface is kept while its face is being created.
 const FACE_IN_THE_MAKING: Duration = Duration::from_secs(10);
-/// Maximum received frame: the largest packet with its link header, and a reserve.
-const PAYLOAD_MAX: u32 = 16 << 10;
-
-/// What an interface is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Purpose {
-    /// Stations that send get on-demand faces.
-    accepts: bool,
-    /// The multicast group that is joined and has a face.
-    group: Option<[u8; 6]>,
-}
-
-impl Purpose {
-    fn of(config: &Ethernet, interface: &Interface) -> Self {
-        Self { accepts: config.listens_on(interface), group: config.group_on(interface) }
-    }
-
-    fn is_none(self) -> bool {
-        !self.accepts && self.group.is_none()
-    }
-}
-
-/// The network interface of a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Device {
-    index: u32,
-    mtu: usize,
-}
-
-impl Device {
-    fn of(link: &Link) -> Self {
-        Self { index: link.index, mtu: link.mtu.min(PAYLOAD_MAX) as usize }
-    }
-}
 
 /// The interfaces with Ethernet faces, by name.
 #[derive(Debug, Default)]
@@ -94,13 +60,6 @@ impl Resized {
     pub(super) fn frame_length(&self, length: Option<usize>) -> Option<usize> {
         length.filter(|&length| length > self.after || length == self.before).map(|_| self.after)
     }
-}
-
-/// Time, settings and data plane for operations on ports.
-pub(super) struct Context<'a> {
-    pub(super) now_ns: u64,
-    pub(super) config: &'a Config,
-    pub(super) dataplane: &'a mut Dataplane,
 }
 
 impl EthernetPorts {
@@ -219,6 +178,43 @@ impl EthernetPorts {
                 self.refused.insert(name.to_owned(), (link.index, error.is_busy));
             }
         }
+    }
+
+    /// Adds a device with a driver in this process. It stays until the forwarder stops.
+    pub(crate) fn add_own(&mut self, own: OwnPort, context: &mut Context<'_>) {
+        let OwnPort { name, interface, mac, mtu, accepts, group, is_up: probe, socket } = own;
+        let Some(id) = self.free_number() else { return };
+        let is_up = probe.0();
+        info!(interface = name, accepts, is_up, "using a device");
+        context.dataplane.send(Command::AddPort(Box::new(NewPort {
+            port: id,
+            name: Arc::from(name.as_str()),
+            is_up,
+            accepts,
+            sockets: vec![PortSocket::Own(socket)],
+            stations: station_options(mtu, context.config),
+        })));
+        let mut port = Port {
+            id,
+            purpose: Purpose { accepts, group },
+            device: Some(Device { index: interface, mtu }),
+            mac: Some(mac),
+            // Unused: the device has only one driver.
+            asked: Driver::Auto,
+            driver: FaceDriver::Packet,
+            chosen: None,
+            payload_max: mtu,
+            is_suspended: false,
+            is_up,
+            group_face: None,
+            is_stale: false,
+            is_refused: false,
+            kept_until_ns: 0,
+            busy_count: 0,
+            own: Some(probe),
+        };
+        port.add_group(&name, context);
+        self.ports.insert(name, port);
     }
 
     fn free_number(&self) -> Option<PortId> {

@@ -2,70 +2,20 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
-use ndn_face::{FaceCounters, FaceOptions, LinkOptions, Persistency};
+use ndn_face::{FaceOptions, LinkOptions, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_table::FaceIndex;
 use ndn_types::duration_ns;
 use ndn_types::{FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;
-use super::control::Excess;
 use super::listeners::LocalEnd;
 use super::settings;
 use crate::config::{Config, PitTokens};
-
-/// State that the control thread keeps for an existing face.
-#[derive(Debug)]
-pub(super) struct KnownFace {
-    /// Its index in the worker.
-    pub(super) index: FaceIndex,
-    /// Its options.
-    pub(super) options: FaceOptions,
-    /// Its counters.
-    pub(super) counters: Arc<FaceCounters>,
-    /// Remote URI.
-    pub(super) remote: FaceUri,
-    /// Interests refused because of its quotas.
-    pub(super) excess: Excess,
-    /// Set while it has no connection or its interface no link.
-    pub(super) down: Option<Down>,
-    /// The face has a receiving socket of its own, or never needs one.
-    pub(super) is_separated: bool,
-    /// Local URI.
-    pub(super) local: FaceUri,
-}
-
-/// Reason why an existing face is down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Down {
-    /// Reason, as text.
-    pub(super) reason: String,
-    /// Start time.
-    pub(super) since_ns: u64,
-}
-
-impl KnownFace {
-    /// The network interface of an Ethernet face.
-    pub(super) fn interface(&self) -> Option<&str> {
-        (self.local.scheme() == "dev").then(|| self.local.host())
-    }
-}
-
-impl KnownFace {
-    /// Milliseconds until the face closes if it stays idle.
-    pub(super) fn idle_left_ms(&self, now_ns: u64) -> Option<u64> {
-        let timeout = self.options.idle_timeout?;
-        let idle = now_ns.saturating_sub(self.counters.last_received_ns.value());
-        let left = duration_ns(timeout).saturating_sub(idle);
-        (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
-    }
-}
 
 /// Returns management's record of a new face.
 pub(super) fn record(face: &FaceCreated) -> FaceRecord {
@@ -267,6 +217,9 @@ pub(super) fn datagram(
     }
 }
 
+/// First ticket of static faces; lower ones are management's.
+pub(super) const FIRST_STATIC_TICKET: u64 = 1 << 63;
+
 /// Specification of a requested face.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
@@ -281,6 +234,11 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// Returns whether a command waits for the face.
+    pub(super) fn is_command(&self) -> bool {
+        self.ticket.is_some_and(|ticket| ticket < FIRST_STATIC_TICKET)
+    }
+
     /// Specification of a face like a removed one, without a requester.
     pub(super) fn again(options: &FaceOptions) -> Self {
         let FaceOptions { properties, persistency, link, .. } = options;

@@ -13,11 +13,11 @@ use ndn_sys::poll::Waker;
 
 use crate::calls::{CallError, Management};
 use crate::config::Config;
-use crate::control::{Control, LocalRequest, Parts};
+use crate::control::{Control, Parts};
 use crate::environment::Environment;
 use crate::hooks::{Hooks, LogControl, Requests};
 use crate::listeners::Listeners;
-use crate::operator::{Operator, OperatorRequest, WorkerFigures};
+use crate::operator::{LocalRequest, Operator, OperatorRequest, WorkerFigures};
 use crate::plan::Plan;
 use crate::tables::ForwardingTables;
 use crate::{OwnFile, directory, dpdk, memory, missing, settings};

@@ -45,13 +45,10 @@ impl Requests {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Returns whether a reload was requested since the last call.
+    /// Returns whether a reload was requested since the last call. The caller resets the waker before the call: a
+    /// request during or after the call wakes it again.
     pub(crate) fn take_reload(&self) -> bool {
-        let is_requested = self.reload.swap(false, Ordering::AcqRel);
-        if is_requested {
-            self.waker.reset();
-        }
-        is_requested
+        self.reload.swap(false, Ordering::AcqRel)
     }
 
     /// Readable after a request.
@@ -159,5 +156,29 @@ impl fmt::Debug for Hooks {
             .field("requests", &self.requests)
             .field("source", &self.source)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ndn_sys::poll::{Events, Interest, Poller};
+
+    use super::*;
+
+    #[test]
+    fn request_between_reset_and_flag_keeps_the_waker_readable() {
+        let requests = Requests::new().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(requests.waker(), 1, Interest::Readable).unwrap();
+        let mut ready = Events::with_capacity(4);
+        requests.reload();
+        requests.waker().reset();
+        requests.reload();
+        assert!(requests.take_reload());
+        poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+        assert!(!ready.is_empty(), "the control thread looks at the flag again");
+        assert!(!requests.take_reload());
     }
 }

@@ -15,7 +15,7 @@
 //! | `settings` | data-plane options from the configuration |
 //! | `identities` | signing of the forwarder's own commands |
 //! | `listeners` | listening sockets and their announcement |
-//! | `control` | the control thread's loop |
+//! | `control` | the control thread: a loop over services |
 //! | `balance` | load balancing between workers |
 //! | `addresses` | local and remote addresses of faces, from the kernel |
 //! | `faces` | face records of management; parameters of new faces |
@@ -33,7 +33,8 @@
 //! | `restart` | settings that take effect at the next start |
 //! | `placement` | roles and processors of the workers |
 //! | `operator` | requests of the control socket: log levels, worker counters, captures |
-//! | `websocket`, `webtransport` | transports for browsers |
+//! | `static_setup` | permanent faces and routes |
+//! | `websocket`, `webtransport` | handshake and certificate of the listeners for browsers |
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use ndn_forwarding::Scope;
@@ -28,7 +29,7 @@ pub(super) struct StreamListener {
     /// The socket.
     pub(super) socket: Listener,
     /// Its path or address.
-    pub(super) local: LocalEnd,
+    pub(super) local: Arc<LocalEnd>,
 }
 
 /// Local address of a stream listener.
@@ -69,6 +70,35 @@ impl LocalEnd {
     }
 }
 
+/// Addresses at which this forwarder listens.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OwnAddresses {
+    pub(super) tcp: Vec<SocketAddr>,
+    pub(super) udp: Vec<SocketAddr>,
+    /// Of WebTransport.
+    pub(super) sessions: Vec<SocketAddr>,
+}
+
+impl OwnAddresses {
+    /// Returns whether this forwarder listens at the address of a UDP, TCP or WebTransport URI.
+    pub(super) fn include(&self, scheme: &str, address: SocketAddr) -> bool {
+        let own = match scheme {
+            "https" => &self.sessions,
+            _ if scheme.starts_with("udp") => &self.udp,
+            _ if scheme.starts_with("tcp") => &self.tcp,
+            _ => return false,
+        };
+        let is_here = || {
+            let ip = address.ip();
+            let has_it = |one: &Interface| one.addresses.contains(&ip);
+            ip.is_loopback() || interfaces().is_ok_and(|all| all.iter().any(has_it))
+        };
+        own.iter()
+            .filter(|own| own.port() == address.port() && own.is_ipv4() == address.is_ipv4())
+            .any(|own| own.ip() == address.ip() || own.ip().is_unspecified() && is_here())
+    }
+}
+
 /// All listening sockets.
 #[derive(Debug)]
 pub(super) struct Listeners {
@@ -76,14 +106,10 @@ pub(super) struct Listeners {
     pub(super) streams: Vec<StreamListener>,
     /// One set per worker.
     udp: Vec<Vec<(UdpSocket, bool)>>,
-    /// Addresses of the UDP sockets.
-    pub(super) udp_addresses: Vec<SocketAddr>,
     /// Sockets for WebTransport; the service takes them.
     pub(super) webtransport: webtransport::Opened,
-    /// Addresses of the WebTransport sockets.
-    pub(super) webtransport_addresses: Vec<SocketAddr>,
-    /// Certificate hashes that web pages need.
-    pub(super) webtransport_hashes: Vec<String>,
+    /// Addresses of the sockets.
+    pub(super) addresses: OwnAddresses,
     /// Files and directories created for sockets.
     pub(super) own_files: Vec<OwnFile>,
 }
@@ -96,10 +122,8 @@ impl Listeners {
         let mut listeners = Self {
             streams: Vec::new(),
             udp,
-            udp_addresses: Vec::new(),
             webtransport: webtransport::Opened::default(),
-            webtransport_addresses: Vec::new(),
-            webtransport_hashes: Vec::new(),
+            addresses: OwnAddresses::default(),
             own_files: Vec::new(),
         };
         if config.unix.enabled {
@@ -112,7 +136,7 @@ impl Listeners {
             let own = socket.file_identity();
             let own = own.map(|identity| OwnFile { path: path.clone(), identity, opened: None });
             listeners.own_files.extend(own);
-            let local = LocalEnd::Unix(path);
+            let local = Arc::new(LocalEnd::Unix(path));
             listeners.streams.push(StreamListener { socket, local });
         }
         listeners.open_memif(config)?;
@@ -121,7 +145,8 @@ impl Listeners {
             for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
                 let address = socket.local_address()?;
                 let loopback_is_local = config.tcp.loopback_is_local;
-                let local = LocalEnd::Tcp { address, loopback_is_local };
+                let local = Arc::new(LocalEnd::Tcp { address, loopback_is_local });
+                listeners.addresses.tcp.push(address);
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
@@ -134,7 +159,7 @@ impl Listeners {
                     origins: own.origins.clone(),
                     local_origins: own.local_origins.clone(),
                 };
-                let local = LocalEnd::WebSocket { address, admission };
+                let local = Arc::new(LocalEnd::WebSocket { address, admission });
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
@@ -143,7 +168,7 @@ impl Listeners {
             let open =
                 |address| open_shared_udp(address, faces, worker_count.max(1), shares, spread);
             for sockets in open_all("UDP", &config.udp.addresses, config.udp.port, open)? {
-                listeners.udp_addresses.push(sockets[0].local_address()?);
+                listeners.addresses.udp.push(sockets[0].local_address()?);
                 for (set, socket) in listeners.udp.iter_mut().zip(sockets) {
                     set.push((socket, true));
                 }
@@ -154,7 +179,7 @@ impl Listeners {
             let sockets =
                 open_all("WebTransport", &own.addresses, own.port, ndn_webtransport::bind)?;
             let addresses = sockets.iter().map(std::net::UdpSocket::local_addr);
-            listeners.webtransport_addresses = addresses.collect::<io::Result<_>>()?;
+            listeners.addresses.sessions = addresses.collect::<io::Result<_>>()?;
             let identity = webtransport::identity(own)?;
             let kept_in =
                 webtransport::kept_in(own, sockets.first()).filter(|_| identity.is_none());
@@ -189,26 +214,9 @@ impl Listeners {
             opened: None,
         });
         self.own_files.extend(own);
-        self.streams.push(StreamListener { socket, local: LocalEnd::Memif(absolute(&path)) });
+        let local = Arc::new(LocalEnd::Memif(absolute(&path)));
+        self.streams.push(StreamListener { socket, local });
         Ok(())
-    }
-
-    /// Returns whether one of these sockets listens at the address of a UDP, TCP or WebTransport URI.
-    pub(super) fn is_own(&self, scheme: &str, address: SocketAddr) -> bool {
-        let tcp = self.streams.iter().filter_map(|listener| match &listener.local {
-            LocalEnd::Tcp { address, .. } => Some(address),
-            LocalEnd::Unix(_) | LocalEnd::Memif(_) | LocalEnd::WebSocket { .. } => None,
-        });
-        let udp = self.udp_addresses.iter().filter(|_| scheme.starts_with("udp"));
-        let sessions = self.webtransport_addresses.iter().filter(|_| scheme == "https");
-        let own = udp.chain(sessions).chain(tcp.filter(|_| scheme.starts_with("tcp")));
-        let is_here = || {
-            let ip = address.ip();
-            let has_it = |one: &Interface| one.addresses.contains(&ip);
-            ip.is_loopback() || interfaces().is_ok_and(|all| all.iter().any(has_it))
-        };
-        own.filter(|own| own.port() == address.port() && own.is_ipv4() == address.is_ipv4())
-            .any(|own| own.ip() == address.ip() || own.ip().is_unspecified() && is_here())
     }
 
     /// The UDP sockets of all workers, until [`take_udp`](Self::take_udp).
@@ -221,8 +229,9 @@ impl Listeners {
         std::mem::take(&mut self.udp)
     }
 
-    /// Returns the listening addresses as text, with instructions for applications and operators.
-    pub(super) fn announcement(&self, config: &Config) -> String {
+    /// Returns the listening addresses as text, with instructions for applications and operators. Web pages need the
+    /// hashes of WebTransport's certificates.
+    pub(super) fn announcement(&self, config: &Config, certificate_hashes: &[String]) -> String {
         let control = config.control_socket_path();
         let control = control.filter(|path| Some(path) != usual_control_socket(config).as_ref());
         let config = &config.listeners;
@@ -240,7 +249,7 @@ impl Listeners {
         if text.is_empty() {
             text.push_str("listening on nothing: every listener is switched off\n");
         }
-        let unix = self.streams.iter().find_map(|listener| match &listener.local {
+        let unix = self.streams.iter().find_map(|listener| match &*listener.local {
             LocalEnd::Unix(path) => Some(path),
             LocalEnd::Memif(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => None,
         });
@@ -259,7 +268,7 @@ impl Listeners {
                 config.tcp.port
             );
         }
-        for hash in &self.webtransport_hashes {
+        for hash in certificate_hashes {
             let port = config.webtransport.port;
             let _ = writeln!(
                 text,
@@ -279,15 +288,15 @@ impl Listeners {
 
     /// Local URIs of all listeners, for `faces/channels`.
     pub(super) fn local_uris(&self) -> Vec<String> {
-        let streams = self.streams.iter().map(|listener| match &listener.local {
+        let streams = self.streams.iter().map(|listener| match &*listener.local {
             LocalEnd::Unix(path) => format!("unix://{}", path.display()),
             LocalEnd::Memif(path) => format!("memif://{}", path.display()),
             LocalEnd::Tcp { address, .. } => named(&FaceUri::tcp(*address)).to_string(),
             LocalEnd::WebSocket { address, .. } => named(&FaceUri::websocket(*address)).to_string(),
         });
-        let udp =
-            self.udp_addresses.iter().map(|address| named(&FaceUri::udp(*address)).to_string());
-        let sessions = self.webtransport_addresses.iter();
+        let OwnAddresses { udp, sessions, .. } = &self.addresses;
+        let udp = udp.iter().map(|address| named(&FaceUri::udp(*address)).to_string());
+        let sessions = sessions.iter();
         let sessions = sessions.map(|address| named(&FaceUri::quic(*address)).to_string());
         streams.chain(udp).chain(sessions).collect()
     }
@@ -430,29 +439,23 @@ mod tests {
 
     #[test]
     fn own_addresses_are_recognized_in_every_form() {
-        let directory = tempfile::tempdir().unwrap();
-        let text = format!(
-            "[listeners]\nunix.path = {:?}\ntcp.enabled = false\nudp.enabled = false\n",
-            directory.path().join("nfd.sock")
-        );
-        let config = config::parse("test", &text).unwrap();
-        let mut listeners = Listeners::open(&config, 1, 0).unwrap();
-        let is_own = |listeners: &Listeners, scheme, address: &str| {
-            listeners.is_own(scheme, address.parse().unwrap())
+        let mut own = OwnAddresses::default();
+        let is_own = |own: &OwnAddresses, scheme, address: &str| {
+            own.include(scheme, address.parse().unwrap())
         };
-        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
-        listeners.udp_addresses = vec!["0.0.0.0:6363".parse().unwrap()];
-        assert!(is_own(&listeners, "udp4", "127.0.0.1:6363"));
-        assert!(is_own(&listeners, "udp4", "127.0.0.2:6363"));
+        assert!(!is_own(&own, "udp4", "127.0.0.1:6363"));
+        own.udp = vec!["0.0.0.0:6363".parse().unwrap()];
+        assert!(is_own(&own, "udp4", "127.0.0.1:6363"));
+        assert!(is_own(&own, "udp4", "127.0.0.2:6363"));
         for other in ["127.0.0.1:6364", "192.0.2.1:6363", "[::1]:6363"] {
-            assert!(!is_own(&listeners, "udp4", other), "{other}");
+            assert!(!is_own(&own, "udp4", other), "{other}");
         }
-        assert!(!is_own(&listeners, "tcp4", "127.0.0.1:6363"), "that is TCP");
-        assert!(!is_own(&listeners, "https", "127.0.0.1:6363"), "that is WebTransport");
-        listeners.webtransport_addresses = vec!["0.0.0.0:6367".parse().unwrap()];
-        assert!(is_own(&listeners, "https", "127.0.0.1:6367"));
-        listeners.udp_addresses = vec!["192.0.2.7:6363".parse().unwrap()];
-        assert!(is_own(&listeners, "udp4", "192.0.2.7:6363"));
-        assert!(!is_own(&listeners, "udp4", "127.0.0.1:6363"));
+        assert!(!is_own(&own, "tcp4", "127.0.0.1:6363"), "that is TCP");
+        assert!(!is_own(&own, "https", "127.0.0.1:6363"), "that is WebTransport");
+        own.sessions = vec!["0.0.0.0:6367".parse().unwrap()];
+        assert!(is_own(&own, "https", "127.0.0.1:6367"));
+        own.udp = vec!["192.0.2.7:6363".parse().unwrap()];
+        assert!(is_own(&own, "udp4", "192.0.2.7:6363"));
+        assert!(!is_own(&own, "udp4", "127.0.0.1:6363"));
     }
 }

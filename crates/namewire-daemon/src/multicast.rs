@@ -3,22 +3,17 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
 use ndn_face::{FaceOptions, Persistency};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
-use ndn_types::duration_ns;
 use ndn_types::{FaceUri, PrincipalKey};
 use tracing::{info, warn};
 
 use super::settings;
 use crate::config::{Config, Multicast};
-
-/// Poll interval for interfaces.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Key of a face; an operator may have destroyed the face since its interface appeared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,24 +31,9 @@ struct Place {
 pub(super) struct MulticastFaces {
     /// FaceIds; `None` if no socket could be opened.
     faces: BTreeMap<Place, Option<u64>>,
-    next_poll_ns: u64,
 }
 
 impl MulticastFaces {
-    /// Time of the next [`look`](Self::look).
-    pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
-        config.listeners.multicast.enabled.then_some(self.next_poll_ns)
-    }
-
-    /// Polls immediately after a configuration change.
-    pub(super) fn poll_anew(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        self.next_poll_ns = 0;
-        if config.listeners.multicast.enabled {
-            return self.look(now_ns, config, dataplane);
-        }
-        self.keep(&[], dataplane);
-    }
-
     /// Removes the faces that the configuration no longer requires.
     fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, face_id| {
@@ -66,15 +46,19 @@ impl MulticastFaces {
         });
     }
 
-    /// Creates faces on new interfaces and removes those of removed interfaces.
-    pub(super) fn look(&mut self, now_ns: u64, config: &Config, dataplane: &mut Dataplane) {
-        if !config.listeners.multicast.enabled || now_ns < self.next_poll_ns {
-            return;
+    /// Creates faces on new interfaces and removes those of removed interfaces. Returns whether interfaces have to be
+    /// polled again.
+    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut Dataplane) -> bool {
+        if !config.listeners.multicast.enabled {
+            self.keep(&[], dataplane);
+            return false;
         }
-        self.next_poll_ns = now_ns + duration_ns(LOOK);
         let all = match interfaces() {
             Ok(all) => all,
-            Err(error) => return warn!(%error, "network interfaces cannot be listed"),
+            Err(error) => {
+                warn!(%error, "network interfaces cannot be listed");
+                return true;
+            }
         };
         let wanted = places(&config.listeners.multicast, &all);
         self.keep(&wanted, dataplane);
@@ -84,6 +68,7 @@ impl MulticastFaces {
                 vacant.insert(face_id);
             }
         }
+        true
     }
 }
 

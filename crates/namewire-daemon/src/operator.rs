@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use ndn_dataplane::{ExchangeCounters, MemoryFaceOptions, QueueDepth, WorkerCounters};
-use ndn_face::CallCounters;
+use ndn_face::{CallCounters, InternalEnd};
 use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
@@ -14,7 +14,6 @@ use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 use ndn_table::Timestamp;
 
-use crate::control::{LocalRequest, MemoryFaceAnswer};
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
@@ -54,6 +53,21 @@ pub(super) struct LinksRequest {
     /// Receives the answer.
     pub(super) answer: SyncSender<BTreeMap<u64, LinkCounters>>,
 }
+
+/// The Data that answers a management Interest, or the reason for the failure.
+pub(super) type LocalAnswer = Result<Vec<u8>, String>;
+
+/// A management Interest that arrives over no face.
+#[derive(Debug)]
+pub(super) struct LocalRequest {
+    /// The packet.
+    pub(super) interest: Vec<u8>,
+    /// Receives one answer.
+    pub(super) answer: SyncSender<LocalAnswer>,
+}
+
+/// Receives the FaceId and the other end of an in-memory face.
+pub(super) type MemoryFaceAnswer = SyncSender<io::Result<(u64, InternalEnd)>>;
 
 /// A request of an operator to the control thread.
 #[derive(Debug)]
@@ -206,7 +220,12 @@ impl Operator {
         let (sender, receiver) = channel();
         let waker = Arc::new(Waker::new()?);
         let requests = OperatorRequests { requests: receiver, waker: Arc::clone(&waker) };
-        let trace = TraceSwitch::new(sender.clone(), Arc::clone(&waker), clock.clone());
+        let (to_control, wakes) = (sender.clone(), Arc::clone(&waker));
+        let switch = move |is_on| {
+            let _ = to_control.send(OperatorRequest::Trace(is_on));
+            wakes.wake();
+        };
+        let trace = TraceSwitch::new(switch, clock.clone());
         Ok((Self { log, workers, requests: sender, waker, trace, clock }, requests))
     }
 

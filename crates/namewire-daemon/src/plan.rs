@@ -10,8 +10,9 @@ use ndn_management::ControlState;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 
-use super::{control, directory, dpdk, placement, webtransport};
+use super::{directory, dpdk, placement, webtransport};
 use crate::config::{Config, Conflict, WebTransportListener};
+use crate::control::setup::management;
 
 /// Input of a forwarder's start beside its configuration.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Plan {
             faults.extend(check_webtransport(&config.listeners.webtransport).err());
         }
         let places = placement::plan(&config.forwarder).map_err(|fault| vec![fault]);
-        match (places, control::management(config, clock)) {
+        match (places, management(config, clock)) {
             (Ok(places), Ok((management, key_chain))) if faults.is_empty() => {
                 Ok(Self { management, key_chain, places })
             }

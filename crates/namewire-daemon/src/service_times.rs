@@ -1,14 +1,12 @@
 //! Measurement of service times, enabled while at least one client requests it.
 
-use std::sync::mpsc::Sender;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ndn_dataplane::WorkerCounters;
 use ndn_forwarding::ServiceTimes;
 use ndn_sys::clock::Clock;
-use ndn_sys::poll::Waker;
 
-use super::operator::OperatorRequest;
 use namewire_control::{
     ServiceTimesBefore, ServiceTimesReport, ServiceTimesTrace, WorkerServiceTimes,
 };
@@ -18,9 +16,18 @@ use namewire_control::{
 pub(super) struct TraceSwitch {
     /// Number of clients.
     users: Arc<Mutex<usize>>,
-    requests: Sender<OperatorRequest>,
-    waker: Arc<Waker>,
+    switch: Switch,
     clock: Clock,
+}
+
+/// Starts and stops the measurement.
+#[derive(Clone)]
+struct Switch(Arc<dyn Fn(bool) + Send + Sync>);
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Switch")
+    }
 }
 
 /// Measurements and counters of one worker.
@@ -39,8 +46,8 @@ struct Trace {
 }
 
 impl TraceSwitch {
-    pub(super) fn new(requests: Sender<OperatorRequest>, waker: Arc<Waker>, clock: Clock) -> Self {
-        Self { users: Arc::default(), requests, waker, clock }
+    pub(super) fn new(switch: impl Fn(bool) + Send + Sync + 'static, clock: Clock) -> Self {
+        Self { users: Arc::default(), switch: Switch(Arc::new(switch)), clock }
     }
 
     /// Adds a client.
@@ -66,8 +73,7 @@ impl TraceSwitch {
         if (before == 0) != (*users == 0) {
             // Sent under the lock, so that the last message is the current state. If the control thread has ended, so
             // have the workers.
-            let _ = self.requests.send(OperatorRequest::Trace(*users > 0));
-            self.waker.wake();
+            (self.switch.0)(*users > 0);
         }
     }
 }
@@ -109,7 +115,7 @@ mod tests {
     #[test]
     fn workers_measure_while_a_client_exists() {
         let (sender, requests) = channel();
-        let switch = TraceSwitch::new(sender, Arc::new(Waker::new().unwrap()), Clock::System);
+        let switch = TraceSwitch::new(move |is_on| sender.send(is_on).unwrap(), Clock::System);
         let worker = TracedWorker { times: Arc::default(), rounds: Arc::default() };
         let mut timer = ServiceTimer::new(Arc::clone(&worker.times), clock::now);
         let mut measure = || {
@@ -129,9 +135,9 @@ mod tests {
         };
         assert_eq!((count(&*first), count(&*second)), ((2, 2), (1, 1)));
         drop(first);
-        assert!(matches!(requests.try_recv(), Ok(OperatorRequest::Trace(true))));
+        assert_eq!(requests.try_recv(), Ok(true));
         assert!(requests.try_recv().is_err(), "another one is there");
         drop(second);
-        assert!(matches!(requests.try_recv(), Ok(OperatorRequest::Trace(false))));
+        assert_eq!(requests.try_recv(), Ok(false));
     }
 }

@@ -9,15 +9,15 @@ use ndn_forwarding::PitTokenPolicy;
 use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
 use ndn_packet::Name;
 use ndn_types::duration_ns;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::destinations::Destinations;
-use super::faces::{self, Wanted};
+use super::faces::{self, FIRST_STATIC_TICKET, Wanted};
 use crate::config::{Config, StaticRoute};
+use crate::control::face_table::KnownFace;
+use crate::control::service::{Cx, FaceRequest, Message, Reason, Service};
 use namewire_control::WaitingFace;
 
-/// First ticket of static faces, outside the range of management's tickets.
-const FIRST_TICKET: u64 = 1 << 63;
 /// Maximum faces created by command that wait for a new session.
 const LOST_MAX: usize = 64;
 /// How long their sessions are retried.
@@ -50,15 +50,32 @@ struct Lost {
 
 /// A permanent face whose session has ended on its own.
 #[derive(Debug)]
-pub(super) struct LostSession {
+struct LostSession {
     /// Former FaceId.
-    pub(super) face_id: u64,
+    face_id: u64,
     /// Remote URI.
-    pub(super) remote: FaceUri,
+    remote: FaceUri,
     /// Specification of the face.
-    pub(super) wanted: Wanted,
+    wanted: Wanted,
     /// Routes and next hops of the face.
-    pub(super) destinations: Destinations,
+    destinations: Destinations,
+}
+
+/// Events of permanent faces.
+#[derive(Debug)]
+pub(super) enum StaticEvent {
+    /// A face was created.
+    FaceAdded { ticket: Option<u64>, face_id: u64 },
+    /// The requested face exists.
+    FaceExists { ticket: Option<u64>, face_id: u64 },
+    /// The requested face was not created; the text is the reason.
+    FaceFailed { ticket: Option<u64>, text: String },
+    /// A face has closed on its own. Management still has its routes.
+    FaceClosed { face_id: u64, face: Box<KnownFace> },
+    /// An operator destroys a face, which may be a former one.
+    Destroy(u64),
+    /// An operator unregisters a route of a face, which may be a former one.
+    ForgetRoute { prefix: Name, face_id: u64, origin: Option<u64> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,13 +102,62 @@ pub(super) struct StaticSetup {
     retry_ns_max: u64,
 }
 
+impl Service for StaticSetup {
+    type Event = StaticEvent;
+
+    fn handle_event(&mut self, cx: &mut Cx, event: StaticEvent) {
+        match event {
+            StaticEvent::FaceAdded { ticket, face_id } => {
+                self.face_added(&mut cx.state, ticket, face_id);
+            }
+            StaticEvent::FaceExists { ticket, face_id } => {
+                self.face_exists(&mut cx.state, ticket, face_id);
+            }
+            StaticEvent::FaceFailed { ticket, text } => {
+                self.connect_failed(cx.now_ns(), ticket, &text);
+            }
+            StaticEvent::FaceClosed { face_id, face } => {
+                let is_session = face.remote.scheme() == "https";
+                if is_session && face.options.persistency == Persistency::Permanent {
+                    let wanted = Wanted::again(&face.options);
+                    let destinations = Destinations::of(&cx.state, face_id);
+                    let lost = LostSession { face_id, remote: face.remote, wanted, destinations };
+                    self.session_lost(cx.now_ns(), lost);
+                }
+            }
+            StaticEvent::Destroy(face_id) => {
+                if self.cancel(face_id) {
+                    info!(face_id, "the face of a session that has ended is not opened again");
+                }
+            }
+            StaticEvent::ForgetRoute { prefix, face_id, origin } => {
+                self.forget_route(face_id, &prefix, origin);
+            }
+        }
+        cx.timers.set(Reason::StaticFaces, self.next_deadline_ns());
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        self.continue_returning(&mut cx.state, cx.now.monotonic_ns);
+        self.due(cx.now_ns()).into_iter().for_each(|due| cx.post(Message::Create(Box::new(due))));
+        cx.timers.set(Reason::StaticFaces, self.next_deadline_ns());
+    }
+}
+
 impl StaticSetup {
+    /// The faces and routes of the configuration, to be created at once.
+    pub(super) fn start(cx: &mut Cx) -> Self {
+        let setup = Self::new(&cx.config);
+        cx.timers.set(Reason::StaticFaces, setup.next_deadline_ns());
+        setup
+    }
+
     /// Collects the faces and routes of the configuration. A next hop that is not among the static faces becomes a
     /// permanent face.
-    pub(super) fn new(config: &Config) -> Self {
+    fn new(config: &Config) -> Self {
         let mut setup = Self {
             faces: BTreeMap::new(),
-            next_ticket: FIRST_TICKET,
+            next_ticket: FIRST_STATIC_TICKET,
             returning: VecDeque::new(),
             routes: config.static_routes.clone(),
             retry_ns_min: duration_ns(config.faces.reconnect_min),
@@ -136,7 +202,7 @@ impl StaticSetup {
     }
 
     /// Time of the next [`due`](Self::due) or [`continue_returning`](Self::continue_returning).
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+    fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
             State::Begun | State::Made(_) => None,
@@ -147,7 +213,7 @@ impl StaticSetup {
 
     /// Restores a part of the destinations of a returned face, one face after the other. Commands taken before have
     /// been executed completely, so none is undone.
-    pub(super) fn continue_returning(&mut self, state: &mut ControlState, now_ns: u64) {
+    fn continue_returning(&mut self, state: &mut ControlState, now_ns: u64) {
         let Some((face_id, mut destinations)) = self.returning.pop_front() else { return };
         if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
             self.returning.push_back((face_id, destinations));
@@ -155,12 +221,13 @@ impl StaticSetup {
     }
 
     /// Returns the faces to be created now.
-    pub(super) fn due(&mut self, now_ns: u64) -> Vec<(FaceUri, Option<FaceUri>, Wanted)> {
+    fn due(&mut self, now_ns: u64) -> Vec<FaceRequest> {
         let mut due = Vec::new();
         for face in self.faces.values_mut() {
             if matches!(face.state, State::DueAt(at) if at <= now_ns) {
                 face.state = State::Begun;
-                due.push((face.remote.clone(), face.local.clone(), face.wanted));
+                let (remote, local) = (face.remote.clone(), face.local.clone());
+                due.push(FaceRequest { remote, local, wanted: face.wanted });
             }
         }
         due
@@ -168,12 +235,7 @@ impl StaticSetup {
 
     /// Handles the creation of a face; adds its configured routes if it is a static face.
     /// [`continue_returning`](Self::continue_returning) restores its former destinations.
-    pub(super) fn face_added(
-        &mut self,
-        state: &mut ControlState,
-        ticket: Option<u64>,
-        face_id: u64,
-    ) {
+    fn face_added(&mut self, state: &mut ControlState, ticket: Option<u64>, face_id: u64) {
         let retry_ns = self.retry_ns_min;
         let Some(face) = self.face_of(ticket) else { return };
         face.state = State::Made(face_id);
@@ -212,12 +274,7 @@ impl StaticSetup {
     }
 
     /// Uses the existing face of the peer, and makes it stay when idle.
-    pub(super) fn face_exists(
-        &mut self,
-        state: &mut ControlState,
-        ticket: Option<u64>,
-        face_id: u64,
-    ) {
+    fn face_exists(&mut self, state: &mut ControlState, ticket: Option<u64>, face_id: u64) {
         if let Some(face) = self.face_of(ticket) {
             state.adopt_face(face_id, face.wanted.persistency);
         }
@@ -225,7 +282,7 @@ impl StaticSetup {
     }
 
     /// Schedules another attempt after a failure.
-    pub(super) fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
+    fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
         let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
         if let (Some(Lost { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
@@ -242,7 +299,7 @@ impl StaticSetup {
 
     /// Handles the end of a permanent face's session, which the worker cannot reopen: opens another session, whose
     /// face gets the routes of the former one.
-    pub(super) fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
+    fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
         let LostSession { face_id, remote, wanted, mut destinations } = lost;
         self.returning.retain_mut(|(returning, left)| {
             let is_it = *returning == face_id;
@@ -295,7 +352,7 @@ impl StaticSetup {
     }
 
     /// Stops reopening the session of the face with this former FaceId; returns false if there is none.
-    pub(super) fn cancel(&mut self, face_id: u64) -> bool {
+    fn cancel(&mut self, face_id: u64) -> bool {
         let is_it = |face: &StaticFace| face.lost.is_some_and(|lost| lost.face_id == face_id);
         let found = self.faces.iter().find(|(_, face)| is_it(face)).map(|(ticket, _)| *ticket);
         found.is_some_and(|ticket| self.faces.remove(&ticket).is_some())
@@ -303,7 +360,7 @@ impl StaticSetup {
 
     /// Removes a route of a missing face after its unregistration; without an origin, a next hop that only the FIB
     /// has.
-    pub(super) fn forget_route(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
+    fn forget_route(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
         let away = self.faces.values_mut().filter_map(|face| face.away.as_mut());
         for (_, destinations) in
             away.chain(&mut self.returning).filter(|(called, _)| *called == face_id)
@@ -314,7 +371,9 @@ impl StaticSetup {
 
     /// Returns whether the face of this ticket is no longer needed.
     pub(super) fn is_cancelled(&self, ticket: Option<u64>) -> bool {
-        ticket.is_some_and(|ticket| ticket >= FIRST_TICKET && !self.faces.contains_key(&ticket))
+        ticket.is_some_and(|ticket| {
+            ticket >= FIRST_STATIC_TICKET && !self.faces.contains_key(&ticket)
+        })
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {

@@ -12,11 +12,12 @@ use ndn_table::Timestamp;
 
 use crate::calls::{CallError, Management};
 use crate::config::Config;
-use crate::control::{Control, EVENTS_PER_ROUND, LocalAnswer, LocalRequest, Parts, Reason};
-use crate::environment::Environment;
+use crate::control::{Control, EVENTS_PER_ROUND, Parts, Reason};
+use crate::environment::{Environment, now};
 use crate::forwarder::{forwarding_tables, operator, refused};
 use crate::hooks::{LogControl, NoLogControl};
 use crate::listeners::Listeners;
+use crate::operator::{LocalAnswer, LocalRequest};
 use crate::plan::Plan;
 use crate::settings;
 
@@ -105,20 +106,19 @@ impl SteppedForwarder {
     /// The authoritative tables: RIB, FIB, strategy choices, faces.
     #[must_use]
     pub fn state(&self) -> &ControlState {
-        &self.control.state
+        self.control.state()
     }
 
     /// Sum of the counters of all workers.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.control.dataplane.counters()
+        self.control.dataplane().counters()
     }
 
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.
     pub fn begin_call(&mut self, interest: Vec<u8>) -> PendingCall {
         let (answer, receiver) = sync_channel(1);
-        let now = self.control.now();
-        self.control.handle_local_request(now, LocalRequest { interest, answer });
+        self.control.handle_local_request(LocalRequest { interest, answer });
         PendingCall(receiver)
     }
 
@@ -169,6 +169,6 @@ impl Management for SteppedForwarder {
     }
 
     fn unix_ms(&self) -> u64 {
-        self.control.now().unix_ms()
+        now(self.control.clock()).unix_ms()
     }
 }

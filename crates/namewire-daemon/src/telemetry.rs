@@ -6,7 +6,7 @@ use ndn_face::{FaceCounters, LinkDropReason};
 use ndn_forwarding::{Counters, DropReason};
 use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 
-use super::faces::KnownFace;
+use crate::control::face_table::KnownFace;
 use namewire_control::{LinkCounters, LinkDown};
 
 /// Maximum faces per answer, so that it fits into a line.
@@ -95,7 +95,7 @@ pub(super) fn links(
     faces: &BTreeMap<u64, KnownFace>,
     after: Option<u64>,
     now_ns: u64,
-    driver: impl Fn(&KnownFace) -> Option<&'static str>,
+    driver: impl Fn(&str) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
     let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
     let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
@@ -103,7 +103,7 @@ pub(super) fn links(
     chosen.truncate(LINKS_PER_ANSWER);
     let counters = chosen.into_iter().map(|face_id| {
         let face = &faces[&face_id];
-        let driver = driver(face).map(str::to_owned);
+        let driver = face.interface().and_then(&driver).map(str::to_owned);
         (face_id, LinkCounters { driver, ..link_counters(face, now_ns) })
     });
     counters.collect()
@@ -115,7 +115,7 @@ fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
         let count = counters.dropped(reason).value();
         (count > 0).then(|| (reason.name().to_owned(), count))
     });
-    let pending = face.excess.pending;
+    let pending = face.pending_refused;
     let quota = DropReason::PendingQuota.name().to_owned();
     let drops = drops.chain((pending > 0).then_some((quota, pending)));
     let down = face.down.as_ref().map(|down| LinkDown {

@@ -1,20 +1,13 @@
-//! The WebTransport listener, and outgoing sessions.
+//! The certificate and the sockets of the WebTransport listener.
 
-use std::collections::HashMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Context;
-use ndn_sys::poll::Waker;
-use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Service, Target};
+use ndn_webtransport::Identity;
 
 use super::directory::{self, Access, OwnFile};
-use super::faces::Wanted;
-use super::websocket::Admission;
-use crate::config::{Config, WebTransportListener};
-use namewire_control::WebTransportStatus;
+use crate::config::WebTransportListener;
 
 /// Resources opened before root privileges are dropped.
 #[derive(Debug, Default)]
@@ -25,49 +18,6 @@ pub(super) struct Opened {
     pub(super) identity: Option<Identity>,
     /// The file for a generated certificate.
     pub(super) kept_in: Option<PathBuf>,
-}
-
-/// Events of the service.
-#[derive(Debug)]
-pub(super) enum SessionEvent {
-    /// A peer has opened a session.
-    Accepted(Accepted),
-    /// The path MTU of a session has changed.
-    Path {
-        /// FaceId of the session.
-        face_id: u64,
-        /// Maximum frame length.
-        length: usize,
-    },
-    /// An attempt to open a session has ended.
-    Connected {
-        /// The peer.
-        target: Target,
-        /// The requested face.
-        wanted: Wanted,
-        /// The result.
-        result: Result<Accepted, String>,
-    },
-}
-
-/// The control thread's side of the service.
-#[derive(Debug)]
-pub(super) struct WebTransport {
-    service: Option<Service>,
-    events: Receiver<SessionEvent>,
-    sender: Sender<SessionEvent>,
-    waker: Arc<Waker>,
-    /// Faces whose frame length follows the path MTU.
-    followed: HashMap<u64, FollowedPath>,
-}
-
-/// A face that follows the path MTU of its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FollowedPath {
-    /// Current frame length of the face.
-    pub(super) given: usize,
-    /// Path MTU.
-    pub(super) found: usize,
 }
 
 /// Reads the configured certificate, if any.
@@ -126,131 +76,6 @@ pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
     }
     // The directory will contain private keys.
     directory::make_parent(file, Access::Private).ok().flatten()
-}
-
-impl WebTransport {
-    pub(super) fn new() -> anyhow::Result<Self> {
-        let (sender, events) = channel();
-        let (waker, followed) = (Arc::new(Waker::new()?), HashMap::new());
-        Ok(Self { service: None, events, sender, waker, followed })
-    }
-
-    /// Wakes the control thread after events.
-    pub(super) fn waker(&self) -> &Waker {
-        &self.waker
-    }
-
-    /// Returns the events since the last call.
-    pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
-        self.waker.reset();
-        self.events.try_iter().collect()
-    }
-
-    /// Starts to report changes of a session's path MTU for a face that follows it; returns the current length.
-    pub(super) fn follow(&mut self, face_id: u64, mtu: &PathMtu) -> usize {
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        mtu.tell(move |length| {
-            let _ = sender.send(SessionEvent::Path { face_id, length });
-            waker.wake();
-        });
-        // Later changes are reported as events.
-        let length = mtu.value();
-        self.followed.insert(face_id, FollowedPath { given: length, found: length });
-        length
-    }
-
-    /// Returns the path that a face follows, if any.
-    pub(super) fn followed(&mut self, face_id: u64) -> Option<&mut FollowedPath> {
-        self.followed.get_mut(&face_id)
-    }
-
-    /// Stops following: the face is gone or an operator has set its MTU.
-    pub(super) fn forget(&mut self, face_id: u64) {
-        self.followed.remove(&face_id);
-    }
-
-    /// Starts to listen.
-    pub(super) fn listen(&mut self, config: &Config, opened: Opened) -> anyhow::Result<()> {
-        let settings = &config.listeners.webtransport;
-        let admission = Admission {
-            loopback_is_local: false,
-            origins: settings.origins.clone(),
-            local_origins: Vec::new(),
-        };
-        let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        let listen = Listen {
-            kept_in: opened.kept_in,
-            sockets: opened.sockets,
-            identity: opened.identity,
-            rules: Rules {
-                sessions_max: settings.sessions,
-                idle_timeout: settings.idle_timeout,
-                admits: Box::new(admits),
-            },
-            on_accepted: Box::new(move |session| {
-                // The receiver is gone only while the forwarder stops.
-                let _ = sender.send(SessionEvent::Accepted(session));
-                waker.wake();
-            }),
-        };
-        self.service = Some(Service::start(Some(listen)).context("WebTransport")?);
-        Ok(())
-    }
-
-    /// Opens a session.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(super) fn connect(
-        &mut self,
-        config: &Config,
-        target: Target,
-        wanted: Wanted,
-    ) -> std::io::Result<()> {
-        let service = match &mut self.service {
-            Some(service) => service,
-            none => none.insert(Service::start(None)?),
-        };
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        let told = target.clone();
-        let on_connected = Box::new(move |result| {
-            let _ = sender.send(SessionEvent::Connected { target: told, wanted, result });
-            waker.wake();
-        });
-        service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
-        Ok(())
-    }
-
-    /// Reads the configured certificate files again, if any; they may have been renewed.
-    ///
-    /// # Errors
-    /// The files cannot be used.
-    pub(super) fn read_certificate(
-        &self,
-        config: &WebTransportListener,
-    ) -> anyhow::Result<Option<Identity>> {
-        if self.service.is_some() && config.enabled { identity(config) } else { Ok(None) }
-    }
-
-    /// Replaces the certificate; `None` keeps the current one.
-    pub(super) fn use_certificate(&self, certificate: Option<Identity>) {
-        if let (Some(service), Some(identity)) = (&self.service, certificate) {
-            service.set_identity(identity);
-        }
-    }
-
-    /// Returns the status for the control socket, if a listener or a session exists.
-    pub(super) fn status(&self, config: &Config, addresses: &[SocketAddr]) -> WebTransportStatus {
-        let Some(service) = &self.service else { return WebTransportStatus::default() };
-        let counters = service.counters().named();
-        WebTransportStatus {
-            addresses: addresses.iter().map(SocketAddr::to_string).collect(),
-            certificate_hashes: service.hashes().iter().map(ToString::to_string).collect(),
-            self_signed: config.listeners.webtransport.certificate.is_none(),
-            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
-        }
-    }
 }
 
 #[cfg(test)]

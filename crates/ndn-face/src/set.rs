@@ -831,8 +831,7 @@ impl FaceSet {
         if !self.memifs.has_polled() {
             return;
         }
-        let mut position = 0;
-        while let Some(index) = self.memifs.next_unflushed_polling(&mut self.faces, &mut position) {
+        while let Some(index) = self.memifs.next_unflushed_polling(&mut self.faces) {
             self.flush_face(now, index, pool);
         }
     }

@@ -1,85 +1,70 @@
-//! The control thread's loop: management, faces and tables, between operators and the data plane.
+//! The control thread: a loop over services. It passes what is ready or due, events of the data plane, actions of
+//! management's state machine, requests of operators and messages between services to the service that handles them.
 //!
 //! | module | content |
 //! |---|---|
-//! | `connecting` | requests that share one attempt to create a face |
-//! | `connections` | creation of faces: accepted, requested by management, configured |
-//! | `events` | events of the data plane |
-//! | `management` | management Interests and their replies |
-//! | `memif` | memif handshakes with clients and servers |
+//! | `service` | the interface of services, and what they share: clock, settings, data plane, faces, timers |
+//! | `face_table` | existing faces, limits of new ones |
+//! | `connector` | creation of faces: host names, TCP connections |
+//! | `listening` | accepted connections |
+//! | `websocket`, `memif`, `sessions` | handshakes and faces of WebSocket, memif and WebTransport |
+//! | `interfaces`, `path_mtu` | network interfaces; path MTUs of UDP faces |
+//! | `management`, `replies` | management Interests, their actions and replies |
 //! | `setup` | initial state of management and its internal face |
-//! | `websocket` | WebSocket handshakes |
-//! | `operator` | requests of the control socket |
-//! | `webtransport` | faces of WebTransport sessions |
-//! | `refusals` | log of commands and rejected connections |
-//! | `replies` | queue of replies to the data plane |
-//! | `quotas` | faces that exceed their quotas: rate limit and log |
+//! | `quotas`, `refusals` | faces that exceed their quotas; log of commands and rejected connections |
 
-mod connecting;
-mod connections;
-mod events;
+mod connector;
+pub(crate) mod face_table;
 mod interfaces;
-mod local_requests;
+mod listening;
 mod management;
 mod memif;
-mod operator;
 mod path_mtu;
 mod quotas;
 mod refusals;
 mod replies;
-mod service;
-mod setup;
-mod tickets;
+pub(crate) mod service;
+pub(crate) mod sessions;
+pub(crate) mod setup;
 mod websocket;
-mod webtransport;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context;
-use ndn_dataplane::{Command, CsSettings, Dataplane, MemoryFaceOptions, OnDemandPeers};
+use ndn_dataplane::{Command, CsSettings, Dataplane, Event, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
-use ndn_forwarding::strategy::StrategyError;
-use ndn_management::{ControlState, FACE_ID_INTERNAL, Now};
-use ndn_packet::NameRef;
+use ndn_management::{Action, ControlState, FACE_ID_INTERNAL, status};
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
-use ndn_types::duration_ns;
-use tracing::info;
+use tracing::{error, info, warn};
 
-use connecting::ConnectingFaces;
-use interfaces::Interfaces;
-pub(crate) use interfaces::InterfacesEvent;
-use local_requests::LocalRequests;
-pub(crate) use local_requests::{LocalAnswer, LocalRequest};
-pub(super) use quotas::Excess;
-use quotas::QuotaWatch;
-use refusals::{FaceLimitLog, Refusals};
-use replies::Replies;
+use connector::{Connector, ConnectorEvent, TOKEN_ATTEMPTS};
+use face_table::FaceTable;
+use interfaces::{Interfaces, InterfacesEvent};
+use listening::{Listening, ListeningEvent, TOKEN_LISTENERS};
+use management::{Management, ManagementEvent};
+use memif::{Memif, MemifEvent, TOKEN_MEMIF};
+use path_mtu::{FollowPath, PathMtus};
+use quotas::{Quotas, QuotasEvent};
 pub use service::Reason;
-pub(crate) use service::{Cx, Service};
+use service::{Cx, Message, Service, Timers};
+use sessions::{SessionEvent, Sessions, SessionsEvent};
 use setup::internal_face;
-pub(super) use setup::{management, propagate};
-use tickets::Tickets;
-use websocket::Handshakes;
+use websocket::{TOKEN_HANDSHAKES, WebSocketEvent, WebSocketHandshakes};
 
 use super::balance::BalanceSchedule;
-use super::captures::Captures;
+use super::captures::{Captures, CapturesEvent};
 use super::ethernet::OwnPort;
-use super::faces::{KnownFace, Wanted};
 use super::listeners::Listeners;
-use super::names::HostNames;
-use super::operator::OperatorRequests;
+use super::operator::{LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests};
 use super::reload::Reload;
-use super::static_setup::StaticSetup;
+use super::static_setup::{StaticEvent, StaticSetup};
 use super::tables::ForwardingTables;
-use super::webtransport::WebTransport;
+use super::{addresses, faces, telemetry};
 use crate::config::Config;
 use crate::environment::now;
 use crate::hooks::{Hooks, Requests};
@@ -92,36 +77,17 @@ const TOKEN_LINKS: u64 = 4;
 const TOKEN_KEY_CHAIN: u64 = 5;
 const TOKEN_SESSIONS: u64 = 6;
 const TOKEN_NAMES: u64 = 7;
-/// Listener `i` has token `TOKEN_LISTENERS + i`.
-const TOKEN_LISTENERS: u64 = 1 << 16;
-/// First token of connection attempts.
-const TOKEN_ATTEMPTS: u64 = 1 << 32;
-/// First token of WebSocket handshakes.
-const TOKEN_HANDSHAKES: u64 = 1 << 48;
 
 /// Capacity of the internal face, in frames per direction.
 const INTERNAL_QUEUE: usize = 4096;
-/// Retry interval for full queues.
-const RETRY: Duration = Duration::from_millis(2);
-
-const WORKER_GONE: &str = "the forwarding worker has ended by itself";
-/// Pause of a listener after the process ran out of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Maximum descriptors handled per round.
 pub(super) const EVENTS_PER_ROUND: usize = 64;
+/// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
+const INTERESTS_PER_ROUND: usize = 64;
+/// Maximum requests of operators answered per round.
+const REQUESTS_PER_ROUND: usize = 64;
 
-/// Receives the FaceId and the other end of an in-memory face.
-pub(crate) type MemoryFaceAnswer = SyncSender<std::io::Result<(u64, InternalEnd)>>;
-
-/// A TCP connection attempt.
-#[derive(Debug)]
-struct Attempt {
-    stream: OwnedFd,
-    remote: SocketAddr,
-    wanted: Wanted,
-    deadline_ns: u64,
-}
+const WORKER_GONE: &str = "the forwarding worker has ended by itself";
 
 /// Parts that the control thread is built from.
 #[derive(Debug)]
@@ -142,79 +108,28 @@ pub(super) struct Parts {
 /// The control thread.
 #[derive(Debug)]
 pub(super) struct Control {
-    pub(super) config: Config,
-    clock: Clock,
-    poller: Poller,
-    pub(super) dataplane: Dataplane,
-    tables: ForwardingTables,
-    pub(super) state: ControlState,
-    internal: InternalEnd,
-    faces: BTreeMap<u64, KnownFace>,
-    listeners: Listeners,
-    channels: Vec<String>,
-    attempts: BTreeMap<u64, Attempt>,
-    connecting: ConnectingFaces,
-    next_attempt: u64,
-    handshakes: Handshakes,
-    webtransport: WebTransport,
-    names: HostNames,
-    memif: memif::MemifClients,
-    /// Paused listeners, with the end of their pause.
-    paused: Vec<(u64, usize)>,
-    tickets: Tickets,
+    cx: Cx,
+    management: Management,
+    listening: Listening,
+    websocket: WebSocketHandshakes,
+    memif: Memif,
+    sessions: Sessions,
+    connector: Connector,
     statics: StaticSetup,
-    pub(super) interfaces: Interfaces,
-    operator: OperatorRequests,
-    key_chain: Arc<Waker>,
-    replies: Replies,
-    captures: Captures,
-    /// The listening addresses have been announced.
-    is_announced: bool,
-    /// Management Interests are left from the last round.
-    is_behind: bool,
-    /// A command waits for the workers to use changed tables.
-    is_fib_awaited: bool,
-    refusals: Refusals,
-    /// On-demand faces of remote TCP peers.
-    strangers: OnDemandPeers<u64>,
-    refused_peers: Refusals,
-    full: FaceLimitLog,
+    interfaces: Interfaces,
+    paths: PathMtus,
+    quotas: Quotas,
     balance: BalanceSchedule,
-    quotas: QuotaWatch,
-    paths: path_mtu::PathMtus,
-    local: LocalRequests,
-    /// In-memory faces being created.
-    memory_faces: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
+    captures: Captures,
+    operator: OperatorRequests,
 }
 
 impl Control {
     /// Sets everything up; Interests are answered from [`run`](Self::run) on.
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let Parts {
-            clock,
-            has_link_monitor,
-            management,
-            key_chain,
-            mut dataplane,
-            tables,
-            listeners,
-            operator,
-            own,
-        } = parts;
-        let poller = Poller::new()?;
+        let Parts { clock, has_link_monitor, management: state, key_chain, .. } = parts;
+        let Parts { mut dataplane, tables, mut listeners, operator, own, .. } = parts;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
-        poller.add(dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
-        poller.add(&near, TOKEN_INTERNAL, Interest::Readable)?;
-        poller.add(&*operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
-        poller.add(&*key_chain, TOKEN_KEY_CHAIN, Interest::Readable)?;
-        let webtransport = WebTransport::new()?;
-        poller.add(webtransport.waker(), TOKEN_SESSIONS, Interest::Readable)?;
-        let names = HostNames::new()?;
-        poller.add(names.waker(), TOKEN_NAMES, Interest::Readable)?;
-        let interfaces = Interfaces::new(has_link_monitor);
-        if let Some(monitor) = interfaces.monitor() {
-            poller.add(monitor, TOKEN_LINKS, Interest::Readable)?;
-        }
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {
@@ -223,63 +138,67 @@ impl Control {
             serve: Some(config.tables.cs.serve),
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
-        let balance = BalanceSchedule::new(&dataplane);
-        let mut control = Self {
-            state: management,
-            channels: listeners.local_uris(),
+        let mut cx = Cx {
+            now: now(&clock),
             config: config.clone(),
             clock,
-            poller,
+            poller: Poller::new()?,
             dataplane,
-            tables,
-            internal: near,
-            faces: BTreeMap::new(),
-            listeners,
-            attempts: BTreeMap::new(),
-            connecting: ConnectingFaces::default(),
-            next_attempt: TOKEN_ATTEMPTS,
-            handshakes: Handshakes::new(TOKEN_HANDSHAKES),
-            webtransport,
-            names,
-            memif: memif::MemifClients::new(config),
-            paused: Vec::new(),
-            tickets: Tickets::default(),
-            statics: StaticSetup::new(config),
-            interfaces,
-            operator,
-            key_chain,
-            replies: Replies::default(),
-            captures: Captures::default(),
-            is_announced: false,
-            is_behind: false,
-            is_fib_awaited: true,
-            refusals: Refusals::default(),
-            strangers: OnDemandPeers::new(config.limits.faces_per_peer),
-            refused_peers: Refusals::default(),
-            full: FaceLimitLog::default(),
-            balance,
-            quotas: QuotaWatch::default(),
-            paths: path_mtu::PathMtus::default(),
-            local: LocalRequests::default(),
-            memory_faces: BTreeMap::new(),
+            state,
+            faces: FaceTable::new(&config.limits),
+            timers: Timers::default(),
+            ethernet_channels: Vec::new(),
+            messages: VecDeque::new(),
         };
-        control.choose_strategies()?;
-        {
-            let (interfaces, mut cx) = control.interfaces_and_cx(control.now());
-            interfaces.handle_event(&mut cx, InterfacesEvent::OwnPorts(own));
-        }
-        control.work(control.now());
+        choose_strategies(&mut cx)?;
+        let opened = std::mem::take(&mut listeners.webtransport);
+        let mut control = Self {
+            management: Management::new(near, tables, key_chain, listeners.local_uris()),
+            sessions: Sessions::new(opened, listeners.addresses.sessions.clone())?,
+            connector: Connector::new(listeners.addresses.clone())?,
+            listening: Listening::new(listeners),
+            websocket: WebSocketHandshakes::new(),
+            memif: Memif::new(config),
+            statics: StaticSetup::start(&mut cx),
+            interfaces: Interfaces::new(&mut cx, has_link_monitor, own),
+            paths: PathMtus::default(),
+            quotas: Quotas::new(&mut cx),
+            balance: BalanceSchedule::new(&mut cx),
+            captures: Captures::default(),
+            operator,
+            cx,
+        };
+        control.poll_descriptors()?;
+        control.work();
         Ok(control)
+    }
+
+    /// Adds the descriptors that exist from the start to the poller.
+    fn poll_descriptors(&self) -> std::io::Result<()> {
+        let poller = &self.cx.poller;
+        poller.add(self.cx.dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
+        poller.add(self.management.internal(), TOKEN_INTERNAL, Interest::Readable)?;
+        poller.add(self.management.key_chain(), TOKEN_KEY_CHAIN, Interest::Readable)?;
+        poller.add(&*self.operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
+        poller.add(self.sessions.waker(), TOKEN_SESSIONS, Interest::Readable)?;
+        poller.add(self.connector.names().waker(), TOKEN_NAMES, Interest::Readable)?;
+        match self.interfaces.monitor() {
+            Some(monitor) => poller.add(monitor, TOKEN_LINKS, Interest::Readable),
+            None => Ok(()),
+        }
     }
 
     /// Runs until a stop is requested.
     pub(super) fn run(&mut self, hooks: Hooks, started: Config) -> anyhow::Result<()> {
         let Hooks { requests, source, log, mut on_listening } = hooks;
         let reload = Reload { source, log, started };
-        self.poller.add(requests.waker(), TOKEN_STOP, Interest::Readable)?;
+        self.cx.poller.add(requests.waker(), TOKEN_STOP, Interest::Readable)?;
         let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
-            let wait = self.next_deadline().map(|(at, _)| self.until(at));
+            let wait = self.next_deadline().map(|(at, _)| {
+                let now_ns = self.cx.clock.now_ns();
+                Duration::from_nanos(at.as_nanos().saturating_sub(now_ns))
+            });
             self.round(wait, &mut ready, Some(&requests))?;
             if requests.take_reload() {
                 self.reload(&reload);
@@ -305,207 +224,425 @@ impl Control {
         ready: &mut Events,
         requests: Option<&Requests>,
     ) -> anyhow::Result<bool> {
-        self.poller.wait(ready, wait)?;
-        let now = self.now();
-        let is_due = self.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= now.monotonic_ns);
+        self.cx.poller.wait(ready, wait)?;
+        self.cx.now = now(&self.cx.clock);
+        let now_ns = self.cx.now_ns();
+        let is_due = self.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= now_ns);
         for event in ready.iter() {
-            self.handle_ready(now, event.token, requests);
+            self.handle_ready(event.token, requests);
+            self.deliver();
         }
         // Face events precede the Interests of these faces.
-        let has_events = self.handle_events(now).context(WORKER_GONE)? || !ready.is_empty();
-        self.handle_interests(now).context(WORKER_GONE)?;
-        self.handle_timeouts(now);
-        let has_worked = self.work(now);
+        let has_events = self.handle_events().context(WORKER_GONE)? || !ready.is_empty();
+        self.handle_interests().context(WORKER_GONE)?;
+        self.handle_timeouts();
+        let has_worked = self.work();
         Ok(is_due || has_events || has_worked)
     }
 
-    fn handle_ready(&mut self, now: Now, token: u64, requests: Option<&Requests>) {
+    fn handle_ready(&mut self, token: u64, requests: Option<&Requests>) {
+        let cx = &mut self.cx;
         match token {
             TOKEN_STOP => requests.into_iter().for_each(|requests| requests.waker().reset()),
-            TOKEN_DATAPLANE => self.dataplane.event_waker().reset(),
-            TOKEN_INTERNAL => self.internal.reset(),
-            TOKEN_OPERATOR => self.serve_operator(now),
-            TOKEN_LINKS => {
-                let (interfaces, mut cx) = self.interfaces_and_cx(now);
-                interfaces.handle_event(&mut cx, InterfacesEvent::LinksChanged);
+            TOKEN_DATAPLANE => cx.dataplane.event_waker().reset(),
+            TOKEN_INTERNAL => self.management.internal().reset(),
+            TOKEN_OPERATOR => self.serve_operators(),
+            TOKEN_LINKS => self.interfaces.handle_event(cx, InterfacesEvent::LinksChanged),
+            TOKEN_KEY_CHAIN => self.management.key_chain().reset(),
+            TOKEN_SESSIONS => self.take_sessions(),
+            TOKEN_NAMES => self.connector.handle_event(cx, ConnectorEvent::Resolved),
+            token if token >= TOKEN_MEMIF => self.memif.handle_event(cx, MemifEvent::Ready(token)),
+            token if token >= TOKEN_HANDSHAKES => {
+                self.websocket.handle_event(cx, WebSocketEvent::Ready(token));
             }
-            // Commands that wait for a key are retried at every timeout.
-            TOKEN_KEY_CHAIN => self.key_chain.reset(),
-            TOKEN_SESSIONS => self.take_sessions(now),
-            TOKEN_NAMES => self.take_addresses(now),
-            token if token >= memif::TOKEN_MEMIF => self.continue_memif(now, token),
-            token if token >= TOKEN_HANDSHAKES => self.continue_handshake(now, token),
-            attempt if attempt >= TOKEN_ATTEMPTS => self.end_attempt(now, attempt),
-            listener => self.accept(now, listener - TOKEN_LISTENERS),
+            token if token >= TOKEN_ATTEMPTS => {
+                self.connector.handle_event(cx, ConnectorEvent::Connected(token));
+            }
+            token if token >= TOKEN_LISTENERS => {
+                self.listening.handle_event(cx, ListeningEvent::Ready(token));
+            }
+            _ => {}
         }
     }
 
     /// Announces the listening addresses once management is reachable: its face exists and all workers have its
     /// routes.
     fn announce(&mut self, on_listening: &mut (dyn FnMut(&str) + Send)) {
-        let is_there = self.faces.contains_key(&FACE_ID_INTERNAL) && self.dataplane.is_settled();
-        if self.is_announced || !is_there {
-            return;
+        let cx = &self.cx;
+        let is_reachable =
+            cx.faces.known.contains_key(&FACE_ID_INTERNAL) && cx.dataplane.is_settled();
+        if is_reachable && !self.listening.is_announced() {
+            memif::log_secrecy(&cx.config);
+            let hashes = self.sessions.status(&cx.config).self_signed_hashes();
+            self.listening.announce(cx, &hashes, on_listening);
         }
-        self.is_announced = true;
-        self.log_memif_secrecy();
-        on_listening(&self.listeners.announcement(&self.config));
+    }
+
+    /// Reads the configuration again.
+    fn reload(&mut self, reload: &Reload) {
+        let Self { cx, management, sessions, .. } = self;
+        let had = cx.config.memif_secrecy();
+        if reload.run(cx, &mut management.tables, sessions) {
+            if cx.config.memif_secrecy() != had {
+                memif::log_secrecy(&cx.config);
+            }
+            self.interfaces.handle_event(cx, InterfacesEvent::Reloaded);
+            self.quotas.handle_event(cx, QuotasEvent::Reloaded);
+            self.work();
+        }
     }
 
     /// Stops the data plane.
     pub(super) fn finish(self) -> anyhow::Result<()> {
-        let Self { dataplane, listeners, .. } = self;
+        let Self { cx, listening, .. } = self;
         // Socket files are removed first, so that no new client connects.
-        drop(listeners);
-        dataplane.stop().context(WORKER_GONE)
+        drop(listening);
+        cx.dataplane.stop().context(WORKER_GONE)
+    }
+
+    /// The authoritative tables.
+    pub(super) const fn state(&self) -> &ControlState {
+        &self.cx.state
+    }
+
+    /// The workers.
+    pub(super) const fn dataplane(&self) -> &Dataplane {
+        &self.cx.dataplane
+    }
+
+    /// The clock.
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.cx.clock
     }
 
     /// Time and reason of the next [`step`](Self::step) if no descriptor becomes ready before.
     pub(super) fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
-        let now_ns = self.clock.now_ns();
-        let in_a_while = |wait: Duration| now_ns.saturating_add(duration_ns(wait));
-        if self.is_behind && !self.replies.is_full() {
-            return Some((Timestamp::from_nanos(now_ns), Reason::Interests));
-        }
-        let is_unsent = !self.replies.is_empty() || self.local.has_answers();
-        if is_unsent || self.dataplane.is_backed_up() {
-            return Some((Timestamp::from_nanos(in_a_while(RETRY)), Reason::FullQueue));
-        }
-        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns).min();
-        let deadlines = [
-            (self.state.next_deadline_ns(), Reason::Management),
-            (self.local.next_deadline_ns(), Reason::LocalRequest),
-            (attempts, Reason::Connect),
-            (self.handshakes.next_deadline_ns(), Reason::WebSocketHandshake),
-            (self.memif.deadlines_ns().min(), Reason::Memif),
-            (self.paused.iter().map(|(until_ns, _)| *until_ns).min(), Reason::Accept),
-            (self.statics.next_deadline_ns(), Reason::StaticFaces),
-            (self.quotas.next_deadline_ns(&self.config.limits), Reason::Quotas),
-        ];
-        let deadlines = deadlines.into_iter().filter_map(|(at_ns, reason)| Some((at_ns?, reason)));
-        let deadlines = deadlines.map(|(at_ns, reason)| (Timestamp::from_nanos(at_ns), reason));
-        let services = [
-            self.interfaces.next_deadline(&self.config),
-            self.paths.next_deadline(&self.config),
-            self.balance.next_deadline(&self.config),
-            self.captures.next_deadline(&self.config),
-        ];
-        deadlines.chain(services.into_iter().flatten()).min_by_key(|(at, _)| *at)
-    }
-
-    fn until(&self, deadline: Timestamp) -> Duration {
-        Duration::from_nanos(deadline.as_nanos().saturating_sub(self.clock.now_ns()))
-    }
-
-    /// Reads both clocks.
-    pub(super) fn now(&self) -> Now {
-        now(&self.clock)
-    }
-
-    fn handle_timeouts(&mut self, now: Now) {
-        self.state.handle_timeout(now);
-        self.local.handle_timeout(now.monotonic_ns);
-        if self.state.is_listing() {
-            let figures = self.figures();
-            self.state.continue_listings(now, &figures.telemetry(&self.faces, now.monotonic_ns));
-        }
-        self.handshakes.handle_timeout(now.monotonic_ns);
-        self.handle_memif_timeouts(now);
-        self.report_outcomes();
-        self.report_anchors();
-        let late: Vec<u64> = self
-            .attempts
-            .iter()
-            .filter(|(_, attempt)| attempt.deadline_ns <= now.monotonic_ns)
-            .map(|(token, _)| *token)
-            .collect();
-        for token in late {
-            if let Some(attempt) = self.attempts.remove(&token) {
-                self.connect_failed(now, &attempt.wanted, attempt.remote, "Connection timed out");
+        let timers = &self.cx.timers;
+        // Other work makes more of what the queues have no room for.
+        for reason in [Reason::Interests, Reason::FullQueue] {
+            if let Some(at) = timers.get(reason) {
+                return Some((at, reason));
             }
         }
-        self.resume_accepting(now);
-        // A route unregistered in this round must not return in it.
-        self.perform_all(now);
-        self.statics.continue_returning(&mut self.state, now.monotonic_ns);
-        for (remote, local, wanted) in self.statics.due(now.monotonic_ns) {
-            self.make_face(now, &remote, local.as_ref(), wanted);
-        }
-        let Self { interfaces, paths, balance, captures, .. } = self;
-        let mut cx = Cx {
-            now,
-            config: &self.config,
-            clock: &self.clock,
-            dataplane: &mut self.dataplane,
-            state: &mut self.state,
-            faces: &mut self.faces,
-        };
-        interfaces.handle_timeout(&mut cx);
-        paths.handle_timeout(&mut cx);
-        balance.handle_timeout(&mut cx);
-        captures.handle_timeout(&mut cx);
-        self.poll_quotas(now);
-        self.tables.collect();
+        timers.next().into_iter().chain(self.management.next_deadline(&self.cx)).min()
     }
 
-    /// Returns the interface service and its context.
-    pub(crate) fn interfaces_and_cx(&mut self, now: Now) -> (&mut Interfaces, Cx<'_>) {
-        let cx = Cx {
-            now,
-            config: &self.config,
-            clock: &self.clock,
-            dataplane: &mut self.dataplane,
-            state: &mut self.state,
-            faces: &mut self.faces,
-        };
-        (&mut self.interfaces, cx)
+    fn handle_timeouts(&mut self) {
+        self.management.handle_timeout(&mut self.cx, Reason::Management);
+        self.deliver();
+        // A route unregistered in this round must not return in it.
+        self.perform_actions();
+        for reason in self.cx.timers.take_due(self.cx.now_ns()) {
+            let cx = &mut self.cx;
+            match reason {
+                Reason::Connect => self.connector.handle_timeout(cx, reason),
+                Reason::WebSocketHandshake => self.websocket.handle_timeout(cx, reason),
+                Reason::Memif => self.memif.handle_timeout(cx, reason),
+                Reason::Accept => self.listening.handle_timeout(cx, reason),
+                Reason::StaticFaces => self.statics.handle_timeout(cx, reason),
+                Reason::Multicast | Reason::BoundFaces | Reason::Ethernet => {
+                    self.interfaces.handle_timeout(cx, reason);
+                }
+                Reason::Quotas => self.quotas.handle_timeout(cx, reason),
+                Reason::PathMtu => self.paths.handle_timeout(cx, reason),
+                Reason::Balance => self.balance.handle_timeout(cx, reason),
+                Reason::Captures => self.captures.handle_timeout(cx, reason),
+                // The work of every round, or of a worker.
+                Reason::Interests
+                | Reason::FullQueue
+                | Reason::Management
+                | Reason::LocalRequest
+                | Reason::Worker => {}
+            }
+            self.deliver();
+        }
+    }
+
+    /// Takes Interests from the internal face; [`work`](Self::work) sends the replies. The commands of one round
+    /// share one version of the FIB: copying the changed pages costs more than the changes.
+    fn handle_interests(&mut self) -> Result<(), WorkerGone> {
+        for _ in 0..INTERESTS_PER_ROUND {
+            let Some(incoming) = self.management.receive(&self.cx) else { break };
+            if self.cx.state.face(incoming.face_id).is_none() {
+                // The face was created during this round. Its event was sent before its Interest.
+                self.handle_events()?;
+            }
+            self.management.handle_event(&mut self.cx, ManagementEvent::Incoming(incoming));
+            self.deliver();
+        }
+        Ok(())
+    }
+
+    /// Performs the actions of the state machine and publishes their results. Returns whether there was work.
+    fn work(&mut self) -> bool {
+        let has_performed = self.perform_actions();
+        self.management.finish_round(&mut self.cx) || has_performed
+    }
+
+    /// Performs the actions of the state machine without publishing tables. Returns whether there was an action.
+    fn perform_actions(&mut self) -> bool {
+        let mut has_performed = false;
+        while let Some(action) = self.cx.state.poll_action() {
+            let cx = &mut self.cx;
+            match action {
+                Action::UpdateFace { face_id, persistency, options } => {
+                    let event = InterfacesEvent::UpdateFace { face_id, persistency, options };
+                    self.interfaces.handle_event(cx, event);
+                }
+                Action::ForgetRoute { prefix, face_id, origin } => {
+                    let event = StaticEvent::ForgetRoute { prefix, face_id, origin };
+                    self.statics.handle_event(cx, event);
+                }
+                Action::DestroyFace { face_id } => {
+                    self.statics.handle_event(cx, StaticEvent::Destroy(face_id));
+                    self.management.handle_event(cx, ManagementEvent::Action(action));
+                }
+                Action::UpdateFib { .. }
+                | Action::SendData { .. }
+                | Action::SendInterest { .. }
+                | Action::CreateFace { .. }
+                | Action::SetStrategy { .. }
+                | Action::UnsetStrategy { .. }
+                | Action::ConfigureCs(_)
+                | Action::EraseCs { .. } => {
+                    self.management.handle_event(cx, ManagementEvent::Action(action));
+                }
+            }
+            self.deliver();
+            has_performed = true;
+        }
+        has_performed
+    }
+
+    /// Handles the events of the data plane. Returns whether there was one.
+    fn handle_events(&mut self) -> Result<bool, WorkerGone> {
+        let mut has_handled = false;
+        while let Some(event) = self.cx.dataplane.next_event()? {
+            self.handle_event(event);
+            self.deliver();
+            has_handled = true;
+        }
+        Ok(has_handled)
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        let cx = &mut self.cx;
+        match event {
+            Event::FaceAdded { ticket, mut face } => {
+                face.local = addresses::near_end(&face.remote, &face.local);
+                let record = faces::record(&face);
+                let (face_id, index) = (record.properties.face_id, face.index);
+                cx.faces.face_added(face_id, &face, ticket.is_some());
+                self.captures.handle_event(cx, CapturesEvent::FaceAdded(index, face_id));
+                self.quotas.handle_event(cx, QuotasEvent::FaceAdded(index, face_id));
+                self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
+                self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
+                self.statics.handle_event(cx, StaticEvent::FaceAdded { ticket, face_id });
+                self.sessions.handle_event(cx, SessionsEvent::FaceAdded(face_id));
+                if face_id == FACE_ID_INTERNAL {
+                    self.start_listening();
+                }
+            }
+            Event::FaceExists { ticket, face_id } => {
+                cx.post(Message::FaceExists { ticket, face_id });
+            }
+            Event::FaceRefused { ticket, face_id, error } => {
+                match ticket {
+                    // Connections of one burst can exceed the limit before this thread has counted them.
+                    None => cx.faces.full.face_refused(cx.now, face_id, &error),
+                    Some(_) => warn!(face_id, %error, "a face was not made"),
+                }
+                cx.faces.face_refused(face_id, &error);
+                self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
+                self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
+                let text = format!("Face creation failed: {}", addresses::words(&error));
+                cx.post(Message::AttemptFailed { ticket, code: status::INTERNAL_ERROR, text });
+            }
+            Event::FaceClosed { face_id, reason } => {
+                self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
+                self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
+                if let Some(face) = cx.faces.face_closed(face_id, reason) {
+                    self.quotas.handle_event(cx, QuotasEvent::FaceClosed(face.index, face_id));
+                    if reason.is_some() {
+                        let event = StaticEvent::FaceClosed { face_id, face: Box::new(face) };
+                        self.statics.handle_event(cx, event);
+                    }
+                }
+                cx.state.face_destroyed(cx.now, face_id);
+            }
+            Event::FaceDown { face_id, reason } => {
+                if cx.faces.face_down(cx.now_ns(), face_id, reason) {
+                    cx.state.face_changed_state(cx.now, face_id, false);
+                }
+            }
+            Event::FaceUp { face_id } => {
+                cx.faces.face_up(face_id);
+                cx.state.face_changed_state(cx.now, face_id, true);
+            }
+            Event::PeerRefused { peer } => {
+                warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
+            }
+            Event::QuotaUsedUp { face, refused } => {
+                self.quotas.handle_event(cx, QuotasEvent::Refused(face, refused));
+            }
+            // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
+            Event::SocketUnused(socket) => drop(socket),
+            Event::Learning(request) => {
+                self.management.handle_event(cx, ManagementEvent::Learning(request));
+            }
+            Event::CsErased { ticket, erased, more } => {
+                let event = ManagementEvent::CsErased { ticket, erased: erased as u64, more };
+                self.management.handle_event(cx, event);
+            }
+        }
+    }
+
+    /// Starts to accept connections. Earlier ones wait in the backlog: the worker gets the route to management before
+    /// the first application.
+    fn start_listening(&mut self) {
+        if let Err(error) = self.cx.state.register_management() {
+            error!(%error, "management cannot be reached");
+        }
+        self.listening.handle_event(&mut self.cx, ListeningEvent::Start);
+        self.sessions.handle_event(&mut self.cx, SessionsEvent::Start);
+    }
+
+    /// Handles sessions that have opened, failed or changed.
+    fn take_sessions(&mut self) {
+        for mut event in self.sessions.take_events() {
+            if let SessionEvent::Connected { wanted, result, .. } = &mut event
+                && self.statics.is_cancelled(wanted.ticket)
+                && !self.connector.is_shared(wanted.ticket)
+            {
+                // Dropping the session closes it.
+                *result = Err("the face was destroyed meanwhile".to_owned());
+            }
+            self.sessions.handle_event(&mut self.cx, SessionsEvent::Session(event));
+        }
+    }
+
+    /// Delivers the messages between services, and those that they cause.
+    fn deliver(&mut self) {
+        while let Some(message) = self.cx.messages.pop_front() {
+            let cx = &mut self.cx;
+            match message {
+                Message::Create(request) => {
+                    self.connector.handle_event(cx, ConnectorEvent::Create(request));
+                }
+                Message::CreateStation { mac, interface, wanted } => {
+                    let event = InterfacesEvent::CreateStation { mac, interface, wanted };
+                    self.interfaces.handle_event(cx, event);
+                }
+                Message::CreateMemif { address, wanted } => {
+                    self.memif.handle_event(cx, MemifEvent::Create { address, wanted });
+                }
+                Message::CreateSession { remote, wanted } => {
+                    self.sessions.handle_event(cx, SessionsEvent::Create { remote, wanted });
+                }
+                Message::FaceExists { ticket, face_id } => {
+                    self.statics.handle_event(cx, StaticEvent::FaceExists { ticket, face_id });
+                    let event = ManagementEvent::FaceExists { ticket, face_id };
+                    self.management.handle_event(cx, event);
+                    self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
+                }
+                Message::AttemptFailed { ticket, code, text } => {
+                    let event = ConnectorEvent::AttemptFailed { ticket, code, text };
+                    self.connector.handle_event(cx, event);
+                }
+                Message::FaceFailed { ticket, code, text } => {
+                    let event = StaticEvent::FaceFailed { ticket, text: text.clone() };
+                    self.statics.handle_event(cx, event);
+                    let event = ManagementEvent::FaceFailed { ticket, code, text };
+                    self.management.handle_event(cx, event);
+                }
+                Message::FollowPath { face_id, peer, length } => {
+                    self.paths.handle_event(cx, FollowPath { face_id, peer, length });
+                }
+                Message::WebSocketClient { stream, peer, local } => {
+                    let event = WebSocketEvent::Client { stream, peer, local };
+                    self.websocket.handle_event(cx, event);
+                }
+                Message::MemifClient { stream, socket } => {
+                    self.memif.handle_event(cx, MemifEvent::Client { stream, socket });
+                }
+                Message::Handled { face_id, handled } => {
+                    self.quotas.handle_event(cx, QuotasEvent::Handled { face_id, handled });
+                }
+            }
+        }
+    }
+
+    /// Answers requests of operators.
+    fn serve_operators(&mut self) {
+        self.operator.waker.reset();
+        for _ in 0..REQUESTS_PER_ROUND {
+            let Ok(request) = self.operator.requests.try_recv() else { return };
+            self.serve_operator(request);
+            self.deliver();
+        }
+        // Others may wait.
+        self.operator.waker.wake();
+    }
+
+    fn serve_operator(&mut self, request: OperatorRequest) {
+        let cx = &mut self.cx;
+        // The requester may have gone.
+        match request {
+            OperatorRequest::Capture(request) => {
+                self.captures.handle_event(cx, CapturesEvent::Start(request));
+            }
+            OperatorRequest::Dispatch(request) => self.balance.handle_event(cx, request),
+            OperatorRequest::Local(request) => {
+                self.management.handle_event(cx, ManagementEvent::Local(request));
+            }
+            OperatorRequest::AddMemoryFace(options, answer) => {
+                cx.faces.add_memory_face(&mut cx.dataplane, &options, answer);
+            }
+            OperatorRequest::Trace(is_on) => cx.dataplane.send(Command::Trace(is_on)),
+            OperatorRequest::Links(request) => {
+                let driver = |interface: &str| self.interfaces.driver(interface);
+                let links = telemetry::links(&cx.faces.known, request.after, cx.now_ns(), driver);
+                let _ = request.answer.send(links);
+            }
+            OperatorRequest::WebTransport(answer) => {
+                drop(answer.send(self.sessions.status(&cx.config)))
+            }
+            OperatorRequest::FaceLimit(answer) => {
+                let _ = answer.send(cx.faces.limit(&cx.config.limits));
+            }
+            OperatorRequest::Memif(answer) => drop(answer.send(self.memif.status(&cx.config))),
+            OperatorRequest::WaitingFaces(name, answer) => {
+                let _ = answer.send(self.statics.waiting(cx.now_ns(), name.as_ref()));
+            }
+        }
     }
 
     /// Creates an in-memory face; answers once management knows it.
-    pub(crate) fn add_memory_face(
+    pub(super) fn add_memory_face(
         &mut self,
         options: &MemoryFaceOptions,
         answer: MemoryFaceAnswer,
     ) {
-        let (near, far) = match InternalEnd::pair(options.queue_frames_max) {
-            Ok(ends) => ends,
-            // The requester may have gone, here and below.
-            Err(error) => return drop(answer.send(Err(error))),
-        };
-        let face_id = self.dataplane.allocate_face_id();
-        let face = options.new_face(None, face_id, near);
-        self.memory_faces.insert(face_id, (answer, far));
-        self.dataplane.send(Command::AddFace(Box::new(face)));
-        self.dataplane.wake();
+        let Cx { faces, dataplane, .. } = &mut self.cx;
+        faces.add_memory_face(dataplane, options, answer);
     }
 
-    /// Handles the result of creating an in-memory face.
-    fn end_memory_face(&mut self, face_id: u64, result: std::io::Result<()>) {
-        if let Some((answer, end)) = self.memory_faces.remove(&face_id) {
-            drop(answer.send(result.map(|()| (face_id, end))));
-        }
+    /// Executes a management Interest of an operator.
+    pub(super) fn handle_local_request(&mut self, request: LocalRequest) {
+        self.cx.now = now(&self.cx.clock);
+        self.management.handle_event(&mut self.cx, ManagementEvent::Local(request));
+        self.deliver();
     }
+}
 
-    /// Checks that the strategies can be used once they are chosen.
-    ///
-    /// # Errors
-    /// A strategy cannot be used.
-    pub(super) fn prepare_strategies<'a>(
-        &mut self,
-        strategies: impl IntoIterator<Item = NameRef<'a>>,
-    ) -> Result<(), StrategyError> {
-        self.tables.prepare_strategies(strategies)
+fn choose_strategies(cx: &mut Cx) -> anyhow::Result<()> {
+    cx.state.set_default_strategies()?;
+    for choice in &cx.config.strategy_choices {
+        cx.state
+            .set_strategy(&choice.prefix, choice.strategy.as_ref())
+            .with_context(|| format!("strategy {} for {}", choice.strategy, choice.prefix))?;
     }
-
-    fn choose_strategies(&mut self) -> anyhow::Result<()> {
-        self.state.set_default_strategies()?;
-        for choice in &self.config.strategy_choices {
-            self.state
-                .set_strategy(&choice.prefix, choice.strategy.as_ref())
-                .with_context(|| format!("strategy {} for {}", choice.strategy, choice.prefix))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,11 +10,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ndn_sys::udp::udp_route;
-use ndn_table::Timestamp;
-use ndn_types::duration_ns;
 use tracing::info;
 
-use super::Control;
 use super::service::{Cx, Reason, Service};
 use crate::config::Config;
 use crate::faces::Wanted;
@@ -27,7 +24,6 @@ const LOOK: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     faces: BTreeMap<u64, PathFace>,
-    next_poll_ns: u64,
 }
 
 /// A face that follows its path MTU.
@@ -49,47 +45,31 @@ impl PathFace {
     }
 }
 
-impl Control {
-    /// Returns the frame length to `peer` for a face created as `wanted` if it follows the path; `payload_max` is the
-    /// path's maximum payload, if the kernel knows it.
-    pub(super) fn path_mtu(
-        &mut self,
-        face_id: u64,
-        peer: SocketAddr,
-        payload_max: Option<usize>,
-        wanted: &Wanted,
-        now_ns: u64,
-    ) -> Option<usize> {
-        if !self.config.faces.path_mtu || wanted.options.mtu.is_some() {
-            return None;
-        }
-        let length = longest(payload_max, settings::mtu(&self.config.faces));
-        if self.paths.faces.is_empty() {
-            self.paths.next_poll_ns = now_ns + duration_ns(LOOK);
-        }
-        self.paths.faces.insert(face_id, PathFace { peer, length, is_new: true });
-        Some(length)
-    }
+/// A new face that follows its path.
+#[derive(Debug)]
+pub(super) struct FollowPath {
+    pub(super) face_id: u64,
+    pub(super) peer: SocketAddr,
+    /// Frame length.
+    pub(super) length: usize,
 }
 
 impl Service for PathMtus {
-    /// Faces are added by [`Control::path_mtu`].
-    type Event = std::convert::Infallible;
+    type Event = FollowPath;
 
-    fn handle_event(&mut self, _: &mut Cx<'_>, event: Self::Event) {
-        match event {}
+    fn handle_event(&mut self, cx: &mut Cx, event: FollowPath) {
+        let FollowPath { face_id, peer, length } = event;
+        if self.faces.is_empty() {
+            cx.timers.set(Reason::PathMtu, Some(cx.after(LOOK)));
+        }
+        self.faces.insert(face_id, PathFace { peer, length, is_new: true });
     }
 
     /// Polls the kernel and resizes the frames of faces whose path has changed.
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        let now_ns = cx.now.monotonic_ns;
-        if self.faces.is_empty() || now_ns < self.next_poll_ns {
-            return;
-        }
-        self.next_poll_ns = now_ns + duration_ns(LOOK);
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         let most = settings::mtu(&cx.config.faces);
         self.faces.retain(|&face_id, followed| {
-            let face = cx.faces.get(&face_id);
+            let face = cx.faces.known.get(&face_id);
             if !followed.follows(face.map(|face| face.options.link.mtu)) {
                 return false;
             }
@@ -106,12 +86,20 @@ impl Service for PathMtus {
             }
             true
         });
+        let next = (!self.faces.is_empty()).then(|| cx.after(LOOK));
+        cx.timers.set(Reason::PathMtu, next);
     }
+}
 
-    fn next_deadline(&self, _: &Config) -> Option<(Timestamp, Reason)> {
-        let at = Timestamp::from_nanos(self.next_poll_ns);
-        (!self.faces.is_empty()).then_some((at, Reason::PathMtu))
-    }
+/// Returns the frame length of a new UDP face if it follows the path, whose maximum payload is `payload_max` if the
+/// kernel knows it.
+pub(super) fn frame_length(
+    config: &Config,
+    wanted: &Wanted,
+    payload_max: Option<usize>,
+) -> Option<usize> {
+    let follows = config.faces.path_mtu && wanted.options.mtu.is_none();
+    follows.then(|| longest(payload_max, settings::mtu(&config.faces)))
 }
 
 /// Frame length to a peer: the path's maximum payload, if known, limited to `most`.

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
-use ndn_management::{Handled, Now};
+use ndn_management::Handled;
 use ndn_table::FaceIndex;
 use ndn_types::duration_ns;
 use tracing::{info, warn};
 
-use super::Control;
+use super::refusals::Refusals;
+use super::service::{Cx, Reason, Service};
 use crate::addresses;
-use crate::config::Limits;
-use crate::faces::KnownFace;
 
 /// Poll interval for exceeded quotas.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -53,11 +52,9 @@ impl RefusedCommands {
     }
 }
 
-/// Interests of a face refused because of its quotas.
+/// What was refused of a face because of its quotas.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Excess {
-    /// Refused because too many were pending. The face counts those beyond its rate.
-    pub(crate) pending: u64,
+struct Excess {
     commands: RefusedCommands,
     /// Counts already logged.
     told: Line,
@@ -74,8 +71,8 @@ struct Line {
 
 impl Excess {
     /// Returns the counts since the last log line, if there are any and the interval has passed.
-    fn line(&mut self, now_ns: u64, rate: u64, management: u64) -> Option<Line> {
-        let (all, told) = (Line { pending: self.pending, rate, management }, self.told);
+    fn line(&mut self, now_ns: u64, all: Line) -> Option<Line> {
+        let told = self.told;
         if all == told || now_ns < self.next_line_ns {
             return None;
         }
@@ -92,8 +89,9 @@ impl Excess {
 
 /// Polls the faces for exceeded quotas.
 #[derive(Debug, Default)]
-pub(super) struct QuotaWatch {
-    next_poll_ns: u64,
+pub(super) struct Quotas {
+    /// By FaceId, since its first refused command or log line.
+    excess: BTreeMap<u64, Excess>,
     /// End of the period of the limit for all faces.
     pause_ends_ns: u64,
     told: u32,
@@ -101,54 +99,126 @@ pub(super) struct QuotaWatch {
     places: HashMap<FaceIndex, u64>,
     /// FaceIds under the rate limit; some may be gone.
     held: Vec<u64>,
+    /// Log of refused commands.
+    refusals: Refusals,
 }
 
-impl QuotaWatch {
-    /// Time of the next [`look`](Self::look).
-    pub(super) fn next_deadline_ns(&self, limits: &Limits) -> Option<u64> {
-        let has_quotas = limits.pending_interests_per_face.is_some()
-            || limits.interests_per_second.is_some()
-            || limits.refused_commands_per_second.is_some();
-        has_quotas.then_some(self.next_poll_ns)
-    }
+/// Events of quotas.
+#[derive(Debug)]
+pub(super) enum QuotasEvent {
+    /// A face exists.
+    FaceAdded(FaceIndex, u64),
+    /// A face is gone.
+    FaceClosed(FaceIndex, u64),
+    /// Interests of a face were refused because too many were pending.
+    Refused(FaceIndex, u64),
+    /// A management Interest of a face was handled.
+    Handled { face_id: u64, handled: Handled },
+    /// The settings have changed.
+    Reloaded,
+}
 
-    /// Counts Interests refused because too many of the face were pending.
-    pub(super) fn refused(
-        &self,
-        faces: &mut BTreeMap<u64, KnownFace>,
-        face: FaceIndex,
-        count: u64,
-    ) {
-        let known = self.places.get(&face).and_then(|face_id| faces.get_mut(face_id));
-        if let Some(known) = known {
-            known.excess.pending += count;
+impl Service for Quotas {
+    type Event = QuotasEvent;
+
+    fn handle_event(&mut self, cx: &mut Cx, event: QuotasEvent) {
+        match event {
+            QuotasEvent::FaceAdded(index, face_id) => drop(self.places.insert(index, face_id)),
+            QuotasEvent::FaceClosed(index, face_id) => self.face_closed(index, face_id),
+            QuotasEvent::Refused(index, count) => {
+                let face = self.places.get(&index).and_then(|id| cx.faces.known.get_mut(id));
+                if let Some(face) = face {
+                    face.pending_refused += count;
+                }
+            }
+            QuotasEvent::Handled { face_id, handled } => self.note_handled(cx, face_id, handled),
+            QuotasEvent::Reloaded => self.set_timer(cx, cx.now_ns()),
         }
     }
 
-    pub(super) fn face_added(&mut self, face: FaceIndex, face_id: u64) {
-        self.places.insert(face, face_id);
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        self.end_rate_limits(cx);
+        self.log(cx);
+        self.set_timer(cx, cx.after(PERIOD));
+    }
+}
+
+impl Quotas {
+    /// Starts the polls if there are quotas.
+    pub(super) fn new(cx: &mut Cx) -> Self {
+        let quotas = Self::default();
+        quotas.set_timer(cx, 0);
+        quotas
+    }
+
+    fn set_timer(&self, cx: &mut Cx, at_ns: u64) {
+        let limits = &cx.config.limits;
+        let has_quotas = limits.pending_interests_per_face.is_some()
+            || limits.interests_per_second.is_some()
+            || limits.refused_commands_per_second.is_some()
+            || !self.held.is_empty();
+        cx.timers.set(Reason::Quotas, has_quotas.then_some(at_ns));
     }
 
     /// The index may already belong to another face.
-    pub(super) fn face_removed(&mut self, face: FaceIndex, face_id: u64) {
-        if self.places.get(&face) == Some(&face_id) {
-            self.places.remove(&face);
+    fn face_closed(&mut self, index: FaceIndex, face_id: u64) {
+        self.excess.remove(&face_id);
+        if self.places.get(&index) == Some(&face_id) {
+            self.places.remove(&index);
         }
     }
 
-    /// Logs the faces that have exceeded their quotas, if the interval has passed.
-    pub(super) fn look(&mut self, now_ns: u64, faces: &mut BTreeMap<u64, KnownFace>) {
-        if now_ns < self.next_poll_ns {
-            return;
+    /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
+    fn note_handled(&mut self, cx: &mut Cx, face_id: u64, handled: Handled) {
+        if is_refused(&handled)
+            && let Some(per_second) = cx.config.limits.refused_commands_per_second
+            && let Some(face) = cx.faces.known.get(&face_id)
+            && self.excess.entry(face_id).or_default().commands.note(cx.now_ns(), per_second)
+        {
+            warn!(
+                face_id,
+                remote = %addresses::named(&face.remote),
+                limit = per_second,
+                "too many commands refused: the face is held to so many per second"
+            );
+            self.held.push(face_id);
+            limit_management(cx, face_id, Some(per_second));
         }
-        self.next_poll_ns = now_ns.saturating_add(duration_ns(PERIOD));
-        for (face_id, face) in faces {
+        self.refusals.report(cx.now, face_id, handled);
+    }
+
+    /// Ends the rate limit of faces without recent violations.
+    fn end_rate_limits(&mut self, cx: &mut Cx) {
+        let now_ns = cx.now_ns();
+        let Self { held, excess, .. } = self;
+        held.retain(|face_id| {
+            // A face that is gone has no excess any more.
+            let Some(excess) = excess.get_mut(face_id) else { return false };
+            let is_over = excess.commands.is_over(now_ns);
+            if is_over {
+                info!(face_id, "the face is not held back any more");
+                limit_management(cx, *face_id, None);
+            }
+            !is_over
+        });
+    }
+
+    /// Logs the faces that have exceeded their quotas.
+    fn log(&mut self, cx: &Cx) {
+        let now_ns = cx.now_ns();
+        for (face_id, face) in &cx.faces.known {
             if !self.may_tell(now_ns) {
                 return;
             }
-            let rate = face.counters.dropped(LinkDropReason::InterestRate).value();
-            let management = face.counters.dropped(LinkDropReason::ManagementRate).value();
-            if let Some(line) = face.excess.line(now_ns, rate, management) {
+            let all = Line {
+                pending: face.pending_refused,
+                rate: face.counters.dropped(LinkDropReason::InterestRate).value(),
+                management: face.counters.dropped(LinkDropReason::ManagementRate).value(),
+            };
+            if all == Line::default() {
+                continue;
+            }
+            if let Some(line) = self.excess.entry(*face_id).or_default().line(now_ns, all) {
                 let Line { pending, rate, management } = line;
                 self.told += 1;
                 warn!(
@@ -171,48 +241,12 @@ impl QuotaWatch {
     }
 }
 
-impl Control {
-    /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
-    pub(super) fn note_handled(&mut self, now: Now, face_id: u64, handled: Handled) {
-        if is_refused(&handled)
-            && let Some(per_second) = self.config.limits.refused_commands_per_second
-            && let Some(face) = self.faces.get_mut(&face_id)
-            && face.excess.commands.note(now.monotonic_ns, per_second)
-        {
-            warn!(
-                face_id,
-                remote = %addresses::named(&face.remote),
-                limit = per_second,
-                "too many commands refused: the face is held to so many per second"
-            );
-            self.quotas.held.push(face_id);
-            self.hold_back(face_id, Some(per_second));
-        }
-        self.refusals.report(now, face_id, handled);
-    }
-
-    /// Ends the rate limit of faces without recent violations.
-    pub(super) fn poll_quotas(&mut self, now: Now) {
-        if now.monotonic_ns >= self.quotas.next_poll_ns {
-            for face_id in std::mem::take(&mut self.quotas.held) {
-                let Some(face) = self.faces.get_mut(&face_id) else { continue };
-                if face.excess.commands.is_over(now.monotonic_ns) {
-                    info!(face_id, "the face is not held back any more");
-                    self.hold_back(face_id, None);
-                } else {
-                    self.quotas.held.push(face_id);
-                }
-            }
-        }
-        self.quotas.look(now.monotonic_ns, &mut self.faces);
-    }
-
-    fn hold_back(&mut self, face_id: u64, management_per_second: Option<NonZeroU32>) {
-        let Some(face) = self.faces.get_mut(&face_id) else { return };
-        face.options.link.management_per_second = management_per_second;
-        let options = Box::new(face.options);
-        self.dataplane.send(Command::UpdateFace { face_id, options });
-    }
+/// Limits the management Interests of a face.
+fn limit_management(cx: &mut Cx, face_id: u64, per_second: Option<NonZeroU32>) {
+    let Some(face) = cx.faces.known.get_mut(&face_id) else { return };
+    face.options.link.management_per_second = per_second;
+    let options = Box::new(face.options);
+    cx.dataplane.send(Command::UpdateFace { face_id, options });
 }
 
 /// Returns whether a management Interest was refused or will never be answered. Interests for future notifications
@@ -253,29 +287,26 @@ mod tests {
 
     #[test]
     fn face_index_belongs_to_its_latest_face() {
-        let mut watch = QuotaWatch::default();
+        let mut quotas = Quotas::default();
         let place = FaceIndex::default();
-        watch.face_added(place, 300);
-        watch.face_added(place, 301);
-        watch.face_removed(place, 300);
-        assert_eq!(watch.places.get(&place), Some(&301));
-        watch.face_removed(place, 301);
-        assert!(watch.places.is_empty());
+        quotas.places.insert(place, 301);
+        quotas.face_closed(place, 300);
+        assert_eq!(quotas.places.get(&place), Some(&301));
+        quotas.face_closed(place, 301);
+        assert!(quotas.places.is_empty());
     }
 
     #[test]
     fn refusals_of_a_face_are_logged_once_a_minute_with_their_total() {
         let mut excess = Excess::default();
-        let line = |pending, rate, management| Some(Line { pending, rate, management });
-        assert_eq!(excess.line(1, 0, 0), None, "nothing was refused");
-        excess.pending = 7;
-        assert_eq!(excess.line(2, 0, 0), line(7, 0, 0));
-        excess.pending = 9;
-        assert_eq!(excess.line(3, 100, 3), None, "it was just told of");
-        assert_eq!(excess.line(2 + MINUTE_NS, 100, 4), line(2, 100, 4));
-        assert_eq!(excess.line(5 * MINUTE_NS, 100, 4), None, "nothing since");
-        assert_eq!(excess.line(5 * MINUTE_NS, 101, 4), line(0, 1, 0));
-        assert_eq!(excess.line(7 * MINUTE_NS, 101, 9), line(0, 0, 5));
+        let all = |pending, rate, management| Line { pending, rate, management };
+        assert_eq!(excess.line(1, all(0, 0, 0)), None, "nothing was refused");
+        assert_eq!(excess.line(2, all(7, 0, 0)), Some(all(7, 0, 0)));
+        assert_eq!(excess.line(3, all(9, 100, 3)), None, "it was just told of");
+        assert_eq!(excess.line(2 + MINUTE_NS, all(9, 100, 4)), Some(all(2, 100, 4)));
+        assert_eq!(excess.line(5 * MINUTE_NS, all(9, 100, 4)), None, "nothing since");
+        assert_eq!(excess.line(5 * MINUTE_NS, all(9, 101, 4)), Some(all(0, 1, 0)));
+        assert_eq!(excess.line(7 * MINUTE_NS, all(9, 101, 9)), Some(all(0, 0, 5)));
     }
 
     #[test]
@@ -301,11 +332,11 @@ mod tests {
 
     #[test]
     fn faces_logged_per_minute_are_limited() {
-        let mut watch = QuotaWatch::default();
+        let mut quotas = Quotas::default();
         for minute in 1..4 {
             let mut told = 0;
-            while watch.may_tell(minute * MINUTE_NS) {
-                watch.told += 1;
+            while quotas.may_tell(minute * MINUTE_NS) {
+                quotas.told += 1;
                 told += 1;
             }
             assert_eq!(told, FACES_TOLD_MAX);

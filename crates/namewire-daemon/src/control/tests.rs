@@ -7,11 +7,9 @@ use ndn_packet::Name;
 
 use super::*;
 use crate::Plan;
-use crate::destinations::Destinations;
 use crate::environment::{Environment, Seeds};
 use crate::forwarder::forwarding_tables;
 use crate::settings;
-use crate::static_setup::LostSession;
 
 /// A forwarder with one worker and no listeners, stepped by the test.
 fn control(directory: &std::path::Path) -> Control {
@@ -47,22 +45,15 @@ fn control(directory: &std::path::Path) -> Control {
     Control::new(&config, parts).unwrap()
 }
 
-fn record(face_id: u64, scope: ndn_management::Scope) -> ndn_management::FaceRecord {
-    let remote_uri = format!("https://192.0.2.1:{face_id}/ndn");
-    ndn_management::FaceRecord {
-        properties: ndn_management::FaceProperties {
-            face_id,
-            local_uri: remote_uri.clone(),
-            remote_uri,
-            scope,
-            persistency: ndn_management::Persistency::Permanent,
-            link_type: ndn_management::LinkType::PointToPoint,
-            flags: 0,
-        },
-        base_congestion_marking_interval_ns: None,
-        default_congestion_threshold: None,
-        mtu: None,
-        capabilities: ndn_management::FaceCapabilities::default(),
+fn created(face_id: u64, scope: ndn_forwarding::Scope) -> ndn_dataplane::FaceCreated {
+    let properties = ndn_forwarding::FaceProperties::point_to_point(face_id, scope);
+    let slot = u32::try_from(face_id).unwrap();
+    ndn_dataplane::FaceCreated {
+        index: ndn_table::FaceIndex::new(slot, 0),
+        options: ndn_face::FaceOptions::stream(properties, ndn_face::Persistency::Permanent),
+        remote: ndn_types::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap(),
+        local: ndn_types::FaceUri::null(),
+        counters: Arc::default(),
     }
 }
 
@@ -73,52 +64,47 @@ fn unregistered_route_does_not_return_in_the_same_round() {
     const BACK: u64 = 302;
     let directory = tempfile::tempdir().unwrap();
     let mut control = control(directory.path());
-    let now = control.now();
     let names = ["/a", "/b"].map(|uri| Name::from_uri(uri).unwrap());
-    control.state.face_created(now, record(APP, ndn_management::Scope::Local));
-    control.state.face_created(now, record(GONE, ndn_management::Scope::NonLocal));
+    for (face_id, scope) in
+        [(APP, ndn_forwarding::Scope::Local), (GONE, ndn_forwarding::Scope::NonLocal)]
+    {
+        let face = created(face_id, scope);
+        control.handle_event(Event::FaceAdded { ticket: None, face: Box::new(face) });
+    }
     for prefix in &names {
         let route = Route { face_id: GONE, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
-        control.state.add_route(prefix.as_ref(), route).unwrap();
+        control.cx.state.add_route(prefix.as_ref(), route).unwrap();
     }
-    let remote = ndn_types::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap();
-    let wanted = Wanted {
-        ticket: None,
-        persistency: ndn_face::Persistency::Permanent,
-        pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
-        options: ndn_management::request::FaceOptions::default(),
-    };
-    let destinations = Destinations::of(&control.state, GONE);
-    control.state.face_destroyed(now, GONE);
-    let lost = LostSession { face_id: GONE, remote, wanted, destinations };
-    control.statics.session_lost(now.monotonic_ns, lost);
-    let ticket = control.statics.due(u64::MAX).remove(0).2.ticket;
-    control.work(now);
+    let reason = Some(ndn_face::CloseReason::PeerClosed);
+    control.handle_event(Event::FaceClosed { face_id: GONE, reason });
+    let retried = control.cx.timers.get(Reason::StaticFaces).unwrap();
+    control.cx.now.monotonic_ns = retried.as_nanos();
+    control.statics.handle_timeout(&mut control.cx, Reason::StaticFaces);
+    let message = control.cx.messages.pop_front().unwrap();
+    let Message::Create(request) = message else { panic!("{message:?}") };
+    control.work();
 
     // The face is created again, and one of its routes is unregistered in the same round.
-    control.state.face_created(now, record(BACK, ndn_management::Scope::NonLocal));
-    control.statics.face_added(&mut control.state, ticket, BACK);
+    let face = created(BACK, ndn_forwarding::Scope::NonLocal);
+    let ticket = request.wanted.ticket;
+    control.handle_event(Event::FaceAdded { ticket, face: Box::new(face) });
     let parameters = ControlParameters {
         name: Some(names[0].clone()),
         face_id: Some(BACK),
         origin: Some(65),
         ..ControlParameters::default()
     };
+    let now = control.cx.now;
     let wire = ndn_management::client::CommandBuilder::default()
         .digest_signed_interest(Verb::RibUnregister, &parameters, 1, now.unix_ms())
         .unwrap();
-    let figures = control.figures();
-    let handled = control.state.handle_interest(
-        now,
-        &wire,
-        APP,
-        &figures.telemetry(&control.faces, now.monotonic_ns),
-    );
-    assert!(matches!(handled, ndn_management::Handled::Command { code: Some(200), .. }));
-    control.handle_timeouts(now);
-    control.work(now);
-    let found = names.each_ref().map(|name| control.state.rib().find(name.as_ref(), BACK, 65));
+    let (answer, _) = std::sync::mpsc::sync_channel(1);
+    control.handle_local_request(LocalRequest { interest: wire, answer });
+    control.handle_timeouts();
+    control.work();
+    let state = control.state();
+    let found = names.each_ref().map(|name| state.rib().find(name.as_ref(), BACK, 65));
     assert_eq!(found.map(|route| route.is_some()), [false, true]);
-    assert_eq!(control.statics.next_deadline_ns(), None);
+    assert_eq!(control.cx.timers.get(Reason::StaticFaces), None);
     control.finish().unwrap();
 }

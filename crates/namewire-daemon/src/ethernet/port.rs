@@ -1,23 +1,96 @@
 //! A network interface in use: applies changes of the interface to its socket and faces.
 
+use std::fmt;
+
 use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
 use ndn_face::{FaceOptions, Persistency, PortId};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
+use ndn_sys::packet::FramePort;
 use ndn_types::{FaceUri, PrincipalKey};
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
-use super::own::LinkProbe;
-use super::{Context, Device, Purpose};
-use crate::config::{Config, Driver};
+use crate::config::{Config, Driver, Ethernet};
 use crate::settings;
 
 /// Maximum retries while a just released interface is busy; another driver is used after them, because another
 /// process then holds the interface.
 const BUSY_MAX: u32 = 10;
+
+/// Maximum received frame: the largest packet with its link header, and a reserve.
+const PAYLOAD_MAX: u32 = 16 << 10;
+
+/// What an interface is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Purpose {
+    /// Stations that send get on-demand faces.
+    pub(super) accepts: bool,
+    /// The multicast group that is joined and has a face.
+    pub(super) group: Option<[u8; 6]>,
+}
+
+impl Purpose {
+    pub(super) fn of(config: &Ethernet, interface: &Interface) -> Self {
+        Self { accepts: config.listens_on(interface), group: config.group_on(interface) }
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        !self.accepts && self.group.is_none()
+    }
+}
+
+/// The network interface of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Device {
+    pub(super) index: u32,
+    pub(super) mtu: usize,
+}
+
+impl Device {
+    pub(super) fn of(link: &Link) -> Self {
+        Self { index: link.index, mtu: link.mtu.min(PAYLOAD_MAX) as usize }
+    }
+}
+
+/// Time, settings and data plane for operations on ports.
+pub(crate) struct Context<'a> {
+    pub(crate) now_ns: u64,
+    pub(crate) config: &'a Config,
+    pub(crate) dataplane: &'a mut Dataplane,
+}
+
+/// Reports the link state of a device that the kernel does not know.
+pub(crate) struct LinkProbe(pub(crate) Box<dyn Fn() -> bool + Send>);
+
+impl fmt::Debug for LinkProbe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("LinkProbe")
+    }
+}
+
+/// A device with a driver in this process, for Ethernet faces.
+#[derive(Debug)]
+pub(crate) struct OwnPort {
+    /// Name in `dev://name`.
+    pub(crate) name: String,
+    /// Index outside the range of the kernel's interface indexes.
+    pub(crate) interface: u32,
+    /// MAC address.
+    pub(crate) mac: [u8; 6],
+    /// Maximum frame payload, bytes.
+    pub(crate) mtu: usize,
+    /// Stations that send get on-demand faces.
+    pub(crate) accepts: bool,
+    /// Multicast group that it receives and that has a face.
+    pub(crate) group: Option<[u8; 6]>,
+    /// Link state.
+    pub(crate) is_up: LinkProbe,
+    /// The driver.
+    pub(crate) socket: Box<dyn FramePort>,
+}
 
 /// A network interface in use.
 #[derive(Debug)]
@@ -188,6 +261,17 @@ impl Port {
             info!(interface = name, state = link.state.name(), "the link of an interface");
             change(context.dataplane, self.id, PortChange::Link(is_up));
         }
+    }
+
+    /// Polls the link of a device unknown to the kernel. Returns false if `name` is no such device.
+    pub(super) fn follow_own(&mut self, name: &str, context: &mut Context<'_>) -> bool {
+        let Some(LinkProbe(probe)) = &self.own else { return false };
+        let is_up = probe();
+        if std::mem::replace(&mut self.is_up, is_up) != is_up {
+            info!(interface = name, is_up, "the link of a device");
+            change(context.dataplane, self.id, PortChange::Link(is_up));
+        }
+        true
     }
 
     /// Returns whether the socket must be closed before another one can be opened: AF_XDP uses a device exclusively.

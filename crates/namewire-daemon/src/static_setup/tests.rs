@@ -51,9 +51,9 @@ fn reopened_permanent_session_gets_its_routes() {
         assert!(setup.due(1000).is_empty(), "there is a pause");
         let later = setup.next_deadline_ns().unwrap();
         let due = setup.due(later);
-        assert_eq!((due.len(), &due[0].0), (1, &remote), "of both rounds it is one");
-        let ticket = due[0].2.ticket;
-        assert!(ticket >= Some(FIRST_TICKET), "nobody waits for an answer");
+        assert_eq!((due.len(), &due[0].remote), (1, &remote), "of both rounds it is one");
+        let ticket = due[0].wanted.ticket;
+        assert!(ticket >= Some(FIRST_STATIC_TICKET), "nobody waits for an answer");
         setup.connect_failed(later, ticket, "nobody there");
         let [waiting] = &setup.waiting(later, None)[..] else { panic!("it is not waited for") };
         assert_eq!(waiting.face_id, Some(face_id));
@@ -105,7 +105,7 @@ fn lost_sessions_are_abandoned_after_a_time() {
     let mut last_ns = 0;
     while let Some(at) = setup.next_deadline_ns() {
         let due = setup.due(at);
-        setup.connect_failed(at, due[0].2.ticket, "nobody there");
+        setup.connect_failed(at, due[0].wanted.ticket, "nobody there");
         last_ns = at;
     }
     let tried = duration_ns(LOST_TRIED);
@@ -122,7 +122,7 @@ fn lost_sessions_are_limited_and_can_be_cancelled() {
         setup.session_lost(1, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
     }
     assert_eq!(setup.faces.len(), LOST_MAX);
-    let begun = setup.due(u64::MAX).remove(0).2.ticket;
+    let begun = setup.due(u64::MAX).remove(0).wanted.ticket;
     assert!(!setup.is_cancelled(begun) && !setup.is_cancelled(Some(5)));
     assert!(!setup.cancel(300 + max), "it was one too many");
     assert!(setup.cancel(300) && !setup.cancel(300));
@@ -145,7 +145,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     let mut setup = StaticSetup::new(&config);
     let waiting = |name: &str| setup.waiting(0, Some(&Name::from_uri(name).unwrap())).len();
     assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
-    let (_, _, wanted) = setup.due(0).pop().unwrap();
+    let FaceRequest { wanted, .. } = setup.due(0).pop().unwrap();
 
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);

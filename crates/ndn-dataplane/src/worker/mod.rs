@@ -820,7 +820,6 @@ impl Worker {
             others.append(&mut inter_worker.swap_others(Vec::new()));
             inter_worker.swap_others(others);
         }
-        self.faces.publish_rings(now, &self.pool);
         // Before more is taken: what comes of that needs the room that is left now.
         self.send_crossings(now);
     }
@@ -829,6 +828,7 @@ impl Worker {
     fn process_crossing(&mut self, now: Timestamp, content: Content) {
         self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
         self.shard.end_burst();
+        self.faces.publish_rings(now, &self.pool);
         self.count_unflushed(now, 1);
     }
 
@@ -847,15 +847,11 @@ impl Worker {
             }
         }
         outbound.publish();
-        if to_itself.is_empty() {
-            return;
-        }
         for content in to_itself {
             self.process_crossing(now, content);
             // All messages that this causes are for others.
             self.send_crossings(now);
         }
-        self.faces.publish_rings(now, &self.pool);
     }
 
     /// Handles the news of the faces of other workers.

@@ -1,0 +1,239 @@
+//! The existing faces, and the limits and logs of new ones.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions, OnDemandPeers};
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency};
+use ndn_forwarding::Scope;
+use ndn_management::Now;
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, duration_ns};
+use tracing::{debug, info};
+
+use super::refusals::{FaceLimitLog, Refusals};
+use crate::addresses;
+use crate::config::Limits;
+use crate::operator::MemoryFaceAnswer;
+use namewire_control::FaceLimit;
+
+/// State that the control thread keeps for an existing face.
+#[derive(Debug)]
+pub(crate) struct KnownFace {
+    /// Its index in the worker.
+    pub(crate) index: FaceIndex,
+    /// Its options.
+    pub(crate) options: FaceOptions,
+    /// Its counters.
+    pub(crate) counters: Arc<FaceCounters>,
+    /// Remote URI.
+    pub(crate) remote: FaceUri,
+    /// Local URI.
+    pub(crate) local: FaceUri,
+    /// Number of its Interests that were refused because too many were pending.
+    pub(crate) pending_refused: u64,
+    /// Set while it has no connection or its interface no link.
+    pub(crate) down: Option<Down>,
+    /// The face has a receiving socket of its own, or never needs one.
+    pub(crate) is_separated: bool,
+}
+
+/// Reason why an existing face is down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Down {
+    /// Reason, as text.
+    pub(crate) reason: String,
+    /// Start time.
+    pub(crate) since_ns: u64,
+}
+
+impl KnownFace {
+    /// State of a new face. `is_requested` is set if a service has requested it.
+    fn new(face: &FaceCreated, is_requested: bool) -> Self {
+        Self {
+            index: face.index,
+            options: face.options,
+            counters: Arc::clone(&face.counters),
+            remote: face.remote.clone(),
+            local: face.local.clone(),
+            pending_refused: 0,
+            down: None,
+            // A requested face has its own socket from the start.
+            is_separated: is_requested || !face.remote.is_udp(),
+        }
+    }
+
+    /// The network interface of an Ethernet face.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        (self.local.scheme() == "dev").then(|| self.local.host())
+    }
+
+    /// Milliseconds until the face closes if it stays idle.
+    pub(crate) fn idle_left_ms(&self, now_ns: u64) -> Option<u64> {
+        let timeout = self.options.idle_timeout?;
+        let idle = now_ns.saturating_sub(self.counters.last_received_ns.value());
+        let left = duration_ns(timeout).saturating_sub(idle);
+        (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
+    }
+
+    /// Returns whether the face belongs to a local application; such faces come and go often and are logged at a
+    /// lower level.
+    fn is_local(&self) -> bool {
+        self.options.properties.scope == Scope::Local
+    }
+}
+
+/// The existing faces.
+#[derive(Debug)]
+pub(crate) struct FaceTable {
+    /// By FaceId.
+    pub(crate) known: BTreeMap<u64, KnownFace>,
+    /// On-demand faces of remote peers over TCP, WebSocket and WebTransport.
+    pub(super) on_demand: OnDemandPeers<u64>,
+    /// Log of connections closed at the limit of faces.
+    pub(super) full: FaceLimitLog,
+    /// Log of connections closed for other reasons.
+    pub(super) refused: Refusals,
+    /// In-memory faces being created.
+    memory: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
+}
+
+impl FaceTable {
+    /// An empty table.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            on_demand: OnDemandPeers::new(limits.faces_per_peer),
+            full: FaceLimitLog::default(),
+            refused: Refusals::default(),
+            memory: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the FaceId of the face with this remote URI.
+    pub(crate) fn with_remote(&self, remote: &FaceUri) -> Option<u64> {
+        self.known.iter().find(|(_, face)| face.remote == *remote).map(|(face_id, _)| *face_id)
+    }
+
+    /// Returns whether there is room for another face; logs and counts a refused connection.
+    pub(super) fn has_room(&mut self, now: Now, limits: &Limits) -> bool {
+        let has_room = self.known.len() < limits.faces;
+        if !has_room {
+            self.full.connection_refused(now, limits.faces);
+        }
+        has_room
+    }
+
+    /// Returns whether this remote peer may have another on-demand face; logs a refusal.
+    pub(super) fn admits_peer(&mut self, now: Now, peer: Option<SocketAddr>) -> bool {
+        let refused = peer.filter(|peer| !self.on_demand.has_room(peer.ip()));
+        if let Some(peer) = refused {
+            self.refused.peer_refused(now, peer);
+        }
+        refused.is_none()
+    }
+
+    /// Number of faces and its limit.
+    pub(super) fn limit(&self, limits: &Limits) -> FaceLimit {
+        FaceLimit {
+            faces: self.known.len() as u64,
+            faces_max: limits.faces as u64,
+            refused: self.full.refused(),
+        }
+    }
+
+    /// Adds a face.
+    pub(super) fn face_added(&mut self, face_id: u64, face: &FaceCreated, is_requested: bool) {
+        let known = KnownFace::new(face, is_requested);
+        let [remote, local] = [&face.remote, &face.local].map(addresses::named);
+        match known.is_local() {
+            false => info!(face_id, %remote, %local, "face created"),
+            true => debug!(face_id, %remote, %local, "face created"),
+        }
+        self.known.insert(face_id, known);
+        self.end_memory_face(face_id, Ok(()));
+    }
+
+    /// Handles a face that a worker did not create.
+    pub(super) fn face_refused(&mut self, face_id: u64, error: &io::Error) {
+        self.on_demand.remove(&face_id);
+        let refused = io::Error::new(error.kind(), error.to_string());
+        self.end_memory_face(face_id, Err(refused));
+    }
+
+    /// Removes a face; `reason` is set if an operator did not destroy it.
+    pub(super) fn face_closed(
+        &mut self,
+        face_id: u64,
+        reason: Option<CloseReason>,
+    ) -> Option<KnownFace> {
+        let face = self.known.remove(&face_id);
+        match (reason, face.as_ref().is_some_and(KnownFace::is_local)) {
+            (Some(reason), false) => info!(face_id, %reason, "face closed"),
+            (None, false) => info!(face_id, "face destroyed"),
+            (Some(reason), true) => debug!(face_id, %reason, "face closed"),
+            (None, true) => debug!(face_id, "face destroyed"),
+        }
+        self.on_demand.remove(&face_id);
+        face
+    }
+
+    /// Handles a face that has no connection, or still has none. Returns whether it was up.
+    pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
+        // A face can start down: a memif face waits for its server's answer.
+        let begins = reason == CloseReason::Failed(io::ErrorKind::NotConnected);
+        let reason = match begins {
+            true => "it waits for its peer".to_owned(),
+            false => reason.to_string(),
+        };
+        let face = self.known.get_mut(&face_id);
+        let earlier = face.as_ref().and_then(|face| face.down.as_ref());
+        let (was_down, since_ns) = earlier.map_or((false, now_ns), |down| (true, down.since_ns));
+        let is_news = earlier.is_none_or(|down| down.reason != reason);
+        match (begins, was_down) {
+            (true, _) => info!(face_id, "the face is not up yet: {reason}"),
+            (false, true) if is_news => info!(face_id, %reason, "the face stays down"),
+            (false, true) => debug!(face_id, %reason, "the face stays down"),
+            (false, false) => info!(face_id, %reason, "face down"),
+        }
+        if let Some(face) = face {
+            face.down = Some(Down { reason, since_ns });
+        }
+        !was_down
+    }
+
+    /// Handles a face that has a connection again.
+    pub(super) fn face_up(&mut self, face_id: u64) {
+        info!(face_id, "face up");
+        if let Some(face) = self.known.get_mut(&face_id) {
+            face.down = None;
+        }
+    }
+
+    /// Creates an in-memory face; answers once management knows it.
+    pub(super) fn add_memory_face(
+        &mut self,
+        dataplane: &mut Dataplane,
+        options: &MemoryFaceOptions,
+        answer: MemoryFaceAnswer,
+    ) {
+        let (near, far) = match InternalEnd::pair(options.queue_frames_max) {
+            Ok(ends) => ends,
+            // The requester may have gone, here and below.
+            Err(error) => return drop(answer.send(Err(error))),
+        };
+        let face_id = dataplane.allocate_face_id();
+        let face = options.new_face(None, face_id, near);
+        self.memory.insert(face_id, (answer, far));
+        dataplane.send(Command::AddFace(Box::new(face)));
+        dataplane.wake();
+    }
+
+    fn end_memory_face(&mut self, face_id: u64, result: io::Result<()>) {
+        if let Some((answer, end)) = self.memory.remove(&face_id) {
+            drop(answer.send(result.map(|()| (face_id, end))));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Accepts connections: Unix and TCP become faces at once, WebSocket and memif clients after their handshakes.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ndn_sys::poll::Interest;
+use ndn_sys::stream::{AcceptError, Accepted};
+use tracing::{debug, error};
+
+use super::service::{Cx, Message, Reason, Service};
+use crate::listeners::{Listeners, LocalEnd};
+
+/// Listener `i` has token `TOKEN_LISTENERS + i`.
+pub(super) const TOKEN_LISTENERS: u64 = 1 << 16;
+/// Maximum connections accepted per listener and round.
+const ACCEPTS_PER_ROUND: usize = 128;
+/// Pause of a listener after the process ran out of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Disconnect reason for memif clients at the face limit; workers send the same text.
+const FULL: &str = ndn_dataplane::FACE_LIMIT_REACHED;
+
+/// The listeners for streams.
+#[derive(Debug)]
+pub(super) struct Listening {
+    listeners: Listeners,
+    /// Paused listeners, with the end of their pause.
+    paused: BTreeMap<usize, u64>,
+    /// The listening addresses have been announced.
+    is_announced: bool,
+}
+
+/// Events of the listeners.
+#[derive(Debug)]
+pub(super) enum ListeningEvent {
+    /// Management can be reached.
+    Start,
+    /// The listener with this token has connections.
+    Ready(u64),
+}
+
+impl Listening {
+    pub(super) fn new(listeners: Listeners) -> Self {
+        Self { listeners, paused: BTreeMap::new(), is_announced: false }
+    }
+
+    /// Announces the listening addresses once.
+    pub(super) fn announce(
+        &mut self,
+        cx: &Cx,
+        certificate_hashes: &[String],
+        on_listening: &mut (dyn FnMut(&str) + Send),
+    ) {
+        if !std::mem::replace(&mut self.is_announced, true) {
+            on_listening(&self.listeners.announcement(&cx.config, certificate_hashes));
+        }
+    }
+
+    /// Returns whether the listening addresses have been announced.
+    pub(super) const fn is_announced(&self) -> bool {
+        self.is_announced
+    }
+
+    fn add_to_poller(&self, cx: &Cx, at: usize) {
+        let listener = &self.listeners.streams[at];
+        let token = TOKEN_LISTENERS + at as u64;
+        if let Err(error) = cx.poller.add(&listener.socket, token, Interest::Readable) {
+            error!(%error, local = ?listener.local, "no more connections are accepted");
+        }
+    }
+
+    /// Accepts connections of a listener.
+    fn accept(&mut self, cx: &mut Cx, token: u64) {
+        let Ok(at) = usize::try_from(token - TOKEN_LISTENERS) else { return };
+        let Some(listener) = self.listeners.streams.get_mut(at) else { return };
+        let mut is_exhausted = false;
+        for _ in 0..ACCEPTS_PER_ROUND {
+            match listener.socket.accept() {
+                Ok(accepted) => admit(cx, accepted, &listener.local),
+                Err(AcceptError::WouldBlock) => break,
+                Err(AcceptError::DescriptorsExhausted) => {
+                    cx.faces.full.no_descriptor(cx.now);
+                    is_exhausted = true;
+                }
+                Err(AcceptError::NoResources(error)) => {
+                    cx.faces.full.no_memory(cx.now, &error);
+                    is_exhausted = true;
+                    break;
+                }
+                Err(AcceptError::ConnectionLost(error)) => {
+                    debug!(%error, "a connection was lost before it was accepted");
+                }
+                Err(AcceptError::Listener(error)) => {
+                    error!(%error, local = ?listener.local, "no more connections are accepted");
+                    // A failed listener would stay readable for ever.
+                    let _ = cx.poller.remove(&listener.socket);
+                    return;
+                }
+            }
+        }
+        // The listener stays readable while connections wait, so polling it at once would spin.
+        if is_exhausted && cx.poller.remove(&listener.socket).is_ok() {
+            self.paused.insert(at, cx.after(ACCEPT_PAUSE));
+            self.set_timer(cx);
+        }
+    }
+
+    fn set_timer(&self, cx: &mut Cx) {
+        cx.timers.set(Reason::Accept, self.paused.values().copied().min());
+    }
+}
+
+impl Service for Listening {
+    type Event = ListeningEvent;
+
+    fn handle_event(&mut self, cx: &mut Cx, event: ListeningEvent) {
+        match event {
+            ListeningEvent::Start => {
+                (0..self.listeners.streams.len()).for_each(|at| self.add_to_poller(cx, at));
+            }
+            ListeningEvent::Ready(token) => self.accept(cx, token),
+        }
+    }
+
+    /// Resumes accepting on listeners whose pause is over.
+    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        let now_ns = cx.now_ns();
+        let resumed = self.paused.extract_if(.., |_, until_ns| *until_ns <= now_ns);
+        let resumed: Vec<usize> = resumed.map(|(at, _)| at).collect();
+        resumed.into_iter().for_each(|at| self.add_to_poller(cx, at));
+        self.set_timer(cx);
+    }
+}
+
+/// Adds the face of an accepted connection, starts its handshake, or closes it.
+fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
+    let Accepted { stream, peer, .. } = accepted;
+    if !cx.faces.has_room(cx.now, &cx.config.limits) {
+        if matches!(**local, LocalEnd::Memif(_)) {
+            // A closed connection without a reason would look as if no forwarder were running.
+            ndn_memif::send_disconnect(stream.as_fd(), FULL);
+        }
+        return;
+    }
+    let scope = local.scope(peer);
+    if !cx.admits_peer(peer, scope) {
+        return;
+    }
+    match &**local {
+        LocalEnd::WebSocket { .. } => {
+            cx.post(Message::WebSocketClient { stream, peer, local: Arc::clone(local) });
+        }
+        LocalEnd::Memif(socket) => {
+            cx.post(Message::MemifClient { stream, socket: socket.clone() });
+        }
+        LocalEnd::Unix(_) | LocalEnd::Tcp { .. } => cx.add_accepted(stream, peer, local, scope),
+    }
+}

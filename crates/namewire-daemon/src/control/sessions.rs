@@ -1,0 +1,311 @@
+//! Faces of WebTransport sessions.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::Context;
+use ndn_dataplane::Command;
+use ndn_management::status;
+use ndn_sys::poll::Waker;
+use ndn_types::FaceUri;
+use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
+use tracing::{debug, error, info};
+
+use super::service::{Cx, Reason, Service};
+use crate::config::Config;
+use crate::faces::{self, Wanted};
+use crate::websocket::Admission;
+use crate::webtransport::{Opened, identity};
+use namewire_control::WebTransportStatus;
+
+/// Events of sessions, from the thread of WebTransport.
+#[derive(Debug)]
+pub(crate) enum SessionEvent {
+    /// A peer has opened a session.
+    Accepted(Accepted),
+    /// The path MTU of a session has changed.
+    Path {
+        /// FaceId of the session.
+        face_id: u64,
+        /// Maximum frame length.
+        length: usize,
+    },
+    /// An attempt to open a session has ended.
+    Connected {
+        /// The peer.
+        target: Target,
+        /// The requested face.
+        wanted: Wanted,
+        /// The result.
+        result: Result<Accepted, String>,
+    },
+}
+
+/// A face that follows the path MTU of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FollowedPath {
+    /// Current frame length of the face.
+    given: usize,
+    /// Path MTU.
+    found: usize,
+}
+
+/// The sessions, accepted and opened.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// Runs on a thread of its own, from the first session or the start of the listener.
+    service: Option<ndn_webtransport::Service>,
+    events: Receiver<SessionEvent>,
+    sender: Sender<SessionEvent>,
+    waker: Arc<Waker>,
+    /// Faces whose frame length follows the path MTU.
+    followed: HashMap<u64, FollowedPath>,
+    /// Sockets to listen on, until the start.
+    opened: Opened,
+    /// Addresses of the sockets.
+    addresses: Vec<SocketAddr>,
+}
+
+/// Events of sessions.
+#[derive(Debug)]
+pub(crate) enum SessionsEvent {
+    /// Management can be reached.
+    Start,
+    /// Create a face of a new session.
+    Create { remote: FaceUri, wanted: Wanted },
+    /// A session has opened, failed or changed.
+    Session(SessionEvent),
+    /// A face exists.
+    FaceAdded(u64),
+    /// A face is gone.
+    FaceGone(u64),
+}
+
+impl Service for Sessions {
+    type Event = SessionsEvent;
+
+    fn handle_event(&mut self, cx: &mut Cx, event: SessionsEvent) {
+        match event {
+            SessionsEvent::Start => self.start(&cx.config),
+            SessionsEvent::Create { remote, wanted } => self.open(cx, &remote, &wanted),
+            SessionsEvent::Session(SessionEvent::Accepted(session)) => self.accepted(cx, session),
+            SessionsEvent::Session(SessionEvent::Path { face_id, length }) => {
+                if let Some(followed) = self.followed.get_mut(&face_id) {
+                    followed.found = length;
+                }
+                self.resize(cx, face_id);
+            }
+            SessionsEvent::Session(SessionEvent::Connected { target, wanted, result }) => {
+                self.connected(cx, &target, &wanted, result);
+            }
+            SessionsEvent::FaceAdded(face_id) => self.resize(cx, face_id),
+            SessionsEvent::FaceGone(face_id) => drop(self.followed.remove(&face_id)),
+        }
+    }
+
+    /// Sessions time out on the thread of WebTransport.
+    fn handle_timeout(&mut self, _: &mut Cx, _: Reason) {}
+}
+
+impl Sessions {
+    /// Sessions that can be accepted from `opened` once started.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(super) fn new(opened: Opened, addresses: Vec<SocketAddr>) -> std::io::Result<Self> {
+        let (sender, events) = channel();
+        let (waker, followed) = (Arc::new(Waker::new()?), HashMap::new());
+        Ok(Self { service: None, events, sender, waker, followed, opened, addresses })
+    }
+
+    /// Readable after events.
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Returns the events since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
+        self.waker.reset();
+        self.events.try_iter().collect()
+    }
+
+    /// Status for the control socket, if a listener or a session exists.
+    pub(super) fn status(&self, config: &Config) -> WebTransportStatus {
+        let Some(service) = &self.service else { return WebTransportStatus::default() };
+        let counters = service.counters().named();
+        WebTransportStatus {
+            addresses: self.addresses.iter().map(SocketAddr::to_string).collect(),
+            certificate_hashes: service.hashes().iter().map(ToString::to_string).collect(),
+            self_signed: config.listeners.webtransport.certificate.is_none(),
+            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
+        }
+    }
+
+    /// Reads the configured certificate files again, if any; they may have been renewed.
+    ///
+    /// # Errors
+    /// The files cannot be used.
+    pub(crate) fn read_certificate(&self, config: &Config) -> anyhow::Result<Option<Identity>> {
+        let config = &config.listeners.webtransport;
+        if self.service.is_some() && config.enabled { identity(config) } else { Ok(None) }
+    }
+
+    /// Replaces the certificate; `None` keeps the current one.
+    pub(crate) fn use_certificate(&self, certificate: Option<Identity>) {
+        if let (Some(service), Some(identity)) = (&self.service, certificate) {
+            service.set_identity(identity);
+        }
+    }
+
+    /// Starts to listen for sessions, if configured.
+    fn start(&mut self, config: &Config) {
+        let opened = std::mem::take(&mut self.opened);
+        if !opened.sockets.is_empty()
+            && let Err(error) = self.listen(config, opened)
+        {
+            error!("no WebTransport sessions can be accepted: {error:#}");
+        }
+    }
+
+    fn listen(&mut self, config: &Config, opened: Opened) -> anyhow::Result<()> {
+        let settings = &config.listeners.webtransport;
+        let admission = Admission {
+            loopback_is_local: false,
+            origins: settings.origins.clone(),
+            local_origins: Vec::new(),
+        };
+        let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let listen = Listen {
+            kept_in: opened.kept_in,
+            sockets: opened.sockets,
+            identity: opened.identity,
+            rules: Rules {
+                sessions_max: settings.sessions,
+                idle_timeout: settings.idle_timeout,
+                admits: Box::new(admits),
+            },
+            on_accepted: Box::new(move |session| {
+                // The receiver is gone only while the forwarder stops.
+                let _ = sender.send(SessionEvent::Accepted(session));
+                waker.wake();
+            }),
+        };
+        let service = ndn_webtransport::Service::start(Some(listen)).context("WebTransport")?;
+        self.service = Some(service);
+        Ok(())
+    }
+
+    /// Starts to open a session.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    fn connect(&mut self, config: &Config, target: Target, wanted: Wanted) -> std::io::Result<()> {
+        let service = match &mut self.service {
+            Some(service) => service,
+            none => none.insert(ndn_webtransport::Service::start(None)?),
+        };
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let told = target.clone();
+        let on_connected = Box::new(move |result| {
+            let _ = sender.send(SessionEvent::Connected { target: told, wanted, result });
+            waker.wake();
+        });
+        service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
+        Ok(())
+    }
+
+    /// Starts to report changes of a session's path MTU for a face that follows it; returns the current length.
+    fn follow(&mut self, face_id: u64, mtu: &PathMtu) -> usize {
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        mtu.tell(move |length| {
+            let _ = sender.send(SessionEvent::Path { face_id, length });
+            waker.wake();
+        });
+        // Later changes are reported as events.
+        let length = mtu.value();
+        self.followed.insert(face_id, FollowedPath { given: length, found: length });
+        length
+    }
+
+    /// Creates a face, or closes the session by dropping its stream.
+    fn accepted(&mut self, cx: &mut Cx, session: Accepted) {
+        let peer = session.remote;
+        if !cx.faces.has_room(cx.now, &cx.config.limits)
+            || !cx.faces.admits_peer(cx.now, Some(peer))
+        {
+            return;
+        }
+        let face_id = cx.dataplane.allocate_face_id();
+        cx.faces.on_demand.add(face_id, peer.ip());
+        let mtu = self.follow(face_id, &session.mtu);
+        let face = faces::accepted_session(face_id, session, mtu, &cx.config);
+        cx.dataplane.send(Command::AddFace(Box::new(face)));
+    }
+
+    /// Sets the frame length of an existing face to the path MTU of its session.
+    fn resize(&mut self, cx: &mut Cx, face_id: u64) {
+        let Some(face) = cx.faces.known.get(&face_id) else { return };
+        let Some(followed) = self.followed.get_mut(&face_id) else { return };
+        let FollowedPath { given, found } = *followed;
+        if face.options.link.mtu != Some(given) {
+            // An operator has set another MTU.
+            self.followed.remove(&face_id);
+            return;
+        }
+        if found != given {
+            debug!(
+                face_id,
+                before = given,
+                now = found,
+                "the path of a session takes other frames"
+            );
+            followed.given = found;
+            cx.resize(face_id, found);
+        }
+    }
+
+    /// Starts to open a session for a face.
+    fn open(&mut self, cx: &mut Cx, remote: &FaceUri, wanted: &Wanted) {
+        let uri = remote.to_string();
+        let begun = match uri.parse::<Target>() {
+            Err(error) => Err(error.to_string()),
+            Ok(target) => {
+                let connecting = self.connect(&cx.config, target, *wanted);
+                connecting.map_err(|error| error.to_string())
+            }
+        };
+        if let Err(reason) = begun {
+            failed(cx, &uri, wanted, &reason);
+        }
+    }
+
+    fn connected(
+        &mut self,
+        cx: &mut Cx,
+        target: &Target,
+        wanted: &Wanted,
+        result: Result<Accepted, String>,
+    ) {
+        match result {
+            Ok(session) => {
+                let face_id = cx.dataplane.allocate_face_id();
+                // A configured or requested MTU stays.
+                let mtu = match wanted.options.mtu {
+                    None => self.follow(face_id, &session.mtu),
+                    Some(_) => session.mtu.value(),
+                };
+                let face = faces::opened_session(face_id, session, mtu, target, wanted, &cx.config);
+                cx.dataplane.send(Command::AddFace(Box::new(face)));
+            }
+            Err(reason) => failed(cx, &target.to_string(), wanted, &reason),
+        }
+    }
+}
+
+fn failed(cx: &mut Cx, uri: &str, wanted: &Wanted, reason: &str) {
+    info!(uri, reason, "cannot open a WebTransport session");
+    cx.attempt_failed(wanted, status::CONNECT_FAILED, format!("Cannot connect to {uri}: {reason}"));
+}
