@@ -132,12 +132,13 @@ model-coverage: cargo ## Check the coverage of the model checker's intervals in 
 	$(CARGO) test -p ndn-model --test coverage -- --ignored
 
 .PHONY: reference
-reference: cargo ## Generate docs/reference/configuration.md and commands.md from the program
+reference: cargo ## Generate the pages of docs/reference from the program
 	$(CARGO) build -p namewire
 	target/debug/namewire config reference > docs/reference/configuration.md.new
 	mv docs/reference/configuration.md.new docs/reference/configuration.md
 	target/debug/namewire man --markdown > docs/reference/commands.md.new
 	mv docs/reference/commands.md.new docs/reference/commands.md
+	NAMEWIRE_WRITE_REFERENCE=1 $(CARGO) test -p namewire-daemon --test reference
 
 .PHONY: docs
 docs: ## Build the documents as a book (target/book/docs; needs mdbook)

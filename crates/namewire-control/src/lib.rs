@@ -15,12 +15,12 @@ mod client;
 mod protocol;
 mod server;
 mod service_times;
+mod values;
 
 pub use client::{CaptureEnd, ControlClient, ControlError};
 pub use protocol::{
-    Dispatch, DispatchEntry, FaceLimit, InterestStatistics, LinkCounters, LinkDown, LogLevels,
-    ManagementData, MemifStatus, QueueStatistics, Request, Statistics, Version, WaitingFace,
-    WebTransportStatus, WorkerStatistics,
+    Dispatch, DispatchEntry, FaceLimit, LinkCounters, LinkDown, LogLevels, ManagementData,
+    MemifStatus, Request, Statistics, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

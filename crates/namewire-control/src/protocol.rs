@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ndn_dataplane::BURST_SIZE_CLASSES;
+use ndn_dataplane::{BURST_SIZE_CLASSES, ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_face::{CallValues, FaceValues};
+use ndn_forwarding::{InterestAccount, ShardValues};
+use ndn_ring::PoolValues;
 use serde::{Deserialize, Serialize};
 
 /// Maximum request line, bytes.
@@ -189,117 +192,42 @@ pub struct Statistics {
     pub workers: Vec<WorkerStatistics>,
 }
 
-/// Counters of one worker since its start.
+/// Counters of one worker since its start. In JSON, the values of all sets of counters stand side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatistics {
-    /// Rounds of its loop.
-    pub rounds: u64,
-    /// Rounds that blocked in the kernel.
-    pub sleeps: u64,
-    /// Forwarded bursts.
-    pub bursts: u64,
-    /// Packets in them.
-    pub packets: u64,
+    /// Its loop.
+    #[serde(flatten, with = "crate::values")]
+    pub work: WorkerValues,
+    /// Its system calls.
+    #[serde(flatten, with = "crate::values")]
+    pub calls: CallValues,
+    /// Its packet memory.
+    #[serde(flatten, with = "crate::values")]
+    pub pool: PoolValues,
+    /// Its shard.
+    #[serde(flatten, with = "crate::values")]
+    pub shard: ShardValues,
+    /// Its exchange with other workers.
+    #[serde(flatten, with = "crate::values")]
+    pub exchange: ExchangeValues,
     /// Bursts by size: of one packet, of two, of up to 4, 8, 16, 32 and 64.
     #[serde(default)]
     pub burst_sizes: [u64; BURST_SIZE_CLASSES],
-    /// System calls for receiving, including those without a frame.
-    pub receive_calls: u64,
-    /// Frames received.
-    pub received_frames: u64,
-    /// Bytes received.
-    #[serde(default)]
-    pub received_bytes: u64,
-    /// System calls for sending.
-    pub send_calls: u64,
-    /// Frames sent.
-    pub sent_frames: u64,
-    /// Bytes sent.
-    #[serde(default)]
-    pub sent_bytes: u64,
-    /// Messages dropped by the kernel at UDP sockets shared by peers because the receive buffer was full; a message
-    /// may be several datagrams.
-    #[serde(default)]
-    pub shared_socket_drops: u64,
-    /// The same at UDP sockets of a single peer.
-    #[serde(default)]
-    pub own_socket_drops: u64,
-    /// Malformed frames and datagrams received by another worker than that of their face, or after the face was
-    /// removed.
-    #[serde(default)]
-    pub bad_foreign_frames: u64,
-    /// Interests marked because of the queue delay (`CoDel`).
-    #[serde(default)]
-    pub marked_interests: u64,
-    /// Interests rejected because of the queue delay.
-    #[serde(default)]
-    pub shed_interests: u64,
-    /// UDP peers rejected at the face limit.
-    #[serde(default)]
-    pub refused_peers: u64,
-    /// Idle time, nanoseconds.
-    #[serde(default)]
-    pub waited_ns: u64,
-    /// Blocks of 64 KiB of packet memory in use.
-    #[serde(default)]
-    pub packet_blocks: u64,
-    /// Maximum of `packet_blocks`.
-    #[serde(default)]
-    pub packet_blocks_max: u64,
-    /// Failed allocations of a block.
-    #[serde(default)]
-    pub packet_block_failures: u64,
     /// The NUMA node that the worker is pinned to, if any.
     #[serde(default)]
     pub node: Option<usize>,
-    /// Capacity of the packet memory, blocks of 64 KiB.
-    #[serde(default)]
-    pub packet_blocks_capacity: u64,
-    /// Packet memory in reserved huge pages, bytes.
-    #[serde(default)]
-    pub packet_bytes_huge: u64,
-    /// Packet memory with transparent huge pages requested and the first one granted, bytes.
-    #[serde(default)]
-    pub packet_bytes_transparent: u64,
-    /// Packet memory in ordinary pages, bytes.
-    #[serde(default)]
-    pub packet_bytes_ordinary: u64,
-    /// Messages sent to other workers.
-    #[serde(default)]
-    pub crossings_sent: u64,
-    /// Messages received from other workers.
-    #[serde(default)]
-    pub crossings_taken: u64,
     /// Messages dropped because the queue to another worker was full.
     #[serde(default)]
     pub crossings_dropped: u64,
-    /// Data among them.
-    #[serde(default)]
-    pub crossings_dropped_data: u64,
-    /// Nacks among them.
-    #[serde(default)]
-    pub crossings_dropped_nacks: u64,
-    /// Interests among them.
-    #[serde(default)]
-    pub crossings_dropped_interests: u64,
-    /// Wake-ups of other workers.
-    #[serde(default)]
-    pub wakes: u64,
     /// Queues of Data from other workers.
-    #[serde(default)]
-    pub queued_data: QueueStatistics,
+    #[serde(default, with = "crate::values")]
+    pub queued_data: QueueDepthValues,
     /// Queues of Nacks from other workers.
-    #[serde(default)]
-    pub queued_nacks: QueueStatistics,
+    #[serde(default, with = "crate::values")]
+    pub queued_nacks: QueueDepthValues,
     /// Queues of Interests from other workers.
-    #[serde(default)]
-    pub queued_interests: QueueStatistics,
-    /// PIT entries in its shard.
-    #[serde(default)]
-    pub pit_entries: u64,
-    /// Packets in the Content Store of its shard.
-    #[serde(default)]
-    pub cs_entries: u64,
+    #[serde(default, with = "crate::values")]
+    pub queued_interests: QueueDepthValues,
     /// Packets dropped by its shard.
     #[serde(default)]
     pub dropped: u64,
@@ -307,51 +235,8 @@ pub struct WorkerStatistics {
     #[serde(default)]
     pub drops: BTreeMap<String, u64>,
     /// Outcomes of the Interests that entered its shard.
-    #[serde(default)]
-    pub interests: InterestStatistics,
-}
-
-/// Outcomes of the Interests that entered a shard: `entered` is the sum of the others. Under traffic the numbers are
-/// not an atomic snapshot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct InterestStatistics {
-    /// Interests that entered the shard.
-    pub entered: u64,
-    /// Forwarded to the shard that owns their name.
-    pub passed_on: u64,
-    /// Dropped before insertion into the PIT.
-    pub refused: u64,
-    /// Content Store hits.
-    pub answered: u64,
-    /// Retransmissions on an existing in-record.
-    pub refreshed: u64,
-    /// In-records satisfied by Data.
-    pub satisfied: u64,
-    /// In-records ended by a Nack.
-    pub nacked: u64,
-    /// In-records expired.
-    pub expired: u64,
-    /// In-records rejected without a next hop.
-    pub rejected: u64,
-    /// In-records of removed faces.
-    pub face_gone: u64,
-    /// Pending in-records.
-    pub pending: u64,
-}
-
-/// Queue lengths at the polls of the worker: at least once per round, and repeatedly while it reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueStatistics {
-    /// Length at the last poll.
-    pub last: u64,
-    /// Maximum length.
-    pub most: u64,
-    /// Sum over all polls.
-    pub sum: u64,
-    /// Number of polls.
-    #[serde(default)]
-    pub looks: u64,
+    #[serde(default, with = "crate::values")]
+    pub interests: InterestAccount,
 }
 
 /// An existing face that is down: it has no connection, or its interface no link.
@@ -372,18 +257,9 @@ pub struct LinkCounters {
     /// Driver of an Ethernet face's interface.
     #[serde(default)]
     pub driver: Option<String>,
-    /// Frames received.
-    pub in_frames: u64,
-    /// Frames sent.
-    pub out_frames: u64,
-    /// Congestion marks set.
-    pub out_marks: u64,
-    /// Frames retransmitted, on a reliable link.
-    pub out_retransmissions: u64,
-    /// Frames acknowledged by the peer, on a reliable link.
-    pub out_acknowledged: u64,
-    /// Bytes in the output queue after the last write.
-    pub queued_bytes: u64,
+    /// Its counters.
+    #[serde(flatten, with = "crate::values")]
+    pub counters: FaceValues,
     /// Dropped frames and packets by reason, without reasons that never occurred.
     pub drops: BTreeMap<String, u64>,
 }

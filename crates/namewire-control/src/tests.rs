@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use ndn_face::FaceValues;
+
 use super::*;
 use crate::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -31,13 +33,16 @@ impl Handler for Recorder {
     }
 
     fn statistics(&self) -> Statistics {
-        let idle = WorkerStatistics::default();
-        Statistics { workers: vec![idle.clone(), WorkerStatistics { receive_calls: 7, ..idle }] }
+        let mut busy = WorkerStatistics::default();
+        (busy.calls.receive_calls, busy.shard.cs_hits, busy.interests.entered) = (7, 8, 9);
+        (busy.queued_data.most, busy.burst_sizes[2]) = (10, 11);
+        Statistics { workers: vec![WorkerStatistics::default(), busy] }
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
         let drops = BTreeMap::from([("malformed".to_owned(), 3)]);
-        let counters = LinkCounters { out_retransmissions: 5, drops, ..LinkCounters::default() };
+        let counters = FaceValues { out_retransmissions: 5, ..FaceValues::default() };
+        let counters = LinkCounters { counters, drops, ..LinkCounters::default() };
         Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
@@ -177,7 +182,7 @@ fn statistics_are_reported() {
     assert_eq!(waiting(Request::WaitingFaces), Some(301));
     assert_eq!(waiting(Request::WaitingFor { name: "/a".to_owned() }), Some(302));
     let first = links(&mut client, None);
-    assert_eq!(first[&300].out_retransmissions, 5);
+    assert_eq!(first[&300].counters.out_retransmissions, 5);
     assert_eq!(first[&300].drops["malformed"], 3);
     assert!(links(&mut client, Some(300)).is_empty());
 }

@@ -5,21 +5,23 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use ndn_dataplane::{ExchangeCounters, MemoryFaceOptions, QueueDepth, WorkerCounters};
+use ndn_dataplane::{
+    ExchangeCounters, ExchangeValues, MemoryFaceOptions, QueueDepth, QueueDepthValues,
+    WorkerCounters,
+};
 use ndn_face::{CallCounters, InternalEnd};
-use ndn_forwarding::{Counter, Counters, DropReason, InterestAccount, ServiceTimes};
+use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
-use ndn_table::Timestamp;
+use ndn_types::{Counter, Timestamp};
 
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
-    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, InterestStatistics, LinkCounters,
-    MemifStatus, QueueStatistics, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
-    WorkerStatistics,
+    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, LinkCounters, MemifStatus,
+    ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 
 use super::service_times::{TraceSwitch, TracedWorker};
@@ -116,80 +118,28 @@ pub(super) struct WorkerFigures {
 impl WorkerFigures {
     fn read(&self, now: Timestamp) -> WorkerStatistics {
         let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
-        let crossings =
-            |figure: fn(&ExchangeCounters) -> u64| exchange.as_deref().map_or(0, figure);
+        let exchange = exchange.as_deref();
         let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
-            exchange.as_deref().map_or_else(QueueStatistics::default, |exchange| {
-                let QueueDepth { last, most, sum, looks } = queue(exchange);
-                QueueStatistics {
-                    last: last.value(),
-                    most: most.value(),
-                    sum: sum.value(),
-                    looks: looks.value(),
-                }
-            })
+            exchange.map_or_else(QueueDepthValues::default, |exchange| queue(exchange).values())
         };
         let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
         let drops = drops.filter(|(_, count)| *count > 0);
         WorkerStatistics {
-            rounds: rounds.rounds.value(),
-            sleeps: rounds.sleeps.value(),
-            bursts: rounds.bursts.value(),
-            packets: rounds.packets.value(),
+            work: rounds.values_at(now),
+            calls: calls.values(),
+            pool: pool.values(),
+            shard: shard.values(),
+            exchange: exchange.map_or_else(ExchangeValues::default, ExchangeCounters::values),
             burst_sizes: rounds.burst_sizes.each_ref().map(Counter::value),
-            receive_calls: calls.receive_calls.value(),
-            received_frames: calls.received_frames.value(),
-            received_bytes: calls.received_bytes.value(),
-            send_calls: calls.send_calls.value(),
-            sent_frames: calls.sent_frames.value(),
-            sent_bytes: calls.sent_bytes.value(),
-            shared_socket_drops: calls.shared_socket_drops.value(),
-            own_socket_drops: calls.own_socket_drops.value(),
-            bad_foreign_frames: calls.bad_foreign_frames.value(),
-            marked_interests: rounds.marked_interests.value(),
-            shed_interests: rounds.shed_interests.value(),
-            refused_peers: rounds.refused_peers.value(),
-            packet_blocks: u64::from(pool.blocks_in_use()),
-            packet_blocks_max: u64::from(pool.blocks_in_use_max()),
-            packet_block_failures: pool.allocation_failures(),
             node: *node,
-            packet_blocks_capacity: u64::from(pool.capacity()),
-            packet_bytes_huge: pool.pages().huge_bytes as u64,
-            packet_bytes_transparent: pool.pages().transparent_bytes as u64,
-            packet_bytes_ordinary: pool.pages().ordinary_bytes as u64,
-            waited_ns: rounds.waited_until(now),
-            crossings_sent: crossings(|exchange| exchange.sent.value()),
-            crossings_taken: crossings(|exchange| exchange.taken.value()),
-            crossings_dropped: crossings(ExchangeCounters::dropped_total),
-            crossings_dropped_data: crossings(|exchange| exchange.dropped_data.value()),
-            crossings_dropped_nacks: crossings(|exchange| exchange.dropped_nacks.value()),
-            crossings_dropped_interests: crossings(|exchange| exchange.dropped_interests.value()),
-            wakes: crossings(|exchange| exchange.wakes.value()),
+            crossings_dropped: exchange.map_or(0, ExchangeCounters::dropped_total),
             queued_data: queue(|exchange| &exchange.queued_data),
             queued_nacks: queue(|exchange| &exchange.queued_nacks),
             queued_interests: queue(|exchange| &exchange.queued_interests),
-            pit_entries: shard.pit_entries.value(),
-            cs_entries: shard.cs_entries.value(),
             dropped: shard.dropped_total(),
             drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
-            interests: interest_statistics(&InterestAccount::of(shard)),
+            interests: InterestAccount::of(shard),
         }
-    }
-}
-
-fn interest_statistics(account: &InterestAccount) -> InterestStatistics {
-    InterestStatistics {
-        entered: account.entered,
-        passed_on: account.passed_on,
-        refused: account.refused,
-        answered: account.answered,
-        refreshed: account.refreshed,
-        satisfied: account.satisfied,
-        nacked: account.nacked,
-        expired: account.expired,
-        rejected: account.rejected,
-        face_gone: account.face_gone,
-        pending: account.pending,
     }
 }
 

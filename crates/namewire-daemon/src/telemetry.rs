@@ -122,15 +122,5 @@ fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
         reason: down.reason.clone(),
         for_ms: now_ns.saturating_sub(down.since_ns) / 1_000_000,
     });
-    LinkCounters {
-        down,
-        driver: None,
-        in_frames: counters.in_frames.value(),
-        out_frames: counters.out_frames.value(),
-        out_marks: counters.out_marks.value(),
-        out_retransmissions: counters.out_retransmissions.value(),
-        out_acknowledged: counters.out_acknowledged.value(),
-        queued_bytes: counters.queued_bytes.value(),
-        drops: drops.collect(),
-    }
+    LinkCounters { down, driver: None, counters: counters.values(), drops: drops.collect() }
 }

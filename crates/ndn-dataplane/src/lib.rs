@@ -39,7 +39,8 @@ pub use command::{
 pub use dataplane::Dataplane;
 pub use event::{Event, FaceCreated};
 pub use exchange::{
-    Exchange, ExchangeCounters, Frame, KINDS, Message, Outbound, Outgoing, QueueDepth, RoutedSink,
+    Exchange, ExchangeCounters, ExchangeValues, Frame, KINDS, Message, Outbound, Outgoing,
+    QueueDepth, QueueDepthValues, RoutedSink,
 };
 pub use faces::FACE_LIMIT_REACHED;
 pub use on_demand_peers::{OnDemandPeers, peer_key};
@@ -54,4 +55,4 @@ pub use placement::{
 pub use queue::WorkerGone;
 pub use stepped::SteppedWorker;
 pub use view::WorkerView;
-pub use worker::{BURST_SIZE_CLASSES, WorkerCounters};
+pub use worker::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};

@@ -240,15 +240,15 @@ fn malformed_frame_is_counted_on_any_worker() {
     bed.route("/p", producer_face.index);
     queues[1].bring(station(1), Delivery::Host, &interest("/p/1", 2));
     expect(&mut producer, &interest("/p/1", 2));
-    let bad_foreign = || -> u64 {
+    let bad_remote = || -> u64 {
         let workers = bed.dataplane.workers().iter();
-        workers.map(|worker| worker.call_counters().bad_foreign_frames.value()).sum()
+        workers.map(|worker| worker.call_counters().bad_remote_frames.value()).sum()
     };
     let own = || face.counters.dropped(LinkDropReason::Malformed).value();
     let wait = |wanted: (u64, u64)| {
         let start = Instant::now();
-        while (own(), bad_foreign()) != wanted {
-            assert!(start.elapsed() < PATIENCE, "{:?}", (own(), bad_foreign()));
+        while (own(), bad_remote()) != wanted {
+            assert!(start.elapsed() < PATIENCE, "{:?}", (own(), bad_remote()));
             std::thread::yield_now();
         }
     };

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
 use ndn_face::{FaceOptions, Persistency};
-use ndn_forwarding::{Counter, FaceProperties, Histogram, Scope, ServiceTimes};
+use ndn_forwarding::{FaceProperties, Histogram, Scope, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
+use ndn_types::Counter;
 use ndn_types::FaceUri;
 
 use support::{Bed, PATIENCE, data, expect, interest, peer};
@@ -61,9 +62,9 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
         let counters = bed.dataplane.counters();
         assert_eq!((counters.in_interests.value(), counters.cs_hits.value()), (120, 60));
         assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
-        assert!(exchanged(&bed.dataplane, |counters| &counters.sent) > 0);
-        let dropped = exchanged(&bed.dataplane, |counters| &counters.dropped_data)
-            + exchanged(&bed.dataplane, |counters| &counters.dropped_interests);
+        assert!(exchanged(&bed.dataplane, |counters| &counters.crossings_sent) > 0);
+        let dropped = exchanged(&bed.dataplane, |counters| &counters.crossings_dropped_data)
+            + exchanged(&bed.dataplane, |counters| &counters.crossings_dropped_interests);
         assert_eq!(dropped, 0);
         assert_eq!(bed.erase("/p/3", 2), (2, true));
         assert_eq!(bed.erase("/", 1000), (58, false));
@@ -320,7 +321,7 @@ fn workers_that_probe_each_other_make_room_and_drop_nothing() {
     });
     let sent = || -> u64 {
         let all = bed.dataplane.workers().iter().filter_map(|one| one.exchange_counters());
-        all.map(|counters| counters.sent.value()).sum()
+        all.map(|counters| counters.crossings_sent.value()).sum()
     };
     wait_until("all probes to end", || {
         sent() + dropped(&bed.dataplane) >= (INTERESTS * WORKERS) as u64

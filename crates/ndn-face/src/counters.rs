@@ -1,145 +1,96 @@
 //! Counters of faces and sockets: written by one worker, read by any thread.
 
-use ndn_forwarding::Counter;
+use ndn_types::Counter;
 
-/// Why a face discarded a frame or a packet. Each variant has a counter in [`FaceCounters`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum LinkDropReason {
-    // On arrival.
-    /// Not a well-formed LpPacket, Interest or Data.
-    Malformed,
-    /// A frame that is neither LpPacket nor Interest nor Data.
-    UnknownType,
-    /// A datagram longer than the forwarder accepts.
-    Truncated,
-    /// A network packet of more than 8800 bytes.
-    TooLong,
-    /// No pool block to put a packet into.
-    NoBuffer,
-    /// FragIndex not below FragCount, FragCount 0, no Sequence, or no payload.
-    BadFragment,
-    /// FragCount above 400.
-    TooManyFragments,
-    /// A fragment that was received before.
-    DuplicateFragment,
-    /// A fragment whose FragCount differs from that of the others.
-    FragmentMismatch,
-    /// Fragments that together are longer than a packet may be: the whole message is dropped.
-    ReassemblyTooLong,
-    /// An incomplete message that a newer one evicted, or a fragment for which there was no memory.
-    ReassemblyFull,
-    /// An incomplete message that received no fragment for 500 ms.
-    ReassemblyTimeout,
-    /// On a reliable link, a frame whose Sequence was received before.
-    DuplicateSequence,
-    /// An Interest beyond the rate limit of the face.
-    InterestRate,
-    /// An Interest to management beyond the rate limit of a face whose commands were refused too often.
-    ManagementRate,
-
-    // On departure.
-    /// The packet does not fit the link even in fragments.
-    OverMtu,
-    /// The output queue is at its limit.
-    QueueFull,
-    /// The face has no connection at the moment.
-    Down,
-    /// The kernel refused the packet.
-    SendError,
-    /// On a reliable link, a packet with a frame that was lost in every retransmission.
-    RetransmissionsExhausted,
-}
-
-impl LinkDropReason {
-    /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
-        Self::Malformed,
-        Self::UnknownType,
-        Self::Truncated,
-        Self::TooLong,
-        Self::NoBuffer,
-        Self::BadFragment,
-        Self::TooManyFragments,
-        Self::DuplicateFragment,
-        Self::FragmentMismatch,
-        Self::ReassemblyTooLong,
-        Self::ReassemblyFull,
-        Self::ReassemblyTimeout,
-        Self::DuplicateSequence,
-        Self::InterestRate,
-        Self::ManagementRate,
-        Self::OverMtu,
-        Self::QueueFull,
-        Self::Down,
-        Self::SendError,
-        Self::RetransmissionsExhausted,
-    ];
-
-    /// The name in metrics and log lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::UnknownType => "unknown_type",
-            Self::Truncated => "truncated",
-            Self::TooLong => "too_long",
-            Self::NoBuffer => "no_buffer",
-            Self::BadFragment => "bad_fragment",
-            Self::TooManyFragments => "too_many_fragments",
-            Self::DuplicateFragment => "duplicate_fragment",
-            Self::FragmentMismatch => "fragment_mismatch",
-            Self::ReassemblyTooLong => "reassembly_too_long",
-            Self::ReassemblyFull => "reassembly_full",
-            Self::ReassemblyTimeout => "reassembly_timeout",
-            Self::DuplicateSequence => "duplicate_sequence",
-            Self::InterestRate => "interest_rate",
-            Self::ManagementRate => "management_rate",
-            Self::OverMtu => "over_mtu",
-            Self::QueueFull => "queue_full",
-            Self::Down => "down",
-            Self::SendError => "send_error",
-            Self::RetransmissionsExhausted => "retransmissions_exhausted",
+ndn_types::drop_reasons! {
+    /// Why a face discarded a frame or a packet. Each variant has a counter in [`FaceCounters`].
+    pub enum LinkDropReason {
+        "Receiving" {
+            /// Not a well-formed LpPacket, Interest or Data.
+            Malformed = "malformed",
+            /// A frame that is neither LpPacket nor Interest nor Data.
+            UnknownType = "unknown_type",
+            /// A datagram longer than the receive buffer.
+            Truncated = "truncated",
+            /// A network packet of more than 8,800 bytes.
+            TooLong = "too_long",
+            /// No packet buffer was free.
+            NoBuffer = "no_buffer" as "without packet memory",
+            /// FragIndex not below FragCount, FragCount 0, no Sequence, or no payload.
+            BadFragment = "bad_fragment",
+            /// FragCount above `limits.reassembly_fragments`.
+            TooManyFragments = "too_many_fragments",
+            /// A fragment that was received before.
+            DuplicateFragment = "duplicate_fragment",
+            /// A fragment whose FragCount differs from that of the others.
+            FragmentMismatch = "fragment_mismatch",
+            /// The fragments together exceed the packet size: all of them are dropped.
+            ReassemblyTooLong = "reassembly_too_long",
+            /// An incomplete packet that a newer one displaced, or a fragment for which there was no memory.
+            ReassemblyFull = "reassembly_full",
+            /// An incomplete packet whose fragments did not arrive within `limits.reassembly_timeout`.
+            ReassemblyTimeout = "reassembly_timeout",
+            /// On a reliable link, a frame whose Sequence was received before.
+            DuplicateSequence = "duplicate_sequence",
+            /// An Interest beyond `limits.interests_per_second`.
+            InterestRate = "interest_rate",
+            /// An Interest to management from a face that is limited because too many of its commands were rejected.
+            ManagementRate = "management_rate",
+        }
+        "Sending" {
+            /// The packet cannot be sent on this link, even in fragments.
+            OverMtu = "over_mtu" as "too long for the link",
+            /// The output queue is full (`send_queue`).
+            QueueFull = "queue_full",
+            /// The face has no connection at the moment.
+            Down = "down" as "without a connection",
+            /// The kernel rejected the packet.
+            SendError = "send_error" as "refused by the kernel",
+            /// On a reliable link, a packet with a frame that was lost in every retransmission.
+            RetransmissionsExhausted = "retransmissions_exhausted",
         }
     }
 }
 
-/// The counters of one face. Packets are network-layer packets; bytes and frames are those on the
-/// link, headers included.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct FaceCounters {
-    /// Interests received.
-    pub in_interests: Counter,
-    /// Data received.
-    pub in_data: Counter,
-    /// Nacks received.
-    pub in_nacks: Counter,
-    /// Frames received.
-    pub in_frames: Counter,
-    /// Bytes received.
-    pub in_bytes: Counter,
-    /// Interests put into the output queue.
-    pub out_interests: Counter,
-    /// Data put into the output queue.
-    pub out_data: Counter,
-    /// Nacks put into the output queue.
-    pub out_nacks: Counter,
-    /// Frames put into the output queue.
-    pub out_frames: Counter,
-    /// Bytes put into the output queue.
-    pub out_bytes: Counter,
-    /// Congestion marks that this face has set.
-    pub out_marks: Counter,
-    /// Frames that a reliable link has sent again.
-    pub out_retransmissions: Counter,
-    /// Frames of a reliable link that the peer has acknowledged.
-    pub out_acknowledged: Counter,
-    /// Bytes in the output queue after the last flush: a level, not a sum.
-    pub queued_bytes: Counter,
-    /// When the face last received something, nanoseconds on the worker's clock.
-    pub last_received_ns: Counter,
-    drops: [Counter; LinkDropReason::ALL.len()],
+ndn_types::counters! {
+    /// The counters of one face. Packets are network-layer packets; bytes and frames are those on the
+    /// link, headers included.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub struct FaceCounters, FaceValues {
+        /// Interests received.
+        in_interests: Monotone(Packets),
+        /// Data received.
+        in_data: Monotone(Packets),
+        /// Nacks received.
+        in_nacks: Monotone(Packets),
+        /// Frames received.
+        in_frames: Monotone(Frames),
+        /// Bytes received.
+        in_bytes: Monotone(Bytes),
+        /// Interests put into the output queue.
+        out_interests: Monotone(Packets),
+        /// Data put into the output queue.
+        out_data: Monotone(Packets),
+        /// Nacks put into the output queue.
+        out_nacks: Monotone(Packets),
+        /// Frames put into the output queue.
+        out_frames: Monotone(Frames),
+        /// Bytes put into the output queue.
+        out_bytes: Monotone(Bytes),
+        /// Congestion marks that this face has set.
+        out_marks: Monotone(Marks),
+        /// Frames that a reliable link has retransmitted.
+        out_retransmissions: Monotone(Frames),
+        /// Frames of a reliable link that the peer has acknowledged.
+        out_acknowledged: Monotone(Frames),
+        /// Bytes in the output queue after the last flush.
+        queued_bytes: Gauge(Bytes),
+        state
+        /// When the face last received something, nanoseconds on the worker's clock.
+        pub last_received_ns: Counter,
+        drops: [Counter; LinkDropReason::ALL.len()],
+    }
 }
 
 impl FaceCounters {
@@ -157,30 +108,32 @@ impl FaceCounters {
     }
 }
 
-/// System calls of the sockets of a [`FaceSet`](crate::FaceSet), and the frames that they moved: their ratio is the
-/// batch size. Internal faces make no system calls and are not counted.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct CallCounters {
-    /// System calls that received, including those that found nothing.
-    pub receive_calls: Counter,
-    /// Frames that they brought.
-    pub received_frames: Counter,
-    /// Bytes of those frames.
-    pub received_bytes: Counter,
-    /// System calls that sent, including those for which the kernel had no room.
-    pub send_calls: Counter,
-    /// Frames that they sent. Frames of a queue that takes several calls count with the last.
-    pub sent_frames: Counter,
-    /// Bytes that they sent.
-    pub sent_bytes: Counter,
-    /// Messages that the kernel dropped because the queue was full, at UDP sockets that many
-    /// peers share. A message may be several datagrams that the kernel has joined (GRO).
-    pub shared_socket_drops: Counter,
-    /// The same at UDP sockets of one face.
-    pub own_socket_drops: Counter,
-    /// Malformed frames that arrived at another worker than that of their face, or after the face was closed.
-    pub bad_foreign_frames: Counter,
+ndn_types::counters! {
+    /// System calls of the sockets of a [`FaceSet`](crate::FaceSet), and the frames that they moved: their ratio is the
+    /// batch size. Internal faces make no system calls and are not counted.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub struct CallCounters, CallValues {
+        /// System calls that received, including those that found nothing.
+        receive_calls: Monotone(Calls),
+        /// Frames received by system calls.
+        received_frames: Monotone(Frames),
+        /// Bytes of the frames received by system calls.
+        received_bytes: Monotone(Bytes),
+        /// System calls that sent, including those for which the kernel had no room.
+        send_calls: Monotone(Calls),
+        /// Frames sent by system calls. Those of a queue that takes several calls count with the last.
+        sent_frames: Monotone(Frames),
+        /// Bytes of the frames sent by system calls.
+        sent_bytes: Monotone(Bytes),
+        /// Messages that the kernel dropped at UDP sockets shared by peers because the receive buffer was full. A message
+        /// may be several datagrams that the kernel has joined (GRO).
+        shared_socket_drops: Monotone(Messages),
+        /// Messages that the kernel dropped at UDP sockets of one face because the receive buffer was full.
+        own_socket_drops: Monotone(Messages),
+        /// Malformed frames received by another worker than that of their face, or after the face was destroyed.
+        bad_remote_frames: Monotone(Frames),
+    }
 }
 
 impl CallCounters {

@@ -304,7 +304,7 @@ impl Ports {
                     match faces.face_mut(face) {
                         Some(face) => face.note_arrival(cx.now, Some(reason)),
                         // Only packets are handed over to the worker that has the face.
-                        None => cx.shared.calls.bad_foreign_frames.increment(),
+                        None => cx.shared.calls.bad_remote_frames.increment(),
                     }
                 }
                 NextFrame::SinkFull => return Progress::SinkFull,

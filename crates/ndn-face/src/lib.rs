@@ -41,7 +41,9 @@ mod transport;
 mod websocket;
 
 pub use budget::Budget;
-pub use counters::{CallCounters, ChannelCounters, FaceCounters, LinkDropReason};
+pub use counters::{
+    CallCounters, CallValues, ChannelCounters, FaceCounters, FaceValues, LinkDropReason,
+};
 pub use ethernet::{ETHER_TYPE, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket};
 pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;

@@ -1,41 +1,40 @@
 //! Account of all Interests: each is counted under exactly one outcome.
 
-use std::iter::Sum;
-
 use crate::{Counters, DropReason};
 
-/// The Interests that entered a shard, by outcome.
-///
-/// An Interest that enters a shard is passed on to another shard, dropped, answered by the Content
-/// Store, or joins a PIT entry, where it inserts or renews the in-record of its face. An in-record
-/// is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of its face
-/// ends it. Each Interest is counted in exactly one of these fields, so their sum equals the number
-/// that entered, in each shard after each burst. An Interest that the strategy suppressed has
-/// joined: it is counted with the in-records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct InterestAccount {
-    /// Interests that entered the shard.
-    pub entered: u64,
-    /// Interests passed on to the shard that owns their name, where they are counted as entered.
-    pub passed_on: u64,
-    /// Dropped before they joined a PIT entry: [`DropReason::REFUSED_INTEREST`].
-    pub refused: u64,
-    /// Answered at once by the Content Store of the shard.
-    pub answered: u64,
-    /// Renewed the in-record of their face.
-    pub refreshed: u64,
-    /// In-records ended by Data.
-    pub satisfied: u64,
-    /// In-records ended by a Nack.
-    pub nacked: u64,
-    /// In-records that expired.
-    pub expired: u64,
-    /// In-records ended for lack of a next hop.
-    pub rejected: u64,
-    /// In-records whose face was removed.
-    pub face_gone: u64,
-    /// In-records that are pending.
-    pub pending: u64,
+ndn_types::counter_values! {
+    /// The Interests that entered a shard, by outcome.
+    ///
+    /// An Interest that enters a shard is passed on to another shard, dropped, answered by the Content
+    /// Store, or joins a PIT entry, where it inserts or renews the in-record of its face. An in-record
+    /// is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of its face
+    /// ends it. Each Interest is counted in exactly one of these fields, so their sum equals the number
+    /// that entered, in each shard after each burst. An Interest that the strategy suppressed has
+    /// joined: it is counted with the in-records.
+    pub struct InterestAccount {
+        /// Interests that entered the shard.
+        entered: Monotone(Packets),
+        /// Interests passed on to the shard that owns their name, where they are counted as entered.
+        passed_on: Monotone(Packets),
+        /// Interests dropped before they joined a PIT entry.
+        refused: Monotone(Packets),
+        /// Interests answered at once by the Content Store of the shard.
+        answered: Monotone(Packets),
+        /// Interests that renewed the in-record of their face.
+        refreshed: Monotone(Packets),
+        /// In-records ended by Data.
+        satisfied: Monotone(Packets),
+        /// In-records ended by a Nack.
+        nacked: Monotone(Packets),
+        /// In-records that expired.
+        expired: Monotone(Packets),
+        /// In-records ended for lack of a next hop.
+        rejected: Monotone(Packets),
+        /// In-records whose face was removed.
+        face_gone: Monotone(Packets),
+        /// In-records that are pending.
+        pending: Gauge(Packets),
+    }
 }
 
 impl InterestAccount {
@@ -78,23 +77,5 @@ impl InterestAccount {
     #[must_use]
     pub fn is_balanced(&self) -> bool {
         self.entered == self.accounted_for()
-    }
-}
-
-impl Sum for InterestAccount {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| Self {
-            entered: sum.entered + one.entered,
-            passed_on: sum.passed_on + one.passed_on,
-            refused: sum.refused + one.refused,
-            answered: sum.answered + one.answered,
-            refreshed: sum.refreshed + one.refreshed,
-            satisfied: sum.satisfied + one.satisfied,
-            nacked: sum.nacked + one.nacked,
-            expired: sum.expired + one.expired,
-            rejected: sum.rejected + one.rejected,
-            face_gone: sum.face_gone + one.face_gone,
-            pending: sum.pending + one.pending,
-        })
     }
 }

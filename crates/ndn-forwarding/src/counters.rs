@@ -1,121 +1,85 @@
 //! Counters of a shard: written by its worker, read by any thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use ndn_types::{Counter, CounterValues};
 
 use crate::DropReason;
 
-/// A number that a single thread writes and any thread reads.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// A counter at zero.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
+ndn_types::counters! {
+    /// The counters of one shard and of the worker that receives for it. Units are packets unless the
+    /// field says otherwise.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub struct Counters, ShardValues {
+        /// Interests that entered the shard.
+        in_interests: Monotone(Packets),
+        /// Data that entered the shard.
+        in_data: Monotone(Packets),
+        /// Nacks that entered the shard.
+        in_nacks: Monotone(Packets),
+        /// Interests passed to a face.
+        out_interests: Monotone(Packets),
+        /// Data passed to a face, from upstream or from the CS.
+        out_data: Monotone(Packets),
+        /// Nacks passed to a face.
+        out_nacks: Monotone(Packets),
+        /// Interests answered by the CS.
+        cs_hits: Monotone(Packets),
+        /// Interests answered by the CS of another shard while they were pending. `cs_hits` includes them.
+        cs_hits_of_pending: Monotone(Packets),
+        /// Interests not found in the CS. An Interest that joins a pending one is not looked up.
+        cs_misses: Monotone(Packets),
+        /// Data without a matching PIT entry, cached or not.
+        unsolicited_data: Monotone(Packets),
+        /// PIT entries ended by Data or a CS hit.
+        satisfied_interests: Monotone(Entries),
+        /// PIT entries ended otherwise.
+        unsatisfied_interests: Monotone(Entries),
+        /// Data whose PIT token identifies a PIT entry that they match.
+        token_hits: Monotone(Packets),
+        /// Data whose PIT token identifies no PIT entry that they match.
+        token_misses: Monotone(Packets),
+        /// PIT entries inserted.
+        pit_inserts: Monotone(Entries),
+        /// Current number of PIT entries.
+        pit_entries: Gauge(Entries),
+        /// Interests from a downstream with an existing in-record.
+        in_record_refreshes: Monotone(Packets),
+        /// In-records ended by Data, from upstream or from the CS of another shard.
+        in_records_satisfied: Monotone(Packets),
+        /// In-records ended by a Nack, to the downstream or from the last upstream.
+        in_records_nacked: Monotone(Packets),
+        /// In-records that expired.
+        in_records_expired: Monotone(Packets),
+        /// In-records ended without notice because there was no next hop.
+        in_records_rejected: Monotone(Packets),
+        /// In-records whose face had been removed when their PIT entry ended.
+        in_records_face_gone: Monotone(Packets),
+        /// Current number of in-records.
+        in_records: Gauge(Entries),
+        /// Data inserted into the CS.
+        cs_inserts: Monotone(Packets),
+        /// Data evicted from the CS.
+        cs_evictions: Monotone(Packets),
+        /// Current number of packets in the CS.
+        cs_entries: Gauge(Packets),
+        /// Current number of bytes in the CS.
+        cs_bytes: Gauge(Bytes),
+        /// Nonces inserted into the dead nonce list.
+        dead_nonces: Monotone(Entries),
+        /// Strategy timers not set because the limit was reached.
+        strategy_timers_refused: Monotone(Requests),
+        /// Self-learning requests to the control thread not made because the queue was full.
+        learning_refused: Monotone(Requests),
+        /// Interests that entered this shard and were passed on to the shard that owns their name.
+        passed_on_interests: Monotone(Packets),
+        /// Nacks that entered this shard and were passed on to the shard that owns their name.
+        passed_on_nacks: Monotone(Packets),
+        state
+        /// The latest expiry of all Interests so far, in nanoseconds on the worker's clock. Maintained
+        /// only with several shards.
+        pub latest_expiry_ns: Counter,
+        dropped: Drops,
     }
-
-    /// Adds one.
-    #[inline]
-    pub fn increment(&self) {
-        self.add(1);
-    }
-
-    /// Adds `count`.
-    ///
-    /// A load and a store instead of an atomic addition: only one thread writes.
-    #[inline]
-    pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-    }
-
-    /// Replaces the value, for gauges.
-    #[inline]
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// The current value.
-    #[inline]
-    #[must_use]
-    pub fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// The counters of one shard and of the worker that receives for it. Units are packets unless the
-/// field says otherwise.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Counters {
-    /// Interests that entered the shard.
-    pub in_interests: Counter,
-    /// Data that entered the shard.
-    pub in_data: Counter,
-    /// Nacks that entered the shard.
-    pub in_nacks: Counter,
-    /// Interests passed to a face.
-    pub out_interests: Counter,
-    /// Data passed to a face, from upstream or from the CS.
-    pub out_data: Counter,
-    /// Nacks passed to a face.
-    pub out_nacks: Counter,
-    /// Interests answered by the CS.
-    pub cs_hits: Counter,
-    /// Interests among them that were pending when the CS of another shard answered.
-    pub cs_hits_of_pending: Counter,
-    /// Interests not found in the CS. An Interest that joins a pending one is not looked up.
-    pub cs_misses: Counter,
-    /// Data without a matching PIT entry, cached or not.
-    pub unsolicited_data: Counter,
-    /// PIT entries ended by Data or a CS hit.
-    pub satisfied_interests: Counter,
-    /// PIT entries ended otherwise.
-    pub unsatisfied_interests: Counter,
-    /// Data whose PIT token identifies a PIT entry that they match.
-    pub token_hits: Counter,
-    /// Data with one of our tokens that does not.
-    pub token_misses: Counter,
-    /// PIT entries inserted.
-    pub pit_inserts: Counter,
-    /// Current number of PIT entries.
-    pub pit_entries: Counter,
-    /// Interests from a downstream with an existing in-record.
-    pub in_record_refreshes: Counter,
-    /// In-records ended by Data, from upstream or from the CS of another shard.
-    pub in_records_satisfied: Counter,
-    /// In-records ended by a Nack, to the downstream or from the last upstream.
-    pub in_records_nacked: Counter,
-    /// In-records that expired.
-    pub in_records_expired: Counter,
-    /// In-records ended without notice because there was no next hop.
-    pub in_records_rejected: Counter,
-    /// In-records whose face had been removed when their PIT entry ended.
-    pub in_records_face_gone: Counter,
-    /// Current number of in-records.
-    pub in_records: Counter,
-    /// Data inserted into the CS.
-    pub cs_inserts: Counter,
-    /// Data evicted from the CS.
-    pub cs_evictions: Counter,
-    /// Current number of packets in the CS.
-    pub cs_entries: Counter,
-    /// Current number of bytes in the CS.
-    pub cs_bytes: Counter,
-    /// Nonces inserted into the dead nonce list.
-    pub dead_nonces: Counter,
-    /// Strategy timers not set because the limit was reached.
-    pub strategy_timers_refused: Counter,
-    /// Self-learning requests to the control thread not made because the queue was full.
-    pub learning_refused: Counter,
-    /// The latest expiry of all Interests so far, in nanoseconds on the worker's clock. Maintained
-    /// only with several shards.
-    pub latest_expiry_ns: Counter,
-    /// Interests that entered this shard and were passed on to the shard that owns their name.
-    pub passed_on_interests: Counter,
-    /// Nacks that entered this shard and were passed on to the shard that owns their name.
-    pub passed_on_nacks: Counter,
-    dropped: Drops,
 }
 
 /// A counter for each reason.
@@ -138,15 +102,14 @@ impl Counters {
     /// Totals over several shards: each packet counts once, however many shards it passed through.
     #[must_use]
     pub fn total<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
-        let total = Self::default();
+        let (total, mut sum) = (Self::default(), ShardValues::default());
         for one in all {
-            for (sum, part) in total.fields().into_iter().zip(one.fields()) {
-                sum.add(part.value());
-            }
+            sum.add(one.values());
             for (sum, part) in total.dropped.0.iter().zip(&one.dropped.0) {
                 sum.add(part.value());
             }
         }
+        total.add(&sum);
         for (entered, passed_on) in [
             (&total.in_interests, &total.passed_on_interests),
             (&total.in_nacks, &total.passed_on_nacks),
@@ -154,80 +117,6 @@ impl Counters {
             entered.set(entered.value().saturating_sub(passed_on.value()));
         }
         total
-    }
-
-    /// All counters except the drops.
-    fn fields(&self) -> [&Counter; 32] {
-        let Self {
-            in_interests,
-            in_data,
-            in_nacks,
-            out_interests,
-            out_data,
-            out_nacks,
-            cs_hits,
-            cs_misses,
-            unsolicited_data,
-            satisfied_interests,
-            unsatisfied_interests,
-            token_hits,
-            token_misses,
-            pit_inserts,
-            pit_entries,
-            cs_inserts,
-            cs_evictions,
-            cs_entries,
-            cs_bytes,
-            dead_nonces,
-            strategy_timers_refused,
-            learning_refused,
-            passed_on_interests,
-            passed_on_nacks,
-            cs_hits_of_pending,
-            in_record_refreshes,
-            in_records_satisfied,
-            in_records_nacked,
-            in_records_expired,
-            in_records_rejected,
-            in_records_face_gone,
-            in_records,
-            latest_expiry_ns: _,
-            dropped: _,
-        } = self;
-        [
-            in_interests,
-            in_data,
-            in_nacks,
-            out_interests,
-            out_data,
-            out_nacks,
-            cs_hits,
-            cs_misses,
-            unsolicited_data,
-            satisfied_interests,
-            unsatisfied_interests,
-            token_hits,
-            token_misses,
-            pit_inserts,
-            pit_entries,
-            cs_inserts,
-            cs_evictions,
-            cs_entries,
-            cs_bytes,
-            dead_nonces,
-            strategy_timers_refused,
-            learning_refused,
-            passed_on_interests,
-            passed_on_nacks,
-            cs_hits_of_pending,
-            in_record_refreshes,
-            in_records_satisfied,
-            in_records_nacked,
-            in_records_expired,
-            in_records_rejected,
-            in_records_face_gone,
-            in_records,
-        ]
     }
 
     /// Packets discarded for `reason`.

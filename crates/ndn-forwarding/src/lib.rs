@@ -43,7 +43,7 @@ mod tx;
 
 pub use accounting::InterestAccount;
 pub use burst::{BURST_SIZE, Burst};
-pub use counters::{Counter, Counters};
+pub use counters::{Counters, ShardValues};
 pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use dispatch::{
     Answer, Content, Crossing, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel,

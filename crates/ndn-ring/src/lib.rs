@@ -44,7 +44,7 @@ pub use huge_pages::advise_huge_pages;
 pub use lanes::{LANES, equal_lanes};
 pub use memory::BLOCK_SIZE;
 pub use pages::{HUGE_PAGE_BYTES, PagePreference, PoolPages, free_huge_bytes};
-pub use pool::{PacketPool, PoolCounters, PoolError};
+pub use pool::{PacketPool, PoolCounters, PoolError, PoolValues};
 pub use prefetch::{prefetch_read, prefetch_slice};
 pub use ring::{Consumer, Producer, ring};
 pub use sleep::SleepFlag;

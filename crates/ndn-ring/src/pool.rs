@@ -44,7 +44,41 @@ pub struct PoolCounters {
     pages: PoolPages,
 }
 
+ndn_types::counter_values! {
+    /// Values of [`PoolCounters`].
+    pub struct PoolValues {
+        /// Blocks of 64 KiB of packet memory in use.
+        packet_blocks: Gauge(Blocks),
+        /// Maximum number of blocks in use at one time, which is what the kernel has populated.
+        packet_blocks_max: Gauge(Blocks),
+        /// Requests for a block when none was free.
+        packet_block_failures: Monotone(Requests),
+        /// Capacity of the packet memory.
+        packet_blocks_capacity: Gauge(Blocks),
+        /// Packet memory in reserved huge pages.
+        packet_bytes_huge: Gauge(Bytes),
+        /// Packet memory with transparent huge pages requested and the first one granted.
+        packet_bytes_transparent: Gauge(Bytes),
+        /// Packet memory in ordinary pages.
+        packet_bytes_ordinary: Gauge(Bytes),
+    }
+}
+
 impl PoolCounters {
+    /// The values at this moment.
+    #[must_use]
+    pub fn values(&self) -> PoolValues {
+        PoolValues {
+            packet_blocks: self.blocks_in_use().into(),
+            packet_blocks_max: self.blocks_in_use_max().into(),
+            packet_block_failures: self.allocation_failures(),
+            packet_blocks_capacity: self.capacity.into(),
+            packet_bytes_huge: self.pages.huge_bytes as u64,
+            packet_bytes_transparent: self.pages.transparent_bytes as u64,
+            packet_bytes_ordinary: self.pages.ordinary_bytes as u64,
+        }
+    }
+
     /// Maximum number of blocks in use.
     #[must_use]
     pub fn capacity(&self) -> u32 {

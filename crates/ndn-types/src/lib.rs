@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `counter` | [`counters!`], [`drop_reasons!`]: the declaration of counters and drop reasons; [`Counter`] |
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
@@ -10,11 +11,13 @@
 //! Pure: no I/O, no clock, no threads.
 #![forbid(unsafe_code)]
 
+mod counter;
 mod face;
 mod face_uri;
 mod principal;
 mod time;
 
+pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};

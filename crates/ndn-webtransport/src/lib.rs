@@ -30,7 +30,7 @@ mod x509;
 
 pub use certificate::{CertificateError, CertificateHash, Identity};
 pub use client::{Attached, ConnectError, Target, TargetError, attach, connect};
-pub use counters::{Count, Counters};
+pub use counters::{Counters, WebTransportValues};
 pub use path::PathMtu;
 pub use server::{Accepted, Admits, PATH, Rules, bind};
 pub use service::{Listen, OnConnected, Service};

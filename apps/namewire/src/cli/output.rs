@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use ndn_face::LinkDropReason;
+use ndn_forwarding::DropReason;
 use serde_json::Value;
 
 use namewire_daemon::text::without_numbers;
@@ -16,14 +18,10 @@ pub fn note(text: &dyn std::fmt::Display) {
 
 /// A drop reason in words; JSON has the name of the counter.
 pub(super) fn reason_in_words(reason: &str) -> String {
-    match reason {
-        "down" => "without a connection".to_owned(),
-        "over_mtu" => "too long for the link".to_owned(),
-        "no_buffer" => "without packet memory".to_owned(),
-        "send_error" => "refused by the kernel".to_owned(),
-        "no_next_hop" => "without a next hop".to_owned(),
-        other => other.replace('_', " "),
-    }
+    let of_faces = LinkDropReason::ALL.into_iter().map(LinkDropReason::info);
+    let mut reasons = of_faces.chain(DropReason::ALL.into_iter().map(DropReason::info));
+    let words = reasons.find(|info| info.name == reason).and_then(|info| info.words);
+    words.map_or_else(|| reason.replace('_', " "), str::to_owned)
 }
 
 /// A table with headings. Columns are as wide as their widest cell, or truncated to the width of

@@ -154,7 +154,7 @@ fn memif_for_people(memif: &MemifStatus) -> String {
 
 /// Rejected connections and datagrams, if there are any.
 fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) -> Option<String> {
-    let peers: u64 = workers.iter().map(|one| one.refused_peers).sum();
+    let peers: u64 = workers.iter().map(|one| one.work.refused_peers).sum();
     let full = limit.filter(FaceLimit::is_reached);
     let full = full.map(|_| "limit reached".to_owned());
     let connections = limit.filter(|limit| limit.refused > 0).map(|limit| {
@@ -216,8 +216,11 @@ impl Found {
                 "frames per call",
                 format!(
                     "{:.1} received, {:.1} sent",
-                    per_call(sum(|one| one.received_frames), sum(|one| one.receive_calls)),
-                    per_call(sum(|one| one.sent_frames), sum(|one| one.send_calls)),
+                    per_call(
+                        sum(|one| one.calls.received_frames),
+                        sum(|one| one.calls.receive_calls)
+                    ),
+                    per_call(sum(|one| one.calls.sent_frames), sum(|one| one.calls.send_calls)),
                 ),
             ));
             let mebibytes = |blocks: u64| format!("{:.1} MiB", blocks_to_mebibytes(blocks));
@@ -225,9 +228,9 @@ impl Found {
                 "packet memory",
                 format!(
                     "{} in use, at most {}; {} packets without",
-                    mebibytes(sum(|one| one.packet_blocks)),
-                    mebibytes(sum(|one| one.packet_blocks_max)),
-                    grouped(sum(|one| one.packet_block_failures)),
+                    mebibytes(sum(|one| one.pool.packet_blocks)),
+                    mebibytes(sum(|one| one.pool.packet_blocks_max)),
+                    grouped(sum(|one| one.pool.packet_block_failures)),
                 ),
             ));
         }

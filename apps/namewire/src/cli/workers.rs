@@ -11,13 +11,14 @@ use super::arguments::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use namewire_control::{ControlClient, QueueStatistics, Request, Statistics, WorkerStatistics};
+use namewire_control::{ControlClient, Request, Statistics, WorkerStatistics};
+use ndn_dataplane::QueueDepthValues;
 
 /// A counter.
 type Figure = fn(&WorkerStatistics) -> u64;
 
 /// A queue of messages from other workers.
-type Queue = fn(&WorkerStatistics) -> &QueueStatistics;
+type Queue = fn(&WorkerStatistics) -> &QueueDepthValues;
 
 /// The queues, with the kinds of packets that are in them.
 const QUEUES: [(&str, Queue); 3] = [
@@ -68,7 +69,7 @@ impl Interval {
 
     /// Part of the interval in which it was busy.
     fn busy(&self) -> f64 {
-        (1.0 - self.rate(|worker| worker.waited_ns) / 1e9).clamp(0.0, 1.0)
+        (1.0 - self.rate(|worker| worker.work.waited_ns) / 1e9).clamp(0.0, 1.0)
     }
 
     /// Mean number of queued messages of other workers when the worker polls.
@@ -94,12 +95,12 @@ impl Interval {
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
         let crossings: [(&str, Figure); 6] = [
-            ("shared_socket_full", |worker| worker.shared_socket_drops),
-            ("own_socket_full", |worker| worker.own_socket_drops),
-            ("bad_foreign_frames", |worker| worker.bad_foreign_frames),
-            ("queue_full_data", |worker| worker.crossings_dropped_data),
-            ("queue_full_nacks", |worker| worker.crossings_dropped_nacks),
-            ("queue_full_interests", |worker| worker.crossings_dropped_interests),
+            ("shared_socket_full", |worker| worker.calls.shared_socket_drops),
+            ("own_socket_full", |worker| worker.calls.own_socket_drops),
+            ("bad_remote_frames", |worker| worker.calls.bad_remote_frames),
+            ("queue_full_data", |worker| worker.exchange.crossings_dropped_data),
+            ("queue_full_nacks", |worker| worker.exchange.crossings_dropped_nacks),
+            ("queue_full_interests", |worker| worker.exchange.crossings_dropped_interests),
         ];
         for (reason, figure) in crossings {
             drops.insert(reason.to_owned(), self.difference(figure));
@@ -111,8 +112,8 @@ impl Interval {
     /// Packets in a burst.
     #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
     fn burst(&self) -> f64 {
-        let bursts = self.difference(|worker| worker.bursts).max(1);
-        self.difference(|worker| worker.packets) as f64 / bursts as f64
+        let bursts = self.difference(|worker| worker.work.bursts).max(1);
+        self.difference(|worker| worker.work.packets) as f64 / bursts as f64
     }
 }
 
@@ -197,17 +198,17 @@ fn print(workers: &[Interval]) -> Outcome {
         table.row(vec![
             number.to_string(),
             format!("{:.1} %", worker.busy() * 100.0),
-            format!("{:.0}", worker.rate(|one| one.packets)),
+            format!("{:.0}", worker.rate(|one| one.work.packets)),
             format!("{:.1}", worker.burst()),
-            format!("{:.2}", worker.rate(|one| one.received_bytes) / 1e6),
-            format!("{:.2}", worker.rate(|one| one.sent_bytes) / 1e6),
-            format!("{:.0}", worker.rate(|one| one.crossings_sent)),
-            format!("{:.0}", worker.rate(|one| one.crossings_taken)),
+            format!("{:.2}", worker.rate(|one| one.calls.received_bytes) / 1e6),
+            format!("{:.2}", worker.rate(|one| one.calls.sent_bytes) / 1e6),
+            format!("{:.0}", worker.rate(|one| one.exchange.crossings_sent)),
+            format!("{:.0}", worker.rate(|one| one.exchange.crossings_taken)),
             format!("{:.1}", QUEUES.iter().map(|(_, queue)| worker.queued(*queue)).sum::<f64>()),
             grouped(worker.difference(|one| one.crossings_dropped)),
-            format!("{:.0}", worker.rate(|one| one.wakes)),
-            grouped(worker.after.pit_entries),
-            grouped(worker.after.cs_entries),
+            format!("{:.0}", worker.rate(|one| one.exchange.wakes)),
+            grouped(worker.after.shard.pit_entries),
+            grouped(worker.after.shard.cs_entries),
         ]);
     }
     table.print("no workers")?;
@@ -232,16 +233,19 @@ fn buffers(workers: &[Interval]) -> Vec<String> {
     let mut nodes: BTreeMap<Option<usize>, Vec<&WorkerStatistics>> = BTreeMap::new();
     for worker in workers.iter().map(|worker| &worker.after) {
         // An older forwarder does not report it.
-        if worker.packet_blocks_capacity > 0 {
+        if worker.pool.packet_blocks_capacity > 0 {
             nodes.entry(worker.node).or_default().push(worker);
         }
     }
     let line = |(node, workers): (&Option<usize>, &Vec<&WorkerStatistics>)| {
         let sum = |figure: Figure| workers.iter().map(|one| figure(one)).sum::<u64>();
         let pages: [(Figure, &str); 3] = [
-            (|one| one.packet_bytes_huge, "in huge pages"),
-            (|one| one.packet_bytes_transparent, "for which transparent huge pages were requested"),
-            (|one| one.packet_bytes_ordinary, "in ordinary pages"),
+            (|one| one.pool.packet_bytes_huge, "in huge pages"),
+            (
+                |one| one.pool.packet_bytes_transparent,
+                "for which transparent huge pages were requested",
+            ),
+            (|one| one.pool.packet_bytes_ordinary, "in ordinary pages"),
         ];
         let pages = pages.iter().map(|(figure, name)| (sum(*figure) >> 20, name));
         let pages = pages.filter(|(mebibytes, _)| *mebibytes > 0);
@@ -250,9 +254,9 @@ fn buffers(workers: &[Interval]) -> Vec<String> {
         format!(
             "packet buffers{place}: {}; {} of {} blocks in use, none free {} times",
             pages.join(", "),
-            grouped(sum(|one| one.packet_blocks)),
-            grouped(sum(|one| one.packet_blocks_capacity)),
-            grouped(sum(|one| one.packet_block_failures)),
+            grouped(sum(|one| one.pool.packet_blocks)),
+            grouped(sum(|one| one.pool.packet_blocks_capacity)),
+            grouped(sum(|one| one.pool.packet_block_failures)),
         )
     };
     nodes.iter().map(line).collect()
@@ -264,15 +268,15 @@ fn print_json(workers: &[Interval]) -> Outcome {
             "worker": number,
             "seconds": worker.seconds,
             "busy": worker.busy(),
-            "packets_per_second": worker.rate(|one| one.packets),
+            "packets_per_second": worker.rate(|one| one.work.packets),
             "packets_per_burst": worker.burst(),
             "bursts_by_size": worker.burst_sizes().iter().map(|(most, bursts)| {
                 json!({ "packets_max": most, "bursts": bursts })
             }).collect::<Vec<_>>(),
-            "received_frames_per_second": worker.rate(|one| one.received_frames),
-            "received_bytes_per_second": worker.rate(|one| one.received_bytes),
-            "sent_frames_per_second": worker.rate(|one| one.sent_frames),
-            "sent_bytes_per_second": worker.rate(|one| one.sent_bytes),
+            "received_frames_per_second": worker.rate(|one| one.calls.received_frames),
+            "received_bytes_per_second": worker.rate(|one| one.calls.received_bytes),
+            "sent_frames_per_second": worker.rate(|one| one.calls.sent_frames),
+            "sent_bytes_per_second": worker.rate(|one| one.calls.sent_bytes),
             "queued": QUEUES.iter().map(|&(kind, queue)| (kind.to_owned(), json!({
                 "mean": worker.queued(queue),
                 "last": queue(&worker.after).last,
@@ -288,20 +292,22 @@ fn print_json(workers: &[Interval]) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use ndn_ring::PoolValues;
+
     use super::*;
 
     #[test]
     fn packet_buffers_are_shown_by_node_and_page_size() {
         let worker = |node, huge: u64, ordinary: u64| {
-            let after = WorkerStatistics {
-                node,
+            let pool = PoolValues {
                 packet_blocks: 5,
                 packet_blocks_capacity: 2048,
                 packet_block_failures: 1,
                 packet_bytes_huge: huge << 20,
                 packet_bytes_ordinary: ordinary << 20,
-                ..WorkerStatistics::default()
+                ..PoolValues::default()
             };
+            let after = WorkerStatistics { node, pool, ..WorkerStatistics::default() };
             Interval { before: WorkerStatistics::default(), after, seconds: 1.0 }
         };
         let workers = [worker(Some(1), 128, 0), worker(Some(0), 0, 128), worker(Some(1), 64, 64)];

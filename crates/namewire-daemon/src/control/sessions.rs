@@ -9,7 +9,7 @@ use anyhow::Context;
 use ndn_dataplane::Command;
 use ndn_management::status;
 use ndn_sys::poll::Waker;
-use ndn_types::FaceUri;
+use ndn_types::{CounterValues as _, FaceUri};
 use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
 use tracing::{debug, error, info};
 
@@ -134,12 +134,11 @@ impl Sessions {
     /// Status for the control socket, if a listener or a session exists.
     pub(super) fn status(&self, config: &Config) -> WebTransportStatus {
         let Some(service) = &self.service else { return WebTransportStatus::default() };
-        let counters = service.counters().named();
         WebTransportStatus {
             addresses: self.addresses.iter().map(SocketAddr::to_string).collect(),
             certificate_hashes: service.hashes().iter().map(ToString::to_string).collect(),
             self_signed: config.listeners.webtransport.certificate.is_none(),
-            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
+            counters: service.counters().values().named(),
         }
     }
 

@@ -26,7 +26,7 @@ pub use message::{Frame, Message, Outgoing};
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 pub(crate) use rings::Sleeper;
-pub use rings::{ExchangeCounters, KINDS, QueueDepth};
+pub use rings::{ExchangeCounters, ExchangeValues, KINDS, QueueDepth, QueueDepthValues};
 use rings::{Rings, nack_ring_length, ring_index, ring_length};
 
 /// A notice of the worker of a face to all others, which precedes any packet of the face.
@@ -187,7 +187,7 @@ impl Exchange {
     #[cfg(test)]
     pub(crate) fn take(&mut self, from: usize, kind: PacketKind) -> Option<Message> {
         let queued = self.inbound[from].as_mut()?[ring_index(kind)].pop()?;
-        self.counters.taken.increment();
+        self.counters.crossings_taken.increment();
         Some(queued.message)
     }
 
@@ -208,7 +208,7 @@ impl Exchange {
             |queued| queued.message.prefetch(pool),
             |queued| take(&mut queued.message, queued.since),
         );
-        self.counters.taken.add(taken as u64);
+        self.counters.crossings_taken.add(taken as u64);
         taken
     }
 

@@ -107,7 +107,7 @@ impl Outbound {
                 self.unannounced_since = since;
             }
             self.unannounced += 1;
-            self.counters.sent.increment();
+            self.counters.crossings_sent.increment();
             return true;
         }
         self.counters.dropped(kind).increment();

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
-use ndn_forwarding::{Counter, PacketKind};
+use ndn_forwarding::PacketKind;
 use ndn_ring::SleepFlag;
 use ndn_sys::poll::Waker;
+use ndn_types::Counter;
 
 /// Kinds of packets, the first to be taken first.
 pub const KINDS: [PacketKind; 3] = [PacketKind::Data, PacketKind::Nack, PacketKind::Interest];
@@ -29,42 +30,47 @@ pub(super) fn ring_index(kind: PacketKind) -> usize {
     }
 }
 
-/// Counters of a worker's end of the exchange. Only that worker writes them.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct ExchangeCounters {
-    /// Messages sent to other workers: packets, and what comes of them.
-    pub sent: Counter,
-    /// Messages taken from other workers.
-    pub taken: Counter,
-    /// Data that were dropped because a ring was full or no buffer was free.
-    pub dropped_data: Counter,
-    /// Nacks that were dropped because a ring was full or no buffer was free.
-    pub dropped_nacks: Counter,
-    /// Interests that were dropped because a ring was full or no buffer was free.
-    pub dropped_interests: Counter,
-    /// Wake-ups of other workers.
-    pub wakes: Counter,
-    /// Queue of Data.
-    pub queued_data: QueueDepth,
-    /// Queue of Nacks.
-    pub queued_nacks: QueueDepth,
-    /// Queue of Interests.
-    pub queued_interests: QueueDepth,
+ndn_types::counters! {
+    /// Counters of a worker's end of the exchange. Only that worker writes them.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    pub struct ExchangeCounters, ExchangeValues {
+        /// Messages sent to other workers: packets, results and frames.
+        crossings_sent: Monotone(Messages),
+        /// Messages taken from other workers.
+        crossings_taken: Monotone(Messages),
+        /// Data that were dropped because a ring was full or no buffer was free.
+        crossings_dropped_data: Monotone(Messages),
+        /// Nacks that were dropped because a ring was full or no buffer was free.
+        crossings_dropped_nacks: Monotone(Messages),
+        /// Interests that were dropped because a ring was full or no buffer was free.
+        crossings_dropped_interests: Monotone(Messages),
+        /// Times that another worker was woken.
+        wakes: Monotone(Wakes),
+        state
+        /// Queue of Data.
+        pub queued_data: QueueDepth,
+        /// Queue of Nacks.
+        pub queued_nacks: QueueDepth,
+        /// Queue of Interests.
+        pub queued_interests: QueueDepth,
+    }
 }
 
-/// Samples of the number of messages that wait: at least one in a round of the loop, more while the worker
-/// reads and waits for room.
-#[derive(Debug, Default)]
-pub struct QueueDepth {
-    /// The last sample.
-    pub last: Counter,
-    /// The maximum.
-    pub most: Counter,
-    /// The sum of all samples.
-    pub sum: Counter,
-    /// Number of samples.
-    pub looks: Counter,
+ndn_types::counters! {
+    /// Samples of the number of messages that wait: at least one in a round of the loop, more while the worker
+    /// reads and waits for room.
+    #[derive(Debug, Default)]
+    pub struct QueueDepth, QueueDepthValues {
+        /// Number of messages at the last poll.
+        last: Gauge(Messages),
+        /// Maximum number of messages.
+        most: Gauge(Messages),
+        /// Sum of the numbers of messages at all polls.
+        sum: Monotone(Messages),
+        /// Number of polls.
+        looks: Monotone(Polls),
+    }
 }
 
 impl QueueDepth {
@@ -96,9 +102,9 @@ impl ExchangeCounters {
 
     pub(crate) fn dropped(&self, kind: PacketKind) -> &Counter {
         match kind {
-            PacketKind::Data => &self.dropped_data,
-            PacketKind::Nack => &self.dropped_nacks,
-            PacketKind::Interest => &self.dropped_interests,
+            PacketKind::Data => &self.crossings_dropped_data,
+            PacketKind::Nack => &self.crossings_dropped_nacks,
+            PacketKind::Interest => &self.crossings_dropped_interests,
         }
     }
 }

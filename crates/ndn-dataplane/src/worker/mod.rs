@@ -36,7 +36,7 @@ use crate::peers::{PeerKey, Unclaimed};
 use crate::queue::{Inbox, Sender};
 
 pub(crate) use content_erasures::ContentErasures;
-pub use counters::{BURST_SIZE_CLASSES, WorkerCounters};
+pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
 pub(crate) use face_admission::FaceAdmission;
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;

@@ -1,6 +1,6 @@
 //! Histogram of fixed size: one thread writes it, any thread reads it.
 
-use crate::Counter;
+use ndn_types::Counter;
 
 /// Buckets per power of two: the relative error of a value is at most 1/32.
 const BUCKETS_PER_OCTAVE: usize = 32;

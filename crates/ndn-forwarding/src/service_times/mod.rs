@@ -12,7 +12,9 @@ mod timer;
 pub use histogram::{Bucket, Histogram, HistogramSnapshot};
 pub use timer::ServiceTimer;
 
-use crate::{BURST_SIZE, Counter, PacketKind};
+use ndn_types::Counter;
+
+use crate::{BURST_SIZE, PacketKind};
 
 /// Service times of one worker: written by that worker, read by any thread. Never reset: a reader
 /// subtracts an earlier snapshot.

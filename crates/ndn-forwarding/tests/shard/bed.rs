@@ -14,7 +14,7 @@ use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
     PcctConfig, Timestamp, Token,
 };
-use ndn_types::PrincipalKey;
+use ndn_types::{CounterValues as _, PrincipalKey};
 
 pub use crate::recorder::{Recorder, Sent, SentKind};
 use crate::timing::Timing;
@@ -355,7 +355,7 @@ impl Bed {
     pub fn check_accounts(&self) -> Result<(), String> {
         let accounts: Vec<_> =
             self.counters.iter().map(|counters| InterestAccount::of(counters)).collect();
-        let all = accounts.iter().copied().sum::<InterestAccount>();
+        let all = InterestAccount::sum(accounts.iter().copied());
         match accounts.iter().chain([&all]).find(|account| !account.is_balanced()) {
             Some(account) => Err(format!("unbalanced account of Interests: {account:?}")),
             None => Ok(()),

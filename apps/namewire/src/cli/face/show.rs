@@ -114,7 +114,7 @@ fn table(faces: &[FaceStatus], links: &Links) -> Table {
             bytes_for_people(counters.in_bytes),
             bytes_for_people(counters.out_bytes),
             link.filter(|_| properties.flags & face_flag::LP_RELIABILITY != 0)
-                .map_or_else(|| "-".to_owned(), |link| grouped(link.out_retransmissions)),
+                .map_or_else(|| "-".to_owned(), |link| grouped(link.counters.out_retransmissions)),
         ];
         if has_drivers {
             let driver = link.and_then(|link| link.driver.clone());
@@ -192,13 +192,13 @@ pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
         ("bytes", packets(counters.in_bytes, counters.out_bytes)),
     ]);
     if let Some(link) = links.get(&properties.face_id) {
-        fields.push(("frames", packets(link.in_frames, link.out_frames)));
+        fields.push(("frames", packets(link.counters.in_frames, link.counters.out_frames)));
         if properties.flags & face_flag::LP_RELIABILITY != 0 {
-            let (again, done) = (link.out_retransmissions, link.out_acknowledged);
+            let (again, done) = (link.counters.out_retransmissions, link.counters.out_acknowledged);
             let text = format!("{} acknowledged, {} retransmitted", grouped(done), grouped(again));
             fields.push(("reliability", text));
         }
-        fields.push(("congestion marks", grouped(link.out_marks)));
+        fields.push(("congestion marks", grouped(link.counters.out_marks)));
         let drops = link.drops.iter().map(|(reason, count)| {
             format!("{} {}", grouped(*count), output::reason_in_words(reason))
         });
