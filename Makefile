@@ -66,7 +66,7 @@ instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (nee
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build -p namewire -p namewire-bench --bins
 	$(CARGO) test --workspace --no-fail-fast
-	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --no-fail-fast
+	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --test forwarding --no-fail-fast
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
@@ -110,7 +110,7 @@ dpdk: cargo ## Test ports of DPDK with its virtual devices (skips without libdpd
 .PHONY: soak
 soak: build ## Run two workers under mixed traffic while everything changes, for SOAK_SECONDS (default 600)
 	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" SOAK_SECONDS="$(SOAK_SECONDS)" \
-		$(CARGO) test -p namewire-tests --test soak -- --nocapture
+		$(CARGO) test -p namewire-tests --test program soak:: -- --nocapture
 
 .PHONY: sim
 sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,000); a failure prints how to replay it

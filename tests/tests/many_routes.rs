@@ -122,7 +122,7 @@ fn who_connects_while_others_are_served_is_answered_the_first_time() {
 }
 
 /// What others notice while the face goes that a million next hops lead to, half of them of routes.
-/// `NAMEWIRE_BIN=target/release/namewire cargo test -p namewire-tests --test many_routes -- --ignored --nocapture`
+/// `NAMEWIRE_BIN=target/release/namewire cargo test -p namewire-tests many_routes:: -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, of a program with optimisation"]
 fn a_face_goes_that_a_million_fib_entries_lead_to() {

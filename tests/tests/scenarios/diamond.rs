@@ -3,7 +3,7 @@
 use namewire_tests::{Application, Received, Topology, wait_until};
 use ndn_packet::NackReason;
 
-use crate::try_exchange;
+use super::try_exchange;
 
 /// Four forwarders: from `a` to `d` by `b` or by `c`, over UDP.
 struct Diamond {

@@ -6,7 +6,7 @@ use namewire_tests::{Application, Received, Topology, wait_until};
 use ndn_management::{ControlParameters, Verb, route_flag};
 use ndn_packet::NackReason;
 
-use crate::try_exchange;
+use super::try_exchange;
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -16,9 +16,11 @@ use serde::Deserialize;
 
 use super::{Losses, OverloadOptions};
 use crate::relay::Transport;
+use crate::relay::addresses::Addresses;
 use crate::relay::attach::register_udp_face;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns};
-use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
+use crate::relay::program::Program;
+use crate::relay::programs::{CS_CAPACITY, Running};
 use crate::relay::statistics::ask_workers;
 use crate::relay::wire::PREFIX;
 use crate::started::Folder;

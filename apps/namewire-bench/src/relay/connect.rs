@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use anyhow::Context;
 use ndn_traffic::io::Endpoint;
 
+use super::addresses::Addresses;
 use super::link::{Link, Side, mac_text};
-use super::programs::{Addresses, Program};
+use super::program::Program;
 use super::{Transport, attach};
 
 /// Sockets of the consumers, and of the producer.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::link::{MTU_MAX, MTU_USUAL};
-use super::programs::Program;
+use super::program::Program;
 use super::{FIB_ENTRIES, RelayOptions, Transport, wire};
 
 /// Maximum link header in a frame of the bench, bytes.

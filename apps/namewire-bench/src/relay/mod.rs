@@ -4,6 +4,7 @@
 //! started once per layout (transport and number of faces), warmed up until its cache has evicted twice its capacity,
 //! and then measured alternately with the others, several rounds per case; a case reports the median over its rounds.
 
+pub(crate) mod addresses;
 pub(crate) mod attach;
 pub(crate) mod clock;
 mod connect;
@@ -12,6 +13,7 @@ mod generator;
 mod layout;
 pub(crate) mod link;
 mod management;
+pub(crate) mod program;
 pub(crate) mod programs;
 mod rounds;
 pub(crate) mod statistics;

@@ -10,10 +10,12 @@ use ndn_traffic::io::Calls;
 
 use crate::started::Folder;
 
+use super::addresses::Addresses;
 use super::generator::{Generator, Stretch};
 use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
-use super::programs::{Addresses, Program, Running};
+use super::program::Program;
+use super::programs::Running;
 use super::statistics::{CallFigures, Quartiles, to_f64};
 use super::transport::Transport;
 use super::{RelayCase, RelayOptions, connect, wire};

@@ -5,9 +5,10 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::Transport;
+use super::addresses::Addresses;
 use super::link::{Link, MTU_MAX, Side};
-use super::programs::{Addresses, Program};
+use super::program::Program;
+use super::transport::Transport;
 
 /// Output of a running testpmd.
 pub(super) const READY: &str = "Press enter to exit";

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::programs::Program;
+use super::program::Program;
 
 /// Transport of the exchanges of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

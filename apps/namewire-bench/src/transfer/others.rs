@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::cases::What;
 use super::folder::Served;
 use super::programs::{Fetcher, Kit, Server, command, first, forwarder, free_port};
-use crate::relay::programs::Program;
+use crate::relay::program::Program;
 
 /// Other programs to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,14 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use ndn_security::{KeyType, PrivateKey};
 
-use super::CpuByProcess;
 use super::cases::{Case, Mode, What};
 use super::folder::Served;
+use super::report::CpuByProcess;
 use crate::relay::Transport;
+use crate::relay::addresses::Addresses;
 use crate::relay::clock::{monotonic_ns, pause, steal_ns_of};
-use crate::relay::programs::{Addresses, CS_CAPACITY, Program, Running};
+use crate::relay::program::Program;
+use crate::relay::programs::{CS_CAPACITY, Running};
 
 /// Start timeout of a server: one reads and signs its whole file first.
 const START_TIMEOUT_NS: u64 = 120_000_000_000;

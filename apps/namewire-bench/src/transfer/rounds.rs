@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 
 use super::bound::{Bound, Costs};
+use super::cases::Case;
+use super::others::Other;
 use super::programs::{Fetched, Kit};
-use super::{CpuByProcess, Member, TransferCase, TransferOptions, TransferRatio};
+use super::report::{CpuByProcess, TransferCase, TransferOptions, TransferRatio};
 use crate::{Quartiles, median};
 
 /// Alternating cases: the first is compared with the others.
@@ -17,6 +19,29 @@ pub(super) const COMPARED: [&str; 5] = [
     "ndnd-unix",
     "nginx-curl",
 ];
+
+/// A program and case to measure.
+#[derive(Debug, Clone)]
+pub(super) enum Member {
+    Own(Case),
+    Other(Other),
+}
+
+impl Member {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Own(case) => &case.name,
+            Self::Other(other) => other.case(),
+        }
+    }
+
+    pub(super) fn verified(&self) -> &'static str {
+        match self {
+            Self::Own(case) => case.mode.verified(),
+            Self::Other(other) => other.verified(),
+        }
+    }
+}
 
 /// A fetch, with the costs measured before and after it.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,9 @@ use ndn_packet::{Component, Name};
 use ndn_security::{Certificate, CertificateOptions, KeyType, PrivateKey, SELF, key_name};
 use ndn_traffic::io::Endpoint;
 
-use super::super::programs::{Addresses, CS_CAPACITY, Program, Running};
+use super::super::addresses::Addresses;
+use super::super::program::Program;
+use super::super::programs::{CS_CAPACITY, Running};
 use super::super::statistics::to_f64;
 use super::super::wire::{PREFIX, split_tlv};
 use super::super::{Transport, attach, clock};

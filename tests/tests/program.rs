@@ -1,0 +1,29 @@
+//! Tests to which the number of workers makes no difference or that set it: commands, configuration, files, documents.
+//! `make test` runs them once. Every module is a file of its own, so `cargo test -p namewire-tests trust::` runs
+//! `trust.rs`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod companions;
+mod compatibility;
+mod configuration;
+mod documents;
+mod explanations;
+mod fetch;
+mod file_faults;
+mod file_targets;
+mod guide;
+mod hostile;
+mod key_chain;
+mod nfd_commands;
+mod nfd_conf;
+mod nfdc;
+mod operator;
+mod privileges;
+mod quotas;
+mod service;
+mod soak;
+mod tidy;
+mod trust;
+mod workers;
+mod xdp;
+mod xdp_queues;
