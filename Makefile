@@ -8,6 +8,8 @@ CARGO ?= cargo
 PROFILE ?= release
 BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
+# All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
+TESTS = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" $(CARGO) test --workspace
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -64,9 +66,9 @@ instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (nee
 
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
-	$(CARGO) build -p namewire -p namewire-bench --bins
-	$(CARGO) test --workspace --no-fail-fast
-	NAMEWIRE_TEST_WORKERS=2 $(CARGO) test -p namewire-tests --test forwarding --no-fail-fast
+	$(CARGO) build --workspace --all-targets
+	$(TESTS) --no-fail-fast
+	NAMEWIRE_TEST_WORKERS=2 $(TESTS) --test forwarding --no-fail-fast
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors

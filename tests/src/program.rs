@@ -17,15 +17,19 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// The `namewire-bench` program: the one of this build, beside [`program`], brought up to date once per test binary.
+/// The `namewire-bench` program: the one beside that of `NAMEWIRE_BIN`, or the one of this build, beside [`program`],
+/// brought up to date once per test binary.
 ///
 /// # Panics
 /// It cannot be built.
 pub fn bench_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        program();
-        build("namewire-bench")
+    PROGRAM.get_or_init(|| match std::env::var_os("NAMEWIRE_BIN") {
+        Some(path) => Path::new(&path).with_file_name("namewire-bench"),
+        None => {
+            program();
+            build("namewire-bench")
+        }
     })
 }
 
