@@ -3,19 +3,20 @@
 //! Each station is advanced burst by burst. Between two polls of a station its queues only grow, so
 //! what a queue accepted and dropped follows at the next poll from the merged, monotone streams of
 //! arrivals. Services and links take at least one picosecond: if the station with the earliest next poll
-//! goes first, all arrivals up to that poll are known.
+//! goes first, all arrivals up to that poll are known. A producer has one stream of arrivals and takes one
+//! packet at a time: when its packets leave follows from the stream alone, without polls.
 //!
 //! Per packet, results are the same bits as those of [`reference`](crate::reference).
 
 use std::collections::VecDeque;
 
 use crate::codel::Codel;
-use crate::distribution::Distribution;
+use crate::distribution::{Distribution, to_ps};
 use crate::network::{
-    ArrivalClock, CLASSES_MAX, CodelReset, Consumer, Flush, Kind, Link, Network, Outcome, Peer,
+    ArrivalClock, CLASSES_MAX, CodelReset, Consumer, Flush, Kind, Network, Outcome, Peer,
     QueueRecord, Record, Shed, Stage, TraceResult, streams,
 };
-use crate::random::TraceRandom;
+use crate::random::{StreamId, TraceRandom};
 
 /// Interests that are generated ahead at once.
 const ARRIVALS_AHEAD: usize = 64;
@@ -25,23 +26,31 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct FastEngine<'n> {
     network: &'n Network,
-    stations: Vec<StationState>,
-    /// When each station polls next; the last entry is when the next Interest is generated.
+    /// The stations that poll: all but the producers.
+    stations: Vec<Station>,
+    /// When each of them polls next; the last entry is when the next Interest is generated.
     next_ps: Vec<u64>,
-    queues: Vec<QueueState>,
+    /// All queues; those of producers are not used.
+    queues: Vec<Queue>,
+    /// Streams of arrivals, those of one queue adjacent, in the order in which arrivals at one instant enter
+    /// it: stations, then links.
     channels: Vec<Channel>,
+    /// When the first packet of each channel arrives.
+    heads_ps: Vec<u64>,
     /// Channel from a station to a queue.
     channel_of: Vec<Vec<Option<usize>>>,
     /// Incoming and outgoing link of each face.
-    links: Vec<[LinkState; 2]>,
-    shards: Vec<ShardState>,
-    sources: Vec<SourceState>,
+    links: Vec<[Link; 2]>,
+    producers: Vec<Producer>,
+    shards: Vec<Shard>,
+    sources: Vec<Source>,
+    services: Services<'n>,
     /// Expiry of each Interest's PIT entry; 0 without one.
     pit_expiry_ps: Vec<u64>,
-    /// Positions of the queues of each station that anything can enter.
-    fed: Vec<Vec<usize>>,
     /// For each consumer, where the search for a prefix begins.
     guides: Vec<Vec<usize>>,
+    /// Whether anything depends on the prefix of an Interest.
+    needs_prefixes: bool,
     has_digests: bool,
     /// Packets that leave at the end of the burst.
     leaving: Vec<(Packet, Exit)>,
@@ -65,69 +74,227 @@ struct Packet {
 #[derive(Debug, Clone, Copy)]
 enum Exit {
     Queue(usize),
-    Link { face: usize, outgoing: bool },
+    Link { face: usize },
     Gone,
 }
 
-#[derive(Debug, Default)]
-struct StationState {
+#[derive(Debug)]
+struct Station {
+    /// Its number in the network.
+    id: usize,
+    poll_ps: u64,
+    is_each: bool,
+    /// Queues that anything can enter, with their positions at the station, in order of class.
+    fed: Vec<(usize, usize)>,
     free_ps: u64,
     /// Position of the queue that was polled last, per class.
     last: [usize; CLASSES_MAX],
 }
 
 #[derive(Debug)]
-struct QueueState {
-    upstream: Vec<usize>,
+struct Queue {
+    stage: Stage,
+    class: u8,
+    resets_at_empty_poll: bool,
+    is_managed: bool,
+    capacity: usize,
+    burst: usize,
+    full_at: usize,
+    /// Range of its channels.
+    channels: (usize, usize),
+    /// When the next packet arrives, of all its channels.
+    next_arrival_ps: u64,
     packets: VecDeque<Packet>,
     marks: Option<Codel>,
     sheds: Option<Codel>,
+    record: QueueRecord,
 }
 
 #[derive(Debug)]
 struct Channel {
     station: usize,
+    queue: usize,
     packets: VecDeque<Packet>,
 }
 
+/// Where a link leads to.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Channel(usize),
+    Producer,
+    Consumer,
+}
+
 #[derive(Debug)]
-struct LinkState {
-    channel: Option<usize>,
+struct Link {
+    transmit_ps: [u64; 3],
+    delay_ps: u64,
+    has_loss: bool,
+    capacity: usize,
+    end: End,
     sent_ps: u64,
-    /// Ends of the last transmissions, as many as the link holds packets.
+    /// Ends of the last transmissions, as many as the link holds packets; kept where that is limited.
     recent_ps: VecDeque<u64>,
 }
 
+/// A producer: a station with one queue, from which it takes one packet at a time.
+#[derive(Debug)]
+struct Producer {
+    station: usize,
+    queue: usize,
+    poll_ps: u64,
+    capacity: usize,
+    free_ps: u64,
+    /// When the packets that may still be in the queue leave it.
+    starts_ps: VecDeque<u64>,
+    record: QueueRecord,
+}
+
 #[derive(Debug, Default)]
-struct ShardState {
+struct Shard {
     live: usize,
     /// Expiry and Interest of the entries in order of insertion; kept where the PIT is limited.
     entries: VecDeque<(u64, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct SourceState {
+struct Source {
     clock: ArrivalClock,
     next_ps: u64,
 }
 
+/// Service times of one stage and kind of packet at one place.
+#[derive(Debug, Clone, Copy)]
+struct Service<'n> {
+    law: &'n Distribution,
+    factor: f64,
+    stream: StreamId,
+    /// The service time if it is constant, else 0.
+    constant_ps: u64,
+}
+
+impl<'n> Service<'n> {
+    fn new(law: &'n Distribution, factor: f64, stream: StreamId) -> Self {
+        let constant_ps = match law {
+            Distribution::Constant(value) => to_ps(value * factor),
+            _ => 0,
+        };
+        Self { law, factor, stream, constant_ps }
+    }
+
+    #[inline]
+    fn time_ps(&self, random: TraceRandom, interest: u32) -> u64 {
+        if self.constant_ps != 0 {
+            return self.constant_ps;
+        }
+        self.law.sample_ps(&mut random.draw(self.stream, u64::from(interest)), self.factor)
+    }
+}
+
+#[derive(Debug)]
+struct Services<'n> {
+    /// By face and kind.
+    input: Vec<[Service<'n>; 3]>,
+    output: Vec<[Service<'n>; 3]>,
+    /// By shard, whether the packet came from a producer, and kind.
+    forward: Vec<[[Service<'n>; 3]; 2]>,
+    /// By shard.
+    hit: Vec<Service<'n>>,
+    produce: Service<'n>,
+}
+
+impl<'n> Services<'n> {
+    fn new(network: &'n Network) -> Self {
+        const KINDS: [Kind; 3] = [Kind::Interest, Kind::Data, Kind::Nack];
+        let services = &network.services;
+        let by_kind = |laws: &'n [Distribution; 3], factor, stage| {
+            KINDS.map(|kind| {
+                Service::new(&laws[kind as usize], factor, streams::service(stage, kind))
+            })
+        };
+        let faces = network.faces.iter();
+        let shards = network.shards.iter();
+        Self {
+            input: faces
+                .clone()
+                .map(|face| by_kind(&services.input, face.input_factor, Stage::Input))
+                .collect(),
+            output: faces
+                .map(|face| by_kind(&services.output, face.output_factor, Stage::Output))
+                .collect(),
+            forward: shards
+                .clone()
+                .map(|shard| {
+                    shard
+                        .forward_factor
+                        .map(|factor| by_kind(&services.forward, factor, Stage::Forward))
+                })
+                .collect(),
+            hit: shards
+                .map(|shard| {
+                    let factor = shard.forward_factor[0];
+                    Service::new(&services.forward_hit, factor, streams::SERVICE_OF_HIT)
+                })
+                .collect(),
+            produce: Service::new(
+                &services.produce,
+                1.0,
+                streams::service(Stage::Produce, Kind::Interest),
+            ),
+        }
+    }
+}
+
 impl<'n> FastEngine<'n> {
-    /// An engine for traces of `network`.
+    /// An engine for traces of `network`, which has no [`fault`](Network::fault).
     #[must_use]
     pub fn new(network: &'n Network) -> Self {
+        let producer_queues = network.faces.iter().filter_map(|face| match face.peer {
+            Peer::Producer(queue) => Some(queue),
+            Peer::Consumer(_) => None,
+        });
+        let producers: Vec<Producer> = producer_queues
+            .map(|queue| {
+                let spec = &network.queues[queue];
+                Producer {
+                    station: spec.station,
+                    queue,
+                    poll_ps: network.stations[spec.station].poll_ps,
+                    capacity: spec.capacity,
+                    free_ps: 0,
+                    starts_ps: VecDeque::new(),
+                    record: QueueRecord::default(),
+                }
+            })
+            .collect();
+        let polls = |id: &usize| producers.iter().all(|producer| producer.station != *id);
+        let stations: Vec<Station> = (0..network.stations.len())
+            .filter(polls)
+            .map(|id| Station {
+                id,
+                poll_ps: network.stations[id].poll_ps,
+                is_each: network.stations[id].flush == Flush::EachPacket,
+                fed: Vec::new(),
+                free_ps: 0,
+                last: [0; CLASSES_MAX],
+            })
+            .collect();
         let mut engine = Self {
             network,
-            stations: network.stations.iter().map(|_| StationState::default()).collect(),
-            next_ps: vec![NEVER; network.stations.len() + 1],
-            queues: network.queues.iter().map(|_| QueueState::new()).collect(),
+            next_ps: vec![NEVER; stations.len() + 1],
+            stations,
+            queues: network.queues.iter().map(Queue::new).collect(),
             channels: Vec::new(),
+            heads_ps: Vec::new(),
             channel_of: vec![vec![None; network.queues.len()]; network.stations.len()],
             links: Vec::new(),
-            shards: network.shards.iter().map(|_| ShardState::default()).collect(),
-            sources: vec![SourceState::default(); network.consumers.len()],
+            producers,
+            shards: network.shards.iter().map(|_| Shard::default()).collect(),
+            sources: vec![Source::default(); network.consumers.len()],
+            services: Services::new(network),
             pit_expiry_ps: Vec::new(),
-            fed: Vec::new(),
             guides: network.consumers.iter().map(guide).collect(),
+            needs_prefixes: network.shards.len() > 1 || network.producer_count() > 1,
             has_digests: true,
             leaving: Vec::new(),
             random: TraceRandom::new(0, 0),
@@ -149,15 +316,14 @@ impl<'n> FastEngine<'n> {
         self.reset(random, horizon_ps);
         let generate = self.stations.len();
         loop {
-            let mut earliest = 0;
-            for station in 1..=generate {
-                if self.next_ps[station] < self.next_ps[earliest] {
-                    earliest = station;
+            let (mut earliest, mut now_ps) = (0, NEVER);
+            for (station, next_ps) in self.next_ps.iter().enumerate() {
+                if *next_ps < now_ps {
+                    (earliest, now_ps) = (station, *next_ps);
                 }
             }
-            let now_ps = self.next_ps[earliest];
             if now_ps == NEVER {
-                return &self.results;
+                break;
             }
             if earliest == generate {
                 self.generate();
@@ -165,42 +331,56 @@ impl<'n> FastEngine<'n> {
                 self.poll(earliest, now_ps);
             }
         }
+        self.results.queues.clear();
+        self.results.queues.extend(self.queues.iter().map(|queue| queue.record));
+        for producer in &self.producers {
+            self.results.queues[producer.queue] = producer.record;
+        }
+        &self.results
     }
 
-    /// Channels in the order in which arrivals at one instant enter a queue: stations, then links.
     fn connect(&mut self) {
-        for station in 0..self.stations.len() {
-            for queue in 0..self.queues.len() {
-                if self.network.can_feed(station, queue) {
-                    self.channel_of[station][queue] = Some(self.open_channel(queue));
+        let network = self.network;
+        let mut incoming_channels = vec![None; network.faces.len()];
+        for queue in 0..network.queues.len() {
+            let begin = self.channels.len();
+            let owner = network.queues[queue].station;
+            let Some(station) = self.stations.iter().position(|station| station.id == owner) else {
+                continue;
+            };
+            for from in 0..network.stations.len() {
+                if network.can_feed(from, queue) {
+                    self.channel_of[from][queue] = Some(self.open_channel(station, queue));
                 }
             }
+            for (face, spec) in network.faces.iter().enumerate() {
+                if spec.input_queue == queue {
+                    incoming_channels[face] = Some(self.open_channel(station, queue));
+                }
+            }
+            self.queues[queue].channels = (begin, self.channels.len());
+            if begin < self.channels.len() {
+                let order = &network.stations[owner].queues;
+                let position = order.iter().position(|own| *own == queue).unwrap_or(0);
+                self.stations[station].fed.push((position, queue));
+            }
         }
-        for face in &self.network.faces {
-            let outgoing = match face.peer {
-                Peer::Producer(queue) => Some(queue),
-                Peer::Consumer(_) => None,
+        for station in &mut self.stations {
+            station.fed.sort_unstable();
+        }
+        for (face, spec) in network.faces.iter().enumerate() {
+            let outgoing = match spec.peer {
+                Peer::Producer(_) => End::Producer,
+                Peer::Consumer(_) => End::Consumer,
             };
-            let ends = [Some(face.input_queue), outgoing];
-            let links = ends.map(|queue| LinkState {
-                channel: queue.map(|queue| self.open_channel(queue)),
-                sent_ps: 0,
-                recent_ps: VecDeque::new(),
-            });
-            self.links.push(links);
-        }
-        for station in &self.network.stations {
-            let positions = 0..station.queues.len();
-            let is_fed =
-                |position: &usize| !self.queues[station.queues[*position]].upstream.is_empty();
-            self.fed.push(positions.filter(is_fed).collect());
+            let incoming = incoming_channels[face].map_or(End::Consumer, End::Channel);
+            self.links.push([Link::new(&spec.incoming, incoming), Link::new(&spec.outgoing, outgoing)]);
         }
     }
 
-    fn open_channel(&mut self, queue: usize) -> usize {
-        let station = self.network.queues[queue].station;
-        self.channels.push(Channel { station, packets: VecDeque::new() });
-        self.queues[queue].upstream.push(self.channels.len() - 1);
+    fn open_channel(&mut self, station: usize, queue: usize) -> usize {
+        self.channels.push(Channel { station, queue, packets: VecDeque::new() });
+        self.heads_ps.push(NEVER);
         self.channels.len() - 1
     }
 
@@ -208,37 +388,43 @@ impl<'n> FastEngine<'n> {
         (self.random, self.horizon_ps) = (random, horizon_ps);
         self.results.records.clear();
         self.pit_expiry_ps.clear();
-        self.results.queues.clear();
-        self.results.queues.resize(self.queues.len(), QueueRecord::default());
         self.results.pit_max.clear();
         self.results.pit_max.resize(self.shards.len(), 0);
         self.next_ps.fill(NEVER);
-        for (state, spec) in self.stations.iter_mut().zip(&self.network.stations) {
-            *state = StationState::default();
-            state.last.fill(spec.queues.len().saturating_sub(1));
+        for station in &mut self.stations {
+            station.free_ps = 0;
+            let queues = self.network.stations[station.id].queues.len();
+            station.last.fill(queues.saturating_sub(1));
         }
-        for (state, spec) in self.queues.iter_mut().zip(&self.network.queues) {
+        for (queue, spec) in self.queues.iter_mut().zip(&self.network.queues) {
             let interval_ps = spec.management.map_or(0, |m| m.interval_ps);
             let mark_after = spec.management.and_then(|m| m.mark_after_ps);
             let shed_after = spec.management.and_then(|m| m.shed_after_ps);
-            state.marks = mark_after.map(|after_ps| Codel::new(after_ps, interval_ps));
-            state.sheds = shed_after.map(|(after_ps, _)| Codel::new(after_ps, interval_ps));
+            queue.marks = mark_after.map(|after_ps| Codel::new(after_ps, interval_ps));
+            queue.sheds = shed_after.map(|(after_ps, _)| Codel::new(after_ps, interval_ps));
+            queue.record = QueueRecord::default();
         }
         for link in self.links.iter_mut().flatten() {
             link.sent_ps = 0;
             link.recent_ps.clear();
+        }
+        for producer in &mut self.producers {
+            producer.free_ps = 0;
+            producer.starts_ps.clear();
+            producer.record = QueueRecord::default();
         }
         for shard in &mut self.shards {
             shard.live = 0;
             shard.entries.clear();
         }
         for consumer in 0..self.sources.len() {
-            self.sources[consumer] = SourceState::default();
+            self.sources[consumer] = Source::default();
             self.advance_source(consumer);
         }
         self.schedule_generation();
     }
 
+    #[inline]
     fn advance_source(&mut self, consumer: usize) {
         let arrivals = &self.network.consumers[consumer].arrivals;
         let source = &mut self.sources[consumer];
@@ -246,6 +432,7 @@ impl<'n> FastEngine<'n> {
         source.next_ps = next_ps.filter(|next_ps| *next_ps < self.horizon_ps).unwrap_or(NEVER);
     }
 
+    #[inline]
     fn earliest_source(&self) -> (usize, u64) {
         let mut earliest = (0, self.sources[0].next_ps);
         for (consumer, source) in self.sources.iter().enumerate().skip(1) {
@@ -272,11 +459,11 @@ impl<'n> FastEngine<'n> {
             self.results.records.push(Record::new(time_ps));
             self.pit_expiry_ps.push(0);
             let spec = &self.network.consumers[consumer];
-            let prefix = if spec.prefix_cdf.len() == 1 {
-                spec.first_prefix
-            } else {
+            let prefix = if self.needs_prefixes && spec.prefix_cdf.len() > 1 {
                 let unit = self.random.draw(streams::PREFIX, u64::from(id)).unit();
                 guided_prefix(spec, &self.guides[consumer], unit)
+            } else {
+                spec.first_prefix
             };
             let packet = Packet {
                 time_ps,
@@ -294,21 +481,30 @@ impl<'n> FastEngine<'n> {
         self.schedule_generation();
     }
 
+    #[inline]
     fn poll(&mut self, station: usize, now_ps: u64) {
-        let spec = &self.network.stations[station];
         // A station that waits polls all the time: it found all its queues empty.
         let has_idled = now_ps > self.stations[station].free_ps;
-        for index in 0..self.fed[station].len() {
-            let queue = spec.queues[self.fed[station][index]];
-            self.admit(queue, now_ps);
-            if self.network.queues[queue].reset == CodelReset::EmptyPoll {
-                self.queues[queue].note_poll(has_idled);
+        let mut chosen: Option<(usize, usize)> = None;
+        let mut has_choice = false;
+        for index in 0..self.stations[station].fed.len() {
+            let (position, queue) = self.stations[station].fed[index];
+            if self.queues[queue].next_arrival_ps <= now_ps {
+                self.admit(queue, now_ps);
+            }
+            let state = &mut self.queues[queue];
+            if state.resets_at_empty_poll {
+                state.note_poll(has_idled);
+            }
+            if !state.packets.is_empty() {
+                has_choice |= chosen.is_some();
+                chosen = chosen.or(Some((position, queue)));
             }
         }
         let mut time_ps = now_ps;
-        if let Some(position) = self.choose(station) {
-            let queue = spec.queues[position];
-            let class = usize::from(self.network.queues[queue].class);
+        if let Some(first) = chosen {
+            let (position, queue) = if has_choice { self.choose(station, first) } else { first };
+            let class = usize::from(self.queues[queue].class);
             self.stations[station].last[class] = position;
             time_ps = self.serve(station, queue, now_ps);
         }
@@ -319,100 +515,84 @@ impl<'n> FastEngine<'n> {
     /// Moves arrivals up to `now_ps` into the queue, as far as it has room; no packet left it meanwhile.
     #[inline]
     fn admit(&mut self, queue: usize, now_ps: u64) {
-        if let [channel] = self.queues[queue].upstream[..] {
-            while self.channels[channel].packets.front().is_some_and(|p| p.time_ps <= now_ps) {
-                self.admit_first(queue, channel);
-            }
-            return;
-        }
+        let (begin, end) = self.queues[queue].channels;
         loop {
-            let mut first = (NEVER, 0);
-            for channel in &self.queues[queue].upstream {
-                if let Some(packet) = self.channels[*channel].packets.front()
-                    && packet.time_ps < first.0
-                {
-                    first = (packet.time_ps, *channel);
+            let (mut channel, mut first_ps) = (begin, self.heads_ps[begin]);
+            for other in begin + 1..end {
+                if self.heads_ps[other] < first_ps {
+                    (channel, first_ps) = (other, self.heads_ps[other]);
                 }
             }
-            if first.0 > now_ps {
+            if first_ps > now_ps {
+                self.queues[queue].next_arrival_ps = first_ps;
                 return;
             }
-            self.admit_first(queue, first.1);
+            let waiting = &mut self.channels[channel].packets;
+            let Some(packet) = waiting.pop_front() else { return };
+            self.heads_ps[channel] = waiting.front().map_or(NEVER, |packet| packet.time_ps);
+            let state = &mut self.queues[queue];
+            if state.packets.len() >= state.capacity {
+                state.record.dropped += 1;
+                self.end(packet.id, packet.time_ps, Outcome::QueueFull(queue as u16));
+                continue;
+            }
+            state.packets.push_back(packet);
+            state.record.entered += 1;
+            state.record.length_max = state.record.length_max.max(state.packets.len());
         }
+    }
+
+    /// Of several queues with packets, `first` being the first of them: of its class, in cyclic order after the
+    /// last one.
+    fn choose(&self, station: usize, first: (usize, usize)) -> (usize, usize) {
+        let station = &self.stations[station];
+        let class = self.queues[first.1].class;
+        let last = station.last[usize::from(class)];
+        let after = station.fed.iter().copied().find(|(position, queue)| {
+            let state = &self.queues[*queue];
+            *position > last && state.class == class && !state.packets.is_empty()
+        });
+        after.unwrap_or(first)
     }
 
     #[inline]
-    fn admit_first(&mut self, queue: usize, channel: usize) {
-        let Some(packet) = self.channels[channel].packets.pop_front() else { return };
-        let state = &mut self.queues[queue];
-        let record = &mut self.results.queues[queue];
-        if state.packets.len() >= self.network.queues[queue].capacity {
-            record.dropped += 1;
-            self.end(packet.id, packet.time_ps, Outcome::QueueFull(queue as u16));
-            return;
-        }
-        state.packets.push_back(packet);
-        record.entered += 1;
-        record.length_max = record.length_max.max(state.packets.len());
-    }
-
-    /// The first queue with packets: of the lowest class, in cyclic order after the last one.
-    #[inline]
-    fn choose(&self, station: usize) -> Option<usize> {
-        let queues = &self.network.stations[station].queues;
-        let waits = |position: &usize| !self.queues[queues[*position]].packets.is_empty();
-        let fed = &self.fed[station];
-        let first = fed.iter().copied().find(waits)?;
-        if fed.len() == 1 {
-            return Some(first);
-        }
-        let class = self.network.queues[queues[first]].class;
-        let last = self.stations[station].last[usize::from(class)];
-        let in_class = |position: &usize| self.network.queues[queues[*position]].class == class;
-        let after = fed.iter().copied().filter(|p| *p > last).filter(in_class).find(waits);
-        after.or(Some(first))
-    }
-
     fn next_poll(&self, station: usize, free_ps: u64) -> u64 {
         let mut earliest_ps = NEVER;
-        let queues = &self.network.stations[station].queues;
-        for position in &self.fed[station] {
-            let state = &self.queues[queues[*position]];
+        for (_, queue) in &self.stations[station].fed {
+            let state = &self.queues[*queue];
             if !state.packets.is_empty() {
                 return free_ps;
             }
-            for channel in &state.upstream {
-                if let Some(packet) = self.channels[*channel].packets.front() {
-                    earliest_ps = earliest_ps.min(packet.time_ps);
-                }
-            }
+            earliest_ps = earliest_ps.min(state.next_arrival_ps);
         }
         earliest_ps.max(free_ps)
     }
 
     /// Takes a burst from the queue at `now_ps`; returns when its last packet is processed.
+    #[inline]
     fn serve(&mut self, station: usize, queue: usize, now_ps: u64) -> u64 {
-        let spec = &self.network.queues[queue];
-        let is_each = self.network.stations[station].flush == Flush::EachPacket;
-        let length = self.queues[queue].packets.len();
-        let is_full = spec.full_at.is_some_and(|full_at| length >= full_at);
-        let count = spec.burst.min(length);
+        let Station { id, mut poll_ps, is_each, .. } = self.stations[station];
+        let state = &self.queues[queue];
+        let (stage, is_managed) = (state.stage, state.is_managed);
+        let length = state.packets.len();
+        let is_full = length >= state.full_at;
+        let count = state.burst.min(length);
         let mut time_ps = now_ps;
-        let mut poll_ps = self.network.stations[station].poll_ps;
         // Management looks at the queue as it is at the poll: verdicts come before any processing, and
         // processing does not touch the queue.
         for _ in 0..count {
-            let Some(mut packet) = self.queues[queue].packets.pop_front() else { break };
-            self.results.queues[queue].waited_ps += u128::from(now_ps - packet.time_ps);
-            if spec.management.is_some() && !self.manage(queue, &mut packet, now_ps, is_full) {
+            let state = &mut self.queues[queue];
+            let Some(mut packet) = state.packets.pop_front() else { break };
+            state.record.waited_ps += u128::from(now_ps - packet.time_ps);
+            if is_managed && !self.manage(queue, &mut packet, now_ps, is_full) {
                 continue;
             }
             packet.time_ps = time_ps + poll_ps;
             poll_ps = 0;
-            let exit = self.process(station, spec.stage, &mut packet);
+            let exit = self.process(id, stage, &mut packet);
             time_ps = packet.time_ps;
             if is_each {
-                self.leave(station, packet, exit);
+                self.leave(id, packet, exit);
             } else if !matches!(exit, Exit::Gone) {
                 self.leaving.push((packet, exit));
             }
@@ -421,7 +601,7 @@ impl<'n> FastEngine<'n> {
             let mut leaving = std::mem::take(&mut self.leaving);
             for (mut packet, exit) in leaving.drain(..) {
                 packet.time_ps = time_ps;
-                self.leave(station, packet, exit);
+                self.leave(id, packet, exit);
             }
             self.leaving = leaving;
         }
@@ -429,6 +609,7 @@ impl<'n> FastEngine<'n> {
     }
 
     /// Applies the queue's management to a packet that leaves it; returns false if it is dropped.
+    #[inline]
     fn manage(&mut self, queue: usize, packet: &mut Packet, now_ps: u64, is_full: bool) -> bool {
         let spec = &self.network.queues[queue];
         let shed_after_ps = spec.management.and_then(|m| m.shed_after_ps);
@@ -451,7 +632,9 @@ impl<'n> FastEngine<'n> {
                 packet.is_refusal = true;
             }
             (true, None) | (false, _) => {
-                self.results.records[packet.id as usize].is_marked |= marks;
+                if marks {
+                    self.results.records[packet.id as usize].is_marked = true;
+                }
             }
         }
         true
@@ -465,7 +648,7 @@ impl<'n> FastEngine<'n> {
             let is_hit = stage == Stage::Forward
                 && packet.kind == Kind::Interest
                 && network.is_hit(self.random, u64::from(packet.id));
-            packet.time_ps += self.service_ps(stage, packet, is_hit);
+            packet.time_ps += self.service(stage, packet, is_hit).time_ps(self.random, packet.id);
             if self.has_digests {
                 self.results.records[packet.id as usize].pass(station, stage, packet.time_ps);
             }
@@ -481,12 +664,8 @@ impl<'n> FastEngine<'n> {
                     stage = Stage::Output;
                     network.faces[face].output_queue
                 }
-                Stage::Output => {
-                    return Exit::Link { face: usize::from(packet.face), outgoing: true };
-                }
-                Stage::Produce => {
-                    packet.kind = network.answer(self.random, u64::from(packet.id));
-                    return Exit::Link { face: usize::from(packet.face), outgoing: false };
+                Stage::Output | Stage::Produce => {
+                    return Exit::Link { face: usize::from(packet.face) };
                 }
             };
             if network.queues[queue].station != station {
@@ -496,28 +675,21 @@ impl<'n> FastEngine<'n> {
     }
 
     #[inline]
-    fn service_ps(&self, stage: Stage, packet: &Packet, is_hit: bool) -> u64 {
-        let network = self.network;
-        let services = &network.services;
+    fn service(&self, stage: Stage, packet: &Packet, is_hit: bool) -> &Service<'n> {
         let kind = packet.kind as usize;
-        let (distribution, factor): (&Distribution, f64) = match stage {
-            Stage::Input => {
-                (&services.input[kind], network.faces[usize::from(packet.face)].input_factor)
-            }
+        match stage {
+            Stage::Input => &self.services.input[usize::from(packet.face)][kind],
             Stage::Forward => {
-                let factors = &network.shards[usize::from(packet.shard)].forward_factor;
+                let shard = usize::from(packet.shard);
+                if is_hit {
+                    return &self.services.hit[shard];
+                }
                 let is_from_producer = packet.kind != Kind::Interest && !packet.is_refusal;
-                let own = if is_hit { &services.forward_hit } else { &services.forward[kind] };
-                (own, factors[usize::from(is_from_producer)])
+                &self.services.forward[shard][usize::from(is_from_producer)][kind]
             }
-            Stage::Output => {
-                (&services.output[kind], network.faces[usize::from(packet.face)].output_factor)
-            }
-            Stage::Produce => (&services.produce, 1.0),
-        };
-        let stream =
-            if is_hit { streams::SERVICE_OF_HIT } else { streams::service(stage, packet.kind) };
-        distribution.sample_ps(&mut self.random.draw(stream, u64::from(packet.id)), factor)
+            Stage::Output => &self.services.output[usize::from(packet.face)][kind],
+            Stage::Produce => &self.services.produce,
+        }
     }
 
     /// PIT and Content Store: the face that the packet goes to; none if it ends here.
@@ -582,50 +754,97 @@ impl<'n> FastEngine<'n> {
                     self.push(channel, packet);
                 }
             }
-            Exit::Link { face, outgoing } => self.transmit(packet, face, outgoing),
+            Exit::Link { face } => {
+                if let Some(packet) = self.transmit(packet, face, true) {
+                    self.produce(packet, face);
+                }
+            }
             Exit::Gone => {}
         }
     }
 
     #[inline]
     fn push(&mut self, channel: usize, packet: Packet) {
-        let channel = &mut self.channels[channel];
-        let station = channel.station;
-        let poll_ps = packet.time_ps.max(self.stations[station].free_ps);
-        self.next_ps[station] = self.next_ps[station].min(poll_ps);
-        channel.packets.push_back(packet);
+        let target = &mut self.channels[channel];
+        if target.packets.is_empty() {
+            self.heads_ps[channel] = packet.time_ps;
+            let queue = &mut self.queues[target.queue];
+            queue.next_arrival_ps = queue.next_arrival_ps.min(packet.time_ps);
+        }
+        let poll_ps = packet.time_ps.max(self.stations[target.station].free_ps);
+        let next_ps = &mut self.next_ps[target.station];
+        *next_ps = (*next_ps).min(poll_ps);
+        target.packets.push_back(packet);
     }
 
-    /// Puts the packet on a link at its time; it comes out at the other end.
+    /// Puts the packet on a link at its time; it comes out at the other end. Returns it if that is a
+    /// producer.
     #[inline]
-    fn transmit(&mut self, mut packet: Packet, face: usize, outgoing: bool) {
-        let spec = &self.network.faces[face];
-        let link: &Link = if outgoing { &spec.outgoing } else { &spec.incoming };
-        let state = &mut self.links[face][usize::from(outgoing)];
-        let sent_ps = state.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.kind as usize];
-        if let Some(capacity) = link.capacity {
-            if state.recent_ps.len() == capacity {
-                if state.recent_ps[0] > packet.time_ps {
-                    return self.end(packet.id, packet.time_ps, Outcome::LinkFull(face as u16));
+    fn transmit(&mut self, mut packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
+        let link = &mut self.links[face][usize::from(outgoing)];
+        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.kind as usize];
+        if link.capacity != usize::MAX {
+            if link.recent_ps.len() == link.capacity {
+                if link.recent_ps[0] > packet.time_ps {
+                    self.end(packet.id, packet.time_ps, Outcome::LinkFull(face as u16));
+                    return None;
                 }
-                state.recent_ps.pop_front();
+                link.recent_ps.pop_front();
             }
-            state.recent_ps.push_back(sent_ps);
+            link.recent_ps.push_back(sent_ps);
         }
-        state.sent_ps = sent_ps;
-        let channel = state.channel;
+        link.sent_ps = sent_ps;
         packet.time_ps = sent_ps + link.delay_ps;
-        if self.network.is_lost(self.random, face, outgoing, u64::from(packet.id)) {
-            return self.end(packet.id, packet.time_ps, Outcome::LinkLoss(face as u16));
+        let end = link.end;
+        if link.has_loss
+            && self.network.is_lost(self.random, face, outgoing, u64::from(packet.id))
+        {
+            self.end(packet.id, packet.time_ps, Outcome::LinkLoss(face as u16));
+            return None;
         }
-        match channel {
-            Some(channel) => {
-                // Input finds the face on the packet; the producer answers on the same one.
+        match end {
+            End::Channel(channel) => {
+                // Input finds the face on the packet.
                 packet.face = face as u16;
                 self.push(channel, packet);
+                None
             }
-            None => self.reach_consumer(packet),
+            End::Producer => Some(packet),
+            End::Consumer => {
+                self.reach_consumer(packet);
+                None
+            }
         }
+    }
+
+    /// The packet has reached the producer of the face, which answers on the same one.
+    #[inline]
+    fn produce(&mut self, mut packet: Packet, face: usize) {
+        let producer = &mut self.producers[face - self.network.consumers.len()];
+        // A packet that leaves the queue at this instant is still in it.
+        while producer.starts_ps.front().is_some_and(|start_ps| *start_ps < packet.time_ps) {
+            producer.starts_ps.pop_front();
+        }
+        if producer.starts_ps.len() >= producer.capacity {
+            producer.record.dropped += 1;
+            let queue = producer.queue as u16;
+            return self.end(packet.id, packet.time_ps, Outcome::QueueFull(queue));
+        }
+        let start_ps = producer.free_ps.max(packet.time_ps);
+        producer.starts_ps.push_back(start_ps);
+        let record = &mut producer.record;
+        record.entered += 1;
+        record.length_max = record.length_max.max(producer.starts_ps.len());
+        record.waited_ps += u128::from(start_ps - packet.time_ps);
+        packet.time_ps =
+            start_ps + producer.poll_ps + self.services.produce.time_ps(self.random, packet.id);
+        producer.free_ps = packet.time_ps;
+        if self.has_digests {
+            let record = &mut self.results.records[packet.id as usize];
+            record.pass(producer.station, Stage::Produce, packet.time_ps);
+        }
+        packet.kind = self.network.answer(self.random, u64::from(packet.id));
+        self.transmit(packet, face, false);
     }
 
     #[inline]
@@ -669,9 +888,38 @@ fn guided_prefix(consumer: &Consumer, guide: &[usize], unit: f64) -> u32 {
     consumer.first_prefix + index.min(last) as u32
 }
 
-impl QueueState {
-    const fn new() -> Self {
-        Self { upstream: Vec::new(), packets: VecDeque::new(), marks: None, sheds: None }
+impl Link {
+    fn new(spec: &crate::network::Link, end: End) -> Self {
+        Self {
+            transmit_ps: spec.transmit_ps,
+            delay_ps: spec.delay_ps,
+            has_loss: spec.loss > 0.0,
+            capacity: spec.capacity.unwrap_or(usize::MAX),
+            end,
+            sent_ps: 0,
+            recent_ps: VecDeque::new(),
+        }
+    }
+}
+
+impl Queue {
+    fn new(spec: &crate::network::Queue) -> Self {
+        let is_managed = spec.management.is_some();
+        Self {
+            stage: spec.stage,
+            class: spec.class,
+            resets_at_empty_poll: is_managed && spec.reset == CodelReset::EmptyPoll,
+            is_managed,
+            capacity: spec.capacity,
+            burst: spec.burst,
+            full_at: spec.full_at.unwrap_or(usize::MAX),
+            channels: (0, 0),
+            next_arrival_ps: NEVER,
+            packets: VecDeque::new(),
+            marks: None,
+            sheds: None,
+            record: QueueRecord::default(),
+        }
     }
 
     /// Resets CoDel if this poll, or one since the last packet left, finds the queue empty.

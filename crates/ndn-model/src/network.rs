@@ -376,6 +376,16 @@ impl Network {
                 return Some(format!("{}: its station does not poll it", queue.name));
             }
         }
+        for face in &self.faces {
+            let Peer::Producer(queue) = face.peer else { continue };
+            let station = self.stations.get(self.queues[queue].station);
+            if station.is_none_or(|station| station.queues.len() > 1)
+                || self.queues[queue].burst > 1
+                || self.queues[queue].management.is_some()
+            {
+                return Some("a producer takes one packet at a time from one queue".into());
+            }
+        }
         for station in &self.stations {
             if station.queues.windows(2).any(|w| self.queues[w[0]].class > self.queues[w[1]].class)
             {
