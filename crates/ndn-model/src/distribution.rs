@@ -255,7 +255,7 @@ impl QuantileTable {
     #[inline]
     fn sample(&self, draw: &mut Draw) -> f64 {
         let cells = (self.quantiles.len() - 1) as f64;
-        let position = draw.unit() / (1.0 - self.tail_probability) * cells;
+        let position = draw.unit() * (cells / (1.0 - self.tail_probability));
         if position >= cells {
             return self.quantiles[self.quantiles.len() - 1]
                 - self.tail_mean * log(to_unit(draw.bits()));

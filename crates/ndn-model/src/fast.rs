@@ -67,15 +67,43 @@ struct Packet {
     consumer: u16,
     face: u16,
     shard: u16,
-    kind: Kind,
-    is_refusal: bool,
+    form: Form,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Exit {
-    Queue(usize),
-    Link { face: usize },
-    Gone,
+/// Kind of a packet, and whether it is a Nack that the forwarder itself has made. Without invalid values: the
+/// compiler copies packets whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Form(u16);
+
+impl Form {
+    const REFUSAL: Self = Self(3);
+
+    const fn new(kind: Kind) -> Self {
+        Self(kind as u16)
+    }
+
+    #[inline]
+    const fn kind(self) -> Kind {
+        match self.0 {
+            0 => Kind::Interest,
+            1 => Kind::Data,
+            _ => Kind::Nack,
+        }
+    }
+}
+
+/// Where a packet goes from a station.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Exit(u32);
+
+impl Exit {
+    const GONE: Self = Self(u32::MAX);
+    /// On the link of its face.
+    const LINK: Self = Self(u32::MAX - 1);
+
+    const fn queue(queue: usize) -> Self {
+        Self(queue as u32)
+    }
 }
 
 #[derive(Debug)]
@@ -171,6 +199,17 @@ struct Service<'n> {
     stream: StreamId,
     /// The service time if it is constant, else 0.
     constant_ps: u64,
+    /// Index of its variates that are drawn with the Interests; none: they are drawn when needed.
+    ahead: Option<usize>,
+}
+
+/// Variates of one stage and kind of packet, drawn for all Interests as they are generated: independent draws
+/// side by side take less time than each between two decisions.
+#[derive(Debug)]
+struct Ahead<'n> {
+    law: &'n Distribution,
+    stream: StreamId,
+    variates: Vec<f64>,
 }
 
 impl<'n> Service<'n> {
@@ -179,13 +218,28 @@ impl<'n> Service<'n> {
             Distribution::Constant(value) => to_ps(value * factor),
             _ => 0,
         };
-        Self { law, factor, stream, constant_ps }
+        Self { law, factor, stream, constant_ps, ahead: None }
+    }
+
+    /// Draws the variates with the Interests, unless they are constant.
+    fn draw_ahead(&mut self, ahead: &mut Vec<Ahead<'n>>) {
+        if self.constant_ps != 0 {
+            return;
+        }
+        let known = ahead.iter().position(|other| other.stream == self.stream);
+        self.ahead = known.or(Some(ahead.len()));
+        if known.is_none() {
+            ahead.push(Ahead { law: self.law, stream: self.stream, variates: Vec::new() });
+        }
     }
 
     #[inline]
-    fn time_ps(&self, random: TraceRandom, interest: u32) -> u64 {
+    fn time_ps(&self, ahead: &[Ahead<'_>], random: TraceRandom, interest: u32) -> u64 {
         if self.constant_ps != 0 {
             return self.constant_ps;
+        }
+        if let Some(ahead) = self.ahead.and_then(|index| ahead.get(index)) {
+            return to_ps(ahead.variates[interest as usize] * self.factor);
         }
         self.law.sample_ps(&mut random.draw(self.stream, u64::from(interest)), self.factor)
     }
@@ -201,6 +255,7 @@ struct Services<'n> {
     /// By shard.
     hit: Vec<Service<'n>>,
     produce: Service<'n>,
+    ahead: Vec<Ahead<'n>>,
 }
 
 impl<'n> Services<'n> {
@@ -214,7 +269,7 @@ impl<'n> Services<'n> {
         };
         let faces = network.faces.iter();
         let shards = network.shards.iter();
-        Self {
+        let mut all = Self {
             input: faces
                 .clone()
                 .map(|face| by_kind(&services.input, face.input_factor, Stage::Input))
@@ -241,7 +296,17 @@ impl<'n> Services<'n> {
                 1.0,
                 streams::service(Stage::Produce, Kind::Interest),
             ),
+            ahead: Vec::new(),
+        };
+        // Every Interest needs these, and most of their answers; Nacks and hits are drawn when needed.
+        let kinds = if network.hit_ratio < 0.5 { 2 } else { 1 };
+        let of_faces = all.input.iter_mut().chain(&mut all.output);
+        let of_shards = all.forward.iter_mut().flatten();
+        for service in of_faces.chain(of_shards).flat_map(|by_kind| &mut by_kind[..kinds]) {
+            service.draw_ahead(&mut all.ahead);
         }
+        all.produce.draw_ahead(&mut all.ahead);
+        all
     }
 }
 
@@ -374,7 +439,8 @@ impl<'n> FastEngine<'n> {
                 Peer::Consumer(_) => End::Consumer,
             };
             let incoming = incoming_channels[face].map_or(End::Consumer, End::Channel);
-            self.links.push([Link::new(&spec.incoming, incoming), Link::new(&spec.outgoing, outgoing)]);
+            self.links
+                .push([Link::new(&spec.incoming, incoming), Link::new(&spec.outgoing, outgoing)]);
         }
     }
 
@@ -388,6 +454,9 @@ impl<'n> FastEngine<'n> {
         (self.random, self.horizon_ps) = (random, horizon_ps);
         self.results.records.clear();
         self.pit_expiry_ps.clear();
+        for ahead in &mut self.services.ahead {
+            ahead.variates.clear();
+        }
         self.results.pit_max.clear();
         self.results.pit_max.resize(self.shards.len(), 0);
         self.next_ps.fill(NEVER);
@@ -450,6 +519,7 @@ impl<'n> FastEngine<'n> {
 
     /// Puts the next Interests of all consumers on their links, in order of time.
     fn generate(&mut self) {
+        let begin = self.results.records.len() as u64;
         for _ in 0..ARRIVALS_AHEAD {
             let (consumer, time_ps) = self.earliest_source();
             if time_ps == NEVER {
@@ -472,11 +542,16 @@ impl<'n> FastEngine<'n> {
                 consumer: consumer as u16,
                 face: consumer as u16,
                 shard: 0,
-                kind: Kind::Interest,
-                is_refusal: false,
+                form: Form::new(Kind::Interest),
             };
             self.transmit(packet, consumer, false);
             self.advance_source(consumer);
+        }
+        let end = self.results.records.len() as u64;
+        for Ahead { law, stream, variates } in &mut self.services.ahead {
+            variates.extend(
+                (begin..end).map(|interest| law.sample(&mut self.random.draw(*stream, interest))),
+            );
         }
         self.schedule_generation();
     }
@@ -577,6 +652,8 @@ impl<'n> FastEngine<'n> {
         let length = state.packets.len();
         let is_full = length >= state.full_at;
         let count = state.burst.min(length);
+        // The end of one packet is the end of a burst of one.
+        let is_each = is_each || count == 1;
         let mut time_ps = now_ps;
         // Management looks at the queue as it is at the poll: verdicts come before any processing, and
         // processing does not touch the queue.
@@ -593,7 +670,7 @@ impl<'n> FastEngine<'n> {
             time_ps = packet.time_ps;
             if is_each {
                 self.leave(id, packet, exit);
-            } else if !matches!(exit, Exit::Gone) {
+            } else if exit != Exit::GONE {
                 self.leaving.push((packet, exit));
             }
         }
@@ -620,7 +697,7 @@ impl<'n> FastEngine<'n> {
             sojourn_ps = sojourn_ps.max(after_ps);
         }
         let marks = state.marks.as_mut().is_some_and(|c| c.leave(now_ps, sojourn_ps, is_last));
-        let sheds = packet.kind == Kind::Interest
+        let sheds = packet.form == Form::new(Kind::Interest)
             && state.sheds.as_mut().is_some_and(|c| c.leave(now_ps, sojourn_ps, is_last));
         match (sheds, shed_after_ps) {
             (true, Some((_, Shed::Drop))) => {
@@ -628,8 +705,7 @@ impl<'n> FastEngine<'n> {
                 return false;
             }
             (true, Some((_, Shed::Nack))) => {
-                packet.kind = Kind::Nack;
-                packet.is_refusal = true;
+                packet.form = Form::REFUSAL;
             }
             (true, None) | (false, _) => {
                 if marks {
@@ -646,9 +722,9 @@ impl<'n> FastEngine<'n> {
         let network = self.network;
         loop {
             let is_hit = stage == Stage::Forward
-                && packet.kind == Kind::Interest
+                && packet.form == Form::new(Kind::Interest)
                 && network.is_hit(self.random, u64::from(packet.id));
-            packet.time_ps += self.service(stage, packet, is_hit).time_ps(self.random, packet.id);
+            packet.time_ps += self.service_ps(stage, packet, is_hit);
             if self.has_digests {
                 self.results.records[packet.id as usize].pass(station, stage, packet.time_ps);
             }
@@ -656,40 +732,42 @@ impl<'n> FastEngine<'n> {
                 Stage::Input => {
                     packet.shard = network.shard_of_prefix[packet.prefix as usize];
                     stage = Stage::Forward;
-                    network.shards[usize::from(packet.shard)].queues[packet.kind as usize]
+                    network.shards[usize::from(packet.shard)].queues[packet.form.kind() as usize]
                 }
                 Stage::Forward => {
-                    let Some(face) = self.forward(packet, is_hit) else { return Exit::Gone };
+                    let Some(face) = self.forward(packet, is_hit) else { return Exit::GONE };
                     packet.face = face as u16;
                     stage = Stage::Output;
                     network.faces[face].output_queue
                 }
                 Stage::Output | Stage::Produce => {
-                    return Exit::Link { face: usize::from(packet.face) };
+                    return Exit::LINK;
                 }
             };
             if network.queues[queue].station != station {
-                return Exit::Queue(queue);
+                return Exit::queue(queue);
             }
         }
     }
 
     #[inline]
-    fn service(&self, stage: Stage, packet: &Packet, is_hit: bool) -> &Service<'n> {
-        let kind = packet.kind as usize;
-        match stage {
+    fn service_ps(&self, stage: Stage, packet: &Packet, is_hit: bool) -> u64 {
+        let kind = packet.form.kind() as usize;
+        let service = match stage {
             Stage::Input => &self.services.input[usize::from(packet.face)][kind],
             Stage::Forward => {
                 let shard = usize::from(packet.shard);
+                let is_from_producer = kind != 0 && packet.form != Form::REFUSAL;
                 if is_hit {
-                    return &self.services.hit[shard];
+                    &self.services.hit[shard]
+                } else {
+                    &self.services.forward[shard][usize::from(is_from_producer)][kind]
                 }
-                let is_from_producer = packet.kind != Kind::Interest && !packet.is_refusal;
-                &self.services.forward[shard][usize::from(is_from_producer)][kind]
             }
             Stage::Output => &self.services.output[usize::from(packet.face)][kind],
             Stage::Produce => &self.services.produce,
-        }
+        };
+        service.time_ps(&self.services.ahead, self.random, packet.id)
     }
 
     /// PIT and Content Store: the face that the packet goes to; none if it ends here.
@@ -698,13 +776,13 @@ impl<'n> FastEngine<'n> {
         let now_ps = packet.time_ps;
         let id = packet.id as usize;
         if is_hit {
-            packet.kind = Kind::Data;
+            packet.form = Form::new(Kind::Data);
             return Some(usize::from(packet.consumer));
         }
-        if packet.is_refusal {
+        if packet.form == Form::REFUSAL {
             return Some(usize::from(packet.consumer));
         }
-        if packet.kind == Kind::Interest {
+        if packet.form == Form::new(Kind::Interest) {
             if !self.insert_pit_entry(packet) {
                 self.end(packet.id, now_ps, Outcome::PitFull(packet.shard));
                 return None;
@@ -749,17 +827,18 @@ impl<'n> FastEngine<'n> {
     #[inline]
     fn leave(&mut self, station: usize, packet: Packet, exit: Exit) {
         match exit {
-            Exit::Queue(queue) => {
-                if let Some(channel) = self.channel_of[station][queue] {
-                    self.push(channel, packet);
-                }
-            }
-            Exit::Link { face } => {
+            Exit::GONE => {}
+            Exit::LINK => {
+                let face = usize::from(packet.face);
                 if let Some(packet) = self.transmit(packet, face, true) {
                     self.produce(packet, face);
                 }
             }
-            Exit::Gone => {}
+            Exit(queue) => {
+                if let Some(channel) = self.channel_of[station][queue as usize] {
+                    self.push(channel, packet);
+                }
+            }
         }
     }
 
@@ -782,7 +861,8 @@ impl<'n> FastEngine<'n> {
     #[inline]
     fn transmit(&mut self, mut packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
         let link = &mut self.links[face][usize::from(outgoing)];
-        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.kind as usize];
+        let sent_ps =
+            link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.kind() as usize];
         if link.capacity != usize::MAX {
             if link.recent_ps.len() == link.capacity {
                 if link.recent_ps[0] > packet.time_ps {
@@ -796,8 +876,7 @@ impl<'n> FastEngine<'n> {
         link.sent_ps = sent_ps;
         packet.time_ps = sent_ps + link.delay_ps;
         let end = link.end;
-        if link.has_loss
-            && self.network.is_lost(self.random, face, outgoing, u64::from(packet.id))
+        if link.has_loss && self.network.is_lost(self.random, face, outgoing, u64::from(packet.id))
         {
             self.end(packet.id, packet.time_ps, Outcome::LinkLoss(face as u16));
             return None;
@@ -836,14 +915,15 @@ impl<'n> FastEngine<'n> {
         record.entered += 1;
         record.length_max = record.length_max.max(producer.starts_ps.len());
         record.waited_ps += u128::from(start_ps - packet.time_ps);
-        packet.time_ps =
-            start_ps + producer.poll_ps + self.services.produce.time_ps(self.random, packet.id);
+        let services = &self.services;
+        let service_ps = services.produce.time_ps(&services.ahead, self.random, packet.id);
+        packet.time_ps = start_ps + producer.poll_ps + service_ps;
         producer.free_ps = packet.time_ps;
         if self.has_digests {
             let record = &mut self.results.records[packet.id as usize];
             record.pass(producer.station, Stage::Produce, packet.time_ps);
         }
-        packet.kind = self.network.answer(self.random, u64::from(packet.id));
+        packet.form = Form::new(self.network.answer(self.random, u64::from(packet.id)));
         self.transmit(packet, face, false);
     }
 
@@ -851,7 +931,7 @@ impl<'n> FastEngine<'n> {
     fn reach_consumer(&mut self, packet: Packet) {
         let created_ps = self.results.records[packet.id as usize].created_ps;
         let is_in_time = packet.time_ps <= created_ps + self.network.lifetime_ps;
-        let outcome = match packet.kind {
+        let outcome = match packet.form.kind() {
             Kind::Nack => Outcome::Nacked,
             Kind::Interest | Kind::Data if is_in_time => Outcome::Satisfied,
             Kind::Interest | Kind::Data => Outcome::Late,

@@ -334,7 +334,13 @@ impl Network {
     #[inline]
     #[must_use]
     pub fn is_hit(&self, random: TraceRandom, interest: u64) -> bool {
-        self.hit_ratio > 0.0 && random.draw(streams::HIT, interest).unit() < self.hit_ratio
+        self.hit_ratio > 0.0 && self.draws_hit(random, interest)
+    }
+
+    /// Not inlined: the compiler would move the draw out of loops, to where it is not needed.
+    #[inline(never)]
+    fn draws_hit(&self, random: TraceRandom, interest: u64) -> bool {
+        random.draw(streams::HIT, interest).unit() < self.hit_ratio
     }
 
     /// What the producer answers.
