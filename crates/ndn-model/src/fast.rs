@@ -214,10 +214,8 @@ struct Ahead<'n> {
 
 impl<'n> Service<'n> {
     fn new(law: &'n Distribution, factor: f64, stream: StreamId) -> Self {
-        let constant_ps = match law {
-            Distribution::Constant(value) => to_ps(value * factor),
-            _ => 0,
-        };
+        let constant_ps =
+            if let Distribution::Constant(value) = law { to_ps(value * factor) } else { 0 };
         Self { law, factor, stream, constant_ps, ahead: None }
     }
 
