@@ -7,6 +7,7 @@ mod distance;
 mod link;
 mod live;
 mod machine;
+mod model;
 mod overload;
 mod pipeline;
 mod program;
@@ -18,6 +19,7 @@ pub use distance::{DistanceCase, DistanceOptions, DistanceReport, run_distance};
 pub use link::{LinkCounters, LinkRelay, LinkRelayOptions, LinkReport};
 pub use live::{IdleOptions, IdleReport, SkewCase, SkewOptions, SkewReport, run_idle, run_skew};
 pub use machine::Machine;
+pub use model::{ModelCase, ModelOptions, ModelReport, VerdictCase, run_model};
 pub use overload::{
     Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadReport, OverloadRun, plot,
     run_overload,

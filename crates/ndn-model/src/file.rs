@@ -946,6 +946,49 @@ fn warnings(network: &Network, interests: f64) -> Vec<String> {
     warnings
 }
 
+/// A distribution as a model file writes it.
+#[must_use]
+pub fn law(distribution: &Distribution) -> String {
+    let ns = |ps: f64| format!("\"{:.3} ns\"", ps / 1e3);
+    match distribution {
+        Distribution::Constant(value) => ns(*value),
+        Distribution::Exponential { mean } => format!("{{ exponential = {} }}", ns(*mean)),
+        Distribution::Uniform { low, high } => {
+            format!("{{ uniform = [{}, {}] }}", ns(*low), ns(*high))
+        }
+        Distribution::Weibull { shape, scale } => {
+            format!("{{ weibull = {{ shape = {shape:?}, scale = {} }} }}", ns(*scale))
+        }
+        Distribution::Gamma { shape, scale } => {
+            format!("{{ gamma = {{ shape = {shape:?}, scale = {} }} }}", ns(*scale))
+        }
+        Distribution::Lognormal { mu, sigma } => {
+            format!("{{ lognormal = {{ median = {}, sigma = {sigma:?} }} }}", ns(mu.exp()))
+        }
+        Distribution::HyperErlang(branches) => {
+            let branch = |b: &ErlangBranch| {
+                format!(
+                    "{{ weight = {:?}, phases = {}, mean = {} }}",
+                    b.weight,
+                    b.phases,
+                    ns(b.mean)
+                )
+            };
+            let branches: Vec<String> = branches.iter().map(branch).collect();
+            format!("{{ hyper-erlang = [{}] }}", branches.join(", "))
+        }
+        Distribution::Empirical(table) => {
+            let quantiles: Vec<String> = table.quantiles.iter().map(|q| ns(*q)).collect();
+            format!(
+                "{{ quantiles = [{}], tail = {{ probability = {:?}, mean = {} }} }}",
+                quantiles.join(", "),
+                table.tail_probability,
+                ns(table.tail_mean)
+            )
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -1056,5 +1099,39 @@ warm-up = "1 ms"
             change("nothing.workers", "4").unwrap_err().reason.contains("no `nothing.workers`")
         );
         assert!(change("consumers.7.rate", "2 M/s").is_err());
+    }
+
+    #[test]
+    fn a_fit_is_printed_as_a_model_file_reads_it() {
+        let laws = [
+            Distribution::Constant(400e3),
+            Distribution::Exponential { mean: 400e3 },
+            Distribution::Gamma { shape: 2.5, scale: 100e3 },
+            Distribution::Weibull { shape: 1.5, scale: 100e3 },
+            Distribution::Lognormal { mu: 12.0, sigma: 0.5 },
+            Distribution::HyperErlang(vec![
+                ErlangBranch { weight: 0.25, phases: 2, mean: 100e3 },
+                ErlangBranch { weight: 0.75, phases: 1, mean: 300e3 },
+            ]),
+            Distribution::Empirical(QuantileTable {
+                quantiles: vec![100e3, 200e3, 400e3],
+                tail_probability: 0.01,
+                tail_mean: 100e3,
+            }),
+        ];
+        for distribution in laws {
+            let text = format!(
+                "[forwarder]\nkind = \"ndn-dpdk\"\n[services]\ninput = {{ interest = {law}, data = \"1 ns\" }}\n\
+                 forward = {{ interest = \"1 ns\", data = \"1 ns\" }}\n\
+                 output = {{ interest = \"1 ns\", data = \"1 ns\" }}\n\
+                 [[consumers]]\nrate = \"1 M/s\"\n[run]\nhorizon = \"1 ms\"\n",
+                law = law(&distribution)
+            );
+            let read = Model::parse(&text).unwrap().network.services.input[0].clone();
+            assert!(
+                (read.mean() / distribution.mean() - 1.0).abs() < 1e-4,
+                "{distribution:?} {read:?}"
+            );
+        }
     }
 }

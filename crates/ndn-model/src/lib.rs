@@ -3,12 +3,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
+//! | [`calibrate`] | from measured runs of the real forwarder to a model of it |
 //! | [`fit`] | distributions from measured durations |
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
 //! | [`mod@reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
 //! | [`assembly`] | ready-made networks: `ndn-dpdk` and `namewire` |
 //! | [`mod@file`] | model files in TOML with units |
+//! | [`mod@reproduce`] | the experiments of the paper on NDN-DPDK, under stated assumptions |
 //! | [`property`] | observables and bounded properties of a trace |
 //! | [`check`] | decides a property of a model, trace by trace |
 //! | [`explore`] | sweeps over factors |
@@ -26,6 +28,7 @@
 
 pub mod assembly;
 pub mod bip;
+pub mod calibrate;
 pub mod check;
 pub mod codel;
 pub mod distribution;
@@ -37,6 +40,7 @@ pub mod network;
 pub mod property;
 pub mod random;
 pub mod reference;
+pub mod reproduce;
 pub mod smc;
 pub mod special;
 mod units;

@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::{
-    Arrival, DistanceOptions, IdleOptions, IdleReport, PipelineOptions, PipelineReport,
-    ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions, end_started, relay_tcp,
-    relay_udp, relay_unix, run_distance, run_idle, run_pipeline, run_shards, run_skew,
-    run_trace_cost, run_transfer,
+    Arrival, DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, PipelineOptions,
+    PipelineReport, ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions,
+    end_started, relay_tcp, relay_udp, relay_unix, run_distance, run_idle, run_model, run_pipeline,
+    run_shards, run_skew, run_trace_cost, run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
@@ -138,6 +138,15 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Speed of the capacity model: Interests simulated per second, and the time of a verdict beside SimPy
+    Model {
+        /// The Python interpreter with SimPy
+        #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+        python: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     Link(link::Options),
     Overload(overload::Options),
     Management(management::Options),
@@ -232,6 +241,11 @@ fn run(bench: &Bench) -> Outcome {
             let report = run_idle(&idle)?;
             if *json { print_json(&report) } else { print_idle(&report) }
         }
+        Bench::Model { python, json } => {
+            let model = ModelOptions { python: python.clone() };
+            let report = run_model(&model, |line| output::note(&line))?;
+            if *json { print_json(&report) } else { print_model(&report) }
+        }
         Bench::Link(options) => link::run(options),
         Bench::Overload(options) => overload::run(options),
         Bench::Management(options) => management::run(options),
@@ -307,6 +321,28 @@ fn print_idle(report: &IdleReport) -> Outcome {
     Ok(output::print_line(&format!(
         "{workers} workers, {faces} silent faces: {cpu_ms:.2} ms of processor time in {seconds:.1} s, {:.4} %",
         cpu_share * 100.0
+    ))?)
+}
+
+fn print_model(report: &ModelReport) -> Outcome {
+    let mut table = Table::new(&["FORWARDER", ">WORKERS", ">INTERESTS/CPU s", ">TWO THREADS"]);
+    for case in &report.cases {
+        table.row(vec![
+            case.forwarder.clone(),
+            case.workers.to_string(),
+            format!("{:.0}", case.interests_per_cpu_s),
+            format!("{:.2} x", case.scaling),
+        ]);
+    }
+    table.print("no cases")?;
+    let verdict = &report.verdict;
+    let beside = match (verdict.simpy_seconds, verdict.ratio) {
+        (Some(seconds), Some(ratio)) => format!("SimPy {seconds:.2} s, {ratio:.0} times as long"),
+        _ => "SimPy is not installed".to_owned(),
+    };
+    Ok(output::print_line(&format!(
+        "{}: {} traces, {:.4} s; {beside}; load of the machine {:.1}",
+        verdict.property, verdict.traces, verdict.seconds, report.load
     ))?)
 }
 

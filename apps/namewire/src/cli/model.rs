@@ -1,14 +1,18 @@
 //! `namewire model`: predict what a forwarder can carry, and how sure the prediction is.
 
+mod campaign;
+mod forwarder;
+mod predict;
+mod reproduce;
+
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ndn_model::check::{Answer, Checker, Method, Runner};
-use ndn_model::distribution::Distribution;
 use ndn_model::explore::{Factor, Sweep, Task};
-use ndn_model::file::Model;
+use ndn_model::file::{Model, law};
 use ndn_model::fit::{Fit, FitReport, fit};
 use ndn_model::property::Property;
 use ndn_model::smc::Verdict;
@@ -43,6 +47,22 @@ enum What {
     Explore(ExploreOptions),
     /// Fit distributions to measured durations
     Fit(FitOptions),
+    /// Measure the forwarder on this machine: a campaign of runs in random order
+    ///
+    /// Each run starts a forwarder with faces in memory and sends Interests to it at a rate. Workers and generator are
+    /// pinned to processors: nothing else should run. Tries in which the host took time are discarded and repeated.
+    Measure(campaign::MeasureOptions),
+    /// Repeat the experiments of the paper on NDN-DPDK, and show which of its findings follow
+    ///
+    /// "Performance Evaluation of the NDN Data Plane Using Statistical Model Checking" does not publish its service times:
+    /// the options are what is assumed instead.
+    Reproduce(reproduce::Options),
+    /// Calibrate the model with a campaign
+    Calibrate(campaign::CalibrateOptions),
+    /// Find the smallest number of workers for a rate
+    Plan(predict::PlanOptions),
+    /// Compare predictions with the forwarder, in settings that the campaign did not have
+    Validate(predict::ValidateOptions),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -182,6 +202,11 @@ pub(super) fn run(options: &Options) -> Outcome {
         What::Check(options) => check(options),
         What::Explore(options) => explore(options),
         What::Fit(options) => fit_file(options),
+        What::Measure(options) => campaign::run_measure(options),
+        What::Calibrate(options) => campaign::run_calibrate(options),
+        What::Reproduce(options) => reproduce::run(options),
+        What::Plan(options) => predict::plan(options),
+        What::Validate(options) => predict::validate(options),
     }
 }
 
@@ -636,53 +661,10 @@ fn fit_json(report: &FitReport) -> Value {
     })
 }
 
-/// A distribution as a model file writes it.
-fn law(distribution: &Distribution) -> String {
-    let ns = |ps: f64| format!("\"{:.3} ns\"", ps / 1e3);
-    match distribution {
-        Distribution::Constant(value) => ns(*value),
-        Distribution::Exponential { mean } => format!("{{ exponential = {} }}", ns(*mean)),
-        Distribution::Uniform { low, high } => {
-            format!("{{ uniform = [{}, {}] }}", ns(*low), ns(*high))
-        }
-        Distribution::Weibull { shape, scale } => {
-            format!("{{ weibull = {{ shape = {shape:?}, scale = {} }} }}", ns(*scale))
-        }
-        Distribution::Gamma { shape, scale } => {
-            format!("{{ gamma = {{ shape = {shape:?}, scale = {} }} }}", ns(*scale))
-        }
-        Distribution::Lognormal { mu, sigma } => {
-            format!("{{ lognormal = {{ median = {}, sigma = {sigma:?} }} }}", ns(mu.exp()))
-        }
-        Distribution::HyperErlang(branches) => {
-            let branch = |b: &ndn_model::distribution::ErlangBranch| {
-                format!(
-                    "{{ weight = {:?}, phases = {}, mean = {} }}",
-                    b.weight,
-                    b.phases,
-                    ns(b.mean)
-                )
-            };
-            let branches: Vec<String> = branches.iter().map(branch).collect();
-            format!("{{ hyper-erlang = [{}] }}", branches.join(", "))
-        }
-        Distribution::Empirical(table) => {
-            let quantiles: Vec<String> = table.quantiles.iter().map(|q| ns(*q)).collect();
-            format!(
-                "{{ quantiles = [{}], tail = {{ probability = {:?}, mean = {} }} }}",
-                quantiles.join(", "),
-                table.tail_probability,
-                ns(table.tail_mean)
-            )
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use ndn_model::distribution::{ErlangBranch, QuantileTable};
 
     #[test]
     fn values_of_a_factor_are_separated_by_commas_outside_brackets() {
@@ -699,39 +681,5 @@ mod tests {
         assert_eq!(assignment("a.b = c").unwrap(), ("a.b".to_owned(), "c".to_owned()));
         assert!(assignment("a.b").is_err() && assignment("=c").is_err());
         assert_eq!(bounds("0, 1").unwrap(), (0.0, 1.0));
-    }
-
-    #[test]
-    fn a_fit_is_printed_as_a_model_file_reads_it() {
-        let laws = [
-            Distribution::Constant(400e3),
-            Distribution::Exponential { mean: 400e3 },
-            Distribution::Gamma { shape: 2.5, scale: 100e3 },
-            Distribution::Weibull { shape: 1.5, scale: 100e3 },
-            Distribution::Lognormal { mu: 12.0, sigma: 0.5 },
-            Distribution::HyperErlang(vec![
-                ErlangBranch { weight: 0.25, phases: 2, mean: 100e3 },
-                ErlangBranch { weight: 0.75, phases: 1, mean: 300e3 },
-            ]),
-            Distribution::Empirical(QuantileTable {
-                quantiles: vec![100e3, 200e3, 400e3],
-                tail_probability: 0.01,
-                tail_mean: 100e3,
-            }),
-        ];
-        for distribution in laws {
-            let text = format!(
-                "[forwarder]\nkind = \"ndn-dpdk\"\n[services]\ninput = {{ interest = {law}, data = \"1 ns\" }}\n\
-                 forward = {{ interest = \"1 ns\", data = \"1 ns\" }}\n\
-                 output = {{ interest = \"1 ns\", data = \"1 ns\" }}\n\
-                 [[consumers]]\nrate = \"1 M/s\"\n[run]\nhorizon = \"1 ms\"\n",
-                law = law(&distribution)
-            );
-            let read = Model::parse(&text).unwrap().network.services.input[0].clone();
-            assert!(
-                (read.mean() / distribution.mean() - 1.0).abs() < 1e-4,
-                "{distribution:?} {read:?}"
-            );
-        }
     }
 }

@@ -1,0 +1,282 @@
+//! `bench model`: speed of the capacity model.
+//!
+//! Interests that the fast engine simulates per second of processor time, over one and two threads, and the time of a
+//! verdict on M/M/1/10 beside SimPy on the same queue.
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context;
+use ndn_model::check::{Checker, Method, Runner};
+use ndn_model::fast::FastEngine;
+use ndn_model::file::Model;
+use ndn_model::property::Property;
+use ndn_model::random::TraceRandom;
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// Traces of a measurement.
+const TRACES: u32 = 100;
+const ROUNDS: u32 = 5;
+/// Error of a verdict.
+const ERROR: f64 = 0.01;
+/// SimPy simulates this many of the verdict's traces, at most; the time of the others follows.
+const SIMPY_TRACES: u32 = 20;
+
+/// Options of the bench.
+#[derive(Debug, Clone)]
+pub struct ModelOptions {
+    /// The Python interpreter with SimPy.
+    pub python: String,
+}
+
+/// Speed of one model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelCase {
+    /// The forwarder.
+    pub forwarder: String,
+    /// Its workers, or forwarding threads.
+    pub workers: usize,
+    /// Simulated Interests per second of processor time, at best of some rounds.
+    pub interests_per_cpu_s: f64,
+    /// The same per second of elapsed time with two threads over one: 2 if nothing is shared.
+    pub scaling: f64,
+}
+
+/// A verdict on M/M/1/10 at 90 % load.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerdictCase {
+    /// What is decided.
+    pub property: String,
+    /// Traces of 1 ms.
+    pub traces: u32,
+    /// Seconds of the model.
+    pub seconds: f64,
+    /// Seconds of `SimPy` for as many traces; none if it is not installed.
+    pub simpy_seconds: Option<f64>,
+    /// Their ratio.
+    pub ratio: Option<f64>,
+    /// Share of lost packets, here and in `SimPy`: 0.0508 is exact.
+    pub loss: (f64, Option<f64>),
+}
+
+/// Report of the bench.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelReport {
+    /// The machine.
+    pub machine: Machine,
+    /// Processes that wanted a processor, on average over the last minute.
+    pub load: f64,
+    /// One per model.
+    pub cases: Vec<ModelCase>,
+    /// Time of a verdict.
+    pub verdict: VerdictCase,
+}
+
+/// Quantiles such as a calibration gives: 64 cells and a tail.
+fn law(mean_ns: f64) -> String {
+    let quantiles: Vec<String> = (0..=64)
+        .map(|cell| format!("\"{:.3} ns\"", mean_ns * (0.5 + f64::from(cell) / 66.0)))
+        .collect();
+    let quantiles = quantiles.join(", ");
+    format!(
+        "{{ quantiles = [{quantiles}], tail = {{ probability = 0.01, mean = \"{mean_ns} ns\" }} }}"
+    )
+}
+
+fn namewire(workers: usize) -> String {
+    format!(
+        "[forwarder]\nkind = \"namewire\"\nworkers = {workers}\ndispatch = {{ balanced = true }}\n\
+         [services]\ninput = {{ interest = \"0 ns\", data = \"0 ns\" }}\n\
+         forward = {{ interest = {}, data = {} }}\noutput = {{ interest = \"0 ns\", data = \"0 ns\" }}\n\
+         produce = \"10 ns\"\n[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
+         [run]\nhorizon = \"{} us\"\n",
+        law(400.0),
+        law(300.0),
+        1.1 * workers as f64,
+        5000.0 / (1.1 * workers as f64),
+    )
+}
+
+fn ndn_dpdk(threads: usize) -> String {
+    format!(
+        "[forwarder]\nkind = \"ndn-dpdk\"\ninput-threads = 2\nforwarding-threads = {threads}\n\
+         dispatch = {{ balanced = true }}\n\
+         [services]\ninput = {{ interest = \"20 ns\", data = \"20 ns\" }}\n\
+         forward = {{ interest = {}, data = {} }}\noutput = {{ interest = \"20 ns\", data = \"20 ns\" }}\n\
+         produce = \"10 ns\"\n[[consumers]]\nrate = \"{} M/s\"\nprefixes = 255\n\
+         [run]\nhorizon = \"{} us\"\n",
+        law(400.0),
+        law(300.0),
+        1.1 * threads as f64,
+        5000.0 / (1.1 * threads as f64),
+    )
+}
+
+/// M/M/1/10: a forwarding thread whose queue holds nine packets beside the one in service. Interests are lost after
+/// it, so that no Data uses its time.
+const QUEUE: &str = "[forwarder]\nkind = \"ndn-dpdk\"\nqueues = \"shared\"\nqueue-capacity = 9\nburst = 1\n\
+    [services]\ninput = { interest = \"0 ns\", data = \"0 ns\" }\n\
+    forward = { interest = { exponential = \"900 ns\" }, data = \"1 ns\" }\n\
+    output = { interest = \"0 ns\", data = \"0 ns\" }\n\
+    [links]\nproducer = { delay = \"1 us\", loss = 1.0 }\n\
+    [[consumers]]\ninterval = { exponential = \"1 us\" }\n[run]\nhorizon = \"1 ms\"\n";
+
+const SIMPY: &str = r"
+import random, simpy, sys, time
+traces = int(sys.argv[1])
+begin = time.perf_counter()
+sent = lost = 0
+for trace in range(traces):
+    rng = random.Random(trace)
+    env = simpy.Environment()
+    server = simpy.Resource(env, 1)
+    def packet(env):
+        with server.request() as turn:
+            yield turn
+            yield env.timeout(rng.expovariate(1 / 900.0))
+    def source(env):
+        global sent, lost
+        while True:
+            yield env.timeout(rng.expovariate(1 / 1000.0))
+            sent += 1
+            if server.count + len(server.queue) >= 10:
+                lost += 1
+            else:
+                env.process(packet(env))
+    env.process(source(env))
+    env.run(until=1e6)
+print(time.perf_counter() - begin, lost / sent)
+";
+
+/// Processor time of this thread in seconds.
+fn processor_time() -> f64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let on_cpu_ns = text.split(' ').next().and_then(|field| field.parse::<f64>().ok());
+    on_cpu_ns.unwrap_or(f64::NAN) / 1e9
+}
+
+/// Interests of some traces, and their rate per second of processor time.
+fn simulate(model: &Model, first: u32) -> (usize, f64) {
+    let mut engine = FastEngine::without_digests(&model.network);
+    let _ = engine.run(TraceRandom::new(1, first), model.horizon_ps);
+    let begin = processor_time();
+    let mut interests = 0;
+    for trace in 0..TRACES {
+        interests += engine.run(TraceRandom::new(1, first + trace), model.horizon_ps).records.len();
+    }
+    (interests, interests as f64 / (processor_time() - begin))
+}
+
+fn model_of(text: &str) -> anyhow::Result<Model> {
+    Model::parse(text).context("a model of the bench")
+}
+
+fn speed(forwarder: &str, workers: usize, text: &str) -> anyhow::Result<ModelCase> {
+    let model = model_of(text)?;
+    let best = (0..ROUNDS).map(|round| simulate(&model, round * TRACES).1).fold(0.0, f64::max);
+    // In turn, so that disturbances meet both.
+    let elapsed = |threads: u32| {
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let model = &model;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        simulate(model, (thread * ROUNDS + round) * TRACES);
+                    }
+                });
+            }
+        });
+        begin.elapsed().as_secs_f64()
+    };
+    let ratios = (0..3).map(|_| 2.0 * elapsed(1) / elapsed(2));
+    let scaling = crate::median(ratios);
+    Ok(ModelCase { forwarder: forwarder.to_owned(), workers, interests_per_cpu_s: best, scaling })
+}
+
+/// Seconds and loss of `SimPy`; none if it is not installed.
+fn simpy(python: &str, traces: u32) -> Option<(f64, f64)> {
+    let output = Command::new(python).args(["-c", SIMPY, &traces.to_string()]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut fields = text.split_ascii_whitespace().map(str::parse::<f64>);
+    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+}
+
+fn verdict(options: &ModelOptions, progress: &mut impl FnMut(&str)) -> anyhow::Result<VerdictCase> {
+    let text = "P(share(dropped) <= 0.1) >= 0.95";
+    let model = model_of(QUEUE)?;
+    let property = Property::parse(text, &model).context("the property of the bench")?;
+    let method = Method::ConfidenceSequence { precision: 0.01 };
+    let begin = Instant::now();
+    let mut runner = Runner::new(&model, &property, 1);
+    let mut checker = Checker::new(&property, method, ERROR)?;
+    while !checker.observe(runner.observe(checker.traces()))? {}
+    let seconds = begin.elapsed().as_secs_f64();
+    let traces = checker.traces();
+    let share =
+        Property::parse("E(share(dropped))", &model).context("the property of the bench")?;
+    let mut runner = Runner::new(&model, &share, 1);
+    let loss = (0..traces).map(|trace| runner.observe(trace)).sum::<f64>() / f64::from(traces);
+    let simulated = traces.min(SIMPY_TRACES);
+    let beside = simpy(&options.python, simulated);
+    if beside.is_none() {
+        let python = &options.python;
+        progress(&format!("SKIPPED: {python} has no SimPy (pip install simpy): no comparison"));
+    }
+    let simpy_seconds =
+        beside.map(|(seconds, _)| seconds * f64::from(traces) / f64::from(simulated));
+    Ok(VerdictCase {
+        property: text.to_owned(),
+        traces,
+        seconds,
+        simpy_seconds,
+        ratio: simpy_seconds.map(|simpy| simpy / seconds),
+        loss: (loss, beside.map(|(_, loss)| loss)),
+    })
+}
+
+/// Measures the engine and a verdict.
+///
+/// # Errors
+/// A model of the bench is refused.
+pub fn run_model(
+    options: &ModelOptions,
+    mut progress: impl FnMut(&str),
+) -> anyhow::Result<ModelReport> {
+    let mut cases = Vec::new();
+    for workers in [1, 8] {
+        progress(&format!("{workers} workers"));
+        cases.push(speed("namewire", workers, &namewire(workers))?);
+        cases.push(speed("ndn-dpdk", workers, &ndn_dpdk(workers))?);
+    }
+    progress("a verdict");
+    let verdict = verdict(options, &mut progress)?;
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(f64::NAN);
+    Ok(ModelReport { machine: Machine::read(), load, cases, verdict })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_of_the_verdict_loses_as_much_as_it_must() {
+        let model = model_of(QUEUE).unwrap();
+        let share = Property::parse("E(share(dropped))", &model).unwrap();
+        let mut runner = Runner::new(&model, &share, 1);
+        let loss = (0..400).map(|trace| runner.observe(trace)).sum::<f64>() / 400.0;
+        assert!((loss - 0.050_813_731_3).abs() < 0.003, "{loss}");
+    }
+
+    #[test]
+    fn models_of_the_bench_are_accepted() {
+        for text in [namewire(1), namewire(8), ndn_dpdk(1), ndn_dpdk(8)] {
+            let model = model_of(&text).unwrap();
+            assert!(simulate(&model, 0).0 > 100 * 4900);
+        }
+    }
+}

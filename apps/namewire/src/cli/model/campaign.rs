@@ -1,0 +1,511 @@
+//! `namewire model measure` and `calibrate`: campaigns of runs, and what follows from them.
+
+use std::fs;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, probe_effect};
+use ndn_model::random::{StreamId, TraceRandom};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::interrupt::on_interrupt;
+use super::super::output::{self, Table};
+use super::forwarder::{QUEUE, Window, load, machine, measure, note_progress, processors};
+use super::{read, usage};
+
+#[derive(Args, Debug, Clone)]
+pub(super) struct MeasureOptions {
+    /// Campaign file; an interrupted campaign goes on
+    file: PathBuf,
+    /// Numbers of workers
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    workers: Vec<NonZeroUsize>,
+    /// Numbers of name components
+    #[arg(long, value_delimiter = ',', default_value = "3,13")]
+    components: Vec<usize>,
+    /// Bytes of content
+    #[arg(long, value_delimiter = ',', default_value = "0,1200")]
+    payload: Vec<usize>,
+    /// Shares of the Interests that the Content Store answers
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5")]
+    hits: Vec<f64>,
+    /// Numbers of FIB entries
+    #[arg(long, value_delimiter = ',', default_value = "64,2048")]
+    routes: Vec<usize>,
+    /// Rates, in multiples of a first guess of the capacity
+    #[arg(long, value_delimiter = ',', default_value = "0.3,0.7,1.4")]
+    loads: Vec<f64>,
+    /// Repetitions of the design
+    #[arg(long, default_value = "1")]
+    rounds: NonZeroUsize,
+    /// Seconds before each window
+    #[arg(long, default_value_t = 0.25)]
+    warm_up: f64,
+    /// Seconds of each window
+    #[arg(long, default_value_t = 0.4)]
+    seconds: f64,
+    /// Seed of the order and of the traffic
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CalibrateOptions {
+    /// Campaign file of `model measure`
+    campaign: PathBuf,
+    /// Write the calibration to this file
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The first line of a campaign file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    campaign: u32,
+    namewire: String,
+    machine: String,
+    processors: usize,
+    /// Seconds since 1970.
+    begun: u64,
+    faces: String,
+    queue: usize,
+    warm_up: f64,
+    seconds: f64,
+    seed: u64,
+    /// The runs in their order, and whether service times are traced.
+    design: Vec<(Setting, bool)>,
+}
+
+/// A calibration with where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct CalibrationFile {
+    /// Name of the campaign file.
+    pub(super) campaign: String,
+    pub(super) machine: String,
+    pub(super) namewire: String,
+    /// Begin of the campaign, UTC.
+    pub(super) date: String,
+    pub(super) warm_up: f64,
+    pub(super) seconds: f64,
+    pub(super) calibration: Calibration,
+}
+
+const CAMPAIGN_VERSION: u32 = 1;
+
+/// Marks an interruption: the run that is under way is finished.
+pub(super) fn interruption() -> Outcome<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    on_interrupt(move || set.store(true, Ordering::Relaxed))?;
+    Ok(flag)
+}
+
+pub(super) fn check_window(warm_up: f64, seconds: f64) -> Outcome<Window> {
+    let is_usable = warm_up >= 0.05 && warm_up <= 60.0 && seconds >= 0.1 && seconds <= 60.0;
+    if !is_usable {
+        return Err(usage("--warm-up is from 0.05 to 60 seconds, --seconds from 0.1 to 60"));
+    }
+    Ok(Window { warm_up, seconds })
+}
+
+pub(super) fn check_setting(setting: &Setting) -> Outcome {
+    let wrong = |text: &str| Err(usage(text));
+    match () {
+        () if !(3..=60).contains(&setting.components) => wrong("name components are from 3 to 60"),
+        () if setting.payload > 8000 => wrong("a payload is at most 8000 bytes"),
+        () if !(0.0..1.0).contains(&setting.hit_ratio) => {
+            wrong("a share of hits is from 0 to below 1")
+        }
+        () if !(1..=1_000_000).contains(&setting.routes) => wrong("routes are from 1 to 1,000,000"),
+        () if !(setting.rate > 0.0 && setting.rate <= 1e8) => {
+            wrong("a rate is above 0, at most 100 M/s")
+        }
+        () => Ok(()),
+    }
+}
+
+/// A first guess of the capacity with this many workers: the rate is doubled until not all Interests are satisfied.
+fn pilot(workers: usize, window: Window, seed: u64) -> Outcome<f64> {
+    let mut setting = Setting {
+        workers,
+        components: 7,
+        payload: 600,
+        hit_ratio: 0.0,
+        routes: 64,
+        rate: 25_000.0 * workers as f64,
+    };
+    loop {
+        let run = measure(0, &setting, window, seed, false)?;
+        let satisfied = run.satisfied as f64 / run.seconds;
+        if run.satisfied == 0 {
+            return Err(Failure::Failed("the forwarder has satisfied no Interest".to_owned()));
+        }
+        if satisfied < 0.9 * setting.rate || setting.rate > 5e6 {
+            return Ok(satisfied);
+        }
+        setting.rate *= 2.0;
+    }
+}
+
+/// All combinations in random order. FIB sizes and tracing alternate over the combinations.
+fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> {
+    let mut all = Vec::new();
+    for (workers, capacity) in options.workers.iter().zip(capacities) {
+        for round in 0..options.rounds.get() {
+            for &components in &options.components {
+                for &payload in &options.payload {
+                    for &hit_ratio in &options.hits {
+                        for &load in &options.loads {
+                            let number = all.len() as u64;
+                            let lot = |stream| {
+                                let random = TraceRandom::new(options.seed, round as u32);
+                                random.draw(StreamId(stream), number)
+                            };
+                            let routes = lot(1).below(options.routes.len() as u64) as usize;
+                            let setting = Setting {
+                                workers: workers.get(),
+                                components,
+                                payload,
+                                hit_ratio,
+                                routes: options.routes[routes],
+                                rate: (load * capacity / (1.0 - 0.4 * hit_ratio)).round(),
+                            };
+                            all.push((setting, lot(2).below(2) == 0));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for last in (1..all.len()).rev() {
+        let mut draw = TraceRandom::new(options.seed, u32::MAX).draw(StreamId(3), last as u64);
+        all.swap(last, draw.below(last as u64 + 1) as usize);
+    }
+    all
+}
+
+fn begin(options: &MeasureOptions) -> Outcome<Header> {
+    let window = check_window(options.warm_up, options.seconds)?;
+    let count = processors()?.len();
+    for (what, is_empty) in [
+        ("--components", options.components.is_empty()),
+        ("--payload", options.payload.is_empty()),
+        ("--hits", options.hits.is_empty()),
+        ("--routes", options.routes.is_empty()),
+        ("--loads", options.loads.is_empty()),
+    ] {
+        if is_empty {
+            return Err(usage(format_args!("{what} has at least one value")));
+        }
+    }
+    if let Some(workers) = options.workers.iter().find(|workers| workers.get() > count) {
+        return Err(usage(format_args!(
+            "--workers {workers}: this process may use {count} processors, and each worker needs one"
+        )));
+    }
+    let mut capacities = Vec::new();
+    for workers in &options.workers {
+        output::note(&format_args!("first guess of the capacity of {workers} workers"));
+        capacities.push(pilot(workers.get(), window, options.seed << 32)?);
+    }
+    let design = design(options, &capacities);
+    design.iter().try_for_each(|(setting, _)| check_setting(setting))?;
+    Ok(Header {
+        campaign: CAMPAIGN_VERSION,
+        namewire: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine(),
+        processors: count,
+        begun: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        faces: "memory".to_owned(),
+        queue: QUEUE,
+        warm_up: options.warm_up,
+        seconds: options.seconds,
+        seed: options.seed,
+        design,
+    })
+}
+
+/// Reads a campaign. A last line without an end was interrupted, and is left out.
+fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
+    let text = read(path)?;
+    let wrong = |line: usize, reason: &dyn std::fmt::Display| {
+        usage(format_args!("{}: line {line}: {reason}", path.display()))
+    };
+    let mut lines = text.split_inclusive('\n').enumerate();
+    let Some((_, first)) = lines.next() else {
+        return Err(usage(format_args!("{}: not a campaign: it is empty", path.display())));
+    };
+    let header: Header = serde_json::from_str(first).map_err(|error| wrong(1, &error))?;
+    if header.campaign != CAMPAIGN_VERSION {
+        let version = header.campaign;
+        return Err(wrong(1, &format_args!("version {version} of a campaign is unknown")));
+    }
+    let mut runs = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| line.ends_with('\n')) {
+        let run: Run = serde_json::from_str(line).map_err(|error| wrong(index + 1, &error))?;
+        runs.push(run);
+    }
+    Ok((header, runs))
+}
+
+pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
+    let path = &options.file;
+    let on_disk = |error: std::io::Error| Failure::file(path.display(), &error);
+    let (header, runs) = if path.exists() {
+        let (header, runs) = load_campaign(path)?;
+        if header.machine != machine() {
+            return Err(usage(format_args!(
+                "{}: a campaign of another machine ({}); this is {}",
+                path.display(),
+                header.machine,
+                machine()
+            )));
+        }
+        (header, runs)
+    } else {
+        let header = begin(options)?;
+        let mut text = serde_json::to_string(&header).map_err(usage)?;
+        text.push('\n');
+        fs::write(path, text).map_err(on_disk)?;
+        (header, Vec::new())
+    };
+    let window = check_window(header.warm_up, header.seconds)?;
+    let interrupted = interruption()?;
+    let file = fs::OpenOptions::new().write(true).open(path).map_err(on_disk)?;
+    let kept = fs::read_to_string(path).map_err(on_disk)?;
+    // An interrupted line is written again.
+    let length = kept.rfind('\n').map_or(0, |end| end + 1);
+    file.set_len(length as u64).map_err(on_disk)?;
+    let mut file = fs::OpenOptions::new().append(true).open(path).map_err(on_disk)?;
+    let begin = Instant::now();
+    let total = header.design.len() - runs.len();
+    for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
+        if interrupted.load(Ordering::Relaxed) {
+            output::note(&format_args!("the same command goes on with run {number}"));
+            return Err(Failure::Interrupted);
+        }
+        let seed = (header.seed << 32) + ((number as u64 + 2) << 16);
+        let run = measure(number, setting, window, seed, *is_traced)?;
+        let mut line = serde_json::to_string(&run).map_err(usage)?;
+        line.push('\n');
+        file.write_all(line.as_bytes()).map_err(on_disk)?;
+        let done = number + 1 - runs.len();
+        let what = format!(
+            "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries discarded",
+            setting.workers,
+            setting.components,
+            setting.payload,
+            setting.hit_ratio,
+            setting.rate,
+            100.0 * run.unsatisfied(),
+            run.discarded
+        );
+        note_progress(done, total, begin, &what);
+    }
+    output::note(&format_args!(
+        "{} runs in {}; the load of the machine is {:.1}",
+        header.design.len(),
+        path.display(),
+        load()
+    ));
+    Ok(())
+}
+
+pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
+    let (header, runs) = load_campaign(&options.campaign)?;
+    let path = options.campaign.display();
+    if runs.len() < header.design.len() {
+        let done = format!("{} of {} runs are done", runs.len(), header.design.len());
+        output::note(&format_args!("warning: {path}: {done}; `model measure` goes on with it"));
+    }
+    let calibration = Calibration::of(&runs, header.queue, header.processors)
+        .map_err(|error| usage(format_args!("{path}: {error}")))?;
+    let file = CalibrationFile {
+        campaign: options
+            .campaign
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        machine: header.machine,
+        namewire: header.namewire,
+        date: utc(header.begun),
+        warm_up: header.warm_up,
+        seconds: header.seconds,
+        calibration,
+    };
+    let text = toml::to_string(&file).map_err(usage)?;
+    fs::write(&options.output, text)
+        .map_err(|error| Failure::file(options.output.display(), &error))?;
+    report(&file, options.json)
+}
+
+fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
+    let calibration = &file.calibration;
+    let setting = Setting {
+        workers: calibration.ranges.workers.0,
+        components: 7,
+        payload: 600,
+        hit_ratio: 0.0,
+        routes: 64,
+        rate: 1.0,
+    };
+    let probe = probe_effect(calibration, &setting);
+    let deviation = |index: usize| {
+        let values: Vec<f64> = calibration.replicates.iter().map(|one| one[index]).collect();
+        let count = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count).sqrt()
+    };
+    if is_json {
+        let effects: Vec<_> = EFFECTS
+            .iter()
+            .enumerate()
+            .map(|(index, name)| {
+                json!({ "effect": name, "ns": calibration.effects[index], "deviation_ns": deviation(index) })
+            })
+            .collect();
+        return Ok(output::print_json(&json!({
+            "machine": file.machine,
+            "date": file.date,
+            "runs": calibration.runs,
+            "discarded": calibration.discarded,
+            "effects": effects,
+            "residual": calibration.residual,
+            "probe_effect": probe,
+        }))?);
+    }
+    let mut table = Table::new(&["EFFECT", ">NANOSECONDS", ">DEVIATION"]);
+    for (index, name) in EFFECTS.iter().enumerate() {
+        let ns = calibration.effects[index];
+        table.row(vec![
+            name.replace('-', " "),
+            format!("{ns:.1}"),
+            format!("{:.1}", deviation(index)),
+        ]);
+    }
+    table.print("no effects")?;
+    output::print_line(&format!(
+        "{} runs, {} tries discarded; a run deviates by {:.1} % from these effects; measuring service times costs {:.1} %",
+        calibration.runs,
+        calibration.discarded,
+        100.0 * calibration.residual,
+        100.0 * probe
+    ))?;
+    Ok(())
+}
+
+/// Reads a calibration.
+pub(super) fn load_calibration(path: &Path) -> Outcome<CalibrationFile> {
+    let text = read(path)?;
+    let file: CalibrationFile = toml::from_str(&text).map_err(|error| {
+        usage(format_args!("{}: not a calibration: {}", path.display(), error.message()))
+    })?;
+    let calibration = &file.calibration;
+    let is_sound = calibration.effects.len() == EFFECTS.len()
+        && calibration.replicates.iter().all(|one| one.len() == EFFECTS.len())
+        && calibration.shapes.iter().all(|shape| shape.quantiles.len() >= 2)
+        && calibration.queue > 0;
+    if !is_sound {
+        return Err(usage(format_args!(
+            "{}: not a calibration: parts are missing",
+            path.display()
+        )));
+    }
+    Ok(file)
+}
+
+/// A time in UTC, to the minute.
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March: the leap day is their last (Richards: "Mapping time", 1998).
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest % 3600 / 60)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: MeasureOptions,
+    }
+
+    fn options(arguments: &[&str]) -> MeasureOptions {
+        let line = ["measure", "campaign.jsonl"].iter().chain(arguments).copied();
+        Line::try_parse_from(line).unwrap().options
+    }
+
+    #[test]
+    fn design_has_every_combination_in_random_order() {
+        let options = options(&[]);
+        let all = design(&options, &[100e3, 150e3]);
+        assert_eq!(all.len(), 2 * 2 * 2 * 2 * 3);
+        assert_eq!(all, design(&options, &[100e3, 150e3]));
+        let sorted = all.windows(2).filter(|pair| pair[0].0.workers <= pair[1].0.workers).count();
+        assert!(sorted < all.len() - 5, "runs of two workers are not all at the end");
+        let traced = all.iter().filter(|(_, is_traced)| *is_traced).count();
+        assert!((12..=36).contains(&traced), "{traced}");
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_827_696), "2000-02-29 12:34 UTC");
+        assert_eq!(utc(1_798_761_599), "2026-12-31 23:59 UTC");
+    }
+
+    #[test]
+    fn bad_campaigns_are_refused_with_their_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("campaign");
+        let error = |text: &str| {
+            fs::write(&path, text).unwrap();
+            load_campaign(&path).unwrap_err().to_string()
+        };
+        assert!(error("").contains("it is empty"));
+        assert!(error("{}\n").contains("line 1"));
+        let header = Header {
+            campaign: CAMPAIGN_VERSION,
+            namewire: String::new(),
+            machine: String::new(),
+            processors: 2,
+            begun: 0,
+            faces: "memory".to_owned(),
+            queue: QUEUE,
+            warm_up: 0.3,
+            seconds: 0.5,
+            seed: 1,
+            design: Vec::new(),
+        };
+        let first = serde_json::to_string(&header).unwrap();
+        assert!(error(&format!("{first}\n{{}}\n")).contains("line 2"));
+        fs::write(&path, format!("{first}\n{{\"number\": 0, \"se")).unwrap();
+        assert_eq!(load_campaign(&path).unwrap(), (header.clone(), Vec::new()));
+        let later = Header { campaign: 9, ..header };
+        let text = format!("{}\n", serde_json::to_string(&later).unwrap());
+        assert!(error(&text).contains("version 9"));
+    }
+}

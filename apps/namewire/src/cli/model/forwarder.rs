@@ -1,0 +1,526 @@
+//! Runs of a forwarder in this process: the measurements that a model is calibrated and validated with.
+//!
+//! Consumers and producers are one thread and reach the forwarder through faces in memory: on a machine with few
+//! processors, generators with sockets would take more time than the forwarder. The workers are those of any
+//! forwarder; the kernel's part of sending and receiving on sockets is not in the measurement.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use namewire_control::{ControlClient, Dispatch, Request, ServiceTimesReport, Statistics};
+use namewire_daemon::{Forwarder, Hooks, Management};
+use ndn_dataplane::MemoryFaceOptions;
+use ndn_face::InternalEnd;
+use ndn_model::calibrate::{FACES, Histogram, PREFIXES, Run, ServiceTimes, Setting};
+use ndn_packet::Name;
+use ndn_sys::clock;
+use ndn_sys::cpu::{CpuTimes, allowed_cpus, pin_thread};
+use ndn_traffic::{
+    Arrivals, Consumer, ConsumerPattern, ConsumerScenario, Load, Names, Producer, ProducerPattern,
+    ProducerScenario,
+};
+use ndn_types::{Persistency, Scope};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output;
+
+/// Packets of the queue of a face.
+pub(super) const QUEUE: usize = 1024;
+/// Names of a prefix that the Content Store answers.
+const REPEATED: u32 = 16;
+const CS_PACKETS: usize = 4096;
+const LIFETIME_MS: u32 = 400;
+/// Interests sent, and packets answered and received, before the others get their turn.
+const TURN: usize = 64;
+/// Time without work after which the generator sleeps, and for how long.
+const NAP: Duration = Duration::from_micros(20);
+/// A run is discarded if a worker that has its processor alone could not run for more than this share of the time.
+const DELAYED_MAX: f64 = 0.04;
+/// The same, if the intended rate was not reached to this share.
+const SENT_MIN: f64 = 0.97;
+const TRIES: usize = 4;
+
+/// How long a run takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    /// Before the window.
+    pub(super) warm_up: f64,
+    /// Its length.
+    pub(super) seconds: f64,
+}
+
+/// The processors of the workers; the last one is that of the generator.
+pub(super) fn processors() -> Outcome<Vec<usize>> {
+    allowed_cpus().map_err(|error| Failure::Failed(format!("processors: {error}")))
+}
+
+fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Failure + '_ {
+    move |error| Failure::Failed(format!("{what}: {error}"))
+}
+
+/// A directory for the control socket, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Outcome<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("namewire-measure-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).map_err(|error| Failure::file(path.display(), &error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left in the directory for temporary files does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a setting until the host has not taken much time from the forwarder, a few times at most.
+pub(super) fn measure(
+    number: usize,
+    setting: &Setting,
+    window: Window,
+    seed: u64,
+    is_traced: bool,
+) -> Outcome<Run> {
+    let mut discarded = 0;
+    loop {
+        let run = run_once(number, setting, window, seed + discarded as u64, is_traced)?;
+        if discarded + 1 >= TRIES || is_undisturbed(&run)? {
+            return Ok(Run { discarded, ..run });
+        }
+        discarded += 1;
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times far below 2^53 ns")]
+fn is_undisturbed(run: &Run) -> Outcome<bool> {
+    let alone = processors()?.len() > run.setting.workers;
+    let delayed = |ns: &u64| *ns as f64 > DELAYED_MAX * run.seconds * 1e9;
+    // The last worker shares its processor with the generator if there are no more processors.
+    let counted = if alone { run.delayed_ns.len() } else { run.delayed_ns.len() - 1 };
+    let is_sent = run.sent as f64 >= SENT_MIN * run.setting.rate * run.seconds;
+    Ok(is_sent && !run.delayed_ns.iter().take(counted).any(delayed))
+}
+
+/// A forwarder with its faces.
+struct Subject {
+    forwarder: Forwarder,
+    control: PathBuf,
+    consumers: Vec<InternalEnd>,
+    producers: Vec<InternalEnd>,
+    _directory: Directory,
+}
+
+fn prefix(number: usize) -> String {
+    format!("/m/{number}")
+}
+
+impl Subject {
+    fn start(setting: &Setting) -> Outcome<Self> {
+        let directory = Directory::new()?;
+        let control = directory.0.join("control.sock");
+        let cpus = processors()?;
+        if setting.workers == 0 || setting.workers > cpus.len() {
+            let text = format!("{} workers on {} processors", setting.workers, cpus.len());
+            return Err(Failure::Usage(format!("{text}: each needs a processor of its own")));
+        }
+        let text = format!(
+            "control.path = {control:?}\n\
+             [forwarder]\nworkers = {workers}\ncpus = {cpus:?}\nspin = \"0ms\"\n\
+             [overload]\nshed = \"never\"\nmark_after = \"10s\"\n\
+             [limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
+             [pool]\ncapacity = \"64MiB\"\npages = \"ordinary\"\n\
+             [tables.cs]\ncapacity_packets = {CS_PACKETS}\n\
+             [listeners]\nudp.enabled = false\ntcp.enabled = false\nwebsocket.enabled = false\n\
+             multicast.enabled = false\n",
+            workers = setting.workers,
+            cpus = &cpus[..setting.workers],
+        );
+        let config = namewire_config::parse("the forwarder to measure", &text);
+        let mut config = config
+            .map_err(|error| Failure::Failed(format!("the forwarder to measure: {error:?}")))?;
+        // A file without listeners would be refused.
+        config.listeners.unix.enabled = false;
+        let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
+        let forwarder =
+            Forwarder::start(&config, hooks).map_err(|error| failed("a forwarder")(&error))?;
+        let mut subject = Self {
+            forwarder,
+            control,
+            consumers: Vec::new(),
+            producers: Vec::new(),
+            _directory: directory,
+        };
+        subject.attach(setting)?;
+        Ok(subject)
+    }
+
+    fn attach(&mut self, setting: &Setting) -> Outcome {
+        let mut faces = Vec::new();
+        for number in 0..2 * FACES as u64 {
+            let options = MemoryFaceOptions {
+                number,
+                scope: Scope::NonLocal,
+                persistency: Persistency::Permanent,
+                mtu: 8800,
+                queue_frames_max: QUEUE,
+            };
+            let (face_id, end) = self
+                .forwarder
+                .add_memory_face(options)
+                .map_err(|error| failed("a face")(&error))?;
+            if (number as usize) < FACES {
+                self.consumers.push(end);
+            } else {
+                self.producers.push(end);
+                faces.push(face_id);
+            }
+        }
+        let others = (PREFIXES..setting.routes.max(PREFIXES)).map(|number| format!("/r/{number}"));
+        for (number, uri) in (0..PREFIXES).map(prefix).chain(others).enumerate() {
+            let name = Name::from_uri(&uri).map_err(|error| failed(&uri)(&error))?;
+            let mut forwarder = &self.forwarder;
+            forwarder
+                .add_route(&name, faces[number % FACES], 0)
+                .map_err(|error| failed(&uri)(&error))?;
+        }
+        if setting.workers > 1 {
+            let mut client = self.client()?;
+            for number in 0..PREFIXES {
+                let worker = u8::try_from(number % setting.workers).unwrap_or(0);
+                let request = Request::NdtSet { name: prefix(number), worker };
+                client.call::<Dispatch>(&request).map_err(|error| failed("ndt set")(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> Outcome<ControlClient> {
+        ControlClient::connect(&self.control).map_err(|error| failed("the control socket")(&error))
+    }
+}
+
+/// Counters of the workers at one time.
+#[derive(Debug, Clone)]
+struct Snapshot {
+    cpu_ns: Vec<u64>,
+    delayed_ns: Vec<u64>,
+    statistics: Statistics,
+}
+
+impl Snapshot {
+    fn take(client: &mut ControlClient, workers: usize) -> Outcome<Self> {
+        let statistics: Statistics =
+            client.call(&Request::Statistics).map_err(|error| failed("statistics")(&error))?;
+        let (mut cpu_ns, mut delayed_ns) = (vec![0; workers], vec![0; workers]);
+        for (name, cpu, delayed) in threads()? {
+            let number =
+                name.strip_prefix("worker-").and_then(|number| number.parse::<usize>().ok());
+            if let Some(number) = number.filter(|number| *number < workers) {
+                cpu_ns[number] += cpu;
+                delayed_ns[number] += delayed;
+            }
+        }
+        Ok(Self { cpu_ns, delayed_ns, statistics })
+    }
+}
+
+/// Name, processor time and time spent waiting for a processor of each thread of this process.
+fn threads() -> Outcome<Vec<(String, u64, u64)>> {
+    let place = "/proc/self/task";
+    let entries = fs::read_dir(place).map_err(|error| Failure::file(place, &error))?;
+    let mut all = Vec::new();
+    for entry in entries.flatten() {
+        // A thread may end meanwhile.
+        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
+        let Ok(times) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
+        let mut fields = times.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0));
+        all.push((name.trim().to_owned(), fields.next().unwrap_or(0), fields.next().unwrap_or(0)));
+    }
+    Ok(all)
+}
+
+/// What the thread that sends, answers and receives has seen in the window.
+struct Generated {
+    sent: u64,
+    satisfied: u64,
+    refused: u64,
+    cpu_ns: u64,
+    seconds: f64,
+    latency_ns: [u64; 3],
+}
+
+fn run_once(
+    number: usize,
+    setting: &Setting,
+    window: Window,
+    seed: u64,
+    is_traced: bool,
+) -> Outcome<Run> {
+    let Subject { forwarder, control, consumers, producers, _directory } = Subject::start(setting)?;
+    let cpus = processors()?;
+    let generator_cpu = *cpus.last().unwrap_or(&0);
+    let connect =
+        || ControlClient::connect(&control).map_err(|error| failed("the control socket")(&error));
+    let (mut watching, mut tracing) = (connect()?, connect()?);
+    let begin_ns = clock::now();
+    let at = |seconds: f64| begin_ns + Duration::from_secs_f64(seconds).as_nanos() as u64;
+    let (from_ns, to_ns) = (at(window.warm_up), at(window.warm_up + window.seconds));
+    let (generated, snapshots, services) = thread::scope(|scope| {
+        let generating = scope.spawn(|| {
+            pin_thread(generator_cpu).map_err(|error| failed("a processor")(&error))?;
+            Generator::new(setting, seed, consumers, producers, begin_ns)?.run(from_ns, to_ns)
+        });
+        let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
+            sleep_until(from_ns);
+            if !is_traced {
+                return Ok(None);
+            }
+            let milliseconds = Duration::from_secs_f64(window.seconds).as_millis() as u64;
+            let report = tracing.call(&Request::TraceLatency { milliseconds });
+            report.map(Some).map_err(|error| failed("trace latency")(&error))
+        });
+        sleep_until(from_ns);
+        let before = Snapshot::take(&mut watching, setting.workers);
+        sleep_until(to_ns);
+        let after = Snapshot::take(&mut watching, setting.workers);
+        (joined(generating), (before, after), joined(tracing))
+    });
+    forwarder.shut_down().map_err(|error| failed("the forwarder")(&error))?;
+    let (before, after) = (snapshots.0?, snapshots.1?);
+    let Generated { sent, satisfied, refused, cpu_ns, seconds, latency_ns } = generated?;
+    let difference = |later: &[u64], earlier: &[u64]| {
+        later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
+    };
+    let total = |of: fn(&namewire_control::WorkerStatistics) -> u64| {
+        let sum = |one: &Snapshot| one.statistics.workers.iter().map(of).sum::<u64>();
+        sum(&after).saturating_sub(sum(&before))
+    };
+    Ok(Run {
+        number,
+        setting: *setting,
+        discarded: 0,
+        seconds,
+        sent,
+        satisfied,
+        refused: refused
+            + total(|one| one.crossings_dropped_interests + one.crossings_dropped_data),
+        // A shard counts what it passes on to the owner of the name, too.
+        interests: total(|one| one.interests.entered - one.interests.passed_on),
+        hits: total(|one| one.interests.answered),
+        bursts: total(|one| one.bursts),
+        sleeps: total(|one| one.sleeps),
+        cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
+        delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
+        generator_cpu_ns: cpu_ns,
+        pit_entries: after.statistics.workers.iter().map(|one| one.pit_entries).sum(),
+        latency_ns,
+        services: services?.map(service_times),
+    })
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
+    thread.join().unwrap_or_else(|_| Err(Failure::Failed("a thread has panicked".to_owned())))
+}
+
+fn sleep_until(time_ns: u64) {
+    thread::sleep(Duration::from_nanos(time_ns.saturating_sub(clock::now())));
+}
+
+fn service_times(report: ServiceTimesReport) -> ServiceTimes {
+    let mut all = namewire_control::WorkerServiceTimes::default();
+    report.workers.iter().for_each(|worker| all.add(worker));
+    let histogram = |times: &namewire_control::TimeHistogram| Histogram {
+        count: times.count,
+        sum_ns: times.sum_ns,
+        buckets: times.buckets.iter().map(|b| (b.from_ns, b.below_ns, b.count)).collect(),
+    };
+    ServiceTimes {
+        interest_dispatch: histogram(&all.interest_dispatch),
+        interest_forwarding: histogram(&all.interest_forwarding),
+        data_dispatch: histogram(&all.data_dispatch),
+        data_forwarding: histogram(&all.data_forwarding),
+        forwarding_by_burst_size: all
+            .forwarding_by_burst_size
+            .iter()
+            .map(|size| (size.packets, size.bursts, size.sum_ns))
+            .collect(),
+    }
+}
+
+/// Consumers and producers.
+struct Generator {
+    consumer: Consumer,
+    producer: Producer,
+    consumers: Vec<InternalEnd>,
+    producers: Vec<InternalEnd>,
+    /// Whether it shares its processor with a worker.
+    naps: bool,
+}
+
+impl Generator {
+    fn new(
+        setting: &Setting,
+        seed: u64,
+        consumers: Vec<InternalEnd>,
+        producers: Vec<InternalEnd>,
+        now_ns: u64,
+    ) -> Outcome<Self> {
+        let pattern = |number: usize, names: Names, weight: f64| ConsumerPattern {
+            prefix: prefix(number),
+            weight,
+            components: setting.components,
+            names,
+            lifetime_ms: LIFETIME_MS,
+            ..ConsumerPattern::default()
+        };
+        let mut patterns = Vec::new();
+        for number in 0..PREFIXES {
+            if setting.hit_ratio < 1.0 {
+                patterns.push(pattern(number, Names::Unique, 1.0 - setting.hit_ratio));
+            }
+            if setting.hit_ratio > 0.0 {
+                let names = Names::Repeated { count: REPEATED };
+                patterns.push(pattern(number, names, setting.hit_ratio));
+            }
+        }
+        let scenario = ConsumerScenario {
+            patterns,
+            load: Load::Rate { per_second: setting.rate, arrivals: Arrivals::Poisson },
+            faces: FACES as u32,
+            burst: 1,
+            outstanding_max: 1 << 20,
+            count: None,
+        };
+        let answers = ProducerScenario {
+            patterns: (0..PREFIXES)
+                .map(|number| ProducerPattern {
+                    prefix: prefix(number),
+                    payload: vec![setting.payload],
+                    ..ProducerPattern::default()
+                })
+                .collect(),
+        };
+        let invalid = |error: ndn_traffic::ScenarioError| Failure::Usage(error.to_string());
+        Ok(Self {
+            consumer: Consumer::new(&scenario, seed, now_ns).map_err(invalid)?,
+            producer: Producer::new(&answers, seed).map_err(invalid)?,
+            consumers,
+            producers,
+            naps: setting.workers >= processors()?.len(),
+        })
+    }
+
+    fn refused(&self) -> u64 {
+        self.consumers.iter().chain(&self.producers).map(InternalEnd::refused).sum()
+    }
+
+    fn latencies(&self) -> hdrhistogram::Histogram<u64> {
+        let mut counters = self.consumer.counters();
+        let first = counters.next().map(|one| one.latency_ns.clone());
+        let mut all = first.unwrap_or_else(|| unreachable!("a scenario has a pattern"));
+        for one in counters {
+            // The bounds are the same.
+            let _ = all.add(&one.latency_ns);
+        }
+        all
+    }
+
+    /// Sends until `to_ns` and counts from `from_ns`.
+    fn run(mut self, from_ns: u64, to_ns: u64) -> Outcome<Generated> {
+        let cpu = || {
+            let times = CpuTimes::of_thread().map_err(|error| failed("processor time")(&error))?;
+            Ok::<u64, Failure>(times.total().as_nanos() as u64)
+        };
+        let mut before = None;
+        loop {
+            let now_ns = clock::now();
+            if before.is_none() && now_ns >= from_ns {
+                let totals = self.consumer.totals();
+                before = Some((now_ns, totals, self.refused(), self.latencies(), cpu()?));
+            }
+            if let Some((begin_ns, totals, refused, latencies, cpu_begin)) = &before
+                && now_ns >= to_ns
+            {
+                let end = self.consumer.totals();
+                let mut window = self.latencies();
+                window.subtract(latencies).map_err(|error| failed("latencies")(&error))?;
+                return Ok(Generated {
+                    sent: end.sent - totals.sent,
+                    satisfied: end.satisfied - totals.satisfied,
+                    refused: self.refused() - refused,
+                    cpu_ns: cpu()?.saturating_sub(*cpu_begin),
+                    seconds: Duration::from_nanos(now_ns - begin_ns).as_secs_f64(),
+                    latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
+                });
+            }
+            // With a processor of its own it polls.
+            if !self.turn(now_ns) && self.naps {
+                thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Sends what is due, answers and receives; returns whether there was anything to do.
+    fn turn(&mut self, now_ns: u64) -> bool {
+        let mut has_worked = false;
+        self.consumer.handle_timeout(now_ns);
+        for _ in 0..TURN {
+            let Some(face) = self.consumer.next_face(now_ns) else { break };
+            let interest = self.consumer.make_interest(now_ns).to_vec();
+            // A refused Interest is counted by the queue, and times out.
+            let _ = self.consumers[face].send(interest);
+            has_worked = true;
+        }
+        for end in &mut self.producers {
+            for _ in 0..TURN {
+                let Some(frame) = end.receive() else { break };
+                has_worked = true;
+                self.producer.handle_frame(&frame, |append| {
+                    let mut answer = Vec::with_capacity(2048);
+                    append(&mut answer);
+                    let _ = end.send(answer);
+                });
+            }
+        }
+        for (face, end) in self.consumers.iter_mut().enumerate() {
+            for _ in 0..2 * TURN {
+                let Some(frame) = end.receive() else { break };
+                has_worked = true;
+                self.consumer.handle_frame(face, &frame, now_ns);
+            }
+        }
+        has_worked
+    }
+}
+
+/// The machine, in a line.
+pub(super) fn machine() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let cpu = field.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim());
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let count = processors().map_or(0, |cpus| cpus.len());
+    format!("{count} x {cpu}, Linux {}", release.trim())
+}
+
+/// Processes that want a processor, on average over the last minute.
+pub(super) fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|field| field.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// Shows progress on standard error.
+pub(super) fn note_progress(done: usize, total: usize, begin: std::time::Instant, what: &str) {
+    let left = begin.elapsed() / u32::try_from(done.max(1)).unwrap_or(1)
+        * u32::try_from(total - done).unwrap_or(0);
+    output::note(&format_args!("{done}/{total}, {} s left: {what}", left.as_secs()));
+}

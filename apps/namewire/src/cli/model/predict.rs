@@ -1,0 +1,659 @@
+//! `namewire model plan` and `validate`: predictions from a calibration, and their comparison with the forwarder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use clap::Args;
+use ndn_model::calibrate::{CalibrateError, Calibration, Run, Setting};
+use ndn_model::random::{StreamId, TraceRandom};
+use ndn_model::special::normal_cdf;
+use serde_json::{Value, json};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output::{self, Table};
+use super::campaign::{
+    CalibrationFile, check_setting, check_window, interruption, load_calibration,
+};
+use super::forwarder::{Window, load, machine, measure, note_progress};
+use super::{percent, usage};
+
+const WORKERS_MAX: usize = 64;
+/// Traces of a prediction.
+const TRACES: u32 = 2;
+/// Distance of the rates between which the measured capacity is searched.
+const CAPACITY_PRECISION: f64 = 1.02;
+const CAPACITY_RUNS_MAX: usize = 10;
+
+#[derive(Args, Debug)]
+pub(super) struct PlanOptions {
+    /// Calibration of `model calibrate`
+    #[arg(long, value_name = "FILE")]
+    calibration: PathBuf,
+    /// Interests per second, such as 250k or 2M
+    #[arg(long, value_parser = rate)]
+    rate: f64,
+    /// Components of a name
+    #[arg(long)]
+    name_components: usize,
+    /// Bytes of content
+    #[arg(long)]
+    payload: usize,
+    /// Share of the Interests that the Content Store answers
+    #[arg(long, default_value_t = 0.0)]
+    hits: f64,
+    /// FIB entries
+    #[arg(long, default_value_t = 64)]
+    routes: usize,
+    /// Share of the Interests that may be unsatisfied
+    #[arg(long, default_value = "0.1%", value_parser = percent)]
+    unsatisfied: f64,
+    /// Probability with which the plan holds
+    #[arg(long, default_value = "99%", value_parser = percent)]
+    confidence: f64,
+    /// Write the model of the plan to this file, for `model check` and `model explore`
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ValidateOptions {
+    /// Calibration of `model calibrate`
+    #[arg(long, value_name = "FILE")]
+    calibration: PathBuf,
+    /// Numbers of workers
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    workers: Vec<usize>,
+    /// Numbers of name components
+    #[arg(long, value_delimiter = ',', default_value = "5,7,11")]
+    components: Vec<usize>,
+    /// Bytes of content
+    #[arg(long, value_delimiter = ',', default_value = "300,900")]
+    payload: Vec<usize>,
+    /// Shares of the Interests that the Content Store answers, in turn
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5")]
+    hits: Vec<f64>,
+    /// Rates, in multiples of the predicted capacity
+    #[arg(long, value_delimiter = ',', default_value = "0.6,0.8,0.9,1.1,1.25,1.5")]
+    loads: Vec<f64>,
+    /// Share of the Interests that is unsatisfied at the capacity
+    #[arg(long, default_value = "0.1%", value_parser = percent)]
+    unsatisfied: f64,
+    /// Probability with which a stated interval contains the measurement
+    #[arg(long, default_value = "95%", value_parser = percent)]
+    confidence: f64,
+    /// Seed of the order and of the traffic
+    #[arg(long, default_value_t = 7)]
+    seed: u64,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1e3),
+        Some(b'M') => (&text[..text.len() - 1], 1e6),
+        Some(_) | None => (text, 1.0),
+    };
+    match digits.trim().parse::<f64>() {
+        Ok(value) if value > 0.0 && value * factor <= 1e8 => Ok(value * factor),
+        Ok(_) | Err(_) => Err("Interests per second up to 100M, such as 250k".to_owned()),
+    }
+}
+
+fn too_far(error: CalibrateError) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+/// A number of workers with its prediction.
+struct Candidate {
+    setting: Setting,
+    capacity: f64,
+    low: f64,
+    high: f64,
+    probability: f64,
+}
+
+impl Candidate {
+    fn of(
+        calibration: &Calibration,
+        setting: Setting,
+        window: Window,
+        unsatisfied: f64,
+        confidence: f64,
+    ) -> Outcome<Self> {
+        let capacity = calibration
+            .capacity(&setting, unsatisfied, window.warm_up, window.seconds)
+            .map_err(too_far)?;
+        let (low, high) = calibration.factors(&setting, confidence);
+        // One standard deviation contains 68.27 % of a normal variate.
+        let deviation = calibration.factors(&setting, 0.682_689_492_137_086).1.ln();
+        let probability = normal_cdf((capacity / setting.rate).ln() / deviation.max(1e-6));
+        Ok(Self { setting, capacity, low: low * capacity, high: high * capacity, probability })
+    }
+}
+
+pub(super) fn plan(options: &PlanOptions) -> Outcome {
+    let file = load_calibration(&options.calibration)?;
+    // The plan is for a machine on which every worker has a processor of its own.
+    let calibration = Calibration { processors: usize::MAX, ..file.calibration.clone() };
+    let window = Window { warm_up: 0.1, seconds: 0.2 };
+    let mut considered: Vec<Candidate> = Vec::new();
+    for workers in 1..=WORKERS_MAX {
+        let setting = Setting {
+            workers,
+            components: options.name_components,
+            payload: options.payload,
+            hit_ratio: options.hits,
+            routes: options.routes,
+            rate: options.rate,
+        };
+        check_setting(&setting)?;
+        let limit = workers as f64 * 1e9 / calibration.saturated_ns(&setting, None);
+        if limit < 0.9 * options.rate {
+            continue;
+        }
+        let candidate =
+            Candidate::of(&calibration, setting, window, options.unsatisfied, options.confidence)?;
+        let is_enough = candidate.probability >= options.confidence;
+        considered.push(candidate);
+        if is_enough {
+            break;
+        }
+    }
+    let Some(chosen) = considered.last().filter(|one| one.probability >= options.confidence) else {
+        let text = format!("{WORKERS_MAX} workers are not enough for {} Interests/s", options.rate);
+        return Err(Failure::Failed(text));
+    };
+    let notes = calibration.extrapolations(&chosen.setting);
+    if let Some(path) = &options.model {
+        let text = calibration
+            .model_text(&chosen.setting, window.warm_up, window.seconds)
+            .map_err(too_far)?;
+        fs::write(path, heading(&file) + &text)
+            .map_err(|error| Failure::file(path.display(), &error))?;
+    }
+    if options.json {
+        let candidates: Vec<Value> = considered
+            .iter()
+            .map(|one| {
+                json!({
+                    "workers": one.setting.workers,
+                    "capacity": one.capacity,
+                    "from": one.low,
+                    "to": one.high,
+                    "probability": one.probability,
+                })
+            })
+            .collect();
+        return Ok(output::print_json(&json!({
+            "workers": chosen.setting.workers,
+            "placement": "P1",
+            "probability": chosen.probability,
+            "margin": chosen.capacity / options.rate - 1.0,
+            "extrapolations": notes,
+            "machine": file.machine,
+            "campaign": file.campaign,
+            "date": file.date,
+            "considered": candidates,
+        }))?);
+    }
+    let mut table = Table::new(&[">WORKERS", ">CAPACITY/s", ">FROM", ">TO", ">PROBABILITY"]);
+    for one in &considered {
+        table.row(vec![
+            one.setting.workers.to_string(),
+            format!("{:.0}", one.capacity),
+            format!("{:.0}", one.low),
+            format!("{:.0}", one.high),
+            format!("{:.4}", one.probability),
+        ]);
+    }
+    table.print("no candidates")?;
+    output::print_line(&format!(
+        "{} workers on one NUMA node (P1; other placements are not measured): {:+.0} % above the rate, with probability {:.4}",
+        chosen.setting.workers,
+        100.0 * (chosen.capacity / options.rate - 1.0),
+        chosen.probability
+    ))?;
+    output::print_line(&format!(
+        "calibrated by {} of {}, {}",
+        file.campaign, file.date, file.machine
+    ))?;
+    output::print_line(
+        "measured with faces in memory: the kernel's part of sockets is not included",
+    )?;
+    for note in notes {
+        output::print_line(&format!("extrapolated: {note}"))?;
+    }
+    Ok(())
+}
+
+/// The origin of a model, as a comment.
+fn heading(file: &CalibrationFile) -> String {
+    format!(
+        "# Calibrated by {}, begun {}, on {}, with namewire {}.\n",
+        file.campaign, file.date, file.machine, file.namewire
+    )
+}
+
+/// A held-out setting.
+struct Case {
+    setting: Setting,
+    predicted: Candidate,
+    runs: Vec<Run>,
+}
+
+/// Distance of a measured number from its prediction.
+struct Compared {
+    predicted: f64,
+    measured: f64,
+}
+
+impl Compared {
+    fn error(&self) -> f64 {
+        self.measured / self.predicted - 1.0
+    }
+}
+
+impl Case {
+    fn rates(&self, unsatisfied: f64) -> (Option<&Run>, Option<&Run>) {
+        let mut runs: Vec<&Run> = self.runs.iter().collect();
+        runs.sort_by(|a, b| a.setting.rate.total_cmp(&b.setting.rate));
+        let first = runs.iter().position(|run| run.unsatisfied() > unsatisfied);
+        let above = first.map(|index| runs[index]);
+        let below = first.unwrap_or(runs.len()).checked_sub(1).map(|index| runs[index]);
+        (below, above)
+    }
+
+    /// The next rate to measure in the search for the capacity; none if it is known.
+    fn next_rate(&self, unsatisfied: f64) -> Option<f64> {
+        match self.rates(unsatisfied) {
+            (Some(below), Some(above)) => {
+                let (low, high) = (below.setting.rate, above.setting.rate);
+                (high / low > CAPACITY_PRECISION).then(|| (low * high).sqrt())
+            }
+            (Some(below), None) => Some(1.25 * below.setting.rate),
+            (None, Some(above)) => Some(0.8 * above.setting.rate),
+            (None, None) => Some(self.predicted.capacity),
+        }
+    }
+
+    /// Between the highest rate without and the lowest with too many unsatisfied Interests.
+    fn capacity(&self, unsatisfied: f64) -> Option<f64> {
+        match self.rates(unsatisfied) {
+            (Some(below), Some(above)) => Some((below.setting.rate * above.setting.rate).sqrt()),
+            (Some(_) | None, _) => None,
+        }
+    }
+}
+
+fn cases(options: &ValidateOptions, file: &CalibrationFile, window: Window) -> Outcome<Vec<Case>> {
+    let mut cases = Vec::new();
+    for &workers in &options.workers {
+        for &components in &options.components {
+            for &payload in &options.payload {
+                let hit_ratio = options.hits.get(cases.len() % options.hits.len().max(1));
+                let hit_ratio = *hit_ratio.ok_or_else(|| usage("--hits has at least one value"))?;
+                let setting =
+                    Setting { workers, components, payload, hit_ratio, routes: 64, rate: 1.0 };
+                check_setting(&setting)?;
+                let predicted = Candidate::of(
+                    &file.calibration,
+                    setting,
+                    window,
+                    options.unsatisfied,
+                    options.confidence,
+                )?;
+                cases.push(Case { setting, predicted, runs: Vec::new() });
+            }
+        }
+    }
+    Ok(cases)
+}
+
+pub(super) fn validate(options: &ValidateOptions) -> Outcome {
+    let file = load_calibration(&options.calibration)?;
+    if file.machine != machine() {
+        return Err(usage(format_args!(
+            "{}: calibrated on {}, but this is {}: run `model measure` and `model calibrate` here",
+            options.calibration.display(),
+            file.machine,
+            machine()
+        )));
+    }
+    let window = check_window(file.warm_up, file.seconds)?;
+    let interrupted = interruption()?;
+    output::note(&"predicting");
+    let mut cases = cases(options, &file, window)?;
+    let mut order: Vec<(usize, f64)> = (0..cases.len())
+        .flat_map(|case| options.loads.iter().map(move |load| (case, *load)))
+        .collect();
+    for last in (1..order.len()).rev() {
+        let mut draw = TraceRandom::new(options.seed, 0).draw(StreamId(0), last as u64);
+        order.swap(last, draw.below(last as u64 + 1) as usize);
+    }
+    let begin = Instant::now();
+    let (mut number, mut discarded) = (0, 0);
+    let mut run = |case: &mut Case, rate: f64| -> Outcome {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted);
+        }
+        number += 1;
+        let seed = (options.seed << 32) + ((number as u64) << 16);
+        let setting = Setting { rate, ..case.setting };
+        let run = measure(number, &setting, window, seed, false)?;
+        discarded += run.discarded;
+        case.runs.push(run);
+        Ok(())
+    };
+    for (done, (case, load)) in order.iter().enumerate() {
+        let case = &mut cases[*case];
+        let rate = load * case.predicted.capacity;
+        run(case, rate)?;
+        note_progress(
+            done + 1,
+            order.len(),
+            begin,
+            "measuring at multiples of the predicted capacity",
+        );
+    }
+    for search in 0..CAPACITY_RUNS_MAX {
+        let mut is_known = true;
+        for case in &mut cases {
+            if let Some(rate) = case.next_rate(options.unsatisfied) {
+                run(case, rate)?;
+                is_known = false;
+            }
+        }
+        note_progress(search + 1, CAPACITY_RUNS_MAX, begin, "searching the measured capacities");
+        if is_known {
+            break;
+        }
+    }
+    let report = Report::of(&cases, &file, window, options)?;
+    let value = report.json(&file, discarded);
+    if let Some(path) = &options.output {
+        let text = serde_json::to_string_pretty(&value).map_err(usage)?;
+        fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
+    }
+    if options.json { Ok(output::print_json(&value)?) } else { report.print(discarded) }
+}
+
+/// Errors of all predictions.
+struct Report {
+    capacities: Vec<(Setting, Candidate, Option<f64>)>,
+    satisfied: Vec<(Setting, Compared, f64)>,
+    latencies: Vec<(Setting, Compared)>,
+    /// Relative standard deviations: of the simulation, of the calibration, of a run.
+    statistical: f64,
+    calibration: f64,
+    run: f64,
+}
+
+impl Report {
+    fn of(
+        cases: &[Case],
+        file: &CalibrationFile,
+        window: Window,
+        options: &ValidateOptions,
+    ) -> Outcome<Self> {
+        let calibration = &file.calibration;
+        let mut report = Self {
+            capacities: Vec::new(),
+            satisfied: Vec::new(),
+            latencies: Vec::new(),
+            statistical: 0.0,
+            calibration: 0.0,
+            run: calibration.residual,
+        };
+        let (mut deviations, mut count) = (0.0, 0.0);
+        for case in cases {
+            let Candidate { setting, capacity, low, high, probability } = case.predicted;
+            let predicted = Candidate { setting, capacity, low, high, probability };
+            report.capacities.push((case.setting, predicted, case.capacity(options.unsatisfied)));
+            let both = calibration.factors(&case.setting, 0.682_689_492_137_086).1.ln();
+            report.calibration += (both * both - calibration.residual * calibration.residual)
+                .max(0.0)
+                / cases.len() as f64;
+            for run in &case.runs {
+                let rate = run.sent as f64 / run.seconds;
+                let setting = Setting { rate, ..case.setting };
+                let prediction = calibration
+                    .predict(&setting, window.warm_up, window.seconds, TRACES)
+                    .map_err(too_far)?;
+                deviations += prediction.deviation * prediction.deviation;
+                count += 1.0;
+                let measured = run.satisfied as f64 / run.sent.max(1) as f64;
+                let compared = Compared { predicted: prediction.satisfied, measured };
+                if run.setting.rate > capacity {
+                    report.satisfied.push((run.setting, compared, prediction.deviation));
+                }
+                let compared = Compared {
+                    predicted: prediction.latency_ns[1],
+                    measured: run.latency_ns[2] as f64,
+                };
+                report.latencies.push((run.setting, compared));
+            }
+        }
+        report.calibration = report.calibration.sqrt();
+        report.statistical = (deviations / f64::max(count, 1.0)).sqrt();
+        Ok(report)
+    }
+
+    fn capacity_errors(&self) -> Vec<f64> {
+        let errors = self.capacities.iter().filter_map(|(_, predicted, measured)| {
+            measured.map(|measured| (measured / predicted.capacity - 1.0).abs())
+        });
+        errors.collect()
+    }
+
+    /// Share of the measured capacities that lie in the stated interval.
+    fn covered(&self) -> f64 {
+        let known: Vec<bool> = self
+            .capacities
+            .iter()
+            .filter_map(|(_, predicted, measured)| {
+                measured.map(|measured| (predicted.low..=predicted.high).contains(&measured))
+            })
+            .collect();
+        known.iter().filter(|is_covered| **is_covered).count() as f64 / known.len().max(1) as f64
+    }
+
+    /// What remains of the error of capacities beside the parts that are known.
+    fn model_part(&self) -> f64 {
+        let errors = self.capacity_errors();
+        let mean = errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64;
+        let known = self.statistical.powi(2) + self.calibration.powi(2) + self.run.powi(2);
+        (mean - known).max(0.0).sqrt()
+    }
+
+    fn json(&self, file: &CalibrationFile, discarded: usize) -> Value {
+        let setting = |s: &Setting| {
+            json!({
+                "workers": s.workers, "components": s.components, "payload": s.payload,
+                "hits": s.hit_ratio, "rate": s.rate,
+            })
+        };
+        let summary = |errors: Vec<f64>| json!({ "median": middle(&errors), "worst": errors.iter().copied().fold(0.0, f64::max), "count": errors.len() });
+        let errors =
+            |all: &[(Setting, Compared)]| all.iter().map(|(_, c)| c.error().abs()).collect();
+        let capacities: Vec<Value> = self
+            .capacities
+            .iter()
+            .map(|(s, predicted, measured)| {
+                json!({
+                    "setting": setting(s), "predicted": predicted.capacity, "from": predicted.low,
+                    "to": predicted.high, "measured": measured,
+                })
+            })
+            .collect();
+        let satisfied: Vec<Value> = self
+            .satisfied
+            .iter()
+            .map(|(s, c, deviation)| {
+                json!({ "setting": setting(s), "predicted": c.predicted, "measured": c.measured, "deviation": deviation })
+            })
+            .collect();
+        let latencies: Vec<Value> = self
+            .latencies
+            .iter()
+            .map(|(s, c)| json!({ "setting": setting(s), "predicted_p99_ns": c.predicted, "measured_p99_ns": c.measured }))
+            .collect();
+        json!({
+            "machine": machine(),
+            "load": load(),
+            "calibration": { "campaign": file.campaign, "date": file.date },
+            "discarded": discarded,
+            "capacity_error": summary(self.capacity_errors()),
+            "capacity_covered": self.covered(),
+            "satisfaction_error": summary(self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect()),
+            "p99_error": summary(errors(&self.latencies)),
+            "error_parts": {
+                "statistical": self.statistical, "calibration": self.calibration,
+                "run": self.run, "model": self.model_part(),
+            },
+            "capacities": capacities,
+            "satisfied": satisfied,
+            "latencies": latencies,
+        })
+    }
+
+    fn print(&self, discarded: usize) -> Outcome {
+        let headings = [
+            ">WORKERS",
+            ">COMPONENTS",
+            ">BYTES",
+            ">HITS",
+            ">PREDICTED/s",
+            ">FROM",
+            ">TO",
+            ">MEASURED/s",
+            ">ERROR",
+        ];
+        let mut table = Table::new(&headings);
+        for (setting, predicted, measured) in &self.capacities {
+            let found = |text: &dyn Fn(f64) -> String| {
+                measured.map_or_else(|| "not found".to_owned(), text)
+            };
+            table.row(vec![
+                setting.workers.to_string(),
+                setting.components.to_string(),
+                setting.payload.to_string(),
+                format!("{:.2}", setting.hit_ratio),
+                format!("{:.0}", predicted.capacity),
+                format!("{:.0}", predicted.low),
+                format!("{:.0}", predicted.high),
+                found(&|measured| format!("{measured:.0}")),
+                found(&|measured| {
+                    format!("{:+.1} %", 100.0 * (measured / predicted.capacity - 1.0))
+                }),
+            ]);
+        }
+        table.print("no settings")?;
+        let line = |what: &str, errors: &[f64]| {
+            let worst = errors.iter().copied().fold(0.0, f64::max);
+            let (middle, worst) = (100.0 * middle(errors), 100.0 * worst);
+            format!(
+                "{what}: error {middle:.1} % (median), {worst:.1} % (worst) of {}",
+                errors.len()
+            )
+        };
+        output::print_line(&line("capacity", &self.capacity_errors()))?;
+        let satisfied: Vec<f64> = self.satisfied.iter().map(|(_, c, _)| c.error().abs()).collect();
+        output::print_line(&line("satisfaction above capacity", &satisfied))?;
+        let latencies: Vec<f64> = self.latencies.iter().map(|(_, c)| c.error().abs()).collect();
+        output::print_line(&line("p99 latency", &latencies))?;
+        output::print_line(&format!(
+            "{:.0} % of the measured capacities lie in the stated intervals",
+            100.0 * self.covered()
+        ))?;
+        output::print_line(&format!(
+            "parts of the error: simulation {:.2} %, calibration {:.1} %, one run {:.1} %, model {:.1} %",
+            100.0 * self.statistical,
+            100.0 * self.calibration,
+            100.0 * self.run,
+            100.0 * self.model_part()
+        ))?;
+        output::print_line(&format!(
+            "{discarded} tries discarded because the host took time; the load of the machine is {:.1}",
+            load()
+        ))?;
+        Ok(())
+    }
+}
+
+/// The median; 0 without values.
+fn middle(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn rates_have_units() {
+        assert!((rate("2M").unwrap() - 2e6).abs() < 1e-6);
+        assert!((rate("250k").unwrap() - 250e3).abs() < 1e-6);
+        assert!(rate("0").is_err() && rate("M").is_err() && rate("1e12").is_err());
+    }
+
+    fn case(measured: &[(f64, u64)]) -> Case {
+        let setting = Setting {
+            workers: 1,
+            components: 7,
+            payload: 0,
+            hit_ratio: 0.0,
+            routes: 64,
+            rate: 1.0,
+        };
+        let predicted =
+            Candidate { setting, capacity: 100e3, low: 90e3, high: 110e3, probability: 0.5 };
+        let run = |(rate, refused): &(f64, u64)| Run {
+            number: 0,
+            setting: Setting { rate: *rate, ..setting },
+            discarded: 0,
+            seconds: 1.0,
+            sent: 10_000,
+            satisfied: 10_000 - refused,
+            refused: *refused,
+            interests: 10_000,
+            hits: 0,
+            bursts: 0,
+            sleeps: 0,
+            cpu_ns: vec![0],
+            delayed_ns: vec![0],
+            generator_cpu_ns: 0,
+            pit_entries: 0,
+            latency_ns: [0; 3],
+            services: None,
+        };
+        Case { setting, predicted, runs: measured.iter().map(run).collect() }
+    }
+
+    #[test]
+    fn measured_capacity_is_searched_between_rates() {
+        let case_of = |measured: &[(f64, u64)]| case(measured);
+        let middle = case_of(&[(80e3, 0), (120e3, 500)]).next_rate(0.001).unwrap();
+        assert!((middle - 97_979.0).abs() < 1.0, "{middle}");
+        assert_eq!(case_of(&[(80e3, 0)]).next_rate(0.001), Some(100e3));
+        assert_eq!(case_of(&[(100e3, 900)]).next_rate(0.001), Some(80e3));
+        let known = case_of(&[(99e3, 3), (100e3, 40)]);
+        assert_eq!(known.next_rate(0.001), None);
+        assert!((known.capacity(0.001).unwrap() - 99.5e3).abs() < 10.0);
+        // The first rate with losses counts, though a higher one has less.
+        let noisy = case_of(&[(80e3, 0), (90e3, 50), (100e3, 0)]);
+        assert!(noisy.next_rate(0.001).unwrap() < 90e3);
+    }
+}

@@ -1,0 +1,155 @@
+//! `namewire model reproduce`: the paper's experiments under stated assumptions.
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::Args;
+use ndn_model::reproduce::{Assumptions, Cell, findings};
+use serde_json::{Value, json};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output::{self, Table};
+use super::usage;
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Microseconds to forward an Interest and its Data, with seven name components
+    #[arg(long, default_value_t = Assumptions::default().exchange_us)]
+    exchange_us: f64,
+    /// Microseconds for each name component more
+    #[arg(long, default_value_t = Assumptions::default().component_us)]
+    component_us: f64,
+    /// Factor on service times with packets in remote memory
+    #[arg(long, default_value_t = Assumptions::default().remote_factor)]
+    remote_factor: f64,
+    /// Balance the dispatch table, instead of dispatching by hashes
+    #[arg(long)]
+    balanced: bool,
+    /// Traces of each experiment
+    #[arg(long, default_value = "4")]
+    traces: NonZeroU32,
+    /// Threads; the result does not depend on them [default: all processors]
+    #[arg(long)]
+    threads: Option<NonZeroU32>,
+    /// Write all experiments as CSV to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Options {
+    fn assumptions(&self) -> Outcome<Assumptions> {
+        let is_time = |us: f64| us.is_finite() && us > 0.0 && us < 1000.0;
+        let shortest = self.exchange_us - 4.0 * self.component_us;
+        if !is_time(self.exchange_us) || !self.component_us.is_finite() || !is_time(shortest) {
+            return Err(usage("--exchange-us is above 0, also for names of three components"));
+        }
+        if !(self.remote_factor.is_finite() && self.remote_factor > 0.0) {
+            return Err(usage("--remote-factor is above 0"));
+        }
+        Ok(Assumptions {
+            exchange_us: self.exchange_us,
+            component_us: self.component_us,
+            remote_factor: self.remote_factor,
+            is_balanced: self.balanced,
+        })
+    }
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let assumptions = options.assumptions()?;
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = options.threads.map_or(processors, |threads| threads.get() as usize);
+    let cells = Cell::all();
+    let traces = options.traces.get();
+    // Each thread takes every so many-th experiment; their order in the result is that of the list.
+    let mut done: Vec<(usize, Vec<f64>)> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let own = cells.iter().enumerate().skip(thread).step_by(threads);
+                let satisfied =
+                    |(index, cell): (usize, &Cell)| (index, cell.satisfied(&assumptions, traces));
+                scope.spawn(move || own.map(satisfied).collect::<Vec<_>>())
+            })
+            .collect();
+        handles.into_iter().flat_map(|handle| handle.join().unwrap_or_default()).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+    let results: Vec<(Cell, f64)> =
+        done.iter().map(|(index, shares)| (cells[*index], mean(shares))).collect();
+    if let Some(path) = &options.csv {
+        let mut text =
+            "interval_ns,components,placement,threads,capacity,satisfied,least,most\n".to_owned();
+        for (index, shares) in &done {
+            let cell = cells[*index];
+            let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            text.push_str(&format!(
+                "{},{},{:?},{},{},{},{least},{most}\n",
+                cell.interval_ns,
+                cell.components,
+                cell.placement,
+                cell.threads,
+                cell.capacity,
+                mean(shares)
+            ));
+        }
+        fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
+    }
+    let findings = findings(&results);
+    if options.json {
+        let cells: Vec<Value> = results
+            .iter()
+            .map(|(cell, share)| {
+                json!({
+                    "interval_ns": cell.interval_ns, "components": cell.components,
+                    "placement": format!("{:?}", cell.placement), "threads": cell.threads,
+                    "capacity": cell.capacity, "satisfied": share,
+                })
+            })
+            .collect();
+        let findings: Vec<Value> = findings
+            .iter()
+            .map(|one| json!({ "claim": one.claim, "appears": one.appears, "evidence": one.evidence }))
+            .collect();
+        return Ok(output::print_json(&json!({
+            "assumptions": {
+                "exchange_us": assumptions.exchange_us, "component_us": assumptions.component_us,
+                "remote_factor": assumptions.remote_factor, "balanced": assumptions.is_balanced,
+            },
+            "traces": traces, "findings": findings, "experiments": cells,
+        }))?);
+    }
+    print(&results)?;
+    let mut table = Table::new(&["FINDING OF THE PAPER", "APPEARS", "HERE"]);
+    for finding in &findings {
+        let appears = if finding.appears { "yes" } else { "no" };
+        table.row(vec![finding.claim.to_owned(), appears.to_owned(), finding.evidence.clone()]);
+    }
+    table.print("no findings")?;
+    Ok(())
+}
+
+/// One row for each interval, length of names and placement; one column for each number of threads.
+fn print(results: &[(Cell, f64)]) -> Outcome {
+    let mut headings = vec![">INTERVAL", ">COMPONENTS", "PLACEMENT", ">QUEUE"];
+    headings.extend([">1", ">2", ">3", ">4", ">5", ">6", ">7", ">8"]);
+    let mut table = Table::new(&headings);
+    for row in results.chunks(8) {
+        let Some((first, _)) = row.first() else { continue };
+        let mut columns = vec![
+            format!("{} ns", first.interval_ns),
+            first.components.to_string(),
+            format!("{:?}", first.placement),
+            first.capacity.to_string(),
+        ];
+        columns.extend(row.iter().map(|(_, share)| format!("{:.2}", 100.0 * share)));
+        table.row(columns);
+    }
+    output::print_line("per cent of Interests satisfied, by the number of forwarding threads")?;
+    Ok(table.print("no experiments")?)
+}

@@ -1,0 +1,927 @@
+//! From measured runs of the real forwarder to a model of it.
+//!
+//! Each run of a campaign has a [`Setting`] and shows how much processor time the workers used for how many
+//! Interests. Processor time, unlike elapsed time, does not count what other programs of the machine take.
+//! A linear model of the time per Interest in the number of bursts and sleeps, name components, payload, hits, FIB size and
+//! crossings between workers gives the means; histograms of service times give the shape of their distribution and
+//! how the means divide between the stages. The uncertainty is that of a bootstrap over whole runs: packets of one run
+//! share caches and disturbances, runs in random order do not.
+
+use core::fmt::Write as _;
+
+use libm::{log2, sqrt};
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::{Distribution, QuantileTable};
+use crate::fast::FastEngine;
+use crate::file::{FileError, Model, law};
+use crate::network::{Network, Outcome, Record};
+use crate::random::{StreamId, TraceRandom};
+
+/// What is varied between runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Workers of the forwarder.
+    pub workers: usize,
+    /// Components of each name.
+    pub components: usize,
+    /// Bytes of content of each Data.
+    pub payload: usize,
+    /// Share of the Interests that the Content Store answers.
+    pub hit_ratio: f64,
+    /// Entries of the FIB.
+    pub routes: usize,
+    /// Interests per second.
+    pub rate: f64,
+}
+
+/// Durations in buckets, in nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Number of durations.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// Lower bound, upper bound and count of buckets that are not empty, in order.
+    pub buckets: Vec<(u64, u64, u64)>,
+}
+
+/// Service times of a run, from `trace latency`: dispatch and forwarding of Interests, then of Data.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceTimes {
+    /// Parsing, hashing and dispatching an Interest.
+    pub interest_dispatch: Histogram,
+    /// Forwarding an Interest.
+    pub interest_forwarding: Histogram,
+    /// Parsing, hashing and dispatching a Data.
+    pub data_dispatch: Histogram,
+    /// Forwarding a Data.
+    pub data_forwarding: Histogram,
+    /// Packets, bursts and time of measured bursts by their size.
+    pub forwarding_by_burst_size: Vec<(u64, u64, u64)>,
+}
+
+/// What a run of the real forwarder showed between warm-up and cool-down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Number in the design.
+    pub number: usize,
+    /// What was set.
+    pub setting: Setting,
+    /// Tries that were discarded because the host took time from the forwarder.
+    pub discarded: usize,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Interests sent.
+    pub sent: u64,
+    /// Interests satisfied.
+    pub satisfied: u64,
+    /// Interests and Data that found the forwarder's queue full.
+    pub refused: u64,
+    /// Interests that entered shards.
+    pub interests: u64,
+    /// Those that the Content Store answered.
+    pub hits: u64,
+    /// Bursts given to shards.
+    pub bursts: u64,
+    /// Times that a worker slept for want of packets.
+    pub sleeps: u64,
+    /// Processor time of each worker.
+    pub cpu_ns: Vec<u64>,
+    /// Time that each worker could not run because others did.
+    pub delayed_ns: Vec<u64>,
+    /// Processor time of the thread that sends, answers and receives.
+    pub generator_cpu_ns: u64,
+    /// PIT entries at the end.
+    pub pit_entries: u64,
+    /// Latency of satisfied Interests at p50, p90 and p99, from the scheduled sending time.
+    pub latency_ns: [u64; 3],
+    /// Service times, where they were traced.
+    pub services: Option<ServiceTimes>,
+}
+
+impl Run {
+    /// Share of the Interests that was not satisfied for lack of room.
+    #[must_use]
+    pub fn unsatisfied(&self) -> f64 {
+        self.refused as f64 / self.sent.max(1) as f64
+    }
+
+    /// Processor time of the workers per Interest that they took, in nanoseconds.
+    fn cost_ns(&self) -> f64 {
+        self.cpu_ns.iter().sum::<u64>() as f64 / self.interests.max(1) as f64
+    }
+
+    fn measured_hit_ratio(&self) -> f64 {
+        self.hits as f64 / self.interests.max(1) as f64
+    }
+
+    fn rounds_per_interest(&self) -> (f64, f64) {
+        let interests = self.interests.max(1) as f64;
+        (self.bursts as f64 / interests, self.sleeps as f64 / interests)
+    }
+}
+
+/// Why a campaign gives no calibration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CalibrateError {
+    /// Too few runs for the number of effects.
+    TooFewRuns {
+        /// Usable runs.
+        runs: usize,
+        /// Runs needed at least.
+        needed: usize,
+    },
+    /// No run has service times.
+    NotTraced,
+    /// The runs do not tell the effects apart, or a cost is not positive.
+    Undetermined(String),
+}
+
+impl core::fmt::Display for CalibrateError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooFewRuns { runs, needed } => {
+                write!(f, "the campaign has {runs} usable runs, a calibration needs {needed}")
+            }
+            Self::NotTraced => f.write_str("no run of the campaign has service times"),
+            Self::Undetermined(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl core::error::Error for CalibrateError {}
+
+/// Effects on the processor time per Interest, in nanoseconds.
+pub const EFFECTS: [&str; EFFECT_COUNT] = [
+    "burst",
+    "sleep",
+    "miss",
+    "miss-per-component",
+    "miss-per-1000-bytes",
+    "hit",
+    "hit-per-component",
+    "hit-per-1000-bytes",
+    "crossing",
+    "per-doubling-of-routes",
+    "probe",
+];
+const EFFECT_COUNT: usize = 11;
+const BURST: usize = 0;
+const PROBE: usize = 10;
+/// Name components and routes at which an effect of them is zero.
+const COMPONENTS_AT_ZERO: f64 = 7.0;
+const ROUTES_AT_ZERO: f64 = 64.0;
+/// Packets of a full burst: half Interests, half Data.
+const FULL_BURST: f64 = 64.0;
+const BOOTSTRAP_REPLICATES: u32 = 200;
+/// A service time beyond this multiple of the median is the host's.
+const HOST_FACTOR: u64 = 50;
+const CELLS: usize = 64;
+const TAIL: f64 = 0.01;
+const NS: f64 = 1e3;
+
+type Effects = [f64; EFFECT_COUNT];
+
+fn regressors(
+    setting: &Setting,
+    hit_ratio: f64,
+    (bursts, sleeps): (f64, f64),
+    is_traced: bool,
+) -> Effects {
+    let components = setting.components as f64 - COMPONENTS_AT_ZERO;
+    let bytes = setting.payload as f64 / 1000.0;
+    let miss = 1.0 - hit_ratio;
+    [
+        bursts,
+        sleeps,
+        miss,
+        miss * components,
+        miss * bytes,
+        hit_ratio,
+        hit_ratio * components,
+        hit_ratio * bytes,
+        f64::from(u8::from(setting.workers > 1)),
+        log2(setting.routes.max(1) as f64 / ROUTES_AT_ZERO),
+        f64::from(u8::from(is_traced)),
+    ]
+}
+
+/// Ranges of what was measured: outside, a prediction extrapolates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ranges {
+    /// Workers.
+    pub workers: (usize, usize),
+    /// Name components.
+    pub components: (usize, usize),
+    /// Bytes of content.
+    pub payload: (usize, usize),
+    /// Content Store hits.
+    pub hit_ratio: (f64, f64),
+    /// FIB entries.
+    pub routes: (usize, usize),
+}
+
+/// What is known of the forwarder on one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Calibration {
+    /// Runs that were used.
+    pub runs: usize,
+    /// Tries that were discarded because the host took time.
+    pub discarded: usize,
+    /// Nanoseconds of each of [`EFFECTS`]; zero where the campaign does not vary it.
+    pub effects: Vec<f64>,
+    /// Relative standard deviation of a run around the linear model.
+    pub residual: f64,
+    /// Effects of bootstrap replicates over runs.
+    pub replicates: Vec<Vec<f64>>,
+    /// Shares of the time of a miss: dispatch and forwarding of Interests, of Data, and the rest (system calls).
+    pub shares: [f64; 5],
+    /// Quantiles of the forwarding time of an Interest and of a Data over its mean, and the mean excess of the tail.
+    pub shapes: [Shape; 2],
+    /// Processor time of the generator: per second, per Interest sent, per Interest satisfied, in nanoseconds.
+    pub generator: [f64; 3],
+    /// Latency outside of the forwarder at p50 and p99, in nanoseconds.
+    pub latency_ns: [f64; 2],
+    /// Packets of the queue of a face.
+    pub queue: usize,
+    /// Processors of the machine.
+    pub processors: usize,
+    /// What was measured.
+    pub ranges: Ranges,
+}
+
+/// A distribution with mean 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Shape {
+    /// Quantiles at equal steps up to the tail.
+    pub quantiles: Vec<f64>,
+    /// Mean excess in the tail.
+    pub tail_mean: f64,
+}
+
+impl Calibration {
+    /// Calibrates from the runs of a campaign with queues of `queue` packets on `processors` processors.
+    ///
+    /// # Errors
+    /// Too few runs, none with service times, or runs that do not tell the effects apart.
+    pub fn of(runs: &[Run], queue: usize, processors: usize) -> Result<Self, CalibrateError> {
+        let usable: Vec<&Run> = runs.iter().filter(|run| run.interests > 0).collect();
+        let rows: Vec<(Effects, f64)> = usable
+            .iter()
+            .map(|run| {
+                let (hits, rounds) = (run.measured_hit_ratio(), run.rounds_per_interest());
+                (regressors(&run.setting, hits, rounds, run.services.is_some()), run.cost_ns())
+            })
+            .collect();
+        let varied = varied(&rows);
+        let needed = 2 * varied.len() + 2;
+        if rows.len() < needed {
+            return Err(CalibrateError::TooFewRuns { runs: rows.len(), needed });
+        }
+        let undetermined =
+            || CalibrateError::Undetermined("the runs do not tell the effects apart".to_owned());
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let effects = least_squares(&rows, &all, &varied).ok_or_else(undetermined)?;
+        let squares: f64 = rows
+            .iter()
+            .map(|(x, y)| {
+                let error = dot(x, &effects) / y - 1.0;
+                error * error
+            })
+            .sum();
+        let residual = sqrt(squares / (rows.len() - varied.len()) as f64);
+        let replicates = (0..BOOTSTRAP_REPLICATES)
+            .filter_map(|replicate| {
+                let random = TraceRandom::new(0x6361_6c69, replicate);
+                let drawn: Vec<usize> = (0..rows.len() as u64)
+                    .map(|index| random.draw(StreamId(0), index).below(rows.len() as u64) as usize)
+                    .collect();
+                least_squares(&rows, &drawn, &varied).map(|effects| effects.to_vec())
+            })
+            .collect();
+        let calibration = Self {
+            runs: rows.len(),
+            discarded: runs.iter().map(|run| run.discarded).sum(),
+            effects: effects.to_vec(),
+            residual,
+            replicates,
+            shares: shares(&usable)?,
+            shapes: shapes(&usable)?,
+            generator: generator(&usable),
+            latency_ns: outside_latency(&usable),
+            queue,
+            processors,
+            ranges: Ranges::of(&usable),
+        };
+        Ok(calibration)
+    }
+
+    /// Processor time per Interest when all bursts are full, in nanoseconds; by the effects of a bootstrap replicate,
+    /// or the calibrated ones.
+    #[must_use]
+    pub fn saturated_ns(&self, setting: &Setting, replicate: Option<usize>) -> f64 {
+        let bursts = (2.0 - setting.hit_ratio) / FULL_BURST;
+        let x = regressors(setting, setting.hit_ratio, (bursts, 0.0), false);
+        let effects =
+            replicate.and_then(|index| self.replicates.get(index)).unwrap_or(&self.effects);
+        x.iter().zip(effects).map(|(x, effect)| x * effect).sum()
+    }
+
+    /// Factors on the predicted capacity within which it lies with probability `confidence`: the bootstrap, and the
+    /// deviation of a run from the linear model.
+    #[must_use]
+    pub fn factors(&self, setting: &Setting, confidence: f64) -> (f64, f64) {
+        let estimate = self.saturated_ns(setting, None);
+        let logs: Vec<f64> = (0..self.replicates.len())
+            .map(|replicate| libm::log(estimate / self.saturated_ns(setting, Some(replicate))))
+            .filter(|ratio| ratio.is_finite())
+            .collect();
+        let count = logs.len().max(1) as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let variance = logs.iter().map(|l| (l - mean) * (l - mean)).sum::<f64>() / count;
+        let deviation = sqrt(variance + self.residual * self.residual);
+        let width = crate::special::normal_quantile(0.5 + 0.5 * confidence) * deviation;
+        (libm::exp(-width), libm::exp(width))
+    }
+
+    /// Where `setting` lies outside of what was measured, in words.
+    #[must_use]
+    pub fn extrapolations(&self, setting: &Setting) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut note = |what: &str, value: f64, (low, high): (f64, f64)| {
+            if value < low || value > high {
+                all.push(format!(
+                    "{what} {value} is outside of {low} to {high}, which was measured"
+                ));
+            }
+        };
+        let both = |(low, high): (usize, usize)| (low as f64, high as f64);
+        note("workers", setting.workers as f64, both(self.ranges.workers));
+        note("name components", setting.components as f64, both(self.ranges.components));
+        note("payload", setting.payload as f64, both(self.ranges.payload));
+        note("hit ratio", setting.hit_ratio, self.ranges.hit_ratio);
+        note("routes", setting.routes as f64, both(self.ranges.routes));
+        all
+    }
+
+    /// The model file of a setting: a run of `seconds` after `warm_up` seconds.
+    ///
+    /// # Errors
+    /// A cost that is not positive: the setting is too far from what was measured.
+    pub fn model_text(
+        &self,
+        setting: &Setting,
+        warm_up: f64,
+        seconds: f64,
+    ) -> Result<String, CalibrateError> {
+        let at = |hit_ratio: f64| {
+            let x = regressors(setting, hit_ratio, (0.0, 0.0), false);
+            x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum::<f64>()
+        };
+        let (miss, hit) = (at(0.0), at(1.0));
+        let [dispatch_i, forward_i, dispatch_d, forward_d, rest] = self.shares.map(|s| s * miss);
+        let (input_i, output) = (dispatch_i + 0.25 * rest, 0.25 * rest);
+        let input_d = dispatch_d + 0.25 * rest;
+        let forward_hit = (hit - input_i - output).max(0.01 * miss);
+        if !(miss > 0.0 && miss.is_finite()) {
+            let reason = format!(
+                "the time of an Interest would be {miss:.0} ns: too far from what was measured"
+            );
+            return Err(CalibrateError::Undetermined(reason));
+        }
+        let constant = |ns: f64| law(&Distribution::Constant(ns.max(0.001) * NS));
+        let shaped = |shape: &Shape, ns: f64| law(&shape.scaled(ns.max(0.001) * NS));
+        let burst = self.effects[BURST].max(0.0);
+        let delay = self.latency_ns[1].max(0.004) / 4.0;
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "[forwarder]\nkind = \"namewire\"\nworkers = {workers}\nnic-capacity = {queue}\nring-capacity = 4096\n\
+             overload = {{ interval = \"100 ms\" }}\ndispatch = {{ balanced = true }}\nhit-ratio = {hits:?}\n\
+             poll = {poll}\n\n\
+             [services]\n\
+             input = {{ interest = {input_i}, data = {input_d} }}\n\
+             forward = {{ interest = {forward_i}, data = {forward_d}, hit = {forward_hit} }}\n\
+             output = {{ interest = {output}, data = {output} }}\n\n\
+             [producers]\ncount = {faces}\n\n\
+             [links]\nconsumer = {{ delay = {delay} }}\nproducer = {{ delay = {delay} }}\n\n\
+             [run]\nhorizon = \"{horizon:.6} ms\"\nwarm-up = \"{warm_up:.6} ms\"\n",
+            workers = setting.workers,
+            queue = self.queue,
+            hits = setting.hit_ratio,
+            poll = constant(burst),
+            input_i = constant(input_i),
+            input_d = constant(input_d),
+            forward_i = shaped(&self.shapes[0], forward_i),
+            forward_d = shaped(&self.shapes[1], forward_d),
+            forward_hit = constant(forward_hit),
+            output = constant(output),
+            delay = constant(delay),
+            faces = FACES,
+            horizon = (warm_up + seconds) * 1e3,
+            warm_up = warm_up * 1e3,
+        );
+        for _ in 0..FACES {
+            let _ = write!(
+                text,
+                "\n[[consumers]]\nrate = \"{:.3} /s\"\narrivals = \"poisson\"\nfirst-prefix = 0\nprefixes = {PREFIXES}\n",
+                setting.rate / FACES as f64
+            );
+        }
+        Ok(text)
+    }
+
+    /// Predicts a run.
+    ///
+    /// # Errors
+    /// A setting too far from what was measured, or a fault of the model.
+    pub fn predict(
+        &self,
+        setting: &Setting,
+        warm_up: f64,
+        seconds: f64,
+        traces: u32,
+    ) -> Result<Prediction, CalibrateError> {
+        let text = self.model_text(setting, warm_up, seconds)?;
+        let model = Model::parse(&text)
+            .map_err(|error: FileError| CalibrateError::Undetermined(error.to_string()))?;
+        let mut prediction = self.simulate(&model, setting, 0.0, traces);
+        if self.is_shared(setting) {
+            // The generator takes time from the last worker, the more the more it sends and receives.
+            for _ in 0..2 {
+                let [idle, sent, satisfied] = self.generator;
+                let answered = setting.rate * prediction.satisfied;
+                let share = (idle + sent * setting.rate + satisfied * answered) / 1e9;
+                prediction = self.simulate(&model, setting, share.min(0.5), traces);
+            }
+        }
+        Ok(prediction)
+    }
+
+    /// Whether the generator runs on the processor of a worker.
+    #[must_use]
+    pub const fn is_shared(&self, setting: &Setting) -> bool {
+        setting.workers >= self.processors
+    }
+
+    fn simulate(&self, model: &Model, setting: &Setting, share: f64, traces: u32) -> Prediction {
+        let mut network = model.network.clone();
+        slow_down(&mut network, setting.workers - 1, 1.0 / (1.0 - share));
+        let mut engine = FastEngine::without_digests(&network);
+        let mut latencies = Vec::new();
+        let mut shares = Vec::new();
+        for trace in 0..traces {
+            let result = engine.run(TraceRandom::new(1, trace), model.horizon_ps);
+            let is_counted = |record: &&Record| record.created_ps >= model.warm_up_ps;
+            let counted: Vec<&Record> = result.records.iter().filter(is_counted).collect();
+            let satisfied = counted.iter().filter(|r| r.outcome == Outcome::Satisfied);
+            latencies.extend(satisfied.clone().map(|r| r.ended_ps - r.created_ps));
+            shares.push(satisfied.count() as f64 / counted.len().max(1) as f64);
+        }
+        let count = shares.len().max(1) as f64;
+        let satisfied = shares.iter().sum::<f64>() / count;
+        let variance = shares.iter().map(|s| (s - satisfied) * (s - satisfied)).sum::<f64>();
+        latencies.sort_unstable();
+        let at = |level: f64| {
+            let index = (level * latencies.len() as f64) as usize;
+            latencies
+                .get(index.min(latencies.len().saturating_sub(1)))
+                .map_or(0.0, |ps| *ps as f64 / NS)
+        };
+        Prediction {
+            satisfied,
+            deviation: sqrt(variance / (count * (count - 1.0)).max(1.0)),
+            latency_ns: [at(0.5), at(0.99)],
+        }
+    }
+
+    /// The highest rate of which at most `unsatisfied` is not satisfied in a run, by bisection to half a percent, with
+    /// the same random numbers at all rates.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn capacity(
+        &self,
+        setting: &Setting,
+        unsatisfied: f64,
+        warm_up: f64,
+        seconds: f64,
+    ) -> Result<f64, CalibrateError> {
+        let limit = setting.workers as f64 * 1e9 / self.saturated_ns(setting, None);
+        if !(limit > 0.0 && limit.is_finite()) {
+            let reason = "the setting is too far from what was measured";
+            return Err(CalibrateError::Undetermined(reason.to_owned()));
+        }
+        let (mut low, mut high) = (0.05 * limit, 1.5 * limit);
+        while high / low > 1.005 {
+            let rate = sqrt(low * high);
+            let prediction = self.predict(&Setting { rate, ..*setting }, warm_up, seconds, 1)?;
+            if 1.0 - prediction.satisfied <= unsatisfied {
+                low = rate;
+            } else {
+                high = rate;
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// Faces of consumers, and of producers, in a campaign.
+pub const FACES: usize = 2;
+/// Prefixes in a campaign.
+pub const PREFIXES: usize = 8;
+
+/// What a run would show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    /// Share of the Interests that is satisfied.
+    pub satisfied: f64,
+    /// Standard deviation of its estimate.
+    pub deviation: f64,
+    /// Latency at p50 and p99.
+    pub latency_ns: [f64; 2],
+}
+
+/// Multiplies all service times of a worker.
+fn slow_down(network: &mut Network, worker: usize, factor: f64) {
+    for shard in &mut network.shards {
+        if network.queues[shard.queues[0]].station == worker {
+            shard.forward_factor = shard.forward_factor.map(|own| own * factor);
+        }
+    }
+    for face in &mut network.faces {
+        if network.queues[face.input_queue].station == worker {
+            face.input_factor *= factor;
+            face.output_factor *= factor;
+        }
+    }
+}
+
+impl Shape {
+    fn scaled(&self, mean: f64) -> Distribution {
+        let table = Distribution::Empirical(QuantileTable {
+            quantiles: self.quantiles.clone(),
+            tail_probability: TAIL,
+            tail_mean: self.tail_mean,
+        });
+        let factor = mean / table.mean();
+        Distribution::Empirical(QuantileTable {
+            quantiles: self.quantiles.iter().map(|q| q * factor).collect(),
+            tail_probability: TAIL,
+            tail_mean: (self.tail_mean * factor).max(1.0),
+        })
+    }
+
+    /// The shape of a histogram, without times of the host.
+    fn of(histogram: &Histogram) -> Option<Self> {
+        let median = histogram.quantile(0.5, histogram.count)?;
+        let own: Vec<(u64, u64, u64)> = histogram
+            .buckets
+            .iter()
+            .copied()
+            .filter(|(from, _, _)| *from as f64 <= HOST_FACTOR as f64 * median)
+            .collect();
+        let count: u64 = own.iter().map(|bucket| bucket.2).sum();
+        let own = Histogram { count, sum_ns: 0, buckets: own };
+        let quantiles: Option<Vec<f64>> = (0..=CELLS)
+            .map(|cell| own.quantile((1.0 - TAIL) * cell as f64 / CELLS as f64, count))
+            .collect();
+        let quantiles = quantiles?;
+        let last = *quantiles.last()?;
+        let (mut excess, mut beyond) = (0.0, 0.0);
+        for (from, below, count) in &own.buckets {
+            let middle = f64::midpoint(*from as f64, (*below).min(2 * from + 1) as f64);
+            if middle > last {
+                excess += (middle - last) * *count as f64;
+                beyond += *count as f64;
+            }
+        }
+        let tail_mean = if beyond > 0.0 { excess / beyond } else { 0.01 * last };
+        let table = QuantileTable { quantiles, tail_probability: TAIL, tail_mean };
+        let mean = Distribution::Empirical(table.clone()).mean();
+        (mean > 0.0).then(|| Self {
+            quantiles: table.quantiles.iter().map(|q| q / mean).collect(),
+            tail_mean: tail_mean / mean,
+        })
+    }
+}
+
+impl Histogram {
+    /// The quantile of `count` values, interpolated within a bucket.
+    fn quantile(&self, level: f64, count: u64) -> Option<f64> {
+        let rank = level * count as f64;
+        let mut before = 0.0;
+        for (from, below, count) in &self.buckets {
+            let after = before + *count as f64;
+            if after >= rank && *count > 0 {
+                let part = ((rank - before) / *count as f64).clamp(0.0, 1.0);
+                let below = (*below).min(2 * from + 1);
+                return Some(*from as f64 + part * (below - from) as f64);
+            }
+            before = after;
+        }
+        None
+    }
+
+    /// Adds the counts of another one, whose buckets have the same bounds.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        for bucket in &other.buckets {
+            match self.buckets.binary_search_by_key(&bucket.0, |own| own.0) {
+                Ok(index) => self.buckets[index].2 += bucket.2,
+                Err(index) => self.buckets.insert(index, *bucket),
+            }
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+}
+
+impl Ranges {
+    fn of(runs: &[&Run]) -> Self {
+        let range = |of: &dyn Fn(&Setting) -> usize| {
+            let values = runs.iter().map(|run| of(&run.setting));
+            (values.clone().min().unwrap_or(0), values.max().unwrap_or(0))
+        };
+        let hits = runs.iter().map(|run| run.setting.hit_ratio);
+        Self {
+            workers: range(&|s| s.workers),
+            components: range(&|s| s.components),
+            payload: range(&|s| s.payload),
+            hit_ratio: (hits.clone().fold(1.0, f64::min), hits.fold(0.0, f64::max)),
+            routes: range(&|s| s.routes),
+        }
+    }
+}
+
+/// The effects that the runs vary.
+fn varied(rows: &[(Effects, f64)]) -> Vec<usize> {
+    (0..EFFECT_COUNT).filter(|index| rows.iter().any(|(x, _)| x[*index].abs() > 1e-12)).collect()
+}
+
+fn dot(x: &Effects, effects: &Effects) -> f64 {
+    x.iter().zip(effects).map(|(x, effect)| x * effect).sum()
+}
+
+/// Effects with the least sum of squared relative errors; none if the runs do not determine them.
+fn least_squares(rows: &[(Effects, f64)], drawn: &[usize], varied: &[usize]) -> Option<Effects> {
+    let count = varied.len();
+    let mut matrix = vec![vec![0.0; count + 1]; count];
+    for index in drawn {
+        let (x, y) = &rows[*index];
+        for (i, first) in varied.iter().enumerate() {
+            for (j, second) in varied.iter().enumerate() {
+                matrix[i][j] += x[*first] * x[*second] / (y * y);
+            }
+            matrix[i][count] += x[*first] / y;
+        }
+    }
+    let scale: Vec<f64> = (0..count).map(|i| matrix[i][i]).collect();
+    for pivot in 0..count {
+        let best = (pivot..count)
+            .max_by(|a, b| matrix[*a][pivot].abs().total_cmp(&matrix[*b][pivot].abs()))?;
+        matrix.swap(pivot, best);
+        if matrix[pivot][pivot].abs() <= 1e-9 * scale[pivot].abs() || scale[pivot] == 0.0 {
+            return None;
+        }
+        for row in 0..count {
+            if row == pivot {
+                continue;
+            }
+            let factor = matrix[row][pivot] / matrix[pivot][pivot];
+            let subtracted = matrix[pivot].clone();
+            for (cell, own) in matrix[row].iter_mut().zip(&subtracted).skip(pivot) {
+                *cell -= factor * own;
+            }
+        }
+    }
+    let mut effects = [0.0; EFFECT_COUNT];
+    for (row, index) in varied.iter().enumerate() {
+        effects[*index] = matrix[row][count] / matrix[row][row];
+    }
+    Some(effects)
+}
+
+/// How the time of a miss divides, over the traced runs.
+fn shares(runs: &[&Run]) -> Result<[f64; 5], CalibrateError> {
+    let mut sums = [0.0; 5];
+    for run in runs {
+        let Some(services) = &run.services else { continue };
+        let stages = [
+            &services.interest_dispatch,
+            &services.interest_forwarding,
+            &services.data_dispatch,
+            &services.data_forwarding,
+        ];
+        let means: Option<Vec<f64>> = stages.iter().map(|stage| stage.mean()).collect();
+        let Some(means) = means else { continue };
+        let answered = 1.0 - run.measured_hit_ratio();
+        let weights = [1.0, 1.0, answered, answered];
+        let own: f64 = means.iter().zip(weights).map(|(mean, weight)| mean * weight).sum();
+        for (sum, (mean, weight)) in sums.iter_mut().zip(means.iter().zip(weights)) {
+            *sum += mean * weight;
+        }
+        sums[4] += (run.cost_ns() - own).max(0.0);
+    }
+    let total: f64 = sums.iter().sum();
+    if total > 0.0 { Ok(sums.map(|sum| sum / total)) } else { Err(CalibrateError::NotTraced) }
+}
+
+fn shapes(runs: &[&Run]) -> Result<[Shape; 2], CalibrateError> {
+    let shape = |of: fn(&ServiceTimes) -> &Histogram| {
+        let mut all = Histogram::default();
+        for services in runs.iter().filter_map(|run| run.services.as_ref()) {
+            all.add(of(services));
+        }
+        Shape::of(&all).ok_or(CalibrateError::NotTraced)
+    };
+    Ok([shape(|s| &s.interest_forwarding)?, shape(|s| &s.data_forwarding)?])
+}
+
+/// Processor time of the generator per second, per Interest and per answer, by least squares without negative ones.
+fn generator(runs: &[&Run]) -> [f64; 3] {
+    let mut rows: Vec<(Effects, f64)> = Vec::new();
+    for run in runs {
+        let mut x = [0.0; EFFECT_COUNT];
+        x[0] = run.seconds;
+        x[1] = run.sent as f64;
+        x[2] = run.satisfied as f64;
+        rows.push((x, (run.generator_cpu_ns as f64).max(1.0)));
+    }
+    let all: Vec<usize> = (0..rows.len()).collect();
+    let mut used = vec![0, 1, 2];
+    loop {
+        let Some(effects) = least_squares(&rows, &all, &used) else { return [0.0; 3] };
+        let Some(negative) = used.iter().position(|index| effects[*index] < 0.0) else {
+            return [effects[0], effects[1], effects[2]];
+        };
+        used.remove(negative);
+    }
+}
+
+/// Median of p50 and p99 over the runs below half of the load at which anything was lost.
+fn outside_latency(runs: &[&Run]) -> [f64; 2] {
+    let busy = |run: &Run| {
+        let cpu = run.cpu_ns.iter().copied().max().unwrap_or(0) as f64;
+        cpu / (run.seconds * 1e9)
+    };
+    let mut calm: Vec<&Run> =
+        runs.iter().copied().filter(|run| run.setting.workers == 1 && run.refused == 0).collect();
+    calm.sort_by(|a, b| busy(a).total_cmp(&busy(b)));
+    calm.truncate(calm.len().div_ceil(2).max(1));
+    [0, 2].map(|level| {
+        let mut values: Vec<u64> = calm.iter().map(|run| run.latency_ns[level]).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).map_or(0.0, |ns| *ns as f64)
+    })
+}
+
+/// The share of the processor time that measuring service times takes: the probe effect.
+#[must_use]
+pub fn probe_effect(calibration: &Calibration, setting: &Setting) -> f64 {
+    calibration.effects[PROBE] / calibration.saturated_ns(setting, None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const TRUE: Effects =
+        [600.0, 5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0];
+
+    fn histogram(mean: u64) -> Histogram {
+        let buckets =
+            vec![(mean / 2, mean / 2 + 8, 50), (mean, mean + 8, 40), (2 * mean, 2 * mean + 8, 10)];
+        let sum_ns = buckets.iter().map(|(from, below, count)| (from + below) / 2 * count).sum();
+        Histogram { count: 100, sum_ns, buckets }
+    }
+
+    /// Runs of a forwarder whose times are `TRUE`, with an error of one percent.
+    fn campaign() -> Vec<Run> {
+        let mut runs = Vec::new();
+        for number in 0..64usize {
+            let bit = |place: usize| number >> place & 1;
+            let setting = Setting {
+                workers: 1 + bit(0),
+                components: 3 + 10 * bit(1),
+                payload: 1200 * bit(2),
+                hit_ratio: 0.5 * bit(3) as f64,
+                routes: 64 << (6 * bit(4)),
+                rate: 100e3,
+            };
+            let bursts = if bit(5) == 0 { 0.05 } else { 0.6 };
+            let sleeps = if bit(5) == 0 { 0.0 } else { 0.1 + 0.1 * (number % 5) as f64 };
+            let services = (number % 3 == 0).then(|| ServiceTimes {
+                interest_dispatch: histogram(100),
+                interest_forwarding: histogram(600),
+                data_dispatch: histogram(100),
+                data_forwarding: histogram(500),
+                forwarding_by_burst_size: vec![(64, 10, 600_000)],
+            });
+            let x = regressors(&setting, setting.hit_ratio, (bursts, sleeps), services.is_some());
+            let noise = TraceRandom::new(3, 0).draw(StreamId(1), number as u64).normal();
+            let cost = dot(&x, &TRUE) * (1.0 + 0.01 * noise);
+            let interests = 50_000u64;
+            runs.push(Run {
+                number,
+                setting,
+                discarded: 0,
+                seconds: 0.5,
+                sent: interests,
+                satisfied: interests,
+                refused: 0,
+                interests,
+                hits: (interests as f64 * setting.hit_ratio) as u64,
+                bursts: (interests as f64 * bursts) as u64,
+                sleeps: (interests as f64 * sleeps) as u64,
+                cpu_ns: vec![(cost * interests as f64) as u64],
+                delayed_ns: vec![0],
+                generator_cpu_ns: 100_000_000,
+                pit_entries: 0,
+                latency_ns: [40_000, 60_000, 90_000],
+                services,
+            });
+        }
+        runs
+    }
+
+    #[test]
+    fn effects_of_known_runs_are_recovered() {
+        let calibration = Calibration::of(&campaign(), 1024, 2).unwrap();
+        for (name, (found, expected)) in EFFECTS.iter().zip(calibration.effects.iter().zip(TRUE)) {
+            assert!(
+                (found - expected).abs() < 0.03 * expected + 15.0,
+                "{name}: {found} {expected}"
+            );
+        }
+        assert!((0.005..0.02).contains(&calibration.residual), "{}", calibration.residual);
+        let setting = campaign()[5].setting;
+        let (low, high) = calibration.factors(&setting, 0.95);
+        assert!(low > 0.95 && low < 1.0 && high > 1.0 && high < 1.05, "{low} {high}");
+    }
+
+    #[test]
+    fn capacity_is_that_of_the_calibrated_times() {
+        let calibration = Calibration::of(&campaign(), 1024, 4).unwrap();
+        let setting = Setting {
+            workers: 1,
+            components: 7,
+            payload: 600,
+            hit_ratio: 0.0,
+            routes: 64,
+            rate: 0.0,
+        };
+        let capacity = calibration.capacity(&setting, 0.001, 0.1, 0.2).unwrap();
+        // 2000 + 60 ns, and a share of the time of a burst.
+        let limit = 1e9 / calibration.saturated_ns(&setting, None);
+        assert!((0.93..1.06).contains(&(capacity / limit)), "{capacity} {limit}");
+        let shared = Calibration { processors: 1, generator: [0.0, 500.0, 500.0], ..calibration };
+        let less = shared.capacity(&setting, 0.001, 0.1, 0.2).unwrap();
+        assert!(less < 0.85 * capacity, "the generator takes time: {less} {capacity}");
+    }
+
+    #[test]
+    fn campaigns_that_do_not_suffice_are_refused() {
+        let few: Vec<Run> = campaign().into_iter().take(10).collect();
+        assert!(matches!(
+            Calibration::of(&few, 1024, 2),
+            Err(CalibrateError::TooFewRuns { runs: 10, .. })
+        ));
+        let untraced: Vec<Run> =
+            campaign().into_iter().map(|run| Run { services: None, ..run }).collect();
+        assert_eq!(Calibration::of(&untraced, 1024, 2), Err(CalibrateError::NotTraced));
+    }
+
+    #[test]
+    fn settings_outside_of_the_measured_ones_are_named() {
+        let calibration = Calibration::of(&campaign(), 1024, 2).unwrap();
+        let inside = campaign()[1].setting;
+        assert_eq!(calibration.extrapolations(&inside), Vec::<String>::new());
+        let outside = Setting { workers: 8, payload: 4000, ..inside };
+        let notes = calibration.extrapolations(&outside);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("workers 8"), "{notes:?}");
+    }
+
+    #[test]
+    fn times_of_the_host_are_cut_from_a_shape() {
+        let mut measured = histogram(600);
+        let clean = Shape::of(&measured).unwrap();
+        measured.add(&Histogram {
+            count: 1,
+            sum_ns: 5_000_000,
+            buckets: vec![(4_900_000, 5_100_000, 1)],
+        });
+        let disturbed = Shape::of(&measured).unwrap();
+        assert!((clean.quantiles[32] - disturbed.quantiles[32]).abs() < 0.02);
+        assert!((disturbed.scaled(700e3).mean() - 700e3).abs() < 1.0);
+    }
+}
