@@ -2,7 +2,7 @@
 //!
 //! Each run of a campaign has a [`Setting`] and shows how much processor time the workers used for how many
 //! Interests. Processor time, unlike elapsed time, does not count what other programs of the machine take.
-//! A linear model of the time per Interest in the number of bursts and sleeps, name components, payload, hits, FIB size and
+//! A linear model of the time per Interest in the number of sleeps, name components, payload, hits, FIB size and
 //! crossings between workers gives the means; histograms of service times give the shape of their distribution and
 //! how the means divide between the stages. The uncertainty is that of a bootstrap over whole runs: packets of one run
 //! share caches and disturbances, runs in random order do not.
@@ -117,9 +117,8 @@ impl Run {
         self.hits as f64 / self.interests.max(1) as f64
     }
 
-    fn rounds_per_interest(&self) -> (f64, f64) {
-        let interests = self.interests.max(1) as f64;
-        (self.bursts as f64 / interests, self.sleeps as f64 / interests)
+    fn sleeps_per_interest(&self) -> f64 {
+        self.sleeps as f64 / self.interests.max(1) as f64
     }
 }
 
@@ -155,7 +154,6 @@ impl core::error::Error for CalibrateError {}
 
 /// Effects on the processor time per Interest, in nanoseconds.
 pub const EFFECTS: [&str; EFFECT_COUNT] = [
-    "burst",
     "sleep",
     "miss",
     "miss-per-component",
@@ -167,14 +165,11 @@ pub const EFFECTS: [&str; EFFECT_COUNT] = [
     "per-doubling-of-routes",
     "probe",
 ];
-const EFFECT_COUNT: usize = 11;
-const BURST: usize = 0;
-const PROBE: usize = 10;
+const EFFECT_COUNT: usize = 10;
+const PROBE: usize = 9;
 /// Name components and routes at which an effect of them is zero.
 const COMPONENTS_AT_ZERO: f64 = 7.0;
 const ROUTES_AT_ZERO: f64 = 64.0;
-/// Packets of a full burst: half Interests, half Data.
-const FULL_BURST: f64 = 64.0;
 const BOOTSTRAP_REPLICATES: u32 = 200;
 /// A service time beyond this multiple of the median is the host's.
 const HOST_FACTOR: u64 = 50;
@@ -184,17 +179,11 @@ const NS: f64 = 1e3;
 
 type Effects = [f64; EFFECT_COUNT];
 
-fn regressors(
-    setting: &Setting,
-    hit_ratio: f64,
-    (bursts, sleeps): (f64, f64),
-    is_traced: bool,
-) -> Effects {
+fn regressors(setting: &Setting, hit_ratio: f64, sleeps: f64, is_traced: bool) -> Effects {
     let components = setting.components as f64 - COMPONENTS_AT_ZERO;
     let bytes = setting.payload as f64 / 1000.0;
     let miss = 1.0 - hit_ratio;
     [
-        bursts,
         sleeps,
         miss,
         miss * components,
@@ -273,8 +262,8 @@ impl Calibration {
         let rows: Vec<(Effects, f64)> = usable
             .iter()
             .map(|run| {
-                let (hits, rounds) = (run.measured_hit_ratio(), run.rounds_per_interest());
-                (regressors(&run.setting, hits, rounds, run.services.is_some()), run.cost_ns())
+                let (hits, sleeps) = (run.measured_hit_ratio(), run.sleeps_per_interest());
+                (regressors(&run.setting, hits, sleeps, run.services.is_some()), run.cost_ns())
             })
             .collect();
         let varied = varied(&rows);
@@ -320,12 +309,11 @@ impl Calibration {
         Ok(calibration)
     }
 
-    /// Processor time per Interest when all bursts are full, in nanoseconds; by the effects of a bootstrap replicate,
+    /// Processor time per Interest when the workers do not sleep, in nanoseconds; by the effects of a bootstrap replicate,
     /// or the calibrated ones.
     #[must_use]
     pub fn saturated_ns(&self, setting: &Setting, replicate: Option<usize>) -> f64 {
-        let bursts = (2.0 - setting.hit_ratio) / FULL_BURST;
-        let x = regressors(setting, setting.hit_ratio, (bursts, 0.0), false);
+        let x = regressors(setting, setting.hit_ratio, 0.0, false);
         let effects =
             replicate.and_then(|index| self.replicates.get(index)).unwrap_or(&self.effects);
         x.iter().zip(effects).map(|(x, effect)| x * effect).sum()
@@ -379,7 +367,7 @@ impl Calibration {
         seconds: f64,
     ) -> Result<String, CalibrateError> {
         let at = |hit_ratio: f64| {
-            let x = regressors(setting, hit_ratio, (0.0, 0.0), false);
+            let x = regressors(setting, hit_ratio, 0.0, false);
             x.iter().zip(&self.effects).map(|(x, effect)| x * effect).sum::<f64>()
         };
         let (miss, hit) = (at(0.0), at(1.0));
@@ -395,14 +383,15 @@ impl Calibration {
         }
         let constant = |ns: f64| law(&Distribution::Constant(ns.max(0.001) * NS));
         let shaped = |shape: &Shape, ns: f64| law(&shape.scaled(ns.max(0.001) * NS));
-        let burst = self.effects[BURST].max(0.0);
         let delay = self.latency_ns[1].max(0.004) / 4.0;
+        // Every worker has faces, and prefixes enough for an even load.
+        let faces = FACES.max(setting.workers);
+        let prefixes = 64 * setting.workers;
         let mut text = String::new();
         let _ = write!(
             text,
             "[forwarder]\nkind = \"namewire\"\nworkers = {workers}\nnic-capacity = {queue}\nring-capacity = 4096\n\
-             overload = {{ interval = \"100 ms\" }}\ndispatch = {{ balanced = true }}\nhit-ratio = {hits:?}\n\
-             poll = {poll}\n\n\
+             overload = {{ interval = \"100 ms\" }}\ndispatch = {{ balanced = true }}\nhit-ratio = {hits:?}\n\n\
              [services]\n\
              input = {{ interest = {input_i}, data = {input_d} }}\n\
              forward = {{ interest = {forward_i}, data = {forward_d}, hit = {forward_hit} }}\n\
@@ -413,7 +402,6 @@ impl Calibration {
             workers = setting.workers,
             queue = self.queue,
             hits = setting.hit_ratio,
-            poll = constant(burst),
             input_i = constant(input_i),
             input_d = constant(input_d),
             forward_i = shaped(&self.shapes[0], forward_i),
@@ -421,15 +409,15 @@ impl Calibration {
             forward_hit = constant(forward_hit),
             output = constant(output),
             delay = constant(delay),
-            faces = FACES,
+            faces = faces,
             horizon = (warm_up + seconds) * 1e3,
             warm_up = warm_up * 1e3,
         );
-        for _ in 0..FACES {
+        for _ in 0..faces {
             let _ = write!(
                 text,
-                "\n[[consumers]]\nrate = \"{:.3} /s\"\narrivals = \"poisson\"\nfirst-prefix = 0\nprefixes = {PREFIXES}\n",
-                setting.rate / FACES as f64
+                "\n[[consumers]]\nrate = \"{:.3} /s\"\narrivals = \"poisson\"\nfirst-prefix = 0\nprefixes = {prefixes}\n",
+                setting.rate / faces as f64
             );
         }
         Ok(text)
@@ -817,7 +805,6 @@ mod tests {
                 routes: 64 << (6 * bit(4)),
                 rate: 100e3,
             };
-            let bursts = if bit(5) == 0 { 0.05 } else { 0.6 };
             let sleeps = if bit(5) == 0 { 0.0 } else { 0.1 + 0.1 * (number % 5) as f64 };
             let services = (number % 3 == 0).then(|| ServiceTimes {
                 interest_dispatch: histogram(100),
@@ -826,7 +813,7 @@ mod tests {
                 data_forwarding: histogram(500),
                 forwarding_by_burst_size: vec![(64, 10, 600_000)],
             });
-            let x = regressors(&setting, setting.hit_ratio, (bursts, sleeps), services.is_some());
+            let x = regressors(&setting, setting.hit_ratio, sleeps, services.is_some());
             let noise = TraceRandom::new(3, 0).draw(StreamId(1), number as u64).normal();
             let cost = dot(&x, &TRUE) * (1.0 + 0.01 * noise);
             let interests = 50_000u64;
@@ -840,7 +827,7 @@ mod tests {
                 refused: 0,
                 interests,
                 hits: (interests as f64 * setting.hit_ratio) as u64,
-                bursts: (interests as f64 * bursts) as u64,
+                bursts: interests / 20,
                 sleeps: (interests as f64 * sleeps) as u64,
                 cpu_ns: vec![(cost * interests as f64) as u64],
                 delayed_ns: vec![0],
@@ -880,7 +867,6 @@ mod tests {
             rate: 0.0,
         };
         let capacity = calibration.capacity(&setting, 0.001, 0.1, 0.2).unwrap();
-        // 2000 + 60 ns, and a share of the time of a burst.
         let limit = 1e9 / calibration.saturated_ns(&setting, None);
         assert!((0.93..1.06).contains(&(capacity / limit)), "{capacity} {limit}");
         let shared = Calibration { processors: 1, generator: [0.0, 500.0, 500.0], ..calibration };

@@ -35,7 +35,7 @@ const CS_PACKETS: usize = 4096;
 const LIFETIME_MS: u32 = 400;
 /// Interests sent, and packets answered and received, before the others get their turn.
 const TURN: usize = 64;
-/// Time without work after which the generator sleeps, and for how long.
+/// How long the generator sleeps when there is nothing to do.
 const NAP: Duration = Duration::from_micros(20);
 /// A run is discarded if a worker that has its processor alone could not run for more than this share of the time.
 const DELAYED_MAX: f64 = 0.04;
@@ -362,8 +362,6 @@ struct Generator {
     producer: Producer,
     consumers: Vec<InternalEnd>,
     producers: Vec<InternalEnd>,
-    /// Whether it shares its processor with a worker.
-    naps: bool,
 }
 
 impl Generator {
@@ -415,7 +413,6 @@ impl Generator {
             producer: Producer::new(&answers, seed).map_err(invalid)?,
             consumers,
             producers,
-            naps: setting.workers >= processors()?.len(),
         })
     }
 
@@ -462,8 +459,7 @@ impl Generator {
                     latency_ns: [0.5, 0.9, 0.99].map(|level| window.value_at_quantile(level)),
                 });
             }
-            // With a processor of its own it polls.
-            if !self.turn(now_ns) && self.naps {
+            if !self.turn(now_ns) {
                 thread::sleep(NAP);
             }
         }
