@@ -278,7 +278,7 @@ impl Calibration {
         let squares: f64 = rows
             .iter()
             .map(|(x, y)| {
-                let error = dot(x, &effects) / y - 1.0;
+                let error = y / dot(x, &effects) - 1.0;
                 error * error
             })
             .sum();
@@ -658,17 +658,39 @@ fn dot(x: &Effects, effects: &Effects) -> f64 {
     x.iter().zip(effects).map(|(x, effect)| x * effect).sum()
 }
 
-/// Effects with the least sum of squared relative errors; none if the runs do not determine them.
+/// Effects with the least sum of squared relative errors; none if the runs do not determine them. Errors are relative
+/// to the prediction: relative to the measurement, runs that were fast by chance would count more.
 fn least_squares(rows: &[(Effects, f64)], drawn: &[usize], varied: &[usize]) -> Option<Effects> {
+    const PASSES: usize = 4;
+    let mut scales: Vec<f64> = rows.iter().map(|(_, y)| *y).collect();
+    let mut effects = [0.0; EFFECT_COUNT];
+    for _ in 0..PASSES {
+        effects = weighted_least_squares(rows, &scales, drawn, varied)?;
+        for (scale, (x, y)) in scales.iter_mut().zip(rows) {
+            // A prediction near zero would make a run outweigh all others.
+            *scale = dot(x, &effects).max(0.3 * y);
+        }
+    }
+    Some(effects)
+}
+
+/// Effects with the least sum of squared errors over `scales`.
+fn weighted_least_squares(
+    rows: &[(Effects, f64)],
+    scales: &[f64],
+    drawn: &[usize],
+    varied: &[usize],
+) -> Option<Effects> {
     let count = varied.len();
     let mut matrix = vec![vec![0.0; count + 1]; count];
     for index in drawn {
         let (x, y) = &rows[*index];
+        let weight = 1.0 / (scales[*index] * scales[*index]);
         for (i, first) in varied.iter().enumerate() {
             for (j, second) in varied.iter().enumerate() {
-                matrix[i][j] += x[*first] * x[*second] / (y * y);
+                matrix[i][j] += x[*first] * x[*second] * weight;
             }
-            matrix[i][count] += x[*first] / y;
+            matrix[i][count] += x[*first] * y * weight;
         }
     }
     let scale: Vec<f64> = (0..count).map(|i| matrix[i][i]).collect();
