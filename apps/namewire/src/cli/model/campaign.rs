@@ -22,7 +22,7 @@ use super::{read, usage};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
-    /// Campaign file; an interrupted campaign goes on
+    /// Campaign file; an interrupted campaign is continued
     file: PathBuf,
     /// Numbers of workers
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -292,7 +292,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let total = header.design.len() - runs.len();
     for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
         if interrupted.load(Ordering::Relaxed) {
-            output::note(&format_args!("the same command goes on with run {number}"));
+            output::note(&format_args!("the same command continues with run {number}"));
             return Err(Failure::Interrupted);
         }
         let seed = (header.seed << 32) + ((number as u64 + 2) << 16);
@@ -327,7 +327,7 @@ pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
     let path = options.campaign.display();
     if runs.len() < header.design.len() {
         let done = format!("{} of {} runs are done", runs.len(), header.design.len());
-        output::note(&format_args!("warning: {path}: {done}; `model measure` goes on with it"));
+        output::note(&format_args!("warning: {path}: {done}; `model measure` continues it"));
     }
     let calibration = Calibration::of(&runs, header.queue, header.processors)
         .map_err(|error| usage(format_args!("{path}: {error}")))?;

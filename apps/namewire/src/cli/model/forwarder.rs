@@ -169,6 +169,7 @@ impl Subject {
             let options = MemoryFaceOptions {
                 number,
                 scope: Scope::NonLocal,
+                principal: None,
                 persistency: Persistency::Permanent,
                 mtu: 8800,
                 queue_frames_max: QUEUE,
@@ -312,16 +313,18 @@ fn run_once(
         sent,
         satisfied,
         refused: refused
-            + total(|one| one.crossings_dropped_interests + one.crossings_dropped_data),
+            + total(|one| {
+                one.exchange.crossings_dropped_interests + one.exchange.crossings_dropped_data
+            }),
         // A shard counts what it passes on to the owner of the name, too.
         interests: total(|one| one.interests.entered - one.interests.passed_on),
         hits: total(|one| one.interests.answered),
-        bursts: total(|one| one.bursts),
-        sleeps: total(|one| one.sleeps),
+        bursts: total(|one| one.work.bursts),
+        sleeps: total(|one| one.work.sleeps),
         cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
         delayed_ns: difference(&after.delayed_ns, &before.delayed_ns),
         generator_cpu_ns: cpu_ns,
-        pit_entries: after.statistics.workers.iter().map(|one| one.pit_entries).sum(),
+        pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
         latency_ns,
         services: services?.map(service_times),
     })

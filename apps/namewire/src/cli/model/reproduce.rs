@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let threads = options.threads.map_or(processors, |threads| threads.get() as usize);
     let cells = Cell::all();
     let traces = options.traces.get();
-    // Each thread takes every so many-th experiment; their order in the result is that of the list.
+    // Each thread takes a part of the experiments; their order in the result is that of the list.
     let mut done: Vec<(usize, Vec<f64>)> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
