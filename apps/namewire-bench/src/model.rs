@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::Context;
 use ndn_model::check::{Checker, Method, Runner};
@@ -13,6 +12,7 @@ use ndn_model::fast::FastEngine;
 use ndn_model::file::Model;
 use ndn_model::property::Property;
 use ndn_model::random::TraceRandom;
+use ndn_sys::clock;
 use serde::Serialize;
 
 use crate::machine::Machine;
@@ -179,7 +179,7 @@ fn speed(forwarder: &str, workers: usize, text: &str) -> anyhow::Result<ModelCas
     let best = (0..ROUNDS).map(|round| simulate(&model, round * TRACES).1).fold(0.0, f64::max);
     // In turn, so that disturbances meet both.
     let elapsed = |threads: u32| {
-        let begin = Instant::now();
+        let begin_ns = clock::now();
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let model = &model;
@@ -190,7 +190,7 @@ fn speed(forwarder: &str, workers: usize, text: &str) -> anyhow::Result<ModelCas
                 });
             }
         });
-        begin.elapsed().as_secs_f64()
+        (clock::now() - begin_ns) as f64 / 1e9
     };
     let ratios = (0..3).map(|_| 2.0 * elapsed(1) / elapsed(2));
     let scaling = crate::median(ratios);
@@ -210,11 +210,11 @@ fn verdict(options: &ModelOptions, progress: &mut impl FnMut(&str)) -> anyhow::R
     let model = model_of(QUEUE)?;
     let property = Property::parse(text, &model).context("the property of the bench")?;
     let method = Method::ConfidenceSequence { precision: 0.01 };
-    let begin = Instant::now();
+    let begin_ns = clock::now();
     let mut runner = Runner::new(&model, &property, 1);
     let mut checker = Checker::new(&property, method, ERROR)?;
     while !checker.observe(runner.observe(checker.traces()))? {}
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = (clock::now() - begin_ns) as f64 / 1e9;
     let traces = checker.traces();
     let share =
         Property::parse("E(share(dropped))", &model).context("the property of the bench")?;

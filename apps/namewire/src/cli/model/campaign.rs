@@ -1,16 +1,21 @@
 //! `namewire model measure` and `calibrate`: campaigns of runs, and what follows from them.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "small counts, and times below 2^53 nanoseconds"
+)]
+
 use std::fs;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
+use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -112,7 +117,7 @@ pub(super) fn interruption() -> Outcome<Arc<AtomicBool>> {
 }
 
 pub(super) fn check_window(warm_up: f64, seconds: f64) -> Outcome<Window> {
-    let is_usable = warm_up >= 0.05 && warm_up <= 60.0 && seconds >= 0.1 && seconds <= 60.0;
+    let is_usable = (0.05..=60.0).contains(&warm_up) && (0.1..=60.0).contains(&seconds);
     if !is_usable {
         return Err(usage("--warm-up is from 0.05 to 60 seconds, --seconds from 0.1 to 60"));
     }
@@ -226,7 +231,7 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
         namewire: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
         processors: count,
-        begun: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        begun: clock::wall_clock().as_secs(),
         faces: "memory".to_owned(),
         queue: QUEUE,
         warm_up: options.warm_up,
@@ -288,7 +293,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
     let length = kept.rfind('\n').map_or(0, |end| end + 1);
     file.set_len(length as u64).map_err(on_disk)?;
     let mut file = fs::OpenOptions::new().append(true).open(path).map_err(on_disk)?;
-    let begin = Instant::now();
+    let begin_ns = clock::now();
     let total = header.design.len() - runs.len();
     for (number, (setting, is_traced)) in header.design.iter().enumerate().skip(runs.len()) {
         if interrupted.load(Ordering::Relaxed) {
@@ -311,7 +316,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
             100.0 * run.unsatisfied(),
             run.discarded
         );
-        note_progress(done, total, begin, &what);
+        note_progress(done, total, begin_ns, &what);
     }
     output::note(&format_args!(
         "{} runs in {}; the load of the machine is {:.1}",

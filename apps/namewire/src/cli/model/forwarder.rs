@@ -4,6 +4,11 @@
 //! processors, generators with sockets would take more time than the forwarder. The workers are those of any
 //! forwarder; the kernel's part of sending and receiving on sockets is not in the measurement.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "small counts, and times below 2^53 nanoseconds"
+)]
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -518,8 +523,8 @@ pub(super) fn load() -> f64 {
 }
 
 /// Shows progress on standard error.
-pub(super) fn note_progress(done: usize, total: usize, begin: std::time::Instant, what: &str) {
-    let left = begin.elapsed() / u32::try_from(done.max(1)).unwrap_or(1)
-        * u32::try_from(total - done).unwrap_or(0);
-    output::note(&format_args!("{done}/{total}, {} s left: {what}", left.as_secs()));
+pub(super) fn note_progress(done: usize, total: usize, begin_ns: u64, what: &str) {
+    let elapsed_s = (clock::now() - begin_ns) / 1_000_000_000;
+    let left_s = elapsed_s * (total - done) as u64 / done.max(1) as u64;
+    output::note(&format_args!("{done}/{total}, {left_s} s left: {what}"));
 }

@@ -1,14 +1,19 @@
 //! `namewire model plan` and `validate`: predictions from a calibration, and their comparison with the forwarder.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "small counts, and times below 2^53 nanoseconds"
+)]
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use clap::Args;
 use ndn_model::calibrate::{CalibrateError, Calibration, Run, Setting};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_model::special::normal_cdf;
+use ndn_sys::clock;
 use serde_json::{Value, json};
 
 use super::super::failure::{Failure, Outcome};
@@ -347,7 +352,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         let mut draw = TraceRandom::new(options.seed, 0).draw(StreamId(0), last as u64);
         order.swap(last, draw.below(last as u64 + 1) as usize);
     }
-    let begin = Instant::now();
+    let begin_ns = clock::now();
     let (mut number, mut discarded) = (0, 0);
     let mut run = |case: &mut Case, rate: f64| -> Outcome {
         if interrupted.load(Ordering::Relaxed) {
@@ -368,7 +373,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
         note_progress(
             done + 1,
             order.len(),
-            begin,
+            begin_ns,
             "measuring at multiples of the predicted capacity",
         );
     }
@@ -377,7 +382,7 @@ pub(super) fn validate(options: &ValidateOptions) -> Outcome {
             let rate = case.next_rate(options.unsatisfied, search);
             run(case, rate)?;
         }
-        note_progress(search + 1, SEARCHES, begin, "searching the measured capacities");
+        note_progress(search + 1, SEARCHES, begin_ns, "searching the measured capacities");
     }
     let report = Report::of(&cases, &file, window, options)?;
     let value = report.json(&file, discarded);
