@@ -804,8 +804,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    const TRUE: Effects =
-        [600.0, 5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0];
+    const TRUE: Effects = [5000.0, 2000.0, 30.0, 100.0, 900.0, 20.0, 80.0, 300.0, 10.0, 40.0];
 
     fn histogram(mean: u64) -> Histogram {
         let buckets =

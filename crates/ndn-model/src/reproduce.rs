@@ -13,8 +13,8 @@ use crate::random::TraceRandom;
 /// Picoseconds of a microsecond and a nanosecond.
 const US: f64 = 1e6;
 const NS: f64 = 1e3;
-/// Length of a trace; Interests of the first half are not counted.
-const TRACE_PS: u64 = 20_000_000_000;
+/// Length of a trace: queues of 4096 packets have time to fill. Interests of the first half are not counted.
+const TRACE_PS: u64 = 200_000_000_000;
 const PREFIXES: usize = 255;
 const LIFETIME_PS: u64 = 4_000_000_000_000;
 

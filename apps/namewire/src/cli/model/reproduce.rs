@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long)]
     balanced: bool,
     /// Traces of each experiment
-    #[arg(long, default_value = "4")]
+    #[arg(long, default_value = "2")]
     traces: NonZeroU32,
     /// Threads; the result does not depend on them [default: all processors]
     #[arg(long)]
