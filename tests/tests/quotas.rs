@@ -20,41 +20,35 @@ fn strangers(forwarder: &Forwarder) -> usize {
 }
 
 #[test]
-fn a_peer_has_so_many_faces_and_pending_interests() {
-    let limits = "[limits]\nfaces_per_peer = 2\npending_interests_per_face = 3";
+fn a_peer_has_so_many_faces_and_places_in_the_pit() {
+    // One worker, with six places; the reserves are less than one.
+    let limits = "[limits]\nfaces_per_peer = 2\nneighbour_reserve = 0\n[tables]\npit_capacity = 6";
     let forwarder = Settings::new().udp().workers(1).toml(limits).start();
     let mut producer = Application::attach(forwarder.socket());
     producer.register("/quota", 0);
     let [one, two, three] = [(); 3].map(|()| peer(&forwarder));
-    let pending = ["/quota/1", "/quota/2", "/quota/3"];
-    for (nonce, uri) in (1..).zip(pending) {
+    let pending: Vec<String> = (1..=6).map(|number| format!("/quota/{number}")).collect();
+    for (nonce, uri) in (1..).zip(&pending) {
         one.send(&interest(uri, nonce)).unwrap();
         producer.expect_interest(uri);
     }
-    // Beyond the quota nothing passes, but for another face.
-    one.send(&interest("/quota/4", 4)).unwrap();
-    two.send(&interest("/quota/5", 5)).unwrap();
-    producer.expect_interest("/quota/5");
+    // Nothing more passes of this address, by whatever face.
+    one.send(&interest("/quota/7", 7)).unwrap();
+    two.send(&interest("/quota/8", 8)).unwrap();
     // There is no third face for this host, which the other two do not notice.
-    three.send(&interest("/quota/6", 6)).unwrap();
-    two.send(&interest("/quota/7", 7)).unwrap();
-    producer.expect_interest("/quota/7");
-    assert_eq!(strangers(&forwarder), 2);
+    three.send(&interest("/quota/9", 9)).unwrap();
+    wait_until("three Interests to be refused", || {
+        let status = forwarder.json(&["status"]).to_string();
+        (status.contains("pit_share") && strangers(&forwarder) == 2).then_some(())
+    });
+    // An application has a share of its own: an Interest of the peer gives way.
+    let mut application = Application::attach(forwarder.socket());
+    application.send(&interest("/quota/10", 10));
+    producer.expect_interest("/quota/10");
     // An answer makes room.
-    producer.send(&data("/quota/1", b""));
-    one.recv(&mut [0; 9000]).unwrap();
-    one.send(&interest("/quota/8", 8)).unwrap();
-    producer.expect_interest("/quota/8");
-    // A face that an operator keeps is no stranger's.
-    let faces = forwarder.json(&["face", "list"]);
-    let remote = format!("udp4://{}", one.local_addr().unwrap());
-    let is_it = |face: &&serde_json::Value| face["remote_uri"] == remote.as_str();
-    let id = faces.as_array().unwrap().iter().find(is_it).unwrap()["face_id"].to_string();
-    let _ = forwarder.output(&["face", "update", &id, "--persistency", "persistent"]);
-    for (nonce, uri) in (9..).zip(["/quota/09", "/quota/10"]) {
-        one.send(&interest(uri, nonce)).unwrap();
-        producer.expect_interest(uri);
-    }
+    producer.send(&data("/quota/10", b""));
+    one.send(&interest("/quota/11", 11)).unwrap();
+    producer.expect_interest("/quota/11");
 }
 
 #[test]

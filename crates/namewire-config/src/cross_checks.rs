@@ -141,12 +141,8 @@ impl Config {
     /// A quota is at most what it is a part of. The default of a quota gives way.
     fn check_quotas(&self, is_present: &dyn Fn(&str) -> bool) -> Vec<Conflict> {
         let limits = &self.limits;
-        let pending = limits.pending_interests_per_face.map_or(0, |quota| quota.get() as usize);
-        let pit = self.tables.pit_capacity;
-        let quotas = [
-            ("limits.faces_per_peer", limits.faces_per_peer, "limits.faces", limits.faces),
-            ("limits.pending_interests_per_face", pending, "tables.pit_capacity", pit),
-        ];
+        let quotas =
+            [("limits.faces_per_peer", limits.faces_per_peer, "limits.faces", limits.faces)];
         let exceeded =
             quotas.into_iter().filter(|(key, part, _, whole)| part > whole && is_present(key));
         let conflict = |(key, part, of, whole): (&str, usize, &str, usize)| {
@@ -430,8 +426,6 @@ mod tests {
         parse("test", &(choice("asf") + &choice("/localhost/nfd/strategy/asf"))).unwrap();
         let text = "limits = { faces = 10, faces_per_peer = 20 }";
         assert_eq!(lines(text), [1, 1], "{}", rejected(text));
-        let text = "[tables]\npit_capacity = 1000\n[limits]\npending_interests_per_face = 2000";
-        assert_eq!(lines(text), [2, 4], "{}", rejected(text));
         // The default of a quota gives way to the limit.
         parse("test", "limits.faces = 2\ntables.pit_capacity = 100").unwrap();
     }

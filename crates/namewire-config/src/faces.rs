@@ -77,9 +77,6 @@ settings! {
         faces: usize = 16_384 => restart().within(1..=1 << 20),
         /// Quota of faces of one IP address (of the first 64 bits of an IPv6 address; over UDP, in each worker).
         faces_per_peer: usize = 1024 => restart().within(1..=1 << 20),
-        /// Quota of pending Interests of one face, in each worker. 0: no quota.
-        pending_interests_per_face: Option<NonZeroU32> = NonZeroU32::new(1 << 16) =>
-            restart().within(None..=NonZeroU32::new(1 << 24)),
         /// Quota of Interests per second of one face. Further Interests are dropped. 0: no quota.
         interests_per_second: Option<NonZeroU32> = NonZeroU32::new(1_000_000) =>
             restart().within(None..=RATE_MAX),
@@ -99,6 +96,16 @@ settings! {
             restart().within(Duration::from_millis(1)..=HOUR),
         /// Maximum lifetime of a PIT entry. A longer InterestLifetime is shortened to it.
         interest_lifetime: Duration = HOUR => restart().within(Duration::from_secs(1)..=24 * HOUR),
+        /// The same for Interests of on-demand peers.
+        remote_interest_lifetime: Duration = Duration::from_secs(60) =>
+            restart().within(Duration::from_secs(1)..=24 * HOUR),
+        /// Reserve of management, as a percentage of the PIT, of its further records and of its memory for long
+        /// Interests. Others cannot use it.
+        management_reserve: u8 = 1 => restart().within(0..=30),
+        /// Reserve of applications on this host, in the same way.
+        local_reserve: u8 = 10 => restart().within(0..=30),
+        /// Reserve of the faces of the configuration and of commands, in the same way.
+        neighbour_reserve: u8 = 20 => restart().within(0..=30),
     }
 }
 

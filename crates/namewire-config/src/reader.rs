@@ -11,10 +11,16 @@ use crate::error::Problem;
 use crate::value::expected;
 
 /// Keys that are often looked for in the wrong table, as dotted paths, each with the place where they belong.
-const MISPLACED: [(&str, &str); 1] = [(
-    "listeners.memif.secret",
-    "secrets of clients are set in [[memif_secrets]], with `socket` and `secret`",
-)];
+const MISPLACED: [(&str, &str); 2] = [
+    (
+        "listeners.memif.secret",
+        "secrets of clients are set in [[memif_secrets]], with `socket` and `secret`",
+    ),
+    (
+        "limits.pending_interests_per_face",
+        "pending Interests are shared by address: see `neighbour_reserve` and `remote_interest_lifetime`",
+    ),
+];
 
 /// The problems of a document, collected by all of its sections.
 #[derive(Debug, Default)]

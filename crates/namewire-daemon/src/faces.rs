@@ -9,7 +9,7 @@ use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_types::duration_ns;
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_types::{FaceUri, PrincipalClass, PrincipalKey};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;
@@ -88,12 +88,8 @@ pub(super) fn accepted(
     };
     let is_stranger = scope == Scope::NonLocal;
     let principal = peer.map_or_else(|| application(stream.as_fd()), PrincipalKey::remote);
-    let properties = FaceProperties {
-        pit_tokens,
-        pending_quota: is_stranger,
-        principal,
-        ..FaceProperties::point_to_point(face_id, scope)
-    };
+    let properties =
+        FaceProperties { pit_tokens, principal, ..FaceProperties::point_to_point(face_id, scope) };
     let interests_per_second = config.limits.interests_per_second.filter(|_| is_stranger);
     let options = FaceOptions {
         link: LinkOptions {
@@ -142,7 +138,6 @@ pub(super) fn accepted_session(
 ) -> NewFace {
     let properties = FaceProperties {
         pit_tokens: PitTokenPolicy::WhenSeen,
-        pending_quota: true,
         principal: PrincipalKey::remote(session.remote),
         ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
     };
@@ -278,14 +273,15 @@ impl Wanted {
     }
 }
 
-/// Sets the persistency of a face. A face that an operator makes persistent or permanent is no longer on-demand and
-/// has no quotas.
+/// Sets the persistency of a face. A face that an operator makes persistent or permanent is a neighbour, and has no
+/// rate limit.
 pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOptions) {
     options.persistency = persistency;
     if options.persistency != Persistency::OnDemand {
-        options.properties.pending_quota = false;
-        let face_id = options.properties.face_id;
-        options.properties.principal = PrincipalKey::Neighbour { face_id };
+        let properties = &mut options.properties;
+        if properties.principal.class() == PrincipalClass::Remote {
+            properties.principal = PrincipalKey::Neighbour { face_id: properties.face_id };
+        }
         options.link.interests_per_second = None;
     }
 }

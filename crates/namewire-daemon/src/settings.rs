@@ -1,7 +1,5 @@
 //! Converts the configuration into data-plane options.
 
-use std::num::NonZeroU32;
-
 use ndn_dataplane::{
     DataplaneOptions, OnDemandOptions, OverloadOptions, ShedAction, WorkerOptions, WorkerPlacement,
 };
@@ -9,7 +7,7 @@ use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::{BLOCK_SIZE, PagePreference};
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{NameHasher, PcctConfig, Timestamp};
+use ndn_table::{NameHasher, PcctConfig, Reserves, Timestamp};
 use ndn_types::duration_ms;
 
 use crate::config::{self, Config, FaceDefaults, Limits};
@@ -77,6 +75,7 @@ pub(super) fn dataplane_options(
         overload: overload_options(&config.overload),
         nonce_seed: environment.seeds.nonce,
         interest_lifetime_max: config.limits.interest_lifetime,
+        remote_lifetime_max: config.limits.remote_interest_lifetime,
         default_hop_limit: config.forwarder.default_hop_limit,
         clock: environment.clock.clone(),
     }
@@ -128,6 +127,11 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
         shard: 0,
         hasher,
         pcct: PcctConfig {
+            reserves: Reserves {
+                management: config.limits.management_reserve,
+                local: config.limits.local_reserve,
+                neighbour: config.limits.neighbour_reserve,
+            },
             cs_bytes_max: bytes,
             cs_policy: match tables.cs.policy {
                 config::CsPolicy::Lru => ndn_table::CsPolicy::Lru,
@@ -144,7 +148,6 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
             config::UnsolicitedPolicy::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
             config::UnsolicitedPolicy::AdmitAll => UnsolicitedPolicy::AdmitAll,
         },
-        pending_quota: config.limits.pending_interests_per_face.map_or(u32::MAX, NonZeroU32::get),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ndn_face::{FaceCounters, LinkDropReason};
-use ndn_forwarding::{Counters, DropReason};
+use ndn_forwarding::Counters;
 use ndn_management::{FaceActivity, ForwarderCounters, TableSizes, Telemetry};
 
 use crate::control::face_table::KnownFace;
@@ -115,9 +115,6 @@ fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
         let count = counters.dropped(reason).value();
         (count > 0).then(|| (reason.name().to_owned(), count))
     });
-    let pending = face.pending_refused;
-    let quota = DropReason::PendingQuota.name().to_owned();
-    let drops = drops.chain((pending > 0).then_some((quota, pending)));
     let down = face.down.as_ref().map(|down| LinkDown {
         reason: down.reason.clone(),
         for_ms: now_ns.saturating_sub(down.since_ns) / 1_000_000,

@@ -60,14 +60,6 @@ pub enum Event {
         /// The peer.
         peer: SocketAddr,
     },
-    /// Interests of a face were refused because its quota of pending Interests is used up. Reported at most once a
-    /// second by each worker.
-    QuotaUsedUp {
-        /// The face, which may belong to another worker or have closed.
-        face: FaceIndex,
-        /// Interests that were refused since the last event.
-        refused: u64,
-    },
     /// The socket of a network device is unused. Dropping it closes it, which may take the kernel some time.
     SocketUnused(PortSocket),
     /// A request of self-learning; [`LearningRequest::Find`] is answered by

@@ -41,6 +41,8 @@ pub struct DataplaneOptions {
     pub nonce_seed: u64,
     /// Maximum time that an Interest is pending, whatever its lifetime.
     pub interest_lifetime_max: Duration,
+    /// The same for Interests of on-demand peers.
+    pub remote_lifetime_max: Duration,
     /// HopLimit added to Interests without one; 0 for none.
     pub default_hop_limit: u8,
     /// The clock of the workers.

@@ -87,7 +87,8 @@ impl Parts {
         let hasher = options.shard.hasher;
         let nonce_seed = options.nonce_seed.wrapping_add(number as u64);
         let mut ingress = Ingress::new(hasher, Arc::clone(&counters), nonce_seed);
-        ingress.set_interest_lifetime_max(options.interest_lifetime_max);
+        ingress
+            .set_interest_lifetime_max(options.interest_lifetime_max, options.remote_lifetime_max);
         ingress.set_default_hop_limit(options.default_hop_limit);
         let service_times = Arc::<ServiceTimes>::default();
         let worker_counters = Arc::new(WorkerCounters::default());

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Event, Roles};
+use ndn_dataplane::{Command, Event};
 use ndn_face::{CloseReason, Persistency};
 use ndn_forwarding::Scope;
 use ndn_packet::{InterestBuilder, Name};
@@ -156,38 +156,6 @@ fn rejected_peers_are_counted_and_reported_once() {
         told += 1;
     }
     assert!((1..PEERS / 2).contains(&told), "{told} events for {PEERS} peers");
-    bed.dataplane.stop().unwrap();
-}
-
-#[test]
-fn used_up_quota_is_reported_with_the_number_refused() {
-    const REFUSED: u64 = 20;
-    let minute = Duration::from_secs(60);
-    let mut bed = Bed::with_quota(3, &[Roles::default()], 8, minute);
-    let (face, mut application) = bed.application();
-    bed.route("/a", face.index);
-    let stranger = peer();
-    let lasting = |name: &str, nonce: u32| {
-        let name = Name::from_uri(name).unwrap();
-        InterestBuilder::new(&name).nonce(nonce).lifetime_ms(60_000).to_vec().unwrap()
-    };
-    for number in 0..3 + u32::try_from(REFUSED).unwrap() {
-        let wire = lasting(&format!("/a/{number}"), number);
-        stranger.send_to(&wire, bed.udp_address()).unwrap();
-        if number < 3 {
-            expect(&mut application, &wire);
-        }
-    }
-    let stranger = bed.added();
-    let mut told = 0;
-    while told < REFUSED {
-        // A worker tells once a second, of what it has counted since.
-        let event = bed.event();
-        let Event::QuotaUsedUp { face, refused } = event else { panic!("{event:?}") };
-        assert_eq!(face, stranger.index);
-        told += refused;
-    }
-    assert_eq!(told, REFUSED);
     bed.dataplane.stop().unwrap();
 }
 

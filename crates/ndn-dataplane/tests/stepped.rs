@@ -48,7 +48,7 @@ impl Node {
     fn new(workers: usize, clock: &ManualClock) -> Self {
         let roles = vec![Roles::default(); workers];
         let (mut options, mut fib, strategies) =
-            support::options(u32::MAX, &roles, 64, Duration::from_secs(3600));
+            support::options(&roles, 64, Duration::from_secs(3600));
         options.clock = Clock::from(clock.clone());
         let (dataplane, workers) =
             Dataplane::stepped(options, fib.publish(), Arc::new(strategies)).unwrap();

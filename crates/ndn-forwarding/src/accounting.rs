@@ -7,9 +7,9 @@ ndn_types::counter_values! {
     ///
     /// An Interest that enters a shard is passed on to another shard, dropped, answered by the Content
     /// Store, or joins a PIT entry, where it inserts or renews the in-record of its face. An in-record
-    /// is pending until Data, a Nack, its expiry, the lack of a next hop or the removal of its face
-    /// ends it. Each Interest is counted in exactly one of these fields, so their sum equals the number
-    /// that entered, in each shard after each burst. An Interest that the strategy suppressed has
+    /// is pending until Data, a Nack, its expiry, the lack of a next hop, its eviction for another
+    /// principal or the removal of its face ends it. Each Interest is counted in exactly one of these
+    /// fields, so their sum equals the number that entered, in each shard after each burst. An Interest that the strategy suppressed has
     /// joined: it is counted with the in-records.
     pub struct InterestAccount {
         /// Interests that entered the shard.
@@ -26,6 +26,8 @@ ndn_types::counter_values! {
         satisfied: Monotone(Packets),
         /// In-records ended by a Nack.
         nacked: Monotone(Packets),
+        /// In-records that gave way to those of other principals.
+        evicted: Monotone(Packets),
         /// In-records that expired.
         expired: Monotone(Packets),
         /// In-records ended for lack of a next hop.
@@ -51,6 +53,7 @@ impl InterestAccount {
             refreshed: counters.in_record_refreshes.value(),
             satisfied: counters.in_records_satisfied.value(),
             nacked: counters.in_records_nacked.value(),
+            evicted: counters.dropped(DropReason::Evicted),
             expired: counters.in_records_expired.value(),
             rejected: counters.in_records_rejected.value(),
             face_gone: counters.in_records_face_gone.value(),
@@ -67,6 +70,7 @@ impl InterestAccount {
             + self.refreshed
             + self.satisfied
             + self.nacked
+            + self.evicted
             + self.expired
             + self.rejected
             + self.face_gone

@@ -75,7 +75,7 @@ ndn_types::counters! {
         /// Nacks that entered this shard and were passed on to the shard that owns their name.
         passed_on_nacks: Monotone(Packets),
         state
-        /// The latest expiry of all Interests so far, in nanoseconds on the worker's clock. Maintained
+        /// A time not before the expiry of any pending Interest, in nanoseconds on the worker's clock. Maintained
         /// only with several shards.
         pub latest_expiry_ns: Counter,
         dropped: Drops,

@@ -39,14 +39,14 @@ ndn_types::drop_reasons! {
             DuplicateNonce = "duplicate_nonce",
             /// The PIT is full.
             PitFull = "pit_full",
-            /// The PIT is nearly full, and the face has used its share.
+            /// The PIT, or its memory for long Interests, has no room, and the principal of the face has its share.
             PitShare = "pit_share",
-            /// `limits.pending_interests_per_face` is reached.
-            PendingQuota = "pending_quota",
-            /// The table of short-prefix Interests is full.
+            /// The table of short-prefix Interests has no room, and the principal of the face has its share.
             ShortPrefixInterestsFull = "short_prefix_interests_full",
-            /// The in-record table, or the entry, is full.
+            /// The tables of in-records and PIT tokens, or the entry, have no room for the principal of the face.
             InRecordsFull = "in_records_full",
+            /// A pending Interest of a principal above its share gave way to one of another principal.
+            Evicted = "evicted",
             /// The strategy suppressed a retransmission.
             RetransmissionSuppressed = "retransmission_suppressed",
             /// The strategy found no next hop.
@@ -55,8 +55,10 @@ ndn_types::drop_reasons! {
             NextHopFaceGone = "next_hop_face_gone",
             /// HopLimit was 1: only the Content Store and local faces can answer.
             HopLimitReached = "hop_limit_reached",
-            /// The out-record table, or the entry, is full.
+            /// The out-record table has no room for the principal of the Interest, or the entry is full.
             OutRecordsFull = "out_records_full",
+            /// An out-record of a principal above its share gave way to one of another principal.
+            OutRecordEvicted = "out_record_evicted",
         }
         "Data" {
             /// A Data under `/localhost` from a face that is not local.
@@ -88,7 +90,7 @@ ndn_types::drop_reasons! {
 impl DropReason {
     /// Reasons for which an Interest is dropped before it joins a PIT entry. Packets counted under
     /// other reasons have been in an in-record, or are not Interests that entered a shard.
-    pub const REFUSED_INTEREST: [Self; 10] = [
+    pub const REFUSED_INTEREST: [Self; 9] = [
         Self::ArrivalFaceGone,
         Self::LocalhostScope,
         Self::Overload,
@@ -96,7 +98,6 @@ impl DropReason {
         Self::DuplicateNonce,
         Self::PitFull,
         Self::PitShare,
-        Self::PendingQuota,
         Self::ShortPrefixInterestsFull,
         Self::InRecordsFull,
     ];

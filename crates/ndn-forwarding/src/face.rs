@@ -1,7 +1,7 @@
 //! Face properties that forwarding uses.
 
 use ndn_table::FaceIndex;
-use ndn_types::{LinkType, PrincipalKey, Scope};
+use ndn_types::{LinkType, PrincipalClass, PrincipalKey, Scope};
 
 use crate::Flags;
 
@@ -32,9 +32,6 @@ pub struct FaceProperties {
     pub pit_tokens: PitTokenPolicy,
     /// Whether IncomingFaceId is sent, and NextHopFaceId is followed.
     pub local_fields: bool,
-    /// Whether [`ShardConfig::pending_quota`](crate::ShardConfig::pending_quota) limits the pending
-    /// Interests of the face.
-    pub pending_quota: bool,
     /// Who is charged for what its packets take.
     pub principal: PrincipalKey,
 }
@@ -50,7 +47,6 @@ impl FaceProperties {
             link_type: LinkType::PointToPoint,
             pit_tokens: PitTokenPolicy::Never,
             local_fields: false,
-            pending_quota: false,
             principal: PrincipalKey::Neighbour { face_id },
         }
     }
@@ -67,6 +63,8 @@ pub struct RxFace {
     pub link_type: LinkType,
     /// Whether NextHopFaceId is followed; otherwise it is ignored.
     pub local_fields: bool,
+    /// Whether the lifetime of its Interests is limited as that of on-demand peers.
+    pub is_remote: bool,
     /// The same properties as descriptor flags.
     pub(crate) flags: Flags,
 }
@@ -80,6 +78,7 @@ impl RxFace {
             scope: properties.scope,
             link_type: properties.link_type,
             local_fields: properties.local_fields,
+            is_remote: properties.principal.class() == PrincipalClass::Remote,
             flags: Flags::default()
                 .with(Flags::FROM_LOCAL, properties.scope == Scope::Local)
                 .with(Flags::FROM_POINT_TO_POINT, properties.link_type == LinkType::PointToPoint)

@@ -25,6 +25,8 @@ pub struct Ingress {
     regions: Arc<ProducerRegions>,
     nonces: NonceSequence,
     interest_lifetime_max_ms: u32,
+    /// The same for on-demand peers.
+    remote_lifetime_max_ms: u32,
     /// HopLimit for Interests without one; 0 for none.
     default_hop_limit: u8,
     /// Block for rewritten Interests.
@@ -42,6 +44,7 @@ impl Ingress {
             regions: Arc::default(),
             nonces: NonceSequence(nonce_seed),
             interest_lifetime_max_ms: u32::MAX,
+            remote_lifetime_max_ms: u32::MAX,
             default_hop_limit: 0,
             rewrite_block: None,
         }
@@ -53,9 +56,12 @@ impl Ingress {
         self.regions = regions;
     }
 
-    /// Sets the maximum InterestLifetime; longer lifetimes are reduced to it.
-    pub fn set_interest_lifetime_max(&mut self, lifetime_max: Duration) {
-        self.interest_lifetime_max_ms = u32::try_from(lifetime_max.as_millis()).unwrap_or(u32::MAX);
+    /// Sets the maximum InterestLifetime, and the one for on-demand peers; longer lifetimes are
+    /// reduced to it.
+    pub fn set_interest_lifetime_max(&mut self, lifetime_max: Duration, of_remote: Duration) {
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        self.interest_lifetime_max_ms = millis(lifetime_max);
+        self.remote_lifetime_max_ms = millis(lifetime_max.min(of_remote));
     }
 
     /// Sets the HopLimit that Interests without one get when they leave; 0 leaves them unchanged.
@@ -199,7 +205,11 @@ impl Ingress {
         descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };
         descriptor.nonce = nonce.unwrap_or_default();
         let lifetime_ms = saturate_u32(interest.lifetime_ms());
-        descriptor.period_ms = lifetime_ms.min(self.interest_lifetime_max_ms);
+        let lifetime_max_ms = match face.is_remote {
+            true => self.remote_lifetime_max_ms,
+            false => self.interest_lifetime_max_ms,
+        };
+        descriptor.period_ms = lifetime_ms.min(lifetime_max_ms);
         descriptor.hop_limit = hop_limit.unwrap_or_default();
         let hint = interest.forwarding_hint_range().unwrap_or_default();
         descriptor.hint_offset = offset_u16(hint.start)?;

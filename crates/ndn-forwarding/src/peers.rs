@@ -58,8 +58,13 @@ pub(crate) struct Peers {
     pub(crate) shared: SharedTables,
     /// Messages for other shards.
     pub(crate) outbox: Vec<Crossing>,
-    /// The latest expiry of all Interests so far.
+    /// Not before the expiry of any pending Interest.
     latest_expiry: Timestamp,
+    /// The latest expiry of Interests that came, or were renewed, during or after the last pass over
+    /// the PIT.
+    noted_expiry: Timestamp,
+    /// The latest expiry of Interests that have ended since that pass started.
+    ended_expiry: Timestamp,
     probes: HashMap<(u32, u16), ProbeState>,
     #[expect(clippy::vec_box, reason = "they travel as boxes")]
     spare_visits: Vec<Box<DataVisit>>,
@@ -81,6 +86,8 @@ impl Peers {
             shared,
             outbox: Vec::with_capacity(OUTBOX_LENGTH),
             latest_expiry: Timestamp::ZERO,
+            noted_expiry: Timestamp::ZERO,
+            ended_expiry: Timestamp::ZERO,
             probes: HashMap::with_capacity(PROBES_MAX),
             spare_visits: Vec::with_capacity(SPARE_VISITS_MAX),
             copies: CopyBlock::default(),
@@ -123,43 +130,63 @@ impl Peers {
     #[inline]
     pub(crate) fn note_expiry(&mut self, expiry: Timestamp) {
         self.latest_expiry = self.latest_expiry.max(expiry);
+        self.noted_expiry = self.noted_expiry.max(expiry);
     }
 
+    /// Records the end of an Interest.
+    #[inline]
+    pub(crate) fn note_end(&mut self, expiry: Timestamp) {
+        self.ended_expiry = self.ended_expiry.max(expiry);
+    }
+
+    /// Not before the expiry of any pending Interest.
     pub(crate) fn latest_expiry(&self) -> Timestamp {
         self.latest_expiry
     }
 
-    /// Whether this shard has published Interests.
-    #[inline]
-    pub(crate) fn has_published(&self) -> bool {
-        self.shared.short_prefix.published(self.shard) != 0
+    /// Whether an Interest with the latest expiry has ended, so that a pass over the PIT may find an
+    /// earlier one.
+    pub(crate) fn is_latest_stale(&self) -> bool {
+        self.ended_expiry >= self.latest_expiry
     }
 
-    /// Publishes a short-prefix Interest, or updates its expiry.
+    /// Starts a pass over the PIT for the latest expiry.
+    pub(crate) fn begin_pass(&mut self) {
+        self.noted_expiry = Timestamp::ZERO;
+        self.ended_expiry = Timestamp::ZERO;
+    }
+
+    /// Ends the pass, which has found `expiry`.
+    pub(crate) fn end_pass(&mut self, expiry: Timestamp) {
+        self.latest_expiry = expiry.max(self.noted_expiry);
+    }
+
+    /// Publishes a short-prefix Interest.
     pub(crate) fn publish(
         &mut self,
-        pcct: &Pcct,
+        pcct: &mut Pcct,
         hasher: &NameHasher,
         entry: PitIndex,
-        is_new: bool,
     ) -> Result<(), ShortPrefixInterestsFull> {
         let (hash, components, number) = self.key_of(pcct, hasher, entry);
         let (published, expiry) = (&self.shared.short_prefix, pcct.entry(entry).expiry());
-        // The Interest may have become a short-prefix one after it was inserted, when its entry of
-        // the dispatch table was split.
-        if !is_new && published.set_expiry(self.shard, hash, number, expiry) {
-            return Ok(());
-        }
-        published.publish(self.shard, hash, components, number, expiry)
+        published.publish(self.shard, hash, components, number, expiry)?;
+        pcct.note_published(entry);
+        Ok(())
     }
 
-    /// Withdraws a PIT entry that is about to be erased.
+    /// Updates the expiry of a published Interest.
+    pub(crate) fn renew(&mut self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) {
+        let (hash, _, number) = self.key_of(pcct, hasher, entry);
+        let expiry = pcct.entry(entry).expiry();
+        self.shared.short_prefix.set_expiry(self.shard, hash, number, expiry);
+    }
+
+    /// Withdraws a published PIT entry that is about to be erased.
     #[cold]
     pub(crate) fn withdraw(&mut self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) {
-        if pcct.entry(entry).can_be_prefix() {
-            let (hash, components, number) = self.key_of(pcct, hasher, entry);
-            self.shared.short_prefix.withdraw(self.shard, hash, components, number);
-        }
+        let (hash, components, number) = self.key_of(pcct, hasher, entry);
+        self.shared.short_prefix.withdraw(self.shard, hash, components, number);
     }
 
     fn key_of(&self, pcct: &Pcct, hasher: &NameHasher, entry: PitIndex) -> (u64, usize, u32) {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    DeadNonceList, FaceIndex, FibSlot, FibSnapshot, NANOS_PER_MILLI, NameHasher, Pcct, PcctConfig,
-    StrategyId, TimerWheel, Timestamp,
+    DeadNonceList, FaceIndex, FibSlot, FibSnapshot, LedgerReport, NANOS_PER_MILLI, NameHasher,
+    Pcct, PcctConfig, StrategyId, TimerWheel, Timestamp,
 };
 
 use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};
-use crate::pipelines::{Ending, Matches};
+use crate::pipelines::{Ending, Matches, Sweep};
 use crate::strategy::{Context, Measurements, StrategyTable};
-use crate::tables::{QuotaRefusals, Tables};
+use crate::tables::Tables;
 use crate::{
     BURST_SIZE, Burst, Counters, FaceProperties, FaceTable, PacketKind, ServiceTimer, TxSink,
     UnsolicitedPolicy,
@@ -44,8 +44,6 @@ pub struct ShardConfig {
     pub strategy_timer_capacity: usize,
     /// Policy for unsolicited Data.
     pub unsolicited: UnsolicitedPolicy,
-    /// Maximum number of pending Interests of a face with a quota; other faces are not limited.
-    pub pending_quota: u32,
 }
 
 /// One forwarding shard: its PIT, its Content Store, and the pipelines.
@@ -85,8 +83,7 @@ impl Shard {
             ),
             dead_nonce_lifetime_ms: config.dead_nonce_lifetime_ms,
             faces: FaceTable::new(),
-            pending_quota: config.pending_quota,
-            quota_refusals: QuotaRefusals::default(),
+            sweep: Sweep::default(),
             unsolicited: config.unsolicited,
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
             measurements: Measurements::new(),
@@ -191,8 +188,9 @@ impl Shard {
             context.strategy_timer(key, &self.strategies);
             timer_count += 1;
         }
-        let has_stale_data = context.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
-        budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data
+        let is_sweeping = context.sweep();
+        let has_stale_data = self.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
+        budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data || is_sweeping
     }
 
     /// When [`poll_timers`](Self::poll_timers) next has work.
@@ -200,17 +198,31 @@ impl Shard {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let entries = self.tables.pcct.next_deadline();
         let timers = self.tables.strategy_timers.next_deadline();
-        entries.into_iter().chain(timers).min()
+        entries.into_iter().chain(timers).chain(self.tables.next_sweep()).min()
     }
 
     /// Adds a face, or changes its properties.
     pub fn set_face(&mut self, index: FaceIndex, properties: &FaceProperties) {
-        self.tables.faces.insert(index, properties);
+        let Tables { faces, pcct, .. } = &mut self.tables;
+        let principal = pcct.ledger_mut().attach(properties.principal);
+        if let Some(previous) = faces.insert(index, properties, principal) {
+            pcct.ledger_mut().detach(previous);
+        }
     }
 
-    /// Removes a face. Packets for it are dropped from then on.
+    /// Removes a face. Packets for it are dropped from then on, and its pending Interests end in the
+    /// next calls of [`poll_timers`](Self::poll_timers).
     pub fn remove_face(&mut self, index: FaceIndex) {
-        self.tables.faces.remove(index);
+        if let Some(principal) = self.tables.faces.remove(index) {
+            self.tables.pcct.ledger_mut().detach(principal);
+            self.tables.start_sweep();
+        }
+    }
+
+    /// What principals hold of the tables of the PIT.
+    #[must_use]
+    pub fn ledger(&self) -> LedgerReport {
+        self.tables.pcct.ledger().report()
     }
 
     /// Replaces the FIB from the next burst on. The strategies that it refers to must exist.
@@ -226,18 +238,6 @@ impl Shard {
     /// The PIT and the Content Store, for changes and erase commands by management.
     pub fn pcct_mut(&mut self) -> &mut Pcct {
         &mut self.tables.pcct
-    }
-
-    /// Whether [`poll_quota_refusal`](Self::poll_quota_refusal) has a result.
-    #[must_use]
-    pub fn has_quota_refusals(&self) -> bool {
-        !self.tables.quota_refusals.is_empty()
-    }
-
-    /// A face whose Interests were refused because of its [quota](ShardConfig::pending_quota), and
-    /// the number refused since it was last returned. With very many such faces, some are left out.
-    pub fn poll_quota_refusal(&mut self) -> Option<(FaceIndex, u64)> {
-        self.tables.quota_refusals.take()
     }
 
     /// The face table.

@@ -137,7 +137,6 @@ fn no_packet_allocates() {
         dead_nonce_capacity: 10_000,
         strategy_timer_capacity: 2000,
         unsolicited: UnsolicitedPolicy::AdmitNetwork,
-        pending_quota: u32::MAX,
     };
     let (fib, strategies) = (fib.publish(), Arc::new(strategies));
     let mut shard = Shard::new(&config, fib, strategies, Arc::clone(&counters), Timestamp::ZERO);

@@ -14,8 +14,9 @@ use std::time::Instant;
 use ndn_packet::NameRef;
 use ndn_ring::{advise_huge_pages, prefetch_slice};
 use ndn_table::{
-    DataKey, FIB_BURST_MAX, FaceIndex, FibConfig, FibSlot, FibWriter, InterestKey, NameHasher,
-    PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, StrategyId, Timestamp,
+    DataKey, FIB_BURST_MAX, FaceIndex, FibConfig, FibSlot, FibWriter, InRecord, InterestKey,
+    NameHasher, PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, PrincipalIndex, StrategyId,
+    Timestamp,
 };
 
 const BURST: usize = 64;
@@ -310,8 +311,9 @@ impl Exchanges {
             let key = name.interest(false);
             assert!(pcct.find_interest(&key).is_none());
             assert!(pcct.find_data(&key, *now, |_| [0; 32]).is_none());
-            let index = pcct.insert_new_interest(&key, &name.wire).unwrap();
-            pcct.insert_in_record(index, face, 7, 4000, *now, &[1, 2, 3, 4, 5, 6]).unwrap();
+            let index = pcct.insert_new_interest(&key, &name.wire, PrincipalIndex::OTHER).unwrap();
+            pcct.insert_in_record(index, InRecord::new(face, 7, 4000, *now), &[1, 2, 3, 4, 5, 6])
+                .unwrap();
             pcct.insert_out_record(index, FaceIndex::from_bits(2), 7, 4000, *now).unwrap();
             pcct.set_expiry(index, now.plus_millis(4000), *now);
         }

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `face_index`, `token` | [`FaceIndex`], [`Token`]; [`Timestamp`] is that of `ndn-types` |
+//! | `ledger` | [`Ledger`]: who holds how much of the PIT |
 //! | `name_hash`, `sip`, `key` | [`NameHasher`], [`InterestKey`], [`DataKey`] |
 //! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
 //! | `pcct` | [`Pcct`]: PIT and Content Store |
@@ -21,6 +22,7 @@ mod face_index;
 mod fib;
 mod hash_index;
 mod key;
+mod ledger;
 mod name_hash;
 mod ndt;
 mod pcct;
@@ -36,6 +38,10 @@ pub use fib::{
     NextHop, StrategyId,
 };
 pub use key::{DataKey, InterestKey};
+pub use ledger::{
+    Ledger, LedgerReport, Limits, PrincipalIndex, PrincipalReport, Reserves, Resource, TableReport,
+    Verdict,
+};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
 pub use ndn_types::{NANOS_PER_MILLI, Timestamp};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
@@ -43,8 +49,8 @@ pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy,
     EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX, IN_RECORDS_PER_ENTRY_MAX,
     InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_INTEREST_INLINE_MAX,
-    PIT_MATCHES_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex,
-    PitInsert, PitMatches, PitPhase,
+    PIT_MATCHES_MAX, PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry,
+    PitError, PitIndex, PitInsert, PitMatches, PitPhase, Victim, long_blocks,
 };
 pub use short_prefix_interests::{
     SHORT_PREFIX_INTERESTS_MAX, ShortPrefixInterests, ShortPrefixInterestsFull,

@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    FaceIndex, InRecordInsert, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches,
-    Timestamp, Token,
+    FaceIndex, InRecord, InRecordInsert, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex,
+    PitMatches, PrincipalIndex, Reserves, Resource, Timestamp, Token, Verdict, long_blocks,
 };
+use ndn_types::PrincipalKey;
 use proptest::prelude::*;
 
 const ENTRIES_MAX: usize = 40;
 const EXTRA_RECORDS_MAX: usize = 30;
+/// Faces belong to these in turn.
+const PRINCIPALS: usize = 3;
 
 /// Name value, CanBePrefix, MustBeFresh.
 type Key = (Vec<u8>, bool, bool);
@@ -64,6 +67,16 @@ enum Operation {
         face: u32,
         incoming: bool,
     },
+    /// Removes the in-records of all faces but those of this bit map.
+    Retain {
+        entry: usize,
+        faces: u8,
+    },
+    /// Evicts for a principal what others hold above their shares.
+    Evict {
+        principal: usize,
+        resource: usize,
+    },
     ClearRecords {
         entry: usize,
         incoming: bool,
@@ -101,6 +114,9 @@ fn operation() -> impl Strategy<Value = Operation> {
             |(entry, face, nonce, lifetime_ms)| Operation::OutRecord { entry, face, nonce, lifetime_ms }),
         2 => (0..40_usize, 0..8_u32, any::<bool>()).prop_map(
             |(entry, face, incoming)| Operation::RemoveRecord { entry, face, incoming }),
+        1 => (0..40_usize, any::<u8>()).prop_map(|(entry, faces)| Operation::Retain { entry, faces }),
+        1 => (0..PRINCIPALS, 0..Resource::COUNT).prop_map(
+            |(principal, resource)| Operation::Evict { principal, resource }),
         1 => (0..40_usize, any::<bool>()).prop_map(|(entry, incoming)| Operation::ClearRecords { entry, incoming }),
         4 => (0..40_usize, 0..12_000_u64).prop_map(|(entry, ahead_ms)| Operation::SetExpiry { entry, ahead_ms }),
         4 => (name(), 0..2_u8).prop_map(|(name, content)| Operation::Data { name, content }),
@@ -118,6 +134,7 @@ struct World {
     now: Timestamp,
     model: BTreeMap<Key, EntryModel>,
     dead_tokens: Vec<Token>,
+    principals: [PrincipalIndex; PRINCIPALS],
 }
 
 impl World {
@@ -126,12 +143,11 @@ impl World {
         let mut config = PcctConfig::with_capacity(ENTRIES_MAX as u32, 16, now);
         config.extra_records_max = EXTRA_RECORDS_MAX as u32;
         config.pit_bytes_max = 4 << 20;
-        Self {
-            pcct: Pcct::new(&config, hasher()),
-            now,
-            model: BTreeMap::new(),
-            dead_tokens: Vec::new(),
-        }
+        config.reserves = Reserves::NONE;
+        let mut pcct = Pcct::new(&config, hasher());
+        let keys = [300, 301, 302].map(|face_id| PrincipalKey::Neighbour { face_id });
+        let principals = keys.map(|key| pcct.ledger_mut().attach(key));
+        Self { pcct, principals, now, model: BTreeMap::new(), dead_tokens: Vec::new() }
     }
 
     fn nth(&mut self, entry: usize) -> Option<&mut EntryModel> {
@@ -212,14 +228,9 @@ impl World {
             entry.in_records.insert(face, new.clone());
             Ok(if is_known { InRecordInsert::Renewed } else { InRecordInsert::Added })
         };
-        let result = self.pcct.insert_in_record(
-            index,
-            FaceIndex::from_bits(face),
-            new.nonce,
-            new.lifetime_ms,
-            now,
-            &new.token,
-        );
+        let record = InRecord::new(FaceIndex::from_bits(face), new.nonce, new.lifetime_ms, now)
+            .charged_to(self.principals[face as usize % PRINCIPALS]);
+        let result = self.pcct.insert_in_record(index, record, &new.token);
         assert_eq!(result, expected);
     }
 
@@ -329,6 +340,16 @@ impl World {
                 };
                 assert_eq!(result, removed.0);
             }
+            Operation::Retain { entry, faces } => {
+                let Some(entry) = self.nth(entry) else { return };
+                let index = entry.index;
+                let before = entry.in_records.len();
+                entry.in_records.retain(|face, _| faces & 1 << face != 0);
+                let removed = before - entry.in_records.len();
+                let keep = |record: &InRecord| faces & 1 << record.face.to_bits() != 0;
+                assert_eq!(self.pcct.retain_in_records(index, keep), removed);
+            }
+            Operation::Evict { principal, resource } => self.evict(principal, resource),
             Operation::ClearRecords { entry, incoming } => {
                 let Some(entry) = self.nth(entry) else { return };
                 let index = entry.index;
@@ -355,7 +376,52 @@ impl World {
         }
     }
 
+    /// Evicts until there is room, as a shard does.
+    fn evict(&mut self, principal: usize, resource: usize) {
+        let (principal, resource) = (self.principals[principal], Resource::ALL[resource]);
+        let mut budget = 1000;
+        while let Verdict::Evict(limits) = self.pcct.ledger().verdict(principal, resource, 1) {
+            let victim = self.pcct.next_victim(resource, limits, None, &mut budget);
+            let Some(victim) = victim else {
+                assert!(budget > 0, "all places were checked");
+                return;
+            };
+            let owner = self.pcct.entry(victim.entry).principal();
+            let Some(face) = victim.face else {
+                assert!(self.pcct.ledger().exceeds(owner, resource, limits));
+                self.erase(victim.entry);
+                continue;
+            };
+            let entry = self.model.values_mut().find(|entry| entry.index == victim.entry).unwrap();
+            if resource == Resource::OutRecords {
+                assert!(self.pcct.ledger().exceeds(owner, resource, limits));
+                assert!(entry.out_records.remove(&face.to_bits()).is_some());
+                assert!(self.pcct.remove_out_record(victim.entry, face));
+            } else {
+                let payer = self.principals[face.to_bits() as usize % PRINCIPALS];
+                assert!(self.pcct.ledger().exceeds(payer, resource, limits));
+                assert!(entry.in_records.remove(&face.to_bits()).is_some());
+                assert!(self.pcct.remove_in_record(victim.entry, face));
+            }
+        }
+    }
+
+    /// The charges that do not depend on the order of records.
+    fn check_totals(&self) {
+        let report = self.pcct.ledger().report();
+        let total = |resource: Resource| report.tables[resource.index()].total as usize;
+        let records = || self.model.values().flat_map(|entry| entry.in_records.values());
+        let blocks = self.model.values().map(|entry| long_blocks(entry.wire.len()) as usize);
+        let totals = Resource::ALL.map(total);
+        let (further_in, further_out) = self.extra_records();
+        let long_tokens = records().filter(|record| record.token.len() > 8).count();
+        let expected = [self.model.len(), further_in, further_out, long_tokens, blocks.sum(), 0];
+        assert_eq!(totals, expected);
+        assert!(self.pcct.ledger_is_exact());
+    }
+
     fn check(&self) {
+        self.check_totals();
         assert_eq!(self.pcct.pit_len(), self.model.len());
         assert_eq!(
             self.pcct.in_records_len(),
@@ -423,6 +489,7 @@ proptest! {
             world.erase(index);
         }
         world.check();
+        prop_assert!(world.pcct.ledger().report().is_zero());
     }
 }
 

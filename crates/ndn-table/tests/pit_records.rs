@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Hashed, hasher, interest, name_of};
-use ndn_table::{FaceIndex, InRecordInsert, Pcct, PcctConfig, PitError, PitIndex, Timestamp};
+use ndn_table::{
+    FaceIndex, InRecord, InRecordInsert, Pcct, PcctConfig, PitError, PitIndex, Timestamp,
+};
 
 const LONG_TOKENS_MAX: u16 = 5;
 
@@ -25,27 +27,36 @@ fn in_record_is_unchanged_when_token_store_is_full() {
         .collect();
     let (&last, others) = entries.split_last().unwrap();
     for &entry in others {
-        pcct.insert_in_record(entry, face, 1, 100, early, &[1; 9]).unwrap();
+        pcct.insert_in_record(entry, InRecord::new(face, 1, 100, early), &[1; 9]).unwrap();
     }
-    pcct.insert_in_record(last, face, 2, 200, early, b"short").unwrap();
+    pcct.insert_in_record(last, InRecord::new(face, 2, 200, early), b"short").unwrap();
     let seen = |pcct: &Pcct, entry| {
         let record = *pcct.in_records(entry).next().unwrap();
         let token = pcct.token_bytes(&record).to_vec();
         (record.nonce, record.lifetime_ms, record.renewed, token)
     };
     let (full, renewed) = (Err(PitError::TokensFull), Ok(InRecordInsert::Renewed));
-    assert_eq!(pcct.insert_in_record(last, face, 3, 300, late, &[3; 9]), full);
+    assert_eq!(pcct.insert_in_record(last, InRecord::new(face, 3, 300, late), &[3; 9]), full);
     assert_eq!(seen(&pcct, last), (2, 200, early, b"short".to_vec()));
     for length in [33, 300] {
         let too_long = vec![4; length];
-        assert_eq!(pcct.insert_in_record(others[0], face, 4, 400, late, &too_long), full);
+        assert_eq!(
+            pcct.insert_in_record(others[0], InRecord::new(face, 4, 400, late), &too_long),
+            full
+        );
         assert_eq!(seen(&pcct, others[0]), (1, 100, early, vec![1; 9]));
     }
     // A long token reuses the slot of a long one, and a short one releases it.
-    assert_eq!(pcct.insert_in_record(others[0], face, 5, 500, late, &[5; 32]), renewed);
+    assert_eq!(
+        pcct.insert_in_record(others[0], InRecord::new(face, 5, 500, late), &[5; 32]),
+        renewed
+    );
     assert_eq!(seen(&pcct, others[0]), (5, 500, late, vec![5; 32]));
-    assert_eq!(pcct.insert_in_record(others[0], face, 6, 600, late, b"short"), renewed);
-    assert_eq!(pcct.insert_in_record(last, face, 7, 700, late, &[7; 10]), renewed);
+    assert_eq!(
+        pcct.insert_in_record(others[0], InRecord::new(face, 6, 600, late), b"short"),
+        renewed
+    );
+    assert_eq!(pcct.insert_in_record(last, InRecord::new(face, 7, 700, late), &[7; 10]), renewed);
     assert_eq!(seen(&pcct, last), (7, 700, late, vec![7; 10]));
     assert_eq!(seen(&pcct, others[0]), (6, 600, late, b"short".to_vec()));
     assert_eq!(seen(&pcct, others[1]), (1, 100, early, vec![1; 9]));

@@ -32,8 +32,8 @@ const WINDOW: u32 = 1024;
 /// Sockets per consumer, so that the kernel can distribute them over several workers.
 const FACES_PER_CONSUMER: u16 = 4;
 /// Settings of both modes: without per-peer quotas, which would reject Interests too.
-const ANSWERS_FIRST: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n";
-const AS_IT_COMES: &str = "[limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
+const ANSWERS_FIRST: &str = "[limits]\ninterests_per_second = 0\n";
+const AS_IT_COMES: &str = "[limits]\ninterests_per_second = 0\n\
     [overload]\nanswers_first = false\n";
 /// Interests after an offer: the kernel reports earlier drops with them.
 const FEW: u64 = 512;

@@ -233,7 +233,6 @@ impl Rig {
                 dead_nonce_capacity: 1 << 20,
                 strategy_timer_capacity: 1 << 16,
                 unsolicited: UnsolicitedPolicy::DropAll,
-                pending_quota: u32::MAX,
             },
             fib.publish(),
             Arc::new(strategies),

@@ -32,8 +32,6 @@ pub(crate) struct KnownFace {
     pub(crate) remote: FaceUri,
     /// Local URI.
     pub(crate) local: FaceUri,
-    /// Number of its Interests that were refused because too many were pending.
-    pub(crate) pending_refused: u64,
     /// Set while it has no connection or its interface no link.
     pub(crate) down: Option<Down>,
     /// The face has a receiving socket of its own, or never needs one.
@@ -58,7 +56,6 @@ impl KnownFace {
             counters: Arc::clone(&face.counters),
             remote: face.remote.clone(),
             local: face.local.clone(),
-            pending_refused: 0,
             down: None,
             // A requested face has its own socket from the start.
             is_separated: is_requested || !face.remote.is_udp(),

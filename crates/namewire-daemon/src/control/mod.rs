@@ -434,7 +434,6 @@ impl Control {
                 let (face_id, index) = (record.properties.face_id, face.index);
                 cx.faces.face_added(face_id, &face, ticket.is_some());
                 self.captures.handle_event(cx, CapturesEvent::FaceAdded(index, face_id));
-                self.quotas.handle_event(cx, QuotasEvent::FaceAdded(index, face_id));
                 self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
                 self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
                 self.statics.handle_event(cx, StaticEvent::FaceAdded { ticket, face_id });
@@ -462,7 +461,7 @@ impl Control {
                 self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
                 self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
                 if let Some(face) = cx.faces.face_closed(face_id, reason) {
-                    self.quotas.handle_event(cx, QuotasEvent::FaceClosed(face.index, face_id));
+                    self.quotas.handle_event(cx, QuotasEvent::FaceClosed(face_id));
                     if reason.is_some() {
                         let event = StaticEvent::FaceClosed { face_id, face: Box::new(face) };
                         self.statics.handle_event(cx, event);
@@ -481,9 +480,6 @@ impl Control {
             }
             Event::PeerRefused { peer } => {
                 warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
-            }
-            Event::QuotaUsedUp { face, refused } => {
-                self.quotas.handle_event(cx, QuotasEvent::Refused(face, refused));
             }
             // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
             Event::SocketUnused(socket) => drop(socket),

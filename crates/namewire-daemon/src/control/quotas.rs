@@ -1,13 +1,12 @@
 //! Faces that exceed their quotas: rate limit and log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
 use ndn_management::Handled;
-use ndn_table::FaceIndex;
 use ndn_types::duration_ns;
 use tracing::{info, warn};
 
@@ -64,7 +63,6 @@ struct Excess {
 /// Counts to log for a face.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Line {
-    pending: u64,
     rate: u64,
     management: u64,
 }
@@ -76,11 +74,8 @@ impl Excess {
         if all == told || now_ns < self.next_line_ns {
             return None;
         }
-        let line = Line {
-            pending: all.pending - told.pending,
-            rate: all.rate - told.rate,
-            management: all.management - told.management,
-        };
+        let line =
+            Line { rate: all.rate - told.rate, management: all.management - told.management };
         self.told = all;
         self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
         Some(line)
@@ -95,8 +90,6 @@ pub(super) struct Quotas {
     /// End of the period of the limit for all faces.
     pause_ends_ns: u64,
     told: u32,
-    /// FaceIds by face index: workers report the index.
-    places: HashMap<FaceIndex, u64>,
     /// FaceIds under the rate limit; some may be gone.
     held: Vec<u64>,
     /// Log of refused commands.
@@ -106,12 +99,8 @@ pub(super) struct Quotas {
 /// Events of quotas.
 #[derive(Debug)]
 pub(super) enum QuotasEvent {
-    /// A face exists.
-    FaceAdded(FaceIndex, u64),
     /// A face is gone.
-    FaceClosed(FaceIndex, u64),
-    /// Interests of a face were refused because too many were pending.
-    Refused(FaceIndex, u64),
+    FaceClosed(u64),
     /// A management Interest of a face was handled.
     Handled { face_id: u64, handled: Handled },
     /// The settings have changed.
@@ -123,14 +112,7 @@ impl Service for Quotas {
 
     fn handle_event(&mut self, cx: &mut Cx, event: QuotasEvent) {
         match event {
-            QuotasEvent::FaceAdded(index, face_id) => drop(self.places.insert(index, face_id)),
-            QuotasEvent::FaceClosed(index, face_id) => self.face_closed(index, face_id),
-            QuotasEvent::Refused(index, count) => {
-                let face = self.places.get(&index).and_then(|id| cx.faces.known.get_mut(id));
-                if let Some(face) = face {
-                    face.pending_refused += count;
-                }
-            }
+            QuotasEvent::FaceClosed(face_id) => drop(self.excess.remove(&face_id)),
             QuotasEvent::Handled { face_id, handled } => self.note_handled(cx, face_id, handled),
             QuotasEvent::Reloaded => self.set_timer(cx, cx.now_ns()),
         }
@@ -153,19 +135,10 @@ impl Quotas {
 
     fn set_timer(&self, cx: &mut Cx, at_ns: u64) {
         let limits = &cx.config.limits;
-        let has_quotas = limits.pending_interests_per_face.is_some()
-            || limits.interests_per_second.is_some()
+        let has_quotas = limits.interests_per_second.is_some()
             || limits.refused_commands_per_second.is_some()
             || !self.held.is_empty();
         cx.timers.set(Reason::Quotas, has_quotas.then_some(at_ns));
-    }
-
-    /// The index may already belong to another face.
-    fn face_closed(&mut self, index: FaceIndex, face_id: u64) {
-        self.excess.remove(&face_id);
-        if self.places.get(&index) == Some(&face_id) {
-            self.places.remove(&index);
-        }
     }
 
     /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
@@ -211,7 +184,6 @@ impl Quotas {
                 return;
             }
             let all = Line {
-                pending: face.pending_refused,
                 rate: face.counters.dropped(LinkDropReason::InterestRate).value(),
                 management: face.counters.dropped(LinkDropReason::ManagementRate).value(),
             };
@@ -219,15 +191,14 @@ impl Quotas {
                 continue;
             }
             if let Some(line) = self.excess.entry(*face_id).or_default().line(now_ns, all) {
-                let Line { pending, rate, management } = line;
+                let Line { rate, management } = line;
                 self.told += 1;
                 warn!(
                     face_id,
                     remote = %addresses::named(&face.remote),
-                    pending,
                     rate,
                     management,
-                    "Interests refused: too many pending, or too many per second, of all or to management (see [limits])"
+                    "Interests refused: too many per second, of all or to management (see [limits])"
                 );
             }
         }
@@ -286,27 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn face_index_belongs_to_its_latest_face() {
-        let mut quotas = Quotas::default();
-        let place = FaceIndex::default();
-        quotas.places.insert(place, 301);
-        quotas.face_closed(place, 300);
-        assert_eq!(quotas.places.get(&place), Some(&301));
-        quotas.face_closed(place, 301);
-        assert!(quotas.places.is_empty());
-    }
-
-    #[test]
     fn refusals_of_a_face_are_logged_once_a_minute_with_their_total() {
         let mut excess = Excess::default();
-        let all = |pending, rate, management| Line { pending, rate, management };
-        assert_eq!(excess.line(1, all(0, 0, 0)), None, "nothing was refused");
-        assert_eq!(excess.line(2, all(7, 0, 0)), Some(all(7, 0, 0)));
-        assert_eq!(excess.line(3, all(9, 100, 3)), None, "it was just told of");
-        assert_eq!(excess.line(2 + MINUTE_NS, all(9, 100, 4)), Some(all(2, 100, 4)));
-        assert_eq!(excess.line(5 * MINUTE_NS, all(9, 100, 4)), None, "nothing since");
-        assert_eq!(excess.line(5 * MINUTE_NS, all(9, 101, 4)), Some(all(0, 1, 0)));
-        assert_eq!(excess.line(7 * MINUTE_NS, all(9, 101, 9)), Some(all(0, 0, 5)));
+        let all = |rate, management| Line { rate, management };
+        assert_eq!(excess.line(1, all(0, 0)), None, "nothing was refused");
+        assert_eq!(excess.line(2, all(7, 0)), Some(all(7, 0)));
+        assert_eq!(excess.line(3, all(109, 3)), None, "it was just told of");
+        assert_eq!(excess.line(2 + MINUTE_NS, all(109, 4)), Some(all(102, 4)));
+        assert_eq!(excess.line(5 * MINUTE_NS, all(109, 4)), None, "nothing since");
+        assert_eq!(excess.line(5 * MINUTE_NS, all(110, 4)), Some(all(1, 0)));
+        assert_eq!(excess.line(7 * MINUTE_NS, all(110, 9)), Some(all(0, 5)));
     }
 
     #[test]

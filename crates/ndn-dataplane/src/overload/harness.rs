@@ -107,7 +107,6 @@ impl World {
             dead_nonce_capacity: 65_536,
             strategy_timer_capacity: 256,
             unsolicited: UnsolicitedPolicy::DropAll,
-            pending_quota: u32::MAX,
         };
         let (fib, strategies) = (fib.publish(), Arc::new(strategies));
         let mut shard = Shard::new(&shard_config, fib, strategies, Arc::clone(&counters), now);

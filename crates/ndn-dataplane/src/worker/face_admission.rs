@@ -104,7 +104,6 @@ impl FaceAdmission {
         let OnDemandOptions { mtu, link, idle_timeout, pit_tokens, .. } = self.on_demand;
         let properties = FaceProperties {
             pit_tokens,
-            pending_quota: true,
             principal,
             ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };

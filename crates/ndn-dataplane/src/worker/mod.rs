@@ -280,7 +280,6 @@ impl Worker {
         self.report_faces();
         self.report_learning();
         self.pool.settle();
-        self.overload.report_quotas(now, &mut self.shard, &mut self.events);
         self.wake_others_if_due();
         self.events.wake();
         if self.state.held_back && self.state.packets == 0 {
@@ -312,11 +311,9 @@ impl Worker {
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
         // The control thread empties the event queue without waking the worker.
         let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
-        let quotas = self.shard.has_quota_refusals();
-        let quotas = quotas.then(|| self.overload.next_quota_report().since(now));
         let portion = self.faces.has_unread_internals();
         let portion = portion.then(|| self.management.next_portion().since(now));
-        [until, retry, quotas, portion].into_iter().flatten().min()
+        [until, retry, portion].into_iter().flatten().min()
     }
 
     /// Whether the next round has something to do even if nothing arrives.

@@ -1,21 +1,16 @@
 //! Queue management of Interests that have waited for too long.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ndn_face::{ChannelId, SocketDelay};
-use ndn_forwarding::{Burst, Counters, DropReason, Shard};
+use ndn_forwarding::{Burst, Counters, DropReason};
 use ndn_table::Timestamp;
 
 use super::counters::WorkerCounters;
-use crate::event::Event;
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
-use crate::queue::Sender;
 
 /// Maximum number of marks that wait for a Data; further ones are forgotten.
 const MARKS_DUE_MAX: usize = 64;
-/// Minimum time between two reports of used-up quotas to the control thread.
-const QUOTA_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The queue management of one worker: the Interests of its sockets, and the counters of all its queues.
 #[derive(Debug)]
@@ -27,8 +22,6 @@ pub(crate) struct Overload {
     marks_due: usize,
     counters: Arc<WorkerCounters>,
     shard_counters: Arc<Counters>,
-    /// Time of the next report of used-up quotas.
-    next_quota_report: Timestamp,
 }
 
 impl Overload {
@@ -37,9 +30,7 @@ impl Overload {
         counters: Arc<WorkerCounters>,
         shard_counters: Arc<Counters>,
     ) -> Self {
-        let next_quota_report = Timestamp::ZERO;
-        let sockets = Vec::new();
-        Self { options, sockets, marks_due: 0, counters, shard_counters, next_quota_report }
+        Self { options, sockets: Vec::new(), marks_due: 0, counters, shard_counters }
     }
 
     /// Whether Data and Nacks go before Interests.
@@ -93,27 +84,6 @@ impl Overload {
             let marked = burst.mark_data(self.marks_due);
             self.marks_due -= marked;
             self.counters.marked_data.add(marked as u64);
-        }
-    }
-
-    /// Time of the next report of used-up quotas.
-    pub(super) fn next_quota_report(&self) -> Timestamp {
-        self.next_quota_report
-    }
-
-    /// Reports faces whose quota of pending Interests is used up, unless the control thread is behind.
-    pub(super) fn report_quotas(
-        &mut self,
-        now: Timestamp,
-        shard: &mut Shard,
-        events: &mut Sender<Event>,
-    ) {
-        if now < self.next_quota_report || events.is_backed_up() {
-            return;
-        }
-        while let Some((face, refused)) = shard.poll_quota_refusal() {
-            self.next_quota_report = now.plus(QUOTA_REPORT_INTERVAL);
-            events.send(Event::QuotaUsedUp { face, refused });
         }
     }
 }

@@ -55,24 +55,13 @@ impl Bed {
 
     /// A worker for each of these.
     pub fn with_roles(roles: &[Roles], faces_max: usize, interest_lifetime_max: Duration) -> Self {
-        Self::with_quota(u32::MAX, roles, faces_max, interest_lifetime_max)
-    }
-
-    /// The same, with so many pending Interests for each stranger.
-    pub fn with_quota(
-        pending_quota: u32,
-        roles: &[Roles],
-        faces_max: usize,
-        interest_lifetime_max: Duration,
-    ) -> Self {
-        Self::start(options(pending_quota, roles, faces_max, interest_lifetime_max))
+        Self::start(options(roles, faces_max, interest_lifetime_max))
     }
 
     /// Workers whose queue management neither marks nor refuses Interests, however slow the machine is.
     pub fn without_queue_management(count: usize) -> Self {
         let roles = vec![Roles::default(); count];
-        let (mut options, fib, strategies) =
-            options(u32::MAX, &roles, 64, Duration::from_secs(3600));
+        let (mut options, fib, strategies) = options(&roles, 64, Duration::from_secs(3600));
         options.overload.mark_after = Duration::from_secs(3600);
         options.overload.shed_after = Duration::from_secs(3600);
         Self::start((options, fib, strategies))
@@ -199,7 +188,6 @@ pub fn expect(stream: &mut UnixStream, wire: &[u8]) {
 
 /// A data plane with a worker for each of these roles, which share a UDP port.
 pub fn options(
-    pending_quota: u32,
     roles: &[Roles],
     faces_max: usize,
     interest_lifetime_max: Duration,
@@ -229,7 +217,6 @@ pub fn options(
             dead_nonce_capacity: 512,
             strategy_timer_capacity: 256,
             unsolicited: UnsolicitedPolicy::DropAll,
-            pending_quota,
         },
         pool_blocks: 64,
         pool_pages: ndn_ring::PagePreference::Best,
@@ -248,6 +235,7 @@ pub fn options(
         overload: OverloadOptions::default(),
         nonce_seed: 1,
         interest_lifetime_max,
+        remote_lifetime_max: interest_lifetime_max,
         default_hop_limit: 0,
         clock: Clock::System,
     };

@@ -3,7 +3,7 @@
 
 use ndn_packet::Data;
 use ndn_ring::PacketPool;
-use ndn_table::{FibSlot, PitIndex, PitPhase};
+use ndn_table::{FibSlot, PitIndex, PitPhase, Resource};
 
 use super::Matches;
 use super::finalize::Ending;
@@ -14,6 +14,7 @@ use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::peers::Peers;
 use crate::strategy::{Context, StrategyTable};
+use crate::tables::Tables;
 use crate::{CONTENT_STORE_FACE_ID, DropReason};
 
 impl Context<'_> {
@@ -86,10 +87,7 @@ impl Context<'_> {
         }
         let entry = match self.join_and_publish(rx, pending, route) {
             Ok(entry) => entry,
-            Err(reason) => {
-                self.tables.counters.drop_packet(reason);
-                return;
-            }
+            Err(reason) => return self.refuse_for_room(rx, reason),
         };
         let (token, now) = (self.tables.pcct.token(entry, self.tables.shard), self.now);
         let peers = self.peers();
@@ -110,15 +108,28 @@ impl Context<'_> {
     ) -> Result<PitIndex, DropReason> {
         let strategy = self.fib.entry(route).strategy();
         let entry = self.join(rx, pending, strategy)?;
-        let tables = &mut *self.tables;
-        if let Some(peers) = &mut tables.peers {
-            let published = peers.publish(&tables.pcct, &tables.hasher, entry, pending.is_none());
-            if published.is_err() && pending.is_none() {
-                tables.erase_pending(entry);
-                return Err(DropReason::ShortPrefixInterestsFull);
-            }
+        // An Interest may become a short-prefix one while it is pending, when its entry of the
+        // dispatch table is split.
+        if !self.publish(entry) && pending.is_none() {
+            self.tables.erase_pending(entry);
+            return Err(DropReason::ShortPrefixInterestsFull);
         }
         Ok(entry)
+    }
+
+    /// Publishes a short-prefix Interest, or updates its expiry. Returns false if there is no room.
+    fn publish(&mut self, entry: PitIndex) -> bool {
+        let pending = self.tables.pcct.entry(entry);
+        let (is_published, principal) = (pending.is_published(), pending.principal());
+        let has_room =
+            is_published || self.has_room(Resource::ShortPrefixes, principal, 1, Some(entry));
+        let Tables { peers: Some(peers), pcct, hasher, .. } = &mut *self.tables else {
+            return true;
+        };
+        if is_published {
+            peers.renew(pcct, hasher, entry);
+        }
+        is_published || has_room && peers.publish(pcct, hasher, entry).is_ok()
     }
 
     /// Processes a probe: searches this shard's Content Store, or ends the probe in its home shard.

@@ -3,8 +3,8 @@
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
-    CsIndex, FibSlot, FibSnapshot, InRecordInsert, InterestKey, NextHop, PREFIX_HASHES_MAX,
-    PitIndex, PitPhase, StrategyId,
+    CsIndex, FibSlot, FibSnapshot, InRecord, InRecordInsert, InterestKey, NextHop,
+    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId,
 };
 
 use super::finalize::Ending;
@@ -180,8 +180,16 @@ impl<'a> Context<'a> {
     ) {
         match self.join(rx, pending, self.fib.entry(route).strategy()) {
             Ok(entry) => self.run_strategy(rx, entry, route, strategies),
-            Err(reason) => self.tables.counters.drop_packet(reason),
+            Err(reason) => self.refuse_for_room(rx, reason),
         }
+    }
+
+    /// Drops an Interest for which the tables have no room, with a Nack of reason Congestion on a
+    /// point-to-point face.
+    #[cold]
+    pub(super) fn refuse_for_room(&mut self, rx: &RxPacket<'_>, reason: DropReason) {
+        self.tables.counters.drop_packet(reason);
+        self.nack_arrived(rx, NackReason::CONGESTION);
     }
 
     /// Passes an Interest that has joined `entry` to the strategy of its name.
@@ -228,34 +236,40 @@ impl<'a> Context<'a> {
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
         let descriptor = rx.descriptor;
-        let tables = &mut *self.tables;
+        let principal = self.tables.faces.principal(descriptor.face);
+        let principal = principal.unwrap_or(PrincipalIndex::OTHER);
         let entry = match pending {
             Some(entry) => {
-                let known = tables.pcct.entry_mut(entry);
+                let known = self.tables.pcct.entry_mut(entry);
                 if known.phase() == PitPhase::Lingering {
                     known.set_phase(PitPhase::Pending);
                 }
                 entry
             }
             None => {
-                tables.check_pit_share(descriptor.face, rx.wire().len())?;
-                let inserted = tables.pcct.insert_new_interest(rx.interest_key(), rx.wire());
+                self.admit_entry(principal, rx.wire().len())?;
+                let tables = &mut *self.tables;
+                let pcct = &mut tables.pcct;
+                let inserted = pcct.insert_new_interest(rx.interest_key(), rx.wire(), principal);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
-                tables.note_pending(entry, descriptor.face);
                 tables.pcct.entry_mut(entry).user_data = strategy.0;
                 entry
             }
         };
+        let token_length = rx.token.len();
+        if pending.is_some() || token_length > PIT_TOKEN_INLINE_MAX {
+            let admitted = self.admit_in_record(principal, entry, descriptor.face, token_length);
+            if admitted.is_err() && pending.is_none() {
+                self.tables.erase_pending(entry);
+            }
+            admitted?;
+        }
+        let tables = &mut *self.tables;
         let lifetime_ms = descriptor.period_ms;
-        let inserted = tables.pcct.insert_in_record(
-            entry,
-            descriptor.face,
-            descriptor.nonce,
-            lifetime_ms,
-            self.now,
-            rx.token,
-        );
+        let record = InRecord::new(descriptor.face, descriptor.nonce, lifetime_ms, self.now)
+            .charged_to(principal);
+        let inserted = tables.pcct.insert_in_record(entry, record, rx.token);
         match inserted {
             Ok(InRecordInsert::Added) => {}
             Ok(InRecordInsert::Renewed) => tables.counters.in_record_refreshes.increment(),

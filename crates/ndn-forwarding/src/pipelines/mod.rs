@@ -3,13 +3,16 @@
 mod copies;
 mod cross_shard;
 mod data;
+mod eviction;
 mod finalize;
 mod interest;
 mod learning;
 mod nack;
 mod outgoing;
+mod sweep;
 mod timer;
 
 pub(crate) use data::Matches;
 pub(crate) use finalize::Ending;
 pub(crate) use outgoing::OutgoingData;
+pub(crate) use sweep::Sweep;

@@ -2,7 +2,7 @@
 
 use ndn_packet::{Interest, NackReason};
 use ndn_ring::PacketHandle;
-use ndn_table::{FaceIndex, PitIndex};
+use ndn_table::{FaceIndex, InRecord, PitIndex};
 
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
@@ -78,11 +78,12 @@ impl Context<'_> {
         face: FaceIndex,
     ) -> Result<(), DropReason> {
         let packet = &interest.packet;
-        let tables = &mut *self.tables;
-        let flags = tables.faces.find(face).ok_or(DropReason::EgressFaceGone)?;
+        let flags = self.tables.faces.find(face).ok_or(DropReason::EgressFaceGone)?;
         if packet.is_at_hop_limit && !flags.is_local() {
             return Err(DropReason::HopLimitReached);
         }
+        self.admit_out_record(interest.entry, face)?;
+        let tables = &mut *self.tables;
         tables
             .pcct
             .insert_out_record(interest.entry, face, packet.nonce, packet.lifetime_ms, self.now)
@@ -124,12 +125,25 @@ impl Context<'_> {
             return false;
         };
         let record = *record;
+        tables.counters.in_records_nacked.increment();
+        self.send_nack_for(entry, &record, reason, congestion_mark);
+        self.tables.pcct.remove_in_record(entry, face);
+        true
+    }
+
+    /// Sends a Nack to the downstream of an in-record, which stays.
+    pub(super) fn send_nack_for(
+        &mut self,
+        entry: PitIndex,
+        record: &InRecord,
+        reason: NackReason,
+        congestion_mark: u16,
+    ) {
+        let tables = &mut *self.tables;
         let interest = tables.pcct.interest(entry);
         let Some(copy) = tables.scratch.get_mut(..interest.len()) else {
             tables.counters.drop_packet(DropReason::NackTooLong);
-            tables.counters.in_records_nacked.increment();
-            tables.pcct.remove_in_record(entry, face);
-            return true;
+            return;
         };
         copy.copy_from_slice(interest);
         // The downstream identifies its Interest by the Nonce that it sent.
@@ -141,16 +155,13 @@ impl Context<'_> {
             kind: TxKind::Nack(reason),
             wire: copy,
             handle: None,
-            pit_token: tables.pcct.token_bytes(&record),
+            pit_token: tables.pcct.token_bytes(record),
             congestion_mark: u64::from(congestion_mark),
             incoming_face_id: None,
             non_discovery: false,
             prefix_announcement: &[],
         };
         tables.counters.out_nacks.increment();
-        tables.counters.in_records_nacked.increment();
-        self.tx.send(face, packet);
-        tables.pcct.remove_in_record(entry, face);
-        true
+        self.tx.send(record.face, packet);
     }
 }

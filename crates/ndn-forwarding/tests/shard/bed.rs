@@ -12,7 +12,7 @@ use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
-    PcctConfig, Timestamp, Token,
+    PcctConfig, Reserves, Timestamp, Token,
 };
 use ndn_types::{CounterValues as _, PrincipalKey};
 
@@ -34,8 +34,9 @@ pub struct BedConfig {
     pub nameless_shards: usize,
     pub cs_capacity: usize,
     pub pit_capacity: usize,
-    /// Maximum number of pending Interests of a face.
-    pub pending_quota: u32,
+    /// Whether all faces belong to one principal; otherwise each is one.
+    pub one_principal: bool,
+    pub reserves: Reserves,
     pub unsolicited: Unsolicited,
     /// Whether the Content Store serves Interests.
     pub serves: bool,
@@ -50,7 +51,8 @@ impl Default for BedConfig {
             nameless_shards: 0,
             cs_capacity: 1000,
             pit_capacity: 1000,
-            pending_quota: u32::MAX,
+            one_principal: false,
+            reserves: Reserves::NONE,
             unsolicited: Unsolicited::DropAll,
             serves: true,
             depth: 2,
@@ -77,6 +79,7 @@ pub struct Bed {
     /// Messages in transit between shards.
     crossings: VecDeque<Crossing>,
     timing: Timing,
+    one_principal: bool,
     pub sent: Recorder,
 }
 
@@ -101,11 +104,14 @@ impl Bed {
                 &ShardConfig {
                     shard: u8::try_from(number).unwrap(),
                     hasher,
-                    pcct: PcctConfig::with_capacity(
-                        u32::try_from(config.pit_capacity).unwrap(),
-                        u32::try_from(config.cs_capacity).unwrap(),
-                        Timestamp::ZERO,
-                    ),
+                    pcct: PcctConfig {
+                        reserves: config.reserves,
+                        ..PcctConfig::with_capacity(
+                            u32::try_from(config.pit_capacity).unwrap(),
+                            u32::try_from(config.cs_capacity).unwrap(),
+                            Timestamp::ZERO,
+                        )
+                    },
                     dead_nonce_lifetime_ms: 6000,
                     dead_nonce_capacity: 10_000,
                     strategy_timer_capacity: 1000,
@@ -115,7 +121,6 @@ impl Bed {
                         Unsolicited::AdmitNetwork => UnsolicitedPolicy::AdmitNetwork,
                         Unsolicited::AdmitAll => UnsolicitedPolicy::AdmitAll,
                     },
-                    pending_quota: config.pending_quota,
                 },
                 Arc::clone(&snapshot),
                 Arc::clone(&shared),
@@ -149,11 +154,18 @@ impl Bed {
             shared,
             crossings: VecDeque::new(),
             timing: Timing::default(),
+            one_principal: config.one_principal,
             sent: Recorder::default(),
         }
     }
 
     pub fn add_face(&mut self, face: Face, spec: FaceSpec) {
+        let own = PrincipalKey::Neighbour { face_id: face_id(face) };
+        self.add_face_of(face, spec, if self.one_principal { PrincipalKey::OTHER } else { own });
+    }
+
+    /// Adds a face of a principal.
+    pub fn add_face_of(&mut self, face: Face, spec: FaceSpec, principal: PrincipalKey) {
         let properties = FaceProperties {
             face_id: face_id(face),
             scope: if spec.local { Scope::Local } else { Scope::NonLocal },
@@ -168,8 +180,7 @@ impl Bed {
                 Tokens::WhenSeen => PitTokenPolicy::WhenSeen,
             },
             local_fields: spec.local_fields,
-            pending_quota: true,
-            principal: PrincipalKey::Neighbour { face_id: face_id(face) },
+            principal,
         };
         self.faces.insert(face, properties);
         for shard in &mut self.shards {
@@ -372,6 +383,14 @@ impl Bed {
     ) {
         let now = Timestamp::from_millis(now);
         self.shards[number].answer_learning(now, ticket, answer, &mut self.sent);
+    }
+
+    /// Returns an error if the ledger of a shard does not agree with its PIT.
+    pub fn check_ledgers(&mut self) -> Result<(), String> {
+        match self.shards.iter_mut().all(|shard| shard.pcct_mut().ledger_is_exact()) {
+            true => Ok(()),
+            false => Err("charges that are not of the PIT".to_owned()),
+        }
     }
 
     /// Number of published Interests, over all shards.

@@ -45,6 +45,7 @@ fn run(world: &World, shard_count: usize, steps: &[Step]) -> Result<(), String> 
             bed.process(step.now, burst);
         }
         bed.check_accounts().map_err(|error| format!("step {number}: {error}"))?;
+        bed.check_ledgers().map_err(|error| format!("step {number}: {error}"))?;
         let mut sent: Vec<Seen> = bed.sent.0.iter().map(seen_sent).collect();
         let mut expected = Vec::new();
         let mut unexplained = sent.clone();
@@ -112,6 +113,9 @@ fn compare_ends(model: &mut Model, bed: &mut Bed, now: u64) -> Result<(), String
         ));
     }
     let pending: usize = bed.shards.iter_mut().map(|shard| shard.pcct_mut().pit_len()).sum();
+    if !bed.shards.iter().all(|shard| shard.ledger().is_zero()) {
+        return Err("something is charged and nothing is pending".to_owned());
+    }
     if bed.published() != 0 {
         return Err("an Interest is published and not pending".to_owned());
     }

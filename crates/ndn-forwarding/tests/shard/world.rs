@@ -25,8 +25,8 @@ pub struct World {
     /// Whether routes, strategies, faces and the Content Store change during the case.
     pub changes: bool,
     pub pit_capacity: usize,
-    /// Maximum number of pending Interests of a face.
-    pub pending_quota: u32,
+    /// Whether all faces belong to one principal; otherwise each is one.
+    pub one_principal: bool,
     /// Lifetimes of the Interests.
     pub lifetimes_ms: Vec<u64>,
 }
@@ -51,7 +51,8 @@ impl World {
             nameless_shards: if shard_count > 2 { self.nameless_shards } else { 0 },
             cs_capacity: self.cs_capacity,
             pit_capacity: self.pit_capacity,
-            pending_quota: self.pending_quota,
+            one_principal: self.one_principal,
+            reserves: ndn_table::Reserves::NONE,
             unsolicited: self.unsolicited,
             serves: self.serves,
             depth: self.depth,
@@ -128,7 +129,8 @@ impl World {
             moves: false,
             changes: random.percent(60),
             pit_capacity,
-            pending_quota: u32::MAX,
+            // Which Interests give way for other principals is not modelled.
+            one_principal: pit_capacity == 4,
             lifetimes_ms,
         }
     }

@@ -8,11 +8,14 @@ use super::config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 use super::cs::{Arrival, Cs, EraseResult};
 use super::cs_entry::CsIndex;
 use super::data_match::PitMatches;
-use super::pit::Pit;
+use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
 use super::records::{InRecord, InRecordInsert, OutRecord};
 use crate::hash_index::HashIndex;
-use crate::{DataKey, FaceIndex, InterestKey, NameHasher, Timestamp, Token};
+use crate::{
+    DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
+    Timestamp, Token,
+};
 
 /// PIT-CS composite table of one shard.
 ///
@@ -185,7 +188,8 @@ impl Pcct {
     }
 
     /// Finds the entry of an Interest (same name, CanBePrefix and MustBeFresh) or creates one with
-    /// a copy of the packet. `wire` is the whole Interest TLV.
+    /// a copy of the packet. `wire` is the whole Interest TLV. A new entry is charged to the
+    /// principal of its first in-record, until then to [`PrincipalIndex::OTHER`].
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -198,11 +202,12 @@ impl Pcct {
         if let Some(index) = self.find_interest(key) {
             return Ok(PitInsert { index, is_new: false });
         }
-        let index = self.pit.insert(&mut self.index, key, wire)?;
+        let index = self.pit.insert(&mut self.index, key, wire, PrincipalIndex::OTHER)?;
         Ok(PitInsert { index, is_new: true })
     }
 
-    /// Creates the entry of an Interest for which [`Self::find_interest`] has just returned `None`.
+    /// Creates the entry of an Interest for which [`Self::find_interest`] has just returned `None`,
+    /// charged to `principal`.
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -211,9 +216,10 @@ impl Pcct {
         &mut self,
         key: &InterestKey<'_>,
         wire: &[u8],
+        principal: PrincipalIndex,
     ) -> Result<PitIndex, PitError> {
         debug_assert!(self.find_interest(key).is_none(), "there is an entry already");
-        self.pit.insert(&mut self.index, key, wire)
+        self.pit.insert(&mut self.index, key, wire, principal)
     }
 
     /// Finds the entry of an Interest.
@@ -307,7 +313,7 @@ impl Pcct {
         self.pit.token_bytes(record)
     }
 
-    /// Adds or renews the in-record of `face`.
+    /// Adds the in-record of a face, or renews it; a renewed one stays charged to its principal.
     ///
     /// # Errors
     /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]. Nothing is changed then: no record
@@ -316,19 +322,24 @@ impl Pcct {
     pub fn insert_in_record(
         &mut self,
         index: PitIndex,
-        face: FaceIndex,
-        nonce: u32,
-        lifetime_ms: u32,
-        now: Timestamp,
+        record: InRecord,
         token: &[u8],
     ) -> Result<InRecordInsert, PitError> {
-        let record = InRecord::new(face, nonce, lifetime_ms, now);
         self.pit.insert_in_record(index, record, token)
     }
 
     /// Removes the in-record of `face`; returns false when there was none.
     pub fn remove_in_record(&mut self, index: PitIndex, face: FaceIndex) -> bool {
         self.pit.remove_in_record(index, face)
+    }
+
+    /// Removes the in-records for which `keep` returns false; returns their number.
+    pub fn retain_in_records(
+        &mut self,
+        index: PitIndex,
+        keep: impl Fn(&InRecord) -> bool,
+    ) -> usize {
+        self.pit.retain_in_records(index, keep)
     }
 
     /// Removes all in-records.
@@ -397,6 +408,59 @@ impl Pcct {
     #[inline]
     pub fn pop_expired(&mut self, now: Timestamp, budget: &mut u32) -> Option<PitIndex> {
         self.pit.pop_expired(now, budget)
+    }
+}
+
+/// Charges of the PIT.
+impl Pcct {
+    /// What each principal holds of the tables of the PIT.
+    #[must_use]
+    #[inline]
+    pub fn ledger(&self) -> &Ledger {
+        &self.pit.ledger
+    }
+
+    /// The ledger, to attach and detach principals.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.pit.ledger
+    }
+
+    /// Charges the place of an entry in the table of short-prefix Interests.
+    pub fn note_published(&mut self, index: PitIndex) {
+        self.pit.note_published(index);
+    }
+
+    /// The next thing of a table that is charged to a principal above its limit, and not part of
+    /// the entry `keep`. Each place of the table that is checked takes one from `budget`; the next
+    /// call continues behind it.
+    #[cold]
+    pub fn next_victim(
+        &mut self,
+        resource: Resource,
+        limits: Limits,
+        keep: Option<PitIndex>,
+        budget: &mut u32,
+    ) -> Option<Victim> {
+        self.pit.next_victim(resource, limits, keep, budget)
+    }
+
+    /// Number of slots of entries, some of them free: the range of [`Self::entry_in_slot`].
+    #[must_use]
+    pub fn pit_slots(&self) -> usize {
+        self.pit.slot_count()
+    }
+
+    /// The entry in a slot, for passes over all entries.
+    #[must_use]
+    pub fn entry_in_slot(&self, slot: usize) -> Option<PitIndex> {
+        self.pit.entry_in_slot(slot)
+    }
+
+    /// Whether the ledger agrees with the entries and records that exist. Visits all of them: for
+    /// tests.
+    #[must_use]
+    pub fn ledger_is_exact(&self) -> bool {
+        self.pit.ledger.agrees_with(&self.pit.recount())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Timestamp;
+use crate::{Reserves, Timestamp};
 
 /// Which cached Data is evicted for a new one. Names and meaning are NFD's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct PcctConfig {
     /// Maximum number of in-records beyond the first of their entry; the same limit applies to
     /// out-records and to PIT tokens longer than 8 bytes.
     pub extra_records_max: u32,
+    /// What the classes of principals have for themselves of the tables of the PIT.
+    pub reserves: Reserves,
     /// Maximum number of cached packets. This is also the highest capacity that can be set later.
     pub cs_packets_max: u32,
     /// Bytes of cached packets, rounded up to their size class.
@@ -53,6 +55,7 @@ impl PcctConfig {
             pit_entries_max: pit_entries,
             pit_bytes_max: (pit_entries as usize * 512).max(1 << 20),
             extra_records_max: pit_entries.max(1024),
+            reserves: Reserves::default(),
             cs_packets_max: cs_packets,
             cs_bytes_max: (cs_packets as usize * 8192).max(4 << 20),
             cs_prefix_nodes_max: cs_packets.max(1024),

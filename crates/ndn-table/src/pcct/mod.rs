@@ -34,9 +34,10 @@ pub use cs::{
 };
 pub use cs_entry::CsIndex;
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};
-pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase};
+pub use pit::Victim;
+pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
 pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    PIT_TOKEN_LENGTH_MAX,
+    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX,
 };

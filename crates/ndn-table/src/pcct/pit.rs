@@ -1,21 +1,26 @@
 //! Pending Interest Table: entries, records, expiry, Data match.
 
+use std::collections::BTreeMap;
+
 use ndn_packet::NameRef;
 
 use super::config::{PcctConfig, PitError};
 use super::data_match::{DigestWaiters, PitMatches, PrefixLengths};
 use super::packet_name::{packet_has_name, packet_name};
-use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex};
+use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex, long_blocks};
 use super::records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    RecordList, RecordStore, TokenStore,
+    PIT_TOKEN_INLINE_MAX, RecordList, RecordStore, TokenStore,
 };
-use crate::arena::Arena;
+use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::name_hash::DIGEST_COMPONENT_LENGTH;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{DataKey, FaceIndex, InterestKey, NameHasher, Timestamp, Token};
+use crate::{
+    DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
+    SHORT_PREFIX_INTERESTS_MAX, Timestamp, Token,
+};
 
 /// Marks a reference in the shared index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;
@@ -47,23 +52,51 @@ pub(super) struct Pit {
     pub(super) prefix_lengths: PrefixLengths,
     pub(super) digest_waiters: DigestWaiters,
     pub(super) hasher: NameHasher,
+    pub(super) ledger: Ledger,
+    /// Position of [`Self::next_victim`] in each table.
+    hands: [usize; Resource::COUNT],
 }
+
+/// What gives way for others, see [`Pcct::next_victim`](super::Pcct::next_victim).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The PIT entry.
+    pub entry: PitIndex,
+    /// The face of the in-record or out-record; `None` if it is the entry.
+    pub face: Option<FaceIndex>,
+}
+
+/// A block takes up to a quarter more than the Interest in it, and chunks of several block sizes
+/// are partly empty: shares are of this many quarters of the memory for long Interests.
+const LONG_BLOCK_QUARTERS: usize = 3;
 
 impl Pit {
     pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let entries = config.pit_entries_max as usize;
         assert!(config.pit_entries_max <= Token::ENTRY_COUNT_MAX, "a token names 2^24 entries");
+        let blocks = ByteSlab::new(config.pit_bytes_max);
+        let extra_records = config.extra_records_max as usize;
+        let capacities = Resource::ALL.map(|resource| match resource {
+            Resource::Entries => entries,
+            Resource::InRecords | Resource::OutRecords | Resource::LongTokens => extra_records,
+            Resource::LongBlocks => {
+                blocks.limit() / Resource::LONG_BLOCK_BYTES * LONG_BLOCK_QUARTERS / 4
+            }
+            Resource::ShortPrefixes => SHORT_PREFIX_INTERESTS_MAX,
+        });
         Self {
             entries: Arena::new(entries),
             in_store: RecordStore::new(config.extra_records_max as usize),
             in_records_len: 0,
             out_store: RecordStore::new(config.extra_records_max as usize),
             tokens: TokenStore::new(config.extra_records_max as usize),
-            blocks: ByteSlab::new(config.pit_bytes_max),
+            blocks,
             wheel: TimerWheel::new(entries * usize::from(TIMERS_PER_ENTRY_MAX), config.now),
             prefix_lengths: PrefixLengths::EMPTY,
             digest_waiters: DigestWaiters::new(entries),
             hasher,
+            ledger: Ledger::new(capacities, config.reserves),
+            hands: [0; Resource::COUNT],
         }
     }
 
@@ -159,6 +192,7 @@ impl Pit {
         index: &mut HashIndex,
         key: &InterestKey<'_>,
         wire: &[u8],
+        principal: PrincipalIndex,
     ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
@@ -183,14 +217,17 @@ impl Pit {
         entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
         entry.user_data = 0;
-        entry.owner = FaceIndex::default();
+        entry.principal = principal;
         entry.block = block;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.wire_length = wire_length;
         if block == BlockRef::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
+        } else {
+            self.ledger.charge(principal, Resource::LongBlocks, long_blocks(wire.len()));
         }
+        self.ledger.charge(principal, Resource::Entries, 1);
         if key.has_digest {
             self.digest_waiters.add(key.data_hash());
         } else if key.can_be_prefix {
@@ -211,15 +248,23 @@ impl Pit {
         {
             self.prefix_lengths.subtract(usize::from(entry.name_components));
         }
-        let (hash, block) = (entry.hash, entry.block);
+        let (hash, block, principal) = (entry.hash, entry.block, entry.principal);
+        self.ledger.release(principal, Resource::Entries, 1);
+        if block != BlockRef::NONE {
+            self.ledger.release(principal, Resource::LongBlocks, entry.long_blocks());
+        }
+        if entry.flags.has(PitFlags::PUBLISHED) {
+            self.ledger.release(principal, Resource::ShortPrefixes, 1);
+        }
         entry.flags = PitFlags(0);
         entry.generation = entry.generation.wrapping_add(1);
         if entry.in_list.count == 1 {
             self.in_records_len -= 1;
-            self.tokens.release(&mut entry.in_first);
+            self.tokens.release(&mut self.ledger, &mut entry.in_first);
             entry.in_list = RecordList::EMPTY;
         }
-        self.out_store.clear(&mut entry.out_list);
+        self.clear_out_records(slot);
+        let entry = &mut self.entries[slot.0];
         if entry.in_list.count > 1 {
             self.clear_in_records(slot);
         }
@@ -328,7 +373,7 @@ impl Pit {
         let entry = &mut self.entries[slot.0];
         let list = &mut entry.in_list;
         if let Some(record) = self.in_store.find_mut(&mut entry.in_first, *list, new.face) {
-            if !self.tokens.set(record, token) {
+            if !self.tokens.set(&mut self.ledger, slot.0, record, token) {
                 return Err(PitError::TokensFull);
             }
             record.nonce = new.nonce;
@@ -340,14 +385,19 @@ impl Pit {
             return Err(PitError::RecordsFull);
         }
         let mut record = new;
-        if !self.tokens.set(&mut record, token) {
+        if !self.tokens.set(&mut self.ledger, slot.0, &mut record, token) {
             return Err(PitError::TokensFull);
         }
-        if !self.in_store.push(&mut entry.in_first, list, record) {
-            self.tokens.release(&mut record);
+        if !self.in_store.push(&mut entry.in_first, list, record, slot.0) {
+            self.tokens.release(&mut self.ledger, &mut record);
             return Err(PitError::RecordsFull);
         }
         self.in_records_len += 1;
+        if list.count > 1 {
+            self.ledger.charge(record.principal, Resource::InRecords, 1);
+        } else if entry.principal != record.principal {
+            self.charge_to_first(slot);
+        }
         Ok(InRecordInsert::Added)
     }
 
@@ -362,13 +412,70 @@ impl Pit {
 
     pub(super) fn remove_in_record(&mut self, slot: PitIndex, face: FaceIndex) -> bool {
         let entry = &mut self.entries[slot.0];
-        match self.in_store.remove(&mut entry.in_first, &mut entry.in_list, face) {
-            Some(mut record) => {
-                self.tokens.release(&mut record);
-                self.in_records_len -= 1;
-                true
+        let is_first = entry.in_list.count > 0 && entry.in_first.face == face;
+        let removed = self.in_store.remove(&mut entry.in_first, &mut entry.in_list, face);
+        let Some(mut record) = removed else { return false };
+        self.in_records_len -= 1;
+        self.tokens.release(&mut self.ledger, &mut record);
+        if !is_first {
+            self.ledger.release(record.principal, Resource::InRecords, 1);
+        } else if entry.in_list.count > 0 {
+            self.note_new_first(slot);
+        }
+        true
+    }
+
+    /// Removes the in-records for which `keep` returns false; returns their number.
+    pub(super) fn retain_in_records(
+        &mut self,
+        slot: PitIndex,
+        keep: impl Fn(&InRecord) -> bool,
+    ) -> usize {
+        let entry = &mut self.entries[slot.0];
+        let before = entry.in_list.count;
+        let first = entry.in_first.face;
+        let (tokens, ledger) = (&mut self.tokens, &mut self.ledger);
+        self.in_store.retain(&mut entry.in_first, &mut entry.in_list, keep, |mut record| {
+            tokens.release(ledger, &mut record);
+            if record.face != first {
+                ledger.release(record.principal, Resource::InRecords, 1);
             }
-            None => false,
+        });
+        let removed = usize::from(before - entry.in_list.count);
+        self.in_records_len -= removed;
+        if entry.in_list.count > 0 && entry.in_first.face != first {
+            self.note_new_first(slot);
+        }
+        removed
+    }
+
+    /// Follows the move of an in-record from the side array to the first place of its entry.
+    #[cold]
+    fn note_new_first(&mut self, slot: PitIndex) {
+        let principal = self.entries[slot.0].in_first.principal;
+        self.ledger.release(principal, Resource::InRecords, 1);
+        self.charge_to_first(slot);
+    }
+
+    /// Charges an entry, with its Interest and its out-records, to the principal of its first
+    /// in-record.
+    #[cold]
+    fn charge_to_first(&mut self, slot: PitIndex) {
+        let entry = &mut self.entries[slot.0];
+        let next = entry.in_first.principal;
+        let previous = std::mem::replace(&mut entry.principal, next);
+        let charges = [
+            (Resource::Entries, 1),
+            (Resource::LongBlocks, entry.long_blocks()),
+            (Resource::OutRecords, u32::from(entry.out_list.count.saturating_sub(1))),
+            (Resource::ShortPrefixes, u32::from(entry.flags.has(PitFlags::PUBLISHED))),
+        ];
+        if next == previous {
+            return;
+        }
+        for (resource, count) in charges.into_iter().filter(|(_, count)| *count > 0) {
+            self.ledger.charge(next, resource, count);
+            self.ledger.release(previous, resource, count);
         }
     }
 
@@ -379,10 +486,11 @@ impl Pit {
             return;
         }
         self.in_records_len -= usize::from(entry.in_list.count);
-        self.tokens.release(&mut entry.in_first);
+        self.tokens.release(&mut self.ledger, &mut entry.in_first);
         if entry.in_list.count > 1 {
             for record in self.in_store.iter(&entry.in_first, entry.in_list).skip(1) {
-                self.tokens.release(&mut { *record });
+                self.tokens.release(&mut self.ledger, &mut { *record });
+                self.ledger.release(record.principal, Resource::InRecords, 1);
             }
         }
         self.in_store.clear(&mut entry.in_list);
@@ -406,9 +514,12 @@ impl Pit {
             return Ok(());
         }
         if list.count >= OUT_RECORDS_PER_ENTRY_MAX
-            || !self.out_store.push(&mut entry.out_first, list, new)
+            || !self.out_store.push(&mut entry.out_first, list, new, slot.0)
         {
             return Err(PitError::RecordsFull);
+        }
+        if list.count > 1 {
+            self.ledger.charge(entry.principal, Resource::OutRecords, 1);
         }
         Ok(())
     }
@@ -424,12 +535,133 @@ impl Pit {
 
     pub(super) fn remove_out_record(&mut self, slot: PitIndex, face: FaceIndex) -> bool {
         let entry = &mut self.entries[slot.0];
-        self.out_store.remove(&mut entry.out_first, &mut entry.out_list, face).is_some()
+        let removed = self.out_store.remove(&mut entry.out_first, &mut entry.out_list, face);
+        if removed.is_some() && entry.out_list.count > 0 {
+            self.ledger.release(entry.principal, Resource::OutRecords, 1);
+        }
+        removed.is_some()
     }
 
     pub(super) fn clear_out_records(&mut self, slot: PitIndex) {
         let entry = &mut self.entries[slot.0];
+        let further = entry.out_list.count.saturating_sub(1);
         self.out_store.clear(&mut entry.out_list);
+        if further > 0 {
+            self.ledger.release(entry.principal, Resource::OutRecords, u32::from(further));
+        }
+    }
+}
+
+/// Charges.
+impl Pit {
+    /// Charges the place of an entry in the table of short-prefix Interests.
+    pub(super) fn note_published(&mut self, slot: PitIndex) {
+        let entry = &mut self.entries[slot.0];
+        if !entry.flags.has(PitFlags::PUBLISHED) {
+            entry.flags.0 |= PitFlags::PUBLISHED;
+            self.ledger.charge(entry.principal, Resource::ShortPrefixes, 1);
+        }
+    }
+
+    /// The next thing charged to a principal above its limit, not in the entry `keep`. Each place
+    /// checked takes one from `budget`; the next call continues behind it.
+    pub(super) fn next_victim(
+        &mut self,
+        resource: Resource,
+        limits: Limits,
+        keep: Option<PitIndex>,
+        budget: &mut u32,
+    ) -> Option<Victim> {
+        let Self { entries, in_store, out_store, tokens, ledger, .. } = self;
+        let hand = &mut self.hands[resource.index()];
+        let entries = entries.slots();
+        let of_entry = |number: usize| {
+            let entry = entries.get(number)?;
+            let holds = entry.flags.has(PitFlags::IN_USE)
+                && match resource {
+                    Resource::LongBlocks => entry.block != BlockRef::NONE,
+                    Resource::ShortPrefixes => entry.flags.has(PitFlags::PUBLISHED),
+                    Resource::Entries
+                    | Resource::InRecords
+                    | Resource::OutRecords
+                    | Resource::LongTokens => true,
+                };
+            let number = u32::try_from(number).ok()?;
+            holds.then_some((number, None, entry.principal))
+        };
+        let place = |number: usize| match resource {
+            Resource::Entries | Resource::LongBlocks | Resource::ShortPrefixes => of_entry(number),
+            Resource::InRecords => {
+                let link = in_store.links().get(number)?;
+                Some((link.entry, Some(link.record.face), link.record.principal))
+            }
+            Resource::OutRecords => {
+                let link = out_store.links().get(number)?;
+                let principal = entries.get(link.entry as usize)?.principal;
+                Some((link.entry, Some(link.record.face), principal))
+            }
+            Resource::LongTokens => {
+                let token = tokens.places().get(number)?;
+                Some((token.entry, Some(token.face), token.principal))
+            }
+        };
+        let count = match resource {
+            Resource::Entries | Resource::LongBlocks | Resource::ShortPrefixes => entries.len(),
+            Resource::InRecords => in_store.links().len(),
+            Resource::OutRecords => out_store.links().len(),
+            Resource::LongTokens => tokens.places().len(),
+        };
+        for _ in 0..count {
+            if *budget == 0 {
+                return None;
+            }
+            *budget -= 1;
+            *hand = if *hand + 1 < count { *hand + 1 } else { 0 };
+            let Some((entry, face, principal)) = place(*hand) else { continue };
+            let entry_is_kept = entry == NONE || keep == Some(PitIndex(entry));
+            if !entry_is_kept && ledger.exceeds(principal, resource, limits) {
+                return Some(Victim { entry: PitIndex(entry), face });
+            }
+        }
+        None
+    }
+
+    /// Slots of entries that were ever used.
+    pub(super) fn slot_count(&self) -> usize {
+        self.entries.slots().len()
+    }
+
+    /// The entry in a slot.
+    pub(super) fn entry_in_slot(&self, slot: usize) -> Option<PitIndex> {
+        let entry = self.entries.slots().get(slot)?;
+        entry.flags.has(PitFlags::IN_USE).then_some(PitIndex(u32::try_from(slot).ok()?))
+    }
+
+    /// What the entries hold by principal, counted anew.
+    pub(super) fn recount(&self) -> BTreeMap<PrincipalIndex, [u32; Resource::COUNT]> {
+        let mut held = BTreeMap::new();
+        let mut add = |principal, resource: Resource, count| {
+            if count > 0 {
+                let of_principal = held.entry(principal).or_insert([0; Resource::COUNT]);
+                of_principal[resource.index()] += count;
+            }
+        };
+        for slot in (0..self.slot_count()).filter_map(|slot| self.entry_in_slot(slot)) {
+            let entry = self.entry(slot);
+            let further_out = u32::from(entry.out_list.count.saturating_sub(1));
+            let published = u32::from(entry.flags.has(PitFlags::PUBLISHED));
+            add(entry.principal, Resource::Entries, 1);
+            add(entry.principal, Resource::LongBlocks, entry.long_blocks());
+            add(entry.principal, Resource::OutRecords, further_out);
+            add(entry.principal, Resource::ShortPrefixes, published);
+            for (position, record) in self.in_records(slot).enumerate() {
+                assert!(position > 0 || record.principal == entry.principal, "of the first record");
+                add(record.principal, Resource::InRecords, u32::from(position > 0));
+                let is_long = self.tokens.token(record).len() > PIT_TOKEN_INLINE_MAX;
+                add(record.principal, Resource::LongTokens, u32::from(is_long));
+            }
+        }
+        held
     }
 }
 

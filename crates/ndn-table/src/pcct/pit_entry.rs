@@ -2,7 +2,7 @@
 
 use super::records::{InRecord, OutRecord, RecordList};
 use crate::byte_slab::BlockRef;
-use crate::{FaceIndex, Timestamp};
+use crate::{PrincipalIndex, Resource, Timestamp};
 
 /// Interests up to this many bytes are stored in the entry.
 pub const PIT_INTEREST_INLINE_MAX: usize = 128;
@@ -28,8 +28,6 @@ pub struct PitEntry {
     pub strategy_state: u64,
     /// Reserved for the forwarder, for example the slot of the FIB entry; 0 in a new entry.
     pub user_data: u32,
-    /// The face whose quota the entry counts against; slot and generation 0 in a new entry.
-    pub owner: FaceIndex,
     pub(super) block: BlockRef,
     pub(super) in_list: RecordList,
     pub(super) out_list: RecordList,
@@ -37,6 +35,7 @@ pub struct PitEntry {
     pub(super) name_components: u8,
     pub(super) generation: u16,
     pub(super) wire_length: u16,
+    pub(super) principal: PrincipalIndex,
     /// Number of timer records of this slot; kept when the slot is reused.
     pub(super) timer_count: u8,
     /// Second line.
@@ -60,6 +59,8 @@ impl PitFlags {
     pub(super) const IN_USE: u8 = 8;
     pub(super) const HELD: u8 = 16;
     pub(super) const LINGERING: u8 = 32;
+    /// In the table of short-prefix Interests.
+    pub(super) const PUBLISHED: u8 = 64;
     /// The bits that distinguish entries of one name.
     pub(super) const SELECTORS: u8 = Self::CAN_BE_PREFIX | Self::MUST_BE_FRESH | Self::HAS_DIGEST;
 
@@ -87,7 +88,6 @@ impl PitEntry {
         timer: Timestamp::MAX,
         strategy_state: 0,
         user_data: 0,
-        owner: FaceIndex::from_bits(0),
         block: BlockRef::NONE,
         in_list: RecordList::EMPTY,
         out_list: RecordList::EMPTY,
@@ -95,6 +95,7 @@ impl PitEntry {
         name_components: 0,
         generation: 0,
         wire_length: 0,
+        principal: PrincipalIndex::OTHER,
         timer_count: 0,
         in_first: InRecord::EMPTY,
         out_first: OutRecord::EMPTY,
@@ -142,11 +143,25 @@ impl PitEntry {
         self.flags.has(PitFlags::MUST_BE_FRESH)
     }
 
-    /// Length of an Interest that is stored outside the entry, 0 for others.
+    /// The principal that the entry is charged to: that of its first in-record.
     #[must_use]
     #[inline]
-    pub fn long_bytes(&self) -> usize {
-        if self.block == BlockRef::NONE { 0 } else { usize::from(self.wire_length) }
+    pub fn principal(&self) -> PrincipalIndex {
+        self.principal
+    }
+
+    /// Whether the Interest is in the table of short-prefix Interests.
+    #[must_use]
+    #[inline]
+    pub fn is_published(&self) -> bool {
+        self.flags.has(PitFlags::PUBLISHED)
+    }
+
+    /// Memory of an Interest that is stored outside the entry, in blocks of
+    /// [`Resource::LONG_BLOCK_BYTES`]; 0 for others.
+    #[inline]
+    pub(super) fn long_blocks(&self) -> u32 {
+        if self.block == BlockRef::NONE { 0 } else { long_blocks(usize::from(self.wire_length)) }
     }
 
     /// Number of in-records.
@@ -162,4 +177,14 @@ impl PitEntry {
     pub fn out_record_count(&self) -> usize {
         usize::from(self.out_list.count)
     }
+}
+
+/// Memory of an Interest of this length, in blocks of [`Resource::LONG_BLOCK_BYTES`]; 0 if the
+/// Interest is stored in its entry.
+#[must_use]
+pub fn long_blocks(wire_length: usize) -> u32 {
+    if wire_length <= PIT_INTEREST_INLINE_MAX {
+        return 0;
+    }
+    u32::try_from(wire_length.div_ceil(Resource::LONG_BLOCK_BYTES)).unwrap_or(u32::MAX)
 }

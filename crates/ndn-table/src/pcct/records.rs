@@ -2,7 +2,7 @@
 //! side arrays.
 
 use crate::arena::{Arena, NONE};
-use crate::{FaceIndex, Timestamp};
+use crate::{FaceIndex, Ledger, PrincipalIndex, Resource, Timestamp};
 
 /// Maximum number of in-records of one PIT entry: downstream faces that wait for the same Data.
 pub const IN_RECORDS_PER_ENTRY_MAX: u16 = 1024;
@@ -11,7 +11,7 @@ pub const IN_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 pub const OUT_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 
 /// Bytes of a downstream PIT token that fit the in-record itself.
-const INLINE_TOKEN_LENGTH: usize = 8;
+pub const PIT_TOKEN_INLINE_MAX: usize = 8;
 
 /// Longest PIT token (NDNLPv2).
 pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
@@ -27,11 +27,13 @@ pub struct InRecord {
     pub renewed: Timestamp,
     /// Lifetime of its last Interest.
     pub lifetime_ms: u32,
+    /// The principal of the downstream, which is charged for the record.
+    pub principal: PrincipalIndex,
     /// Reserved for the strategy; 0 in a new record.
     pub strategy_state: u8,
     token_length: u8,
     /// The token, or its index in the side array when it is longer.
-    token: [u8; INLINE_TOKEN_LENGTH],
+    token: [u8; PIT_TOKEN_INLINE_MAX],
 }
 
 /// Out-record: an upstream face to which the Interest was sent.
@@ -68,15 +70,24 @@ impl InRecord {
         nonce: 0,
         renewed: Timestamp::ZERO,
         lifetime_ms: 0,
+        principal: PrincipalIndex::OTHER,
         strategy_state: 0,
         token_length: 0,
-        token: [0; INLINE_TOKEN_LENGTH],
+        token: [0; PIT_TOKEN_INLINE_MAX],
     };
 
-    /// A record without a token.
+    /// A record without a token, charged to [`PrincipalIndex::OTHER`].
     #[inline]
-    pub(super) fn new(face: FaceIndex, nonce: u32, lifetime_ms: u32, renewed: Timestamp) -> Self {
+    #[must_use]
+    pub fn new(face: FaceIndex, nonce: u32, lifetime_ms: u32, renewed: Timestamp) -> Self {
         Self { face, nonce, renewed, lifetime_ms, ..Self::EMPTY }
+    }
+
+    /// The record, charged to `principal`.
+    #[inline]
+    #[must_use]
+    pub fn charged_to(self, principal: PrincipalIndex) -> Self {
+        Self { principal, ..self }
     }
 
     /// When the record expires.
@@ -87,7 +98,7 @@ impl InRecord {
 
     fn long_token(&self) -> Option<u32> {
         let [a, b, c, d, ..] = self.token;
-        (usize::from(self.token_length) > INLINE_TOKEN_LENGTH)
+        (usize::from(self.token_length) > PIT_TOKEN_INLINE_MAX)
             .then(|| u32::from_le_bytes([a, b, c, d]))
     }
 }
@@ -140,9 +151,11 @@ impl RecordList {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link<T> {
-    record: T,
+pub(super) struct Link<T> {
+    pub(super) record: T,
     next: u32,
+    /// The PIT entry of the record, [`NONE`] if the link is free.
+    pub(super) entry: u32,
 }
 
 /// The side array for records beyond the first of an entry.
@@ -159,6 +172,16 @@ impl<T: Record> RecordStore<T> {
     /// Records in the side array.
     pub(super) fn len(&self) -> usize {
         self.links.len()
+    }
+
+    /// The links that were ever used; some may be free.
+    pub(super) fn links(&self) -> &[Link<T>] {
+        self.links.slots()
+    }
+
+    fn free(&mut self, position: u32) {
+        self.links[position].entry = NONE;
+        self.links.release(position);
     }
 
     /// Every record of an entry.
@@ -187,16 +210,22 @@ impl<T: Record> RecordStore<T> {
         (position != NONE).then(|| &mut self.links[position].record)
     }
 
-    /// Adds a record; returns false when the side array is full.
+    /// Adds a record of `entry`; returns false when the side array is full.
     #[inline]
-    pub(super) fn push(&mut self, first: &mut T, list: &mut RecordList, record: T) -> bool {
+    pub(super) fn push(
+        &mut self,
+        first: &mut T,
+        list: &mut RecordList,
+        record: T,
+        entry: u32,
+    ) -> bool {
         if list.count == 0 {
             *first = record;
         } else {
-            let Some(position) = self.links.allocate(|| Link { record, next: NONE }) else {
+            let Some(position) = self.links.allocate(|| Link { record, next: NONE, entry }) else {
                 return false;
             };
-            self.links[position] = Link { record, next: list.chain };
+            self.links[position] = Link { record, next: list.chain, entry };
             list.chain = position;
         }
         list.count += 1;
@@ -216,9 +245,9 @@ impl<T: Record> RecordStore<T> {
         if first.face() == face {
             let removed = *first;
             if list.chain != NONE {
-                let Link { record, next } = self.links[list.chain];
+                let Link { record, next, .. } = self.links[list.chain];
                 *first = record;
-                self.links.release(list.chain);
+                self.free(list.chain);
                 list.chain = next;
             }
             list.count -= 1;
@@ -227,14 +256,14 @@ impl<T: Record> RecordStore<T> {
         let mut previous = NONE;
         let mut position = list.chain;
         while position != NONE {
-            let Link { record, next } = self.links[position];
+            let Link { record, next, .. } = self.links[position];
             if record.face() == face {
                 if previous == NONE {
                     list.chain = next;
                 } else {
                     self.links[previous].next = next;
                 }
-                self.links.release(position);
+                self.free(position);
                 list.count -= 1;
                 return Some(record);
             }
@@ -244,12 +273,44 @@ impl<T: Record> RecordStore<T> {
         None
     }
 
+    /// Removes the records for which `keep` returns false, and passes them to `removed`.
+    pub(super) fn retain(
+        &mut self,
+        first: &mut T,
+        list: &mut RecordList,
+        keep: impl Fn(&T) -> bool,
+        mut removed: impl FnMut(T),
+    ) {
+        let mut previous = NONE;
+        let mut position = list.chain;
+        while position != NONE {
+            let Link { record, next, .. } = self.links[position];
+            if keep(&record) {
+                previous = position;
+            } else {
+                if previous == NONE {
+                    list.chain = next;
+                } else {
+                    self.links[previous].next = next;
+                }
+                self.free(position);
+                list.count -= 1;
+                removed(record);
+            }
+            position = next;
+        }
+        if list.count > 0 && !keep(first) {
+            let face = first.face();
+            self.remove(first, list, face).into_iter().for_each(removed);
+        }
+    }
+
     /// Removes every record.
     #[inline]
     pub(super) fn clear(&mut self, list: &mut RecordList) {
         let mut position = list.chain;
         while position != NONE {
-            self.links.release(position);
+            self.free(position);
             position = self.links[position].next;
         }
         *list = RecordList::EMPTY;
@@ -284,7 +345,17 @@ impl<'a, T> Iterator for RecordIter<'a, T> {
 /// Downstream PIT tokens that are too long for their in-record.
 #[derive(Debug)]
 pub(super) struct TokenStore {
-    tokens: Arena<[u8; PIT_TOKEN_LENGTH_MAX]>,
+    tokens: Arena<LongToken>,
+}
+
+/// A token, and the in-record that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LongToken {
+    bytes: [u8; PIT_TOKEN_LENGTH_MAX],
+    /// The PIT entry of the record, [`NONE`] if the place is free.
+    pub(super) entry: u32,
+    pub(super) face: FaceIndex,
+    pub(super) principal: PrincipalIndex,
 }
 
 impl TokenStore {
@@ -292,21 +363,40 @@ impl TokenStore {
         Self { tokens: Arena::new(capacity) }
     }
 
-    /// Sets the token of `record`. Returns false when the token is too long or there is no room;
+    /// The places that were ever used; some may be free.
+    pub(super) fn places(&self) -> &[LongToken] {
+        self.tokens.slots()
+    }
+
+    /// Sets the token of `record` in `entry`. Returns false when the token is too long or there is no room;
     /// the record is unchanged then.
     #[inline]
-    pub(super) fn set(&mut self, record: &mut InRecord, token: &[u8]) -> bool {
+    pub(super) fn set(
+        &mut self,
+        ledger: &mut Ledger,
+        entry: u32,
+        record: &mut InRecord,
+        token: &[u8],
+    ) -> bool {
         let Ok(token_length) = u8::try_from(token.len()) else { return false };
-        if token.len() <= INLINE_TOKEN_LENGTH {
-            self.release(record);
+        if token.len() <= PIT_TOKEN_INLINE_MAX {
+            self.release(ledger, record);
             record.token[..token.len()].copy_from_slice(token);
         } else {
             let mut padded = [0; PIT_TOKEN_LENGTH_MAX];
             let Some(slot) = padded.get_mut(..token.len()) else { return false };
             slot.copy_from_slice(token);
-            let position = record.long_token().or_else(|| self.tokens.allocate(|| padded));
-            let Some(position) = position else { return false };
-            self.tokens[position] = padded;
+            let InRecord { face, principal, .. } = *record;
+            let long = LongToken { bytes: padded, entry, face, principal };
+            let position = match record.long_token() {
+                Some(position) => position,
+                None => {
+                    let Some(position) = self.tokens.allocate(|| long) else { return false };
+                    ledger.charge(principal, Resource::LongTokens, 1);
+                    position
+                }
+            };
+            self.tokens[position] = long;
             record.token[..4].copy_from_slice(&position.to_le_bytes());
         }
         record.token_length = token_length;
@@ -317,7 +407,7 @@ impl TokenStore {
     #[inline]
     pub(super) fn token<'a>(&'a self, record: &'a InRecord) -> &'a [u8] {
         let bytes: &[u8] = match record.long_token() {
-            Some(position) => &self.tokens[position],
+            Some(position) => &self.tokens[position].bytes,
             None => &record.token,
         };
         &bytes[..usize::from(record.token_length)]
@@ -325,9 +415,11 @@ impl TokenStore {
 
     /// Removes the token of `record`.
     #[inline]
-    pub(super) fn release(&mut self, record: &mut InRecord) {
+    pub(super) fn release(&mut self, ledger: &mut Ledger, record: &mut InRecord) {
         if let Some(position) = record.long_token() {
+            self.tokens[position].entry = NONE;
             self.tokens.release(position);
+            ledger.release(record.principal, Resource::LongTokens, 1);
         }
         record.token_length = 0;
     }

@@ -7,6 +7,7 @@ mod interest;
 mod limits;
 mod nack;
 mod self_learning;
+mod shares;
 mod strategies;
 mod token;
 
@@ -64,7 +65,7 @@ impl Case {
             moves: false,
             changes: false,
             pit_capacity: 100,
-            pending_quota: u32::MAX,
+            one_principal: true,
             lifetimes_ms: Vec::new(),
         };
         Self { title, world, lines: Vec::new(), drops: Vec::new(), model_too: true }

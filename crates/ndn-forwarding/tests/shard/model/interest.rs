@@ -4,7 +4,7 @@ use super::{
     Arrival, Departure, Face, InRecord, Link, Model, OutRecord, OutToken, PitEntry, PitKey, Time,
     Tokens, is_prefix, is_under,
 };
-use crate::wire::{DUPLICATE, Data, Interest, Packet};
+use crate::wire::{CONGESTION, DUPLICATE, Data, Interest, Packet};
 
 impl Model {
     pub(super) fn receive_interest(
@@ -35,12 +35,12 @@ impl Model {
             interest.hint.clear();
         }
         if self.dead_nonces.contains_key(&(interest.name.clone(), nonce)) {
-            self.refuse_loop(arrival, &interest);
+            self.refuse(arrival, &interest, DUPLICATE);
             return;
         }
         let key = (interest.name.clone(), interest.can_be_prefix, interest.must_be_fresh);
         if self.is_duplicate(&key, nonce, arrival.face) {
-            self.refuse_loop(arrival, &interest);
+            self.refuse(arrival, &interest, DUPLICATE);
             return;
         }
         let is_pending = self
@@ -58,17 +58,18 @@ impl Model {
             return;
         }
         if !self.pit.contains_key(&key) && self.pit.len() >= self.pit_capacity {
+            self.refuse(arrival, &interest, CONGESTION);
             return;
         }
         self.join(now, &key, arrival, &interest);
         self.forward(now, &key, arrival, &interest);
     }
 
-    fn refuse_loop(&mut self, arrival: &Arrival, interest: &Interest) {
+    fn refuse(&mut self, arrival: &Arrival, interest: &Interest, reason: u64) {
         if self.face(arrival.face).link == Link::PointToPoint {
             self.depart(Departure {
                 face: arrival.face,
-                packet: Packet::Nack(DUPLICATE, interest.clone()),
+                packet: Packet::Nack(reason, interest.clone()),
                 token: OutToken::Echo(arrival.token.clone()),
                 mark: 0,
                 incoming_face: None,

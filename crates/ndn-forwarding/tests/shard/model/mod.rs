@@ -180,7 +180,24 @@ impl Model {
         for key in expired {
             self.finalize(&key, None, now);
         }
+        self.end_records_of_gone_faces(now);
         self.dead_nonces.retain(|_, until| *until > now);
+    }
+
+    /// An entry ends with the last of its downstreams.
+    fn end_records_of_gone_faces(&mut self, now: Time) {
+        let gone = &self.gone;
+        let mut abandoned = Vec::new();
+        for (key, entry) in &mut self.pit {
+            let before = entry.in_records.len();
+            entry.in_records.retain(|record| !gone.contains(&record.face));
+            if before > 0 && entry.in_records.is_empty() {
+                abandoned.push(key.clone());
+            }
+        }
+        for key in abandoned {
+            self.finalize(&key, None, now);
+        }
     }
 
     /// Receives one packet; returns the packets sent. Where several cached Data satisfy an

@@ -1,0 +1,338 @@
+//! Shares of principals: what one takes does not keep others from their shares.
+
+use std::net::Ipv4Addr;
+
+use ndn_forwarding::DropReason;
+use ndn_table::{Reserves, Resource};
+use ndn_types::PrincipalKey;
+
+use super::{Case, data, from, interest};
+use crate::bed::{Bed, BedConfig, SentKind};
+use crate::model::{Face, FaceSpec, Link, Tokens};
+use crate::random::Random;
+use crate::wire::{CONGESTION, name};
+
+/// Faces of the attacking host, all with one address.
+const ATTACKERS: std::ops::Range<Face> = 100..113;
+/// A peer with another address, an application, a neighbour, and management.
+const BYSTANDERS: std::ops::Range<Face> = 50..54;
+/// A further peer.
+const OTHER_PEER: Face = 60;
+/// Upstreams: of the attack, which never answers, and of the bystanders.
+const HOLE: Face = 2;
+const PRODUCER: Face = 3;
+const LONGEST_MS: u64 = 60_000;
+
+fn address(number: u32) -> PrincipalKey {
+    PrincipalKey::remote((Ipv4Addr::from_bits(0xC000_0200 + number), 6363).into())
+}
+
+fn principal(face: Face) -> PrincipalKey {
+    match face {
+        50 => address(2),
+        51 => PrincipalKey::LocalApplication { uid: 1000, pid: 7 },
+        53 => PrincipalKey::Management,
+        OTHER_PEER => address(3),
+        face if ATTACKERS.contains(&face) => address(1),
+        face => PrincipalKey::Neighbour { face_id: u64::from(face) },
+    }
+}
+
+fn bed(shard_count: usize, pit_capacity: usize) -> Bed {
+    let reserves = Reserves::default();
+    let mut bed =
+        Bed::new(&BedConfig { shard_count, pit_capacity, reserves, ..BedConfig::default() });
+    let spec = FaceSpec {
+        local: false,
+        link: Link::PointToPoint,
+        tokens: Tokens::Never,
+        local_fields: false,
+    };
+    let upstreams = [HOLE, PRODUCER, 4, 5, 6, 7];
+    for face in upstreams.into_iter().chain(BYSTANDERS).chain([OTHER_PEER]).chain(ATTACKERS) {
+        bed.add_face_of(face, spec, principal(face));
+    }
+    bed.add_route(&name("/hole"), HOLE, 0);
+    bed.add_route(&name("/good"), PRODUCER, 0);
+    bed
+}
+
+/// How many of 20 Interests of a face are answered by the producer.
+fn service(bed: &mut Bed, now: u64, round: u32, face: Face) -> usize {
+    let mut answered = 0;
+    for number in 0..20 {
+        let uri = format!("/good/{round}/{face}/{number}");
+        bed.sent.0.clear();
+        let nonce = 1_000_000 + round * 10_000 + face * 100 + number;
+        bed.process(now, &[from(face, interest(&uri, nonce))]);
+        bed.process(now, &[from(PRODUCER, data(&uri))]);
+        let is_answer = |sent: &&crate::bed::Sent| sent.face == face && sent.kind == SentKind::Data;
+        answered += bed.sent.0.iter().filter(is_answer).count();
+        bed.settle_crossings(now);
+    }
+    answered
+}
+
+fn assert_everything_is_given_back(bed: &mut Bed, now: u64) {
+    bed.advance(now + LONGEST_MS + 1000);
+    bed.check_accounts().unwrap();
+    bed.check_ledgers().unwrap();
+    assert!(bed.shards.iter().all(|shard| shard.ledger().is_zero()), "ledger not at zero");
+}
+
+#[test]
+fn ports_of_one_address_leave_the_pit_to_others() {
+    for shard_count in [1, 3] {
+        let mut bed = bed(shard_count, 600);
+        let mut serial = 0;
+        for round in 0..30 {
+            let now = u64::from(round) * 10;
+            for face in ATTACKERS {
+                for _ in 0..10 {
+                    serial += 1;
+                    let unanswered = interest(&format!("/hole/{serial}"), serial);
+                    bed.process(now, &[from(face, unanswered.lifetime_ms(LONGEST_MS))]);
+                }
+            }
+            for face in BYSTANDERS {
+                let answered = service(&mut bed, now, round, face);
+                assert_eq!(answered, 20, "face {face}, round {round}, {shard_count} shards");
+            }
+            bed.check_accounts().unwrap();
+            bed.check_ledgers().unwrap();
+        }
+        let refused: u64 = bed.counters.iter().map(|c| c.dropped(DropReason::PitShare)).sum();
+        assert!(refused > 1000, "{refused} refused: the attack did not fill the PIT");
+        assert_everything_is_given_back(&mut bed, 300);
+    }
+}
+
+#[test]
+fn refused_and_evicted_interests_get_a_nack_of_congestion() {
+    let mut bed = bed(1, 100);
+    for serial in 0..200 {
+        let unanswered = interest(&format!("/hole/{serial}"), serial);
+        bed.process(0, &[from(100, unanswered.lifetime_ms(LONGEST_MS))]);
+    }
+    let nacks = |bed: &Bed, face| {
+        let is_nack =
+            |sent: &&crate::bed::Sent| sent.face == face && sent.kind == SentKind::Nack(CONGESTION);
+        bed.sent.0.iter().filter(is_nack).count()
+    };
+    // 31 of the 100 places are reserves of other classes.
+    assert_eq!(nacks(&bed, 100), 200 - 69);
+    bed.sent.0.clear();
+    bed.process(1, &[from(50, interest("/good/x", 1000))]);
+    assert_eq!((nacks(&bed, 100), nacks(&bed, 50)), (1, 0), "one gives way");
+    assert_eq!(bed.counters[0].dropped(DropReason::Evicted), 1);
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
+#[test]
+fn long_interests_of_one_address_leave_memory_to_others() {
+    let mut bed = bed(1, 1000);
+    let long = "x".repeat(2000);
+    for serial in 0..600 {
+        let face = 100 + serial % 13;
+        let unanswered = interest(&format!("/hole/{long}/{serial}"), serial);
+        bed.process(0, &[from(face, unanswered.lifetime_ms(LONGEST_MS))]);
+    }
+    assert!(bed.counters[0].dropped(DropReason::PitShare) > 100, "the memory is not full");
+    for (round, length) in (0..).zip([2000, 400, 5000, 20]) {
+        for face in BYSTANDERS {
+            let uri = format!("/good/{}/{face}/{round}", "y".repeat(length));
+            bed.sent.0.clear();
+            bed.process(1, &[from(face, interest(&uri, 10_000 + round * 100 + face))]);
+            bed.process(1, &[from(PRODUCER, data(&uri))]);
+            let answers = bed.sent.0.iter().filter(|sent| sent.face == face).count();
+            assert_eq!(answers, 1, "{length} bytes of face {face}");
+        }
+    }
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
+#[test]
+fn joins_of_one_address_leave_aggregation_to_others() {
+    for shard_count in [1, 3] {
+        let mut bed = bed(shard_count, 1000);
+        let mut nonce = 0;
+        for number in 0..400 {
+            for face in ATTACKERS {
+                nonce += 1;
+                let joined = interest(&format!("/hole/{number}"), nonce).lifetime_ms(LONGEST_MS);
+                bed.process(0, &[from(face, joined).token(&[7; 32])]);
+            }
+        }
+        let full: u64 = bed.counters.iter().map(|c| c.dropped(DropReason::InRecordsFull)).sum();
+        assert!(full > 100, "{full}: the attack did not fill the in-records");
+        for number in 0..20 {
+            let uri = format!("/good/{number}");
+            bed.sent.0.clear();
+            let downstreams = BYSTANDERS.chain([OTHER_PEER]);
+            for face in downstreams.clone() {
+                nonce += 1;
+                bed.process(1, &[from(face, interest(&uri, nonce)).token(&[8; 32])]);
+            }
+            bed.process(1, &[from(PRODUCER, data(&uri))]);
+            for face in downstreams {
+                let is_answer = |sent: &crate::bed::Sent| {
+                    sent.face == face && sent.kind == SentKind::Data && sent.token == [8; 32]
+                };
+                assert!(bed.sent.0.iter().any(is_answer), "{uri} for face {face}");
+            }
+        }
+        bed.check_accounts().unwrap();
+        bed.check_ledgers().unwrap();
+        assert_everything_is_given_back(&mut bed, 1);
+    }
+}
+
+#[test]
+fn next_hops_of_one_address_leave_out_records_to_others() {
+    let mut bed = bed(1, 1000);
+    for (cost, face) in (1..).zip([PRODUCER, 4, 5, 6, 7]) {
+        bed.add_route(&name("/all"), face, cost);
+    }
+    bed.set_strategy(&name("/all"), "/localhost/nfd/strategy/multicast");
+    for serial in 0..600 {
+        let sent = interest(&format!("/all/{serial}"), serial).lifetime_ms(LONGEST_MS);
+        bed.process(0, &[from(100 + serial % 13, sent)]);
+    }
+    assert!(bed.counters[0].dropped(DropReason::OutRecordsFull) > 100, "room for the attack");
+    for face in BYSTANDERS {
+        bed.sent.0.clear();
+        bed.process(1, &[from(face, interest(&format!("/all/by/{face}"), 10_000 + face))]);
+        let upstreams = bed.sent.0.iter().filter(|sent| sent.kind == SentKind::Interest).count();
+        assert_eq!(upstreams, 5, "face {face}");
+    }
+    bed.check_ledgers().unwrap();
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
+#[test]
+fn short_prefix_interests_of_one_address_leave_places_to_others() {
+    let mut bed = bed(3, 10_000);
+    bed.add_route(&Vec::new(), HOLE, 9);
+    for serial in 0..12_000 {
+        let short = interest(&format!("/{serial}"), serial).can_be_prefix();
+        bed.process(0, &[from(100 + serial % 13, short.lifetime_ms(LONGEST_MS))]);
+    }
+    let full = |bed: &Bed| -> u64 {
+        let of = |counters: &std::sync::Arc<ndn_forwarding::Counters>| {
+            counters.dropped(DropReason::ShortPrefixInterestsFull)
+        };
+        bed.counters.iter().map(of).sum()
+    };
+    assert!(full(&bed) > 1000, "{}: the attack did not fill the table", full(&bed));
+    let before = full(&bed);
+    for number in 0..40 {
+        let face = 50 + number % 4;
+        let uri = format!("/by{number}");
+        bed.sent.0.clear();
+        bed.process(1, &[from(face, interest(&uri, 100_000 + number).can_be_prefix())]);
+        bed.settle_crossings(1);
+        bed.process(1, &[from(HOLE, data(&format!("{uri}/x/y")))]);
+        bed.settle_crossings(1);
+        let answers = bed.sent.0.iter().filter(|sent| sent.face == face).count();
+        assert_eq!(answers, 1, "{uri} of face {face}");
+    }
+    assert_eq!(full(&bed), before);
+    assert_everything_is_given_back(&mut bed, 1);
+    assert_eq!(bed.published(), 0);
+}
+
+#[test]
+fn pending_interests_of_a_removed_face_end() {
+    let mut bed = bed(1, 1000);
+    for serial in 0..500 {
+        bed.process(0, &[from(100, interest(&format!("/hole/{serial}"), serial))]);
+    }
+    bed.process(0, &[from(50, interest("/hole/7", 1000)).token(&[1; 20])]);
+    bed.remove_face(100);
+    bed.advance(1);
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 1, "the one that another waits for");
+    let report = bed.shards[0].ledger();
+    let held = |resource: Resource| report.tables[resource.index()].total;
+    assert_eq!((held(Resource::Entries), held(Resource::InRecords)), (1, 0));
+    let holder = report.principals.iter().find(|p| p.held[Resource::Entries.index()] > 0);
+    assert_eq!(holder.unwrap().key, address(2), "it passes to the one that waits");
+    bed.check_accounts().unwrap();
+    bed.check_ledgers().unwrap();
+    bed.sent.0.clear();
+    bed.process(2, &[from(HOLE, data("/hole/7"))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [50]);
+    assert_everything_is_given_back(&mut bed, 2);
+}
+
+#[test]
+fn latest_expiry_is_one_of_pending_interests() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut bed = bed(2, 1000);
+    let latest_ms = |bed: &Bed| {
+        let latest = bed.counters.iter().map(|counters| counters.latest_expiry_ns.value());
+        latest.max().unwrap() / 1_000_000
+    };
+    for serial in 0..8 {
+        let unrouted = interest(&format!("/nowhere/{serial}"), serial).lifetime_ms(HOUR_MS);
+        bed.process(0, &[from(51, unrouted)]);
+    }
+    assert!(latest_ms(&bed) >= HOUR_MS);
+    bed.process(10, &[from(51, interest("/hole/1", 100).lifetime_ms(30_000))]);
+    bed.advance(2_000);
+    assert_eq!(latest_ms(&bed), 30_010, "that of the Interest that is pending");
+    assert_everything_is_given_back(&mut bed, 2_000);
+}
+
+/// Random traffic of four principals in a PIT that is much too small.
+#[test]
+fn evictions_keep_accounts_and_ledger_exact() {
+    let mut evicted = 0;
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let mut bed = bed(if seed % 2 == 0 { 1 } else { 3 }, 20 + random.below(30));
+        bed.add_route(&name("/n"), HOLE, 0);
+        bed.add_route(&name("/n"), PRODUCER, 1);
+        bed.set_strategy(&name("/n/1"), "/localhost/nfd/strategy/multicast");
+        let faces: Vec<Face> = BYSTANDERS.chain([OTHER_PEER]).chain(100..104).collect();
+        let mut now = 0;
+        for step in 0..300_u32 {
+            now += random.below(20) as u64;
+            let face = *random.pick(&faces);
+            let uri = format!("/n/{}/{}", random.below(3), random.below(60));
+            let arrival = match random.below(10) {
+                0 => from(*random.pick(&[HOLE, PRODUCER]), data(&uri)),
+                _ => {
+                    let mut sent = interest(&uri, 1 + step);
+                    if random.percent(30) {
+                        sent = sent.can_be_prefix();
+                    }
+                    let sent = sent.lifetime_ms(*random.pick(&[50, 500, 5_000, LONGEST_MS]));
+                    let token = vec![3; *random.pick(&[0, 0, 4, 32])];
+                    from(face, sent).token(&token)
+                }
+            };
+            bed.process(now, &[arrival]);
+            if random.percent(1) {
+                bed.remove_face(face);
+                bed.advance(now);
+            }
+            let context = |error| panic!("seed {seed}, step {step}: {error}");
+            bed.check_accounts().unwrap_or_else(context);
+            bed.check_ledgers().unwrap_or_else(context);
+        }
+        evicted += bed.counters.iter().map(|c| c.dropped(DropReason::Evicted)).sum::<u64>();
+        assert_everything_is_given_back(&mut bed, now);
+    }
+    assert!(evicted > 100, "only {evicted} in-records were evicted");
+}
+
+#[test]
+fn one_principal_may_use_all_that_is_not_reserved() {
+    let case = Case::new("alone").route("/a", 2).with(|world| world.pit_capacity = 50);
+    let mut bed = case.world.bed(1);
+    for serial in 0..60 {
+        bed.process(0, &[from(1, interest(&format!("/a/{serial}"), serial))]);
+    }
+    assert_eq!(bed.shards[0].pcct_mut().pit_len(), 50);
+    assert_eq!(bed.counters[0].dropped(DropReason::PitShare), 10);
+}
