@@ -216,9 +216,9 @@ fn log_levels_change_while_it_runs() {
     let forwarder = Settings::new().start();
     let levels = forwarder.json(&["log"]);
     assert_eq!(levels["level"], "info");
-    let levels = forwarder.json(&["log", "warn", "ndn_face=debug"]);
+    let levels = forwarder.json(&["log", "warn", "ndn_dataplane=debug"]);
     assert_eq!(levels["level"], "warn");
-    assert_eq!(levels["modules"]["ndn_face"], "debug");
+    assert_eq!(levels["modules"]["ndn_dataplane"], "debug");
     assert_eq!(forwarder.json(&["log"]), levels);
     let refused = forwarder.run(&["log", "loud"]);
     assert_eq!(refused.status.code(), Some(1));

@@ -509,7 +509,7 @@ impl<V: Value> Kind<BTreeMap<String, V>> for Entries {
 
     #[cfg(test)]
     fn arbitrary(&self) -> BoxedStrategy<BTreeMap<String, V>> {
-        let keys = prop::sample::select(vec!["ndn_face", "ndn_table::fib", "quinn"]);
+        let keys = prop::sample::select(vec!["ndn_dataplane", "ndn_dataplane::worker", "quinn"]);
         prop::collection::btree_map(keys.prop_map(str::to_owned), V::arbitrary(), 0..3).boxed()
     }
 }

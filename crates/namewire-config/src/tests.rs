@@ -57,7 +57,7 @@ fn settings_are_read_into_their_fields() {
         tables.cs = { capacity_packets = 5, capacity_bytes = "1MiB", policy = "priority_fifo", unsolicited = "admit-local" }
         tables.network_regions = ["/net/a", "/net/b"]
         faces.idle_timeout = "30s"
-        log = { level = "warn", modules = { ndn_face = "trace", "ndn_table::fib" = "off" } }
+        log = { level = "warn", modules = { ndn_dataplane = "trace", "ndn_dataplane::worker" = "off" } }
         static_faces = [{ uri = "udp6://[2001:db8::1]:6363", pit_tokens = "always", persistency = "persistent" }]
         [[static_routes]]
         prefix = "/x"
@@ -79,7 +79,7 @@ fn settings_are_read_into_their_fields() {
     assert_eq!(config.tables.cs.policy, CsPolicy::PriorityFifo);
     assert_eq!(config.tables.cs.unsolicited, UnsolicitedPolicy::AdmitLocal);
     assert_eq!(config.faces.idle_timeout, Duration::from_secs(30));
-    assert_eq!(config.log.modules["ndn_table::fib"], LogLevel::Off);
+    assert_eq!(config.log.modules["ndn_dataplane::worker"], LogLevel::Off);
     assert_eq!(config.static_faces[0].pit_tokens, PitTokens::Always);
     assert_eq!(config.static_faces[0].persistency, Persistency::Persistent);
     assert_eq!(config.static_routes[0].cost, 7);

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ndn_packet::Name;
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 
+use super::packet_trace::TraceLine;
 use super::protocol::{ManagementData, RESPONSE_LEN_MAX, Request, Response};
 
 /// Failure of a request on the control socket.
@@ -129,8 +131,30 @@ impl ControlClient {
         })
     }
 
+    /// Turns the connection into a trace of the decisions about packets: the iterator returns them until the forwarder
+    /// ends it, which [`StreamEnd`] requests.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn trace_packets(
+        mut self,
+        name: &Name,
+        sample: u32,
+    ) -> Result<
+        (impl Iterator<Item = Result<TraceLine, ControlError>> + use<>, StreamEnd),
+        ControlError,
+    > {
+        self.call::<()>(&Request::TracePackets { name: name.to_string(), sample })?;
+        let end = StreamEnd(self.reader.get_ref().try_clone()?);
+        let lines = self.reader.lines().map(|line| {
+            let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
+            serde_json::from_str(&line?).map_err(malformed)
+        });
+        Ok((lines, end))
+    }
+
     /// Turns the connection into a capture: the reader returns pcapng until the forwarder ends it, which
-    /// [`CaptureEnd`] requests.
+    /// [`StreamEnd`] requests.
     ///
     /// # Errors
     /// As [`Self::call`].
@@ -138,9 +162,9 @@ impl ControlClient {
         mut self,
         face_id: Option<u64>,
         snap_len: usize,
-    ) -> Result<(impl Read, CaptureEnd), ControlError> {
+    ) -> Result<(impl Read, StreamEnd), ControlError> {
         self.call::<()>(&Request::CaptureStart { face_id, snap_len })?;
-        let end = CaptureEnd(self.reader.get_ref().try_clone()?);
+        let end = StreamEnd(self.reader.get_ref().try_clone()?);
         Ok((self.reader, end))
     }
 }
@@ -151,12 +175,12 @@ fn is_stopped(stat: &str) -> bool {
     state.is_some_and(|state| state.starts_with(['T', 't']))
 }
 
-/// Ends a capture from another thread.
+/// Ends a capture or a trace from another thread.
 #[derive(Debug)]
-pub struct CaptureEnd(UnixStream);
+pub struct StreamEnd(UnixStream);
 
-impl CaptureEnd {
-    /// Requests the remaining packets and the end of the capture.
+impl StreamEnd {
+    /// Requests the remaining packets and the end.
     ///
     /// # Errors
     /// The connection is closed already.

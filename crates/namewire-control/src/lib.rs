@@ -2,8 +2,8 @@
 //! `webtransport` and `status` reach a running forwarder through it.
 //!
 //! A client sends one JSON object per line and receives one per line: `{"result": ...}` or
-//! `{"error": "..."}`. `capture.start` is the exception: after its result line, the connection carries a
-//! pcapng capture until either side closes it. Only the owner of the socket may connect (mode 0600), because
+//! `{"error": "..."}`. `capture.start` and `trace.packets` are the exceptions: after the result line, the connection
+//! carries a pcapng capture or lines of a trace until either side closes it. Only the owner of the socket may connect (mode 0600), because
 //! captures contain the traffic of other users.
 //!
 //! The [server](ControlSocket) has one thread that accepts and one per connection. They block in the kernel
@@ -12,12 +12,14 @@
 
 pub mod capture;
 mod client;
+mod packet_trace;
 mod protocol;
 mod server;
 mod service_times;
 mod values;
 
-pub use client::{CaptureEnd, ControlClient, ControlError};
+pub use client::{ControlClient, ControlError, StreamEnd};
+pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
     Dispatch, DispatchEntry, FaceLimit, LinkCounters, LinkDown, LogLevels, ManagementData,
     MemifStatus, Request, Statistics, Version, WaitingFace, WebTransportStatus, WorkerStatistics,

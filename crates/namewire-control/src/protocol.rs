@@ -26,7 +26,7 @@ pub enum Request {
     /// Change log levels: answered with the resulting [`LogLevels`].
     #[serde(rename = "log.set")]
     LogSet {
-        /// `debug` for all modules, `ndn_face=debug` for one, `ndn_face=default` to remove its level; separated by commas.
+        /// `debug` for all modules, `ndn_dataplane=debug` for one, `ndn_dataplane=default` to remove its level; separated by commas.
         directives: String,
     },
     /// Report the counters of the workers since the start: answered with [`Statistics`].
@@ -83,6 +83,17 @@ pub enum Request {
     TraceLatency {
         /// Duration.
         milliseconds: u64,
+    },
+    /// Turn the connection into a trace of the decisions about packets, after an empty result: one [`TraceLine`] per
+    /// line.
+    ///
+    /// [`TraceLine`]: super::TraceLine
+    #[serde(rename = "trace.packets")]
+    TracePackets {
+        /// Only packets whose names have this prefix, a URI.
+        name: String,
+        /// One of this number of packets.
+        sample: u32,
     },
     /// Turn the connection into a pcapng capture, after an empty result.
     #[serde(rename = "capture.start")]

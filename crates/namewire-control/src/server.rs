@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ndn_forwarding::TraceFilter;
 use ndn_packet::Name;
 use ndn_sys::clock;
 use ndn_sys::file::FileIdentity;
 use ndn_sys::stream::set_socket_mode;
 use serde_json::Value;
 
+use super::packet_trace::{PacketTraceStream, TraceLine};
 use super::protocol::{
     Dispatch, FaceLimit, LINE_LEN_MAX, LinkCounters, LogLevels, ManagementData, MemifStatus,
     Request, Response, Statistics, Version, WaitingFace, WebTransportStatus,
@@ -98,6 +100,12 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Starts to measure service times, until the trace is dropped.
     fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace>;
+
+    /// Starts to trace the decisions about packets, until the stream is dropped.
+    ///
+    /// # Errors
+    /// Another client traces packets.
+    fn trace_packets(&self, filter: TraceFilter) -> Result<PacketTraceStream, String>;
 
     /// Starts a capture, which ends once the stream's receiver is dropped.
     ///
@@ -334,6 +342,17 @@ fn serve_connection(stream: &UnixStream, handler: &dyn Handler) -> io::Result<()
             let report = serde_json::to_value(trace.report())?;
             drop(trace);
             respond(stream, &Response::Result(report))?;
+        } else if let Request::TracePackets { name, sample } = &request {
+            let prefix =
+                Name::from_uri(name).map_err(|error| format!("{name} is no name: {error}"));
+            let filter = prefix.map(|prefix| TraceFilter { prefix, sample: *sample });
+            match filter.and_then(|filter| handler.trace_packets(filter)) {
+                Ok(trace) => {
+                    respond(stream, &Response::Result(Value::Null))?;
+                    return write_trace(stream, &trace);
+                }
+                Err(reason) => respond(stream, &Response::Error(reason))?,
+            }
         } else if let Request::CaptureStart { face_id, snap_len } = request {
             let filter = CaptureFilter { face_id, snap_len: snap_len.min(SNAP_LEN_MAX) };
             match handler.start_capture(filter) {
@@ -392,7 +411,9 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             }
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
-        Request::CaptureStart { .. } | Request::TraceLatency { .. } => {
+        Request::CaptureStart { .. }
+        | Request::TraceLatency { .. }
+        | Request::TracePackets { .. } => {
             return Response::Error("this is no simple request".to_owned());
         }
     };
@@ -445,6 +466,43 @@ fn write_capture(
     }
     writer.write_dropped(last_ns, (capture.dropped)())?;
     writer.flush()
+}
+
+/// Sends traced packets until the client closes its side or the forwarder ends the stream. The number of lost packets
+/// follows whenever it has grown.
+fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let mut writer = BufWriter::new(stream);
+    let (mut reported, mut checked_ns) = (0, clock::now());
+    let mut is_open = true;
+    while is_open {
+        match trace.packets.recv_timeout(CAPTURE_FLUSH) {
+            Ok(packet) => write_line(&mut writer, &TraceLine::Packet(packet))?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => is_open = false,
+        }
+        let now_ns = clock::now();
+        if is_open && u128::from(now_ns - checked_ns) < CAPTURE_FLUSH.as_nanos() {
+            continue;
+        }
+        checked_ns = now_ns;
+        let lost = (trace.lost)();
+        if lost > reported {
+            reported = lost;
+            write_line(&mut writer, &TraceLine::Lost(lost))?;
+        }
+        writer.flush()?;
+        is_open = is_open && !peer_has_closed(stream)?;
+    }
+    for packet in trace.packets.try_iter() {
+        write_line(&mut writer, &TraceLine::Packet(packet))?;
+    }
+    writer.flush()
+}
+
+fn write_line(writer: &mut impl Write, line: &TraceLine) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")
 }
 
 /// Waits; returns false if the client has closed the connection meanwhile.

@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use ndn_face::FaceValues;
+use ndn_forwarding::TraceFilter;
 
 use super::*;
 use crate::capture::{CaptureFilter, CapturedPacket, Direction};
@@ -79,6 +80,20 @@ impl Handler for Recorder {
 
     fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
         Box::new(Trace(Arc::clone(&self.traces)))
+    }
+
+    fn trace_packets(&self, filter: TraceFilter) -> Result<PacketTraceStream, String> {
+        let (sender, packets) = sync_channel(1);
+        let packet = TracedPacket {
+            worker: 0,
+            unix_ns: 1,
+            face_id: 300,
+            packet: "Interest".to_owned(),
+            name: filter.prefix.to_string(),
+            decisions: vec![TracedDecision::Dropped { reason: "no_next_hop".to_owned() }],
+        };
+        sender.send(packet).unwrap();
+        Ok(PacketTraceStream { packets, lost: Box::new(|| 7), end: Box::new(()) })
     }
 
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
@@ -262,6 +277,19 @@ fn capture_ends_with_the_packets_before_the_close() {
         original_len: 0,
     };
     assert!(sender.send(after).is_err(), "the receiver is gone, which stops the forwarder's side");
+}
+
+#[test]
+fn traced_packets_and_lost_ones_are_reported() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let client = ControlClient::connect(socket.path()).unwrap();
+    let name = ndn_packet::Name::from_uri("/a/b").unwrap();
+    let (lines, _end) = client.trace_packets(&name, 1).unwrap();
+    let lines: Vec<TraceLine> = lines.map(Result::unwrap).collect();
+    let [TraceLine::Packet(packet), TraceLine::Lost(7)] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((packet.name.as_str(), packet.face_id), ("/a/b", 300));
+    assert_eq!(packet.decisions[0].to_string(), "dropped no_next_hop");
 }
 
 #[test]

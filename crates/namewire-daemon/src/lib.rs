@@ -60,6 +60,7 @@ mod missing;
 mod multicast;
 mod names;
 mod operator;
+mod packet_traces;
 pub mod placement;
 mod plan;
 mod reload;

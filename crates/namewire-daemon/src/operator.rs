@@ -10,7 +10,7 @@ use ndn_dataplane::{
     WorkerCounters,
 };
 use ndn_face::{CallCounters, InternalEnd};
-use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes};
+use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
@@ -21,9 +21,11 @@ use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
     CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, LinkCounters, MemifStatus,
-    ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus, WorkerStatistics,
+    PacketTraceStream, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
+    WorkerStatistics,
 };
 
+use super::packet_traces::PacketTraces;
 use super::service_times::{TraceSwitch, TracedWorker};
 
 /// Maximum packets that wait for the reader of a capture.
@@ -86,6 +88,8 @@ pub(super) enum OperatorRequest {
     AddMemoryFace(MemoryFaceOptions, MemoryFaceAnswer),
     /// Start or stop the measurement of service times.
     Trace(bool),
+    /// Start the trace of decisions about packets, and answer; or stop it.
+    TracePackets(Option<PacketTraceRequest>),
     /// Report the state of the WebTransport listener.
     WebTransport(SyncSender<WebTransportStatus>),
     /// Report the number of faces.
@@ -94,6 +98,17 @@ pub(super) enum OperatorRequest {
     Memif(SyncSender<MemifStatus>),
     /// Report faces being created, all or those for one name.
     WaitingFaces(Option<Name>, SyncSender<Vec<WaitingFace>>),
+}
+
+/// A request to trace packets, for the control thread.
+#[derive(Debug)]
+pub(super) struct PacketTraceRequest {
+    /// The packets.
+    pub(super) filter: TraceFilter,
+    /// Takes the traces.
+    pub(super) sink: Arc<dyn TraceSink>,
+    /// Receives the answer, once the workers have the command.
+    pub(super) answer: SyncSender<()>,
 }
 
 /// Counters of one worker.
@@ -150,6 +165,7 @@ pub(super) struct Operator {
     requests: Sender<OperatorRequest>,
     waker: Arc<Waker>,
     trace: TraceSwitch,
+    packet_traces: PacketTraces,
     clock: Clock,
 }
 
@@ -176,7 +192,9 @@ impl Operator {
             wakes.wake();
         };
         let trace = TraceSwitch::new(switch, clock.clone());
-        Ok((Self { log, workers, requests: sender, waker, trace, clock }, requests))
+        let packet_traces = PacketTraces::default();
+        let operator = Self { log, workers, requests: sender, waker, trace, packet_traces, clock };
+        Ok((operator, requests))
     }
 
     /// The queue of requests to the control thread.
@@ -241,6 +259,20 @@ impl Handler for Operator {
             times: Arc::clone(&worker.service_times),
             rounds: Arc::clone(&worker.rounds),
         }))
+    }
+
+    fn trace_packets(&self, filter: TraceFilter) -> Result<PacketTraceStream, String> {
+        let start = |sink| {
+            let request = |answer| PacketTraceRequest { filter, sink, answer };
+            self.ask(|answer| OperatorRequest::TracePackets(Some(request(answer))))
+        };
+        let (requests, waker) = (self.requests.clone(), Arc::clone(&self.waker));
+        let stop = move || {
+            // If the control thread has ended, so have the workers.
+            let _ = requests.send(OperatorRequest::TracePackets(None));
+            waker.wake();
+        };
+        self.packet_traces.begin(&self.clock, start, stop)
     }
 
     fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {

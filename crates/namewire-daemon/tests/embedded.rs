@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use namewire_config::Config;
+use namewire_control::{ControlClient, TraceLine};
 use namewire_daemon::{
     CallError, Environment, Forwarder, Hooks, Management, Seeds, SteppedForwarder,
 };
@@ -187,4 +188,59 @@ fn stepped_forwarder_runs_on_the_system_clock() {
     let environment = Environment { clock: Clock::System, seeds: Seeds::random() };
     let mut forwarder = SteppedForwarder::new(&config(), &environment).unwrap();
     assert!(forwarder.status().unwrap().version.starts_with("namewire"));
+}
+
+#[test]
+fn decisions_about_packets_are_traced_on_the_control_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("control.sock");
+    let mut config = config();
+    config.control.enabled = true;
+    config.control.path = Some(socket.clone());
+    let forwarder = Forwarder::start(&config, Hooks::none().unwrap()).unwrap();
+    let add = |number| forwarder.add_memory_face(memory(number, Scope::NonLocal)).unwrap();
+    let [(first, mut consumer), (_, mut other), (upstream, mut producer)] = [1, 2, 3].map(add);
+    (&forwarder).add_route(&name("/a"), upstream, 0).unwrap();
+
+    let client = ControlClient::connect(&socket).unwrap();
+    let (mut lines, end) = client.trace_packets(&Name::default(), 1).unwrap();
+    // The next packet with this name: what was decided.
+    let mut expect = |uri: &str, decisions: &[&str]| loop {
+        let TraceLine::Packet(packet) = lines.next().unwrap().unwrap() else { panic!("lost") };
+        if packet.name == uri {
+            let decided: Vec<String> = packet.decisions.iter().map(ToString::to_string).collect();
+            for decision in decisions {
+                let is_there = decided.iter().any(|one| one.starts_with(decision));
+                assert!(is_there, "{decision} of {uri} is not in {decided:?}");
+            }
+            return;
+        }
+    };
+    consumer.send(interest("/none/x", 1)).unwrap();
+    let nack = format!("sent Nack NoRoute to face {first}");
+    expect("/none/x", &["PIT new", "FIB / next hops none", "dropped no_next_hop", &nack]);
+    consumer.send(interest("/localhost/x", 2)).unwrap();
+    expect("/localhost/x", &["dropped localhost_scope"]);
+    let limited = InterestBuilder::new(&name("/a/limited")).nonce(3).hop_limit(1).to_vec().unwrap();
+    consumer.send(limited).unwrap();
+    expect("/a/limited", &["PIT new", "dropped hop_limit_reached"]);
+
+    consumer.send(interest("/a/x", 4)).unwrap();
+    let route = format!("FIB /a next hops {upstream} strategy /localhost/nfd/strategy/best-route");
+    expect("/a/x", &["PIT new", &route, &format!("sent Interest to face {upstream}")]);
+    other.send(interest("/a/x", 5)).unwrap();
+    expect("/a/x", &["PIT aggregated"]);
+    other.send(interest("/a/x", 4)).unwrap();
+    expect("/a/x", &["dropped duplicate_nonce", "sent Nack Duplicate"]);
+    producer.send(data("/a/x")).unwrap();
+    expect("/a/x", &["CS inserted", "PIT satisfied 1", &format!("sent Data to face {first}")]);
+    consumer.send(interest("/a/x", 6)).unwrap();
+    expect("/a/x", &["CS hit", &format!("sent Data to face {first}")]);
+
+    let second = ControlClient::connect(&socket).unwrap();
+    let refused = second.trace_packets(&name("/a"), 1).err().unwrap();
+    assert!(refused.to_string().contains("another client"), "{refused}");
+    end.finish().unwrap();
+    assert!(lines.all(|line| line.is_ok()));
+    forwarder.shut_down().unwrap();
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
-use ndn_forwarding::{ProducerRegions, StrategyTable};
+use ndn_forwarding::{ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, Token};
@@ -77,6 +77,8 @@ pub enum Command {
     SetTap(Option<Box<dyn FrameTap>>),
     /// Start or stop measuring service times.
     Trace(bool),
+    /// Trace the decisions about these packets from now on; `None` ends that.
+    TracePackets(Option<(TraceFilter, Arc<dyn TraceSink>)>),
     /// Send what waits, close all faces and end.
     Stop,
 }

@@ -220,6 +220,9 @@ impl Dataplane {
                 self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
             }
             Command::Trace(is_on) => self.broadcast(|| Command::Trace(is_on)),
+            Command::TracePackets(trace) => {
+                self.broadcast(|| Command::TracePackets(trace.clone()));
+            }
             Command::Stop => self.broadcast(|| Command::Stop),
         }
     }

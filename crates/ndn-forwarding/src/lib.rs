@@ -13,6 +13,7 @@
 //! | [`FaceTable`], [`FaceProperties`] | the faces, as a shard knows them |
 //! | [`LearningRequest`] | requests of self-learning to the control thread |
 //! | [`Counters`], [`DropReason`], [`InterestAccount`] | counters, and the account of all Interests |
+//! | [`PacketTracer`], [`PacketTrace`] | trace of the decisions about single packets |
 //! | [`ServiceTimes`], [`ServiceTimer`] | measurement of processing time per packet |
 //!
 //! The crate uses no sockets, clocks or threads: time and randomness are arguments.
@@ -30,6 +31,7 @@ mod ingress;
 mod learning;
 mod lp_fields;
 mod packet;
+mod packet_trace;
 mod peers;
 mod pipelines;
 mod rewrite;
@@ -57,6 +59,9 @@ pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
 pub use ndn_packet::NackReason;
 pub use ndn_types::{LinkType, Scope};
+pub use packet_trace::{
+    Decision, Observers, PacketTrace, PacketTracer, TRACED_PER_SECOND_MAX, TraceFilter, TraceSink,
+};
 pub use peers::SharedTables;
 pub use service_times::{
     Bucket, BurstFigures, Histogram, HistogramSnapshot, ServiceTimer, ServiceTimes, StageSnapshot,

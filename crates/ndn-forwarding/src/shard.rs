@@ -12,12 +12,13 @@ use ndn_table::{
 
 use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};
+use crate::packet_trace::{Before, NotingSink};
 use crate::pipelines::{Ending, Matches, Sweep};
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
 use crate::{
-    BURST_SIZE, Burst, Counters, FaceProperties, FaceTable, PacketKind, ServiceTimer, TxSink,
-    UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, Decision, FaceProperties, FaceTable, Observers, PacketKind,
+    PacketTrace, TxSink, UnsolicitedPolicy,
 };
 
 /// Maximum number of PIT timer records checked, and of strategy timers run, in one call of
@@ -119,27 +120,75 @@ impl Shard {
         self.apply(now, &packets, 0..packets.count(), tx);
     }
 
-    /// [`process_burst`](Self::process_burst) with measurement: reports each packet to `timer`. The
-    /// worker begins and finishes the stage.
+    /// [`process_burst`](Self::process_burst) with observation of each packet: by the timer, whose stage the worker
+    /// begins and finishes, and by the tracer.
     #[cold]
     #[inline(never)]
-    pub fn process_burst_timed(
+    pub fn process_burst_observed(
         &mut self,
         now: Timestamp,
         rx: &mut Burst,
         pool: &PacketPool,
         tx: &mut impl TxSink,
-        timer: &mut ServiceTimer,
+        observers: &mut Observers<'_>,
     ) {
         let packets = self.prefetch_stages(now, rx, pool);
-        timer.begin_laps();
-        for index in 0..packets.count() {
-            let Some(kind) = packets.at(index).map(|packet| packet.descriptor.kind) else {
-                continue;
-            };
-            self.apply(now, &packets, index..index + 1, tx);
-            timer.lap(index, kind);
+        if let Some(timer) = &mut observers.timer {
+            timer.begin_laps();
         }
+        for index in 0..packets.count() {
+            let Some(packet) = packets.at(index) else { continue };
+            match observers.tracer_of(now, packet.name()) {
+                None => self.apply(now, &packets, index..index + 1, tx),
+                Some(tracer) => {
+                    let trace = self.apply_traced(now, &packets, index, tx);
+                    trace.into_iter().for_each(|trace| tracer.record(trace));
+                }
+            }
+            if let Some(timer) = &mut observers.timer {
+                timer.lap(index, packet.descriptor.kind);
+            }
+        }
+    }
+
+    /// Runs the pipeline of one packet; returns what it decided.
+    fn apply_traced(
+        &mut self,
+        now: Timestamp,
+        packets: &RxPackets<'_>,
+        index: usize,
+        tx: &mut impl TxSink,
+    ) -> Option<PacketTrace> {
+        let packet = packets.at(index)?;
+        let (kind, name) = (packet.descriptor.kind, packet.name());
+        let before = Before::of(&self.tables);
+        let mut noting = NotingSink { tx, sent: Vec::new() };
+        self.apply(now, packets, index..index + 1, &mut noting);
+        let sent = noting.sent;
+        let (mut decisions, is_pending) = before.decisions(kind, &self.tables);
+        let face_id = |face| self.tables.faces.face_id(face).unwrap_or(0);
+        if is_pending && packet.forwarding_hint().is_none() {
+            let entry = self.fib.entry(self.routes[index % BURST_SIZE]);
+            let strategy = self.strategies.name(entry.strategy()).unwrap_or(NameRef::ROOT);
+            let route = Decision::Route {
+                prefix: name.prefix(entry.next_hops_depth()).to_name(),
+                next_hops: entry.next_hops().iter().map(|hop| face_id(hop.face)).collect(),
+                strategy: strategy.to_name(),
+            };
+            // After the decision of the PIT.
+            decisions.insert(1, route);
+        }
+        decisions.extend(
+            sent.into_iter().map(|(kind, face)| Decision::Sent { kind, face_id: face_id(face) }),
+        );
+        Some(PacketTrace {
+            shard: self.tables.shard,
+            time: now,
+            face_id: face_id(packet.descriptor.face),
+            kind,
+            name: name.to_name(),
+            decisions,
+        })
     }
 
     /// Stages 1 to 4.

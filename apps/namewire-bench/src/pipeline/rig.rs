@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use ndn_forwarding::{
-    Burst, Counters, Dispatcher, FaceProperties, Ingress, LpFields, PitToken, PitTokenPolicy,
-    RxFace, Scope, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind, TxPacket,
-    TxSink, UnsolicitedPolicy,
+    Burst, Counters, Dispatcher, FaceProperties, Ingress, LpFields, Observers, PitToken,
+    PitTokenPolicy, RxFace, Scope, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable,
+    TxKind, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, PagePreference, free_huge_bytes};
@@ -438,7 +438,9 @@ impl Rig {
         self.shard.poll_timers(now, &mut sink);
         if is_measuring {
             timer.begin();
-            self.shard.process_burst_timed(now, &mut self.burst, &self.pool, &mut sink, &mut timer);
+            let mut observers = Observers { timer: Some(&mut timer), tracer: None };
+            let burst = &mut self.burst;
+            self.shard.process_burst_observed(now, burst, &self.pool, &mut sink, &mut observers);
         } else {
             self.shard.process_burst(now, &mut self.burst, &self.pool, &mut sink);
         }

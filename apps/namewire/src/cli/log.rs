@@ -9,15 +9,14 @@ use namewire_control::{LogLevels, Request};
 
 /// Show or change the log levels of a running forwarder
 ///
-/// Without directives, the current levels are printed. `debug` sets the default level, `ndn_face=debug` that of one
-/// module, and `ndn_face=default` resets it. Levels: off, error, warn, info, debug, trace. Modules: namewire,
-/// namewire_control, namewire_daemon, ndn_client, ndn_dataplane, ndn_face, ndn_files, ndn_forwarding, ndn_gateway,
-/// ndn_management, ndn_ring, ndn_security, ndn_sys, ndn_table, ndn_webtransport, and parts of them such as
-/// ndn_table::fib; and libraries, which log below info only if they are named: h3, quinn, quinn_proto, quinn_udp,
+/// Without directives, the current levels are printed. `debug` sets the default level, `ndn_dataplane=debug` that of one
+/// module, and `ndn_dataplane=default` resets it. Levels: off, error, warn, info, debug, trace. Modules: namewire,
+/// namewire_control, namewire_daemon, ndn_client, ndn_dataplane, ndn_files, ndn_gateway, ndn_webtransport, and parts of them
+/// such as ndn_dataplane::worker; and libraries, which log below info only if they are named: h3, quinn, quinn_proto, quinn_udp,
 /// rustls, tokio, wtransport.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Levels to set, such as `warn` or `ndn_face=debug`
+    /// Levels to set, such as `warn` or `ndn_dataplane=debug`
     directives: Vec<String>,
     #[command(flatten)]
     control: ControlOptions,

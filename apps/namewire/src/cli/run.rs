@@ -62,7 +62,7 @@ pub(super) struct Options {
     /// User to change to after the sockets are open, if started by root
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Log level, `debug` for all modules or `ndn_face=debug` for one; may be repeated
+    /// Log level, `debug` for all modules or `ndn_dataplane=debug` for one; may be repeated
     #[arg(long, value_name = "LEVEL")]
     log: Vec<String>,
     /// Path of the control socket
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn options_change_the_configuration() {
-        let arguments = "--socket /tmp/a.sock --port 7000 --address 127.0.0.1 --no-tcp --cs-capacity 5 --cpu 2 --log warn --log ndn_face=debug";
+        let arguments = "--socket /tmp/a.sock --port 7000 --address 127.0.0.1 --no-tcp --cs-capacity 5 --cpu 2 --log warn --log ndn_dataplane=debug";
         let config = configured(&arguments.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!(config.socket_path().as_deref(), Some(Path::new("/tmp/a.sock")));
         assert_eq!(config.listeners.udp.port, 7000);
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(config.tables.cs.capacity_packets, 5);
         assert_eq!(config.forwarder.cpus, [2]);
         assert_eq!(config.log.level, LogLevel::Warn);
-        assert_eq!(config.log.modules["ndn_face"], LogLevel::Debug);
+        assert_eq!(config.log.modules["ndn_dataplane"], LogLevel::Debug);
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             "",
             "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
             "--nfd-conf nfd.conf --no-unix --no-tcp --no-udp --cs-capacity 5 --cpu 2 --user ndn",
-            "--workers auto --log warn --log ndn_face=debug --log-file namewire.log",
+            "--workers auto --log warn --log ndn_dataplane=debug --log-file namewire.log",
             "--workers 3",
         ] {
             let given = arguments.split(' ').filter(|word| !word.is_empty());

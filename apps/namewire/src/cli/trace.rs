@@ -1,18 +1,23 @@
-//! `namewire trace`: service times in a running forwarder.
+//! `namewire trace`: service times and decisions in a running forwarder.
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
+use ndn_packet::Name;
 use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
-use super::arguments::duration;
+use super::arguments::{duration, name};
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
+use super::interrupt;
 use super::output::{self, Table, grouped};
-use namewire_control::{Request, ServiceTimesReport, TimeHistogram, WorkerServiceTimes};
+use namewire_control::{
+    ControlError, Request, ServiceTimesReport, TimeHistogram, TraceLine, TracedPacket,
+    WorkerServiceTimes,
+};
 
-/// Measure service times in a running forwarder
+/// Measure service times in a running forwarder, or show its decisions about packets
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(subcommand)]
@@ -38,6 +43,29 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Show the decisions about single packets
+    ///
+    /// One line per decision: time in seconds since 1970, worker, face that received the packet, kind of packet, name,
+    /// and the decision: CS hit or insertion, PIT entry (new, aggregated, renewed, satisfied), FIB prefix with next hops
+    /// and strategy, packets sent, drop reason. Packets that a face drops before they reach the tables are not shown:
+    /// see `namewire face show`. Ctrl-C ends the trace. A worker traces 10000 packets per second at most; the number of
+    /// lost packets is shown. One client traces at a time.
+    Packets {
+        /// Only packets whose names have this prefix
+        #[arg(long, value_name = "NAME", default_value = "/", value_parser = name)]
+        name: Name,
+        /// Only one of N packets
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+        sample: u32,
+        /// End after N packets
+        #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+        count: Option<u64>,
+        #[command(flatten)]
+        control: ControlOptions,
+        /// Print JSON, one line per packet
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Columns of the table: heading, part of all packets.
@@ -45,14 +73,64 @@ const QUANTILES: [(&str, f64); 5] =
     [(">p10", 0.1), (">p50", 0.5), (">p90", 0.9), (">p99", 0.99), (">p99.9", 0.999)];
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let What::Latency { duration, seconds, control, json } = &options.what;
-    let span = span(*duration, *seconds)?;
+    match &options.what {
+        What::Latency { duration, seconds, control, json } => {
+            latency(span(*duration, *seconds)?, control, *json)
+        }
+        What::Packets { name, sample, count, control, json } => {
+            let (lines, end) = control.connect()?.trace_packets(name, *sample)?;
+            output::note(&"tracing; Ctrl-C ends it");
+            interrupt::on_interrupt(move || {
+                // If the connection is closed, the loop ends.
+                let _ = end.finish();
+            })?;
+            print_packets(lines, count.unwrap_or(u64::MAX), *json)
+        }
+    }
+}
+
+fn latency(span: Duration, control: &ControlOptions, json: bool) -> Outcome {
     let milliseconds = duration_ms(span);
     let mut client = control.connect()?;
     let report: ServiceTimesReport = client.call(&Request::TraceLatency { milliseconds })?;
     let mut total = WorkerServiceTimes::default();
     report.workers.iter().for_each(|worker| total.add(worker));
-    if *json { print_json(&report, &total) } else { print(&report, &total) }
+    if json { print_json(&report, &total) } else { print(&report, &total) }
+}
+
+/// Prints the lines of a trace until it ends or `count` packets were shown.
+fn print_packets(
+    lines: impl Iterator<Item = Result<TraceLine, ControlError>>,
+    count: u64,
+    json: bool,
+) -> Outcome {
+    let mut left = count;
+    for line in lines {
+        let line = line?;
+        if json {
+            let text = serde_json::to_string(&line);
+            output::print_line(&text.map_err(|error| Failure::Failed(error.to_string()))?)?;
+        } else {
+            text_lines(&line).iter().try_for_each(|text| output::print_line(text))?;
+        }
+        left -= u64::from(matches!(line, TraceLine::Packet(_)));
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A line for each decision about a packet.
+fn text_lines(line: &TraceLine) -> Vec<String> {
+    let packet = match line {
+        TraceLine::Packet(packet) => packet,
+        TraceLine::Lost(count) => return vec![format!("{} packets lost so far", grouped(*count))],
+    };
+    let TracedPacket { worker, unix_ns, face_id, packet, name, decisions } = packet;
+    let (seconds, micros) = (unix_ns / 1_000_000_000, unix_ns / 1000 % 1_000_000);
+    let head = format!("{seconds}.{micros:06} worker {worker} face {face_id} {packet} {name}");
+    decisions.iter().map(|decision| format!("{head}: {decision}")).collect()
 }
 
 fn stages(worker: &WorkerServiceTimes) -> [(&'static str, &TimeHistogram); 4] {
@@ -117,7 +195,25 @@ fn worker_json(worker: &WorkerServiceTimes) -> Outcome<Value> {
 
 #[cfg(test)]
 mod tests {
+    use namewire_control::TracedDecision;
+
     use super::*;
+
+    #[test]
+    fn every_decision_about_a_packet_is_a_line() {
+        let packet = TracedPacket {
+            worker: 1,
+            unix_ns: 1_700_000_000_000_042_000,
+            face_id: 300,
+            packet: "Interest".to_owned(),
+            name: "/a/b".to_owned(),
+            decisions: vec![TracedDecision::PitInserted, TracedDecision::CsHit],
+        };
+        let head = "1700000000.000042 worker 1 face 300 Interest /a/b: ";
+        let expected = [format!("{head}PIT new"), format!("{head}CS hit")];
+        assert_eq!(text_lines(&TraceLine::Packet(packet)), expected);
+        assert_eq!(text_lines(&TraceLine::Lost(3)), ["3 packets lost so far"]);
+    }
 
     #[test]
     fn every_histogram_is_printed_under_its_own_name() {

@@ -197,16 +197,19 @@ mod tests {
     #[test]
     fn directives_change_what_they_name_and_nothing_else() {
         let mut settings = Log::default();
-        settings.modules.insert("ndn_face".to_owned(), LogLevel::Debug);
+        settings.modules.insert("ndn_dataplane".to_owned(), LogLevel::Debug);
         let filter = Levels::of(&settings);
-        assert_eq!(filter.to_string(), "info,ndn_face=debug");
-        assert_eq!(merged(&filter, "warn"), "warn,ndn_face=debug");
-        assert_eq!(merged(&filter, "ndn_face=off"), "info,ndn_face=off");
-        assert_eq!(merged(&filter, "ndn_face=default"), "info");
-        assert_eq!(merged(&filter, "warn,ndn_face=off,ndn_face=default"), "warn");
-        let both = merged(&filter, "trace, ndn_table::fib = error");
+        assert_eq!(filter.to_string(), "info,ndn_dataplane=debug");
+        assert_eq!(merged(&filter, "warn"), "warn,ndn_dataplane=debug");
+        assert_eq!(merged(&filter, "ndn_dataplane=off"), "info,ndn_dataplane=off");
+        assert_eq!(merged(&filter, "ndn_dataplane=default"), "info");
+        assert_eq!(merged(&filter, "warn,ndn_dataplane=off,ndn_dataplane=default"), "warn");
+        let both = merged(&filter, "trace, ndn_dataplane::worker = error");
         assert!(both.starts_with("trace,"), "{both}");
-        assert!(both.contains("ndn_face=debug") && both.contains("ndn_table::fib=error"), "{both}");
+        assert!(
+            both.contains("ndn_dataplane=debug") && both.contains("ndn_dataplane::worker=error"),
+            "{both}"
+        );
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
         for directives in [
             "",
             "loud",
-            "ndn_face=",
+            "ndn_dataplane=",
             "=info",
             "a b=info",
             "info,,debug",
@@ -234,13 +237,13 @@ mod tests {
             let levels = Levels::of(&Log::default()).merged(directives).unwrap();
             levels.filter().would_enable(module, &level.into_level().unwrap())
         };
-        assert!(lets("trace", "ndn_face::set", LevelFilter::TRACE));
+        assert!(lets("trace", "ndn_dataplane::worker", LevelFilter::TRACE));
         assert!(!lets("trace", "quinn_proto::connection", LevelFilter::DEBUG));
         assert!(!lets("debug", "some_library", LevelFilter::DEBUG));
         assert!(lets("debug", "some_library", LevelFilter::WARN));
         assert!(lets("info,quinn_proto=debug", "quinn_proto::connection", LevelFilter::DEBUG));
         assert!(!lets("warn", "quinn", LevelFilter::INFO));
-        assert!(!lets("debug,ndn_face=warn", "ndn_face", LevelFilter::INFO));
-        assert!(lets("debug,ndn_face=warn", "namewire", LevelFilter::DEBUG));
+        assert!(!lets("debug,ndn_dataplane=warn", "ndn_dataplane", LevelFilter::INFO));
+        assert!(lets("debug,ndn_dataplane=warn", "namewire", LevelFilter::DEBUG));
     }
 }

@@ -60,7 +60,9 @@ use super::balance::BalanceSchedule;
 use super::captures::{Captures, CapturesEvent};
 use super::ethernet::OwnPort;
 use super::listeners::Listeners;
-use super::operator::{LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests};
+use super::operator::{
+    LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests, PacketTraceRequest,
+};
 use super::reload::Reload;
 use super::static_setup::{StaticEvent, StaticSetup};
 use super::tables::ForwardingTables;
@@ -595,6 +597,12 @@ impl Control {
                 cx.faces.add_memory_face(&mut cx.dataplane, &options, answer);
             }
             OperatorRequest::Trace(is_on) => cx.dataplane.send(Command::Trace(is_on)),
+            OperatorRequest::TracePackets(None) => cx.dataplane.send(Command::TracePackets(None)),
+            OperatorRequest::TracePackets(Some(request)) => {
+                let PacketTraceRequest { filter, sink, answer } = request;
+                cx.dataplane.send(Command::TracePackets(Some((filter, sink))));
+                let _ = answer.send(());
+            }
             OperatorRequest::Links(request) => {
                 let driver = |interface: &str| self.interfaces.driver(interface);
                 let links = telemetry::links(&cx.faces.known, request.after, cx.now_ns(), driver);

@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{ChannelId, FaceChange, FaceSet, PortId, PortOptions, Progress, WORKER_TOKEN_MIN};
-use ndn_forwarding::{Burst, Content, FaceProperties, Ingress, PacketKind, Shard, TxSink as _};
+use ndn_forwarding::{
+    Burst, Content, FaceProperties, Ingress, PacketKind, PacketTracer, Shard, TxSink as _,
+};
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
@@ -655,12 +657,10 @@ impl Worker {
             return;
         }
         overload.mark_data(burst);
-        let mut timer = match source {
-            BurstSource::Received => service.receiving(),
-            BurstSource::Crossed => service.choose_crossed(now),
-        };
+        let mut observers = service.observers(now, source == BurstSource::Crossed);
         if source == BurstSource::Received {
-            match (&mut timer, &mut dispatch) {
+            let timer = observers.as_mut().and_then(|observers| observers.timer.as_deref_mut());
+            match (timer, &mut dispatch) {
                 (Some(timer), dispatch) => dispatch_measured(timer, burst, dispatch.as_mut(), pool),
                 (None, Some(dispatch)) => {
                     (0..count).for_each(|index| dispatch.packet(burst, index, pool));
@@ -670,17 +670,17 @@ impl Worker {
         }
         let outbound = dispatch.map(|dispatch| dispatch.outbound);
         let mut sink = RoutedSink { faces: faces.sink(now, pool), outbound, pool };
-        match &mut timer {
+        match &mut observers {
             None => shard.process_burst(now, burst, pool, &mut sink),
-            Some(timer) => {
-                timer.begin();
-                shard.process_burst_timed(now, burst, pool, &mut sink, timer);
+            Some(observers) => {
+                observers.timer.iter_mut().for_each(|timer| timer.begin());
+                shard.process_burst_observed(now, burst, pool, &mut sink, observers);
             }
         }
         // The sink has copied or retained what it needs.
         burst.release(pool);
         shard.end_burst();
-        if let Some(timer) = timer {
+        if let Some(timer) = observers.and_then(|observers| observers.timer) {
             timer.finish_forwarding();
         }
         if source == BurstSource::Received {
@@ -996,6 +996,10 @@ impl Worker {
                 self.faces.set_tap(tap);
             }
             Command::Trace(is_on) => self.service.set_enabled(is_on, &self.clock),
+            Command::TracePackets(trace) => {
+                let tracer = trace.map(|(filter, sink)| PacketTracer::new(filter, sink));
+                self.service.set_tracer(tracer);
+            }
             Command::Stop => self.state.stopping = true,
         }
     }

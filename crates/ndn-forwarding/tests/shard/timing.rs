@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndn_forwarding::{Burst, ServiceTimer, Shard};
+use ndn_forwarding::{Burst, Observers, ServiceTimer, Shard};
 use ndn_ring::PacketPool;
 use ndn_table::Timestamp;
 
@@ -36,7 +36,8 @@ impl Timing {
             return shard.process_burst(now, burst, pool, sent);
         }
         self.timer.begin();
-        shard.process_burst_timed(now, burst, pool, sent, &mut self.timer);
+        let mut observers = Observers { timer: Some(&mut self.timer), tracer: None };
+        shard.process_burst_observed(now, burst, pool, sent, &mut observers);
         self.timer.finish_forwarding();
     }
 }
