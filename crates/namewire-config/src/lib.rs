@@ -24,6 +24,7 @@ mod forwarder;
 mod interfaces;
 mod key_location;
 mod listeners;
+mod local_users;
 mod log;
 mod management;
 mod memif;
@@ -54,6 +55,7 @@ pub use listeners::{
     Listeners, MULTICAST_PORT, Multicast, NDN_PORT, SYSTEM_SOCKET_PATH, TcpListener, UdpListener,
     UnixListener, WEBSOCKET_PORT, WebSocketListener, WebTransportListener, default_socket_path,
 };
+pub use local_users::LocalUsers;
 pub use log::{LOG_LIBRARIES, LOG_MODULES, Log, LogLevel, check_module};
 pub use management::{
     Authorize, AuthorizedSigner, Control, Management, Privilege, Propagate, TEXT_ORIGIN, TrustRules,

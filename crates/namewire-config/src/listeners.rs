@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::declaration::{live, restart, settings, table};
 use crate::ethernet::{Dpdk, Ethernet};
 use crate::interfaces::InterfaceRule;
+use crate::local_users::LocalUsers;
 use crate::memif::MemifListener;
 use crate::origin::Origin;
 use crate::units::FileMode;
@@ -70,9 +71,16 @@ settings! {
         addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
         /// TCP port.
         port: u16 = NDN_PORT => restart().within(1..=u16::MAX),
-        /// Whether connections from loopback addresses are local faces. Applications on local faces
-        /// can register prefixes.
+        /// Whether connections from loopback addresses of `local_users` are local faces. Applications on
+        /// local faces can register prefixes. If not, these connections are treated as those of other hosts.
         loopback_is_local: bool = true => restart(),
+        /// Users whose programs have local faces if they connect from a loopback address, by name or number,
+        /// such as `["alice", "1001"]`, in addition to root and the user of the forwarder. The kernel names the
+        /// user of a connection (sock_diag(7)). By default, these are the users who may connect to the Unix
+        /// socket: all users that the kernel names if the permission bits of `[listeners.unix]` allow others to
+        /// write, otherwise root and the user of the forwarder. `"any"` accepts every connection from a loopback
+        /// address without asking the kernel, as NFD does.
+        local_users: Option<LocalUsers> = None => restart().example("[\"alice\"]"),
     }
 }
 
@@ -89,8 +97,9 @@ settings! {
         addresses: Vec<IpAddr> = every_address() => restart().checked(not_empty),
         /// TCP port.
         port: u16 = WEBSOCKET_PORT => restart().within(1..=u16::MAX),
-        /// Whether connections from loopback addresses are local faces, as in `[listeners.tcp]`. Of pages
-        /// in browsers this holds only for those of this host and of `local_origins`.
+        /// Whether connections from loopback addresses are local faces, as in `[listeners.tcp]`, whose
+        /// `local_users` apply. Of pages in browsers this holds only for those of this host and of
+        /// `local_origins`.
         loopback_is_local: bool = true => restart(),
         /// Origins whose pages can connect, in addition to pages of this host, such as
         /// `["https://app.example.com"]`. Pages of other origins are rejected with status 403. An empty

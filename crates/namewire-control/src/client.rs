@@ -58,8 +58,15 @@ impl ControlClient {
     /// # Errors
     /// [`ControlError::Connect`].
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
-        let stream = UnixStream::connect(path)
-            .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
+        let failed = |source| ControlError::Connect { path: path.to_owned(), source };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        let server = socket_peercred(&stream).map_err(|error| failed(error.into()))?.uid;
+        let own = rustix::process::geteuid();
+        // Somebody else may have made a socket of this name in a directory such as /tmp.
+        if !own.is_root() && server != own && !server.is_root() {
+            let text = format!("user {} listens there", server.as_raw());
+            return Err(failed(io::Error::new(ErrorKind::PermissionDenied, text)));
+        }
         Ok(Self { reader: BufReader::new(stream) })
     }
 

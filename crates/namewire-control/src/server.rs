@@ -17,7 +17,7 @@ use ndn_forwarding::TraceFilter;
 use ndn_packet::Name;
 use ndn_sys::clock;
 use ndn_sys::file::FileIdentity;
-use ndn_sys::stream::set_socket_mode;
+use ndn_sys::stream::listen_unix;
 use serde_json::Value;
 
 use super::packet_trace::{PacketTraceStream, TraceLine};
@@ -174,13 +174,14 @@ pub struct ControlListener {
 }
 
 impl ControlListener {
-    /// Opens the socket at `path`. Replaces a socket file without a listener.
+    /// Opens the socket at `path` for its owner only. Replaces a socket file without a listener.
     ///
     /// # Errors
     /// Another process listens there (`AddrInUse`), or the file system reports an error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let listener = bind(path)?;
-        let file = set_socket_mode(path, 0o600)?;
+        let (socket, file) = listen_unix(path, 0o600)?;
+        let listener = UnixListener::from(socket);
+        listener.set_nonblocking(false)?;
         Ok(Self { path: path.to_owned(), listener, file })
     }
 
@@ -239,21 +240,6 @@ impl Drop for ControlSocket {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        other => other,
-    }
-}
-
-/// Returns whether no process listens on the socket file.
-fn is_stale(path: &Path) -> bool {
-    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 struct Acceptor {

@@ -2,7 +2,7 @@
 //! error.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -47,8 +47,8 @@ pub struct OwnFile {
 /// Permissions of a created directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// As the umask permits.
-    Umask,
+    /// Others may enter it, as far as the umask permits, and not change it.
+    Enter,
     /// Owner only.
     Private,
 }
@@ -60,7 +60,7 @@ pub(super) enum Access {
 pub(super) fn make_parent(path: &Path, access: Access) -> anyhow::Result<Option<OwnFile>> {
     check_parent(path)?;
     let Some(parent) = parent(path) else { return Ok(None) };
-    let mode = if access == Access::Private { 0o700 } else { 0o777 };
+    let mode = if access == Access::Private { 0o700 } else { 0o755 };
     match std::fs::DirBuilder::new().mode(mode).create(parent) {
         Ok(()) => {
             let opened = open_made(parent, access)?;
@@ -72,6 +72,14 @@ pub(super) fn make_parent(path: &Path, access: Access) -> anyhow::Result<Option<
             Err(error).with_context(|| format!("cannot make the directory {}", parent.display()))
         }
     }
+}
+
+/// Returns the directory of `path` if users other than its owner and root can replace files of the forwarder in it.
+pub(super) fn open_to_others(path: &Path) -> Option<&Path> {
+    let parent = parent(path).unwrap_or(Path::new("."));
+    let mode = std::fs::metadata(parent).ok()?.mode();
+    let (is_writable, is_sticky) = (mode & 0o022 != 0, mode & 0o1000 != 0);
+    (is_writable && !is_sticky).then_some(parent)
 }
 
 /// Opens a directory just created. The owner of the parent may have replaced it meanwhile; the replacement is
@@ -90,7 +98,7 @@ fn open_made(path: &Path, access: Access) -> anyhow::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -104,6 +112,19 @@ mod tests {
         assert_eq!(found.mode() & 0o777, 0o700);
         assert_eq!(made.identity, FileIdentity::of(&made.path).unwrap());
         assert!(make_parent(&file, Access::Private).unwrap().is_none(), "it is there");
+    }
+
+    #[test]
+    fn directory_is_open_to_others_if_they_can_replace_files_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nfd.control.sock");
+        for (mode, is_open) in
+            [(0o700, false), (0o755, false), (0o1777, false), (0o777, true), (0o775, true)]
+        {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(directory.path(), permissions).unwrap();
+            assert_eq!(open_to_others(&file).is_some(), is_open, "{mode:o}");
+        }
     }
 
     #[test]
@@ -123,7 +144,7 @@ mod tests {
         // An existing symbolic link may be intended; its target is not changed.
         assert!(make_parent(&path("link").join("key.pem"), Access::Private).unwrap().is_none());
         assert_eq!(mode("other"), 0o755);
-        open_made(&path("other"), Access::Umask).unwrap();
-        open_made(&path("link"), Access::Umask).unwrap_err();
+        open_made(&path("other"), Access::Enter).unwrap();
+        open_made(&path("link"), Access::Enter).unwrap_err();
     }
 }

@@ -255,8 +255,14 @@ fn open_control_socket(
     let shown = path.display();
     let advice =
         || format!("cannot open the control socket {shown}; choose another path with --control");
-    let made = directory::make_parent(&path, directory::Access::Umask).with_context(advice)?;
+    let made = directory::make_parent(&path, directory::Access::Enter).with_context(advice)?;
     listeners.own_files.extend(made);
+    if let Some(directory) = directory::open_to_others(&path) {
+        tracing::warn!(
+            directory = %directory.display(),
+            "other users can replace the control socket: choose a directory that only its owner can write to, with --control"
+        );
+    }
     let socket = ControlListener::open(&path).with_context(advice)?;
     listeners.own_files.push(OwnFile { path, identity: socket.file(), opened: None });
     Ok(Some(socket))

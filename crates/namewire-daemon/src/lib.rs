@@ -55,6 +55,7 @@ pub mod frames;
 mod hooks;
 mod identities;
 mod listeners;
+mod local_peers;
 mod memory;
 mod missing;
 mod multicast;

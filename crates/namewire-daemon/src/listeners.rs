@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use ndn_types::FaceUri;
 
 use super::addresses::named;
 use super::directory::{self, Access, OwnFile};
+use super::local_peers::LocalPeers;
 use super::websocket::Admission;
 use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
@@ -43,30 +45,30 @@ pub(super) enum LocalEnd {
     Tcp {
         /// The address.
         address: SocketAddr,
-        /// Loopback peers may use `/localhost`.
-        loopback_is_local: bool,
+        /// Which peers may use `/localhost`.
+        local: Arc<LocalPeers>,
     },
     /// A TCP address for WebSocket connections.
     WebSocket {
         /// The address.
         address: SocketAddr,
-        /// Which clients may connect and which are local.
+        /// Which pages may connect and which are local.
         admission: Admission,
+        /// Which peers may use `/localhost`.
+        local: Arc<LocalPeers>,
     },
 }
 
 impl LocalEnd {
-    /// Returns the scope of a connected peer. For a browser, the origin of the page matters too.
-    pub(super) fn scope(&self, peer: Option<SocketAddr>) -> Scope {
-        let is_loopback = |peer: SocketAddr| peer.ip().to_canonical().is_loopback();
-        let is_local = match self {
-            Self::Unix(_) | Self::Memif(_) => true,
-            Self::Tcp { loopback_is_local, .. }
-            | Self::WebSocket { admission: Admission { loopback_is_local, .. }, .. } => {
-                *loopback_is_local && peer.is_some_and(is_loopback)
+    /// Returns the scope of a connection. For a browser, the origin of the page matters too.
+    pub(super) fn scope(&self, connection: BorrowedFd<'_>, peer: Option<SocketAddr>) -> Scope {
+        match (self, peer) {
+            (Self::Unix(_) | Self::Memif(_), _) => Scope::Local,
+            (Self::Tcp { local, .. } | Self::WebSocket { local, .. }, Some(peer)) => {
+                local.scope(connection, peer)
             }
-        };
-        if is_local { Scope::Local } else { Scope::NonLocal }
+            (Self::Tcp { .. } | Self::WebSocket { .. }, None) => Scope::NonLocal,
+        }
     }
 }
 
@@ -142,24 +144,25 @@ impl Listeners {
         listeners.open_memif(config)?;
         if config.tcp.enabled {
             let open = |address| Listener::tcp(address);
+            let peers = Arc::new(LocalPeers::new(config, config.tcp.loopback_is_local)?);
             for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
                 let address = socket.local_address()?;
-                let loopback_is_local = config.tcp.loopback_is_local;
-                let local = Arc::new(LocalEnd::Tcp { address, loopback_is_local });
+                let local = Arc::new(LocalEnd::Tcp { address, local: Arc::clone(&peers) });
                 listeners.addresses.tcp.push(address);
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
         if config.websocket.enabled {
             let (own, open) = (&config.websocket, |address| Listener::tcp(address));
+            let peers = Arc::new(LocalPeers::new(config, own.loopback_is_local)?);
             for socket in open_all("WebSocket", &own.addresses, own.port, open)? {
                 let address = socket.local_address()?;
                 let admission = Admission {
-                    loopback_is_local: own.loopback_is_local,
                     origins: own.origins.clone(),
                     local_origins: own.local_origins.clone(),
                 };
-                let local = Arc::new(LocalEnd::WebSocket { address, admission });
+                let local = Arc::clone(&peers);
+                let local = Arc::new(LocalEnd::WebSocket { address, admission, local });
                 listeners.streams.push(StreamListener { socket, local });
             }
         }
@@ -319,7 +322,7 @@ fn is_well_known(path: &Path) -> bool {
 
 /// Creates the directory of a socket if it is missing; returns it if it was created.
 fn make_directory(path: &Path) -> anyhow::Result<Option<OwnFile>> {
-    directory::make_parent(path, Access::Umask)
+    directory::make_parent(path, Access::Enter)
 }
 
 fn open_unix(path: &Path, mode: u32) -> anyhow::Result<Listener> {

@@ -22,11 +22,9 @@ pub(super) struct Handshake {
     request: Vec<u8>,
 }
 
-/// Rules for which clients may connect and which are local.
+/// Rules for which pages may connect and which are as local as the address of their browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
-    /// Loopback peers may use `/localhost`, except foreign pages.
-    pub(super) loopback_is_local: bool,
     /// Permitted origins, in addition to this host and `local_origins`; `None` permits all.
     pub(super) origins: Option<Vec<Origin>>,
     /// Origins that are as local as pages of this host.
@@ -184,7 +182,7 @@ mod tests {
         Origin: http://example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
     fn everybody() -> Admission {
-        Admission { loopback_is_local: true, origins: None, local_origins: Vec::new() }
+        Admission { origins: None, local_origins: Vec::new() }
     }
 
     fn answer(request: &[u8]) -> Result<Option<(String, Client)>, Refusal> {

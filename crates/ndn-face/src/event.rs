@@ -21,6 +21,9 @@ pub enum CloseReason {
     FrameTooLong,
     /// The peer sent a malformed TLV, so that the start of the next frame is unknown.
     MalformedFrame,
+    /// The peer of a stream sent something that starts with this byte, which is neither Interest nor Data nor LpPacket:
+    /// it uses another protocol, such as HTTP.
+    OtherProtocol(u8),
     /// It had no connection, and is no longer permanent.
     NotPermanent,
     /// The WebSocket was closed with this status code, for a violation of the protocol or a limit.
@@ -46,6 +49,12 @@ impl fmt::Display for CloseReason {
             Self::Failed(kind) => write!(formatter, "connection failed: {kind}"),
             Self::FrameTooLong => formatter.write_str("the peer sent a frame that is too long"),
             Self::MalformedFrame => formatter.write_str("the peer sent a malformed TLV"),
+            Self::OtherProtocol(first) => {
+                write!(
+                    formatter,
+                    "the peer sent no NDN packet, but something that starts with {first:#04x}"
+                )
+            }
             Self::NotPermanent => formatter.write_str("down, and no longer permanent"),
             Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
             Self::Silent => formatter.write_str("the peer does not answer"),

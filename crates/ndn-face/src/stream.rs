@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_packet::tlv::frame_len;
+use ndn_packet::types;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::stream;
@@ -283,6 +284,11 @@ impl Streams {
     ) -> Result<Progress, CloseReason> {
         loop {
             let filled = block.filled();
+            // At the first byte, before the rest of it has arrived: a stream of another protocol must not be searched
+            // for frames.
+            if let Some(first) = filled.first().filter(|first| !types::starts_frame(**first)) {
+                return Err(other_protocol(cx, *first));
+            }
             let length = match frame_len(filled) {
                 Ok(Some(length)) if length > FRAME_LENGTH_MAX => {
                     return Err(CloseReason::FrameTooLong);
@@ -354,6 +360,10 @@ impl Streams {
             unmask(&mut block.filled_mut()[payload.clone()], head.mask);
             let Some(websocket) = &mut stream.websocket else { return Ok(Progress::Done) };
             match accept_frame(cx, websocket, &head, &block.filled()[payload]) {
+                FrameAction::OtherProtocol(first) => {
+                    self.end_websocket(cx, face, stream, CloseCode::Unsupported);
+                    return Err(other_protocol(cx, first));
+                }
                 FrameAction::Packet => {
                     block.skip(head.length);
                     cx.shared.calls.received_frames.increment();
@@ -433,6 +443,8 @@ enum FrameAction {
     /// The payload is to be sent back.
     Pong,
     Close(CloseCode),
+    /// The message starts with this byte, so it is no frame.
+    OtherProtocol(u8),
 }
 
 /// Judges a frame by its header, and keeps the part of a message that comes in several frames.
@@ -443,6 +455,12 @@ fn accept_frame(
     payload: &[u8],
 ) -> FrameAction {
     websocket.note_frame();
+    if matches!(head.opcode, Opcode::Binary | Opcode::Continuation)
+        && websocket.message.is_empty()
+        && let Some(first) = payload.first().filter(|first| !types::starts_frame(**first))
+    {
+        return FrameAction::OtherProtocol(*first);
+    }
     match (head.opcode, websocket.is_in_message) {
         (Opcode::Close, _) => FrameAction::Close(CloseCode::Normal),
         (Opcode::Ping, _) => FrameAction::Pong,
@@ -476,6 +494,13 @@ fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: 
     cx.shared.calls.received_frames.increment();
     cx.deliver(face, Arrival::of(message.len()), &mut block, sink);
     cx.pool.finish(block);
+}
+
+/// Counts a connection that is closed because of the first byte of a frame.
+#[cold]
+fn other_protocol(cx: &mut Context<'_>, first: u8) -> CloseReason {
+    cx.shared.calls.other_protocol.increment();
+    CloseReason::OtherProtocol(first)
 }
 
 /// An attempt to connect has ended.

@@ -163,14 +163,15 @@ fn a_peer_that_breaks_the_framing_is_closed_with_the_reason() {
     let too_long = [6, 253, 0x40, 0];
     let number_too_long = [6, 254, 0, 0, 0x10, 0];
     let huge = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
-    let type_zero = [0, 0];
     let long_form = [253, 0, 6, 0];
     for (bytes, reason) in [
         (&too_long[..], CloseReason::FrameTooLong),
         (&number_too_long, CloseReason::MalformedFrame),
         (&huge, CloseReason::MalformedFrame),
-        (&type_zero, CloseReason::MalformedFrame),
-        (&long_form, CloseReason::MalformedFrame),
+        (&[0, 0], CloseReason::OtherProtocol(0)),
+        (&long_form, CloseReason::OtherProtocol(253)),
+        // The type of NDNLPv1, and the first letter of an HTTP request.
+        (b"P", CloseReason::OtherProtocol(b'P')),
         (&[], CloseReason::PeerClosed),
     ] {
         let mut worker = Worker::new();
@@ -192,11 +193,27 @@ fn a_peer_that_breaks_the_framing_is_closed_with_the_reason() {
     }
 }
 
+/// A web page can send an HTTP request with any body to any port.
+#[test]
+fn http_request_with_an_interest_in_its_body_brings_no_packet() {
+    let interest = tlv(5, 40, 1);
+    for head in ["POST / HTTP/1.1\r\nContent-Length: 40\r\n\r\n", "GET /", "\x16\x03\x01"] {
+        let mut worker = Worker::new();
+        let (face, counters, far) = worker.add_stream();
+        write_all(&mut worker, &far, &[head.as_bytes(), &interest].concat());
+        closed(&mut worker, face, CloseReason::OtherProtocol(head.as_bytes()[0]));
+        assert_eq!(worker.faces.call_counters().other_protocol.value(), 1);
+        assert!(worker.received.is_empty());
+        assert_eq!(counters.in_interests.value(), 0);
+        worker.finish();
+    }
+}
+
 #[test]
 fn malformed_frames_are_counted_and_skipped() {
     let mut worker = Worker::new();
     let (_, counters, far) = worker.add_stream();
-    write_all(&mut worker, &far, &[0x80, 1, 9]);
+    write_all(&mut worker, &far, &[100, 5, 80, 3, 0x80, 1, 9]);
     write_all(&mut worker, &far, &[100, 3, 80, 2, 0]);
     write_all(&mut worker, &far, &[100, 4, 81, 2, 0, 0]);
     write_all(&mut worker, &far, &tlv(6, 8801, 0));

@@ -100,6 +100,14 @@ pub const LINK_PREFERENCE: u32 = 30;
 
 /// NDNLPv2 packet.
 pub const LP_PACKET: u32 = 100;
+/// Whether a frame on a link can start with this byte: the type of an Interest, a Data or an LpPacket. All three are
+/// below 253 and therefore one byte long (NDN Packet Format 0.3, "TLV Encoding").
+#[inline]
+#[must_use]
+pub const fn starts_frame(first: u8) -> bool {
+    matches!(first as u32, INTEREST | DATA | LP_PACKET)
+}
+
 /// NDNLPv2: Fragment.
 pub const LP_FRAGMENT: u32 = 80;
 /// NDNLPv2: Sequence (8 bytes).

@@ -196,18 +196,8 @@ impl Listener {
     }
 
     fn unix_of(kind: SocketType, path: &Path, mode: u32) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket = unix_socket(kind)?;
-        match rustix::net::bind(&socket, &address) {
-            Err(Errno::ADDRINUSE) => {
-                remove_stale(path)?;
-                rustix::net::bind(&socket, &address)?;
-            }
-            result => result?,
-        }
-        let identity = set_socket_mode(path, mode)?;
+        let (socket, identity) = listen_at(kind, path, mode)?;
         let file = SocketFile { path: path.into(), identity };
-        rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self { socket, reserve: reserve_descriptor(), file: Some(file) })
     }
 
@@ -310,6 +300,33 @@ impl Drop for SocketFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// A non-blocking stream socket that listens on `path`, and its file, which has the permission bits `mode` from the
+/// moment it exists. See [`Listener::unix`]; the file remains.
+///
+/// # Errors
+/// As for [`Listener::unix`].
+pub fn listen_unix(path: &Path, mode: u32) -> io::Result<(OwnedFd, FileIdentity)> {
+    listen_at(SocketType::STREAM, path, mode)
+}
+
+fn listen_at(kind: SocketType, path: &Path, mode: u32) -> io::Result<(OwnedFd, FileIdentity)> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = unix_socket(kind)?;
+    // Linux gives the file the mode of the socket's inode, less the umask: it is never open to more users than `mode`
+    // permits, not even before the next call.
+    rustix::fs::fchmod(&socket, Mode::from_bits_truncate(mode))?;
+    match rustix::net::bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            remove_stale(path)?;
+            rustix::net::bind(&socket, &address)?;
+        }
+        result => result?,
+    }
+    let identity = set_socket_mode(path, mode)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok((socket, identity))
 }
 
 /// Sets the permission bits of the socket file `path` that this process has just bound, and says which

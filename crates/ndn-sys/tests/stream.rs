@@ -53,6 +53,31 @@ fn unix_listener_is_open_to_everybody_and_cleans_up() {
 }
 
 #[test]
+fn unix_socket_never_has_more_permissions_than_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nfd.control.sock");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut widest = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Ok(found) = std::fs::metadata(&path) {
+                    widest |= found.permissions().mode() & 0o777;
+                }
+            }
+            widest
+        });
+        // Hundreds of times, since the moment between bind(2) and chmod(2) would be short.
+        for _ in 0..500 {
+            let (socket, _) = stream::listen_unix(&path, 0o600).unwrap();
+            drop(socket);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(watcher.join().unwrap(), 0o600);
+    });
+}
+
+#[test]
 fn the_mode_of_a_socket_reaches_nothing_that_was_put_in_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

@@ -2,14 +2,16 @@
 
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_packet::tlv::frame_len;
+use ndn_packet::types;
 
 /// Longest frame in the stream: a packet and its link header.
 pub(crate) const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;
 
-/// Whether a datagram, or the content of a stream, is exactly one TLV element that can hold a packet. Others would make
-/// the stream of the session ambiguous.
+/// Whether a datagram, or the content of a stream, is exactly one Interest, Data or LpPacket by its outer TLV. The
+/// forwarder would close the stream of the session because of anything else.
 pub(crate) fn is_frame(datagram: &[u8]) -> bool {
     datagram.len() <= FRAME_LENGTH_MAX
+        && datagram.first().is_some_and(|first| types::starts_frame(*first))
         && matches!(frame_len(datagram), Ok(Some(length)) if length == datagram.len())
 }
 
@@ -52,6 +54,7 @@ mod tests {
             &[6, 2, 7],
             &[6, 2, 7, 0, 0],
             &[0, 0],
+            &[0x80, 1, 9],
             &[6, 0xfd, 0, 1, 0],
             &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             &[&[6, 0xfd, 0x30, 0][..], &[0; 0x3000]].concat(),

@@ -143,7 +143,7 @@ fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
         }
         return;
     }
-    let scope = local.scope(peer);
+    let scope = local.scope(stream.as_fd(), peer);
     if !cx.admits_peer(peer, scope) {
         return;
     }

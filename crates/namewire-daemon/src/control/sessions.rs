@@ -170,11 +170,7 @@ impl Sessions {
 
     fn listen(&mut self, config: &Config, opened: Opened) -> anyhow::Result<()> {
         let settings = &config.listeners.webtransport;
-        let admission = Admission {
-            loopback_is_local: false,
-            origins: settings.origins.clone(),
-            local_origins: Vec::new(),
-        };
+        let admission = Admission { origins: settings.origins.clone(), local_origins: Vec::new() };
         let admits = move |origin: Option<&str>| admission.client(origin.as_slice()).is_some();
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let listen = Listen {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl WebSocketHandshakes {
                     return;
                 }
                 let scope = match client {
-                    Client::Own => local.scope(peer),
+                    Client::Own => local.scope(stream.as_fd(), peer),
                     Client::ForeignPage => Scope::NonLocal,
                 };
                 if cx.admits_peer(peer, scope) {

@@ -1,0 +1,156 @@
+//! Which TCP connections from loopback addresses are those of local applications.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use anyhow::{Context, anyhow};
+use ndn_forwarding::Scope;
+use ndn_sys::netlink::user_of_tcp_peer;
+use ndn_sys::privileges::find_user;
+use tracing::info;
+
+use crate::config::{Listeners, LocalUsers};
+
+/// The permission bit that lets users other than the owner and the group connect to a Unix socket.
+const OTHERS_WRITE: u32 = 0o002;
+const ROOT: u32 = 0;
+
+/// The loopback peers that may use `/localhost`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LocalPeers {
+    /// None.
+    Nobody,
+    /// Those of root, of this process's user, and of these users.
+    Users(Vec<u32>),
+    /// Those whose user the kernel names.
+    AnyUser,
+    /// All of them.
+    Any,
+}
+
+impl LocalPeers {
+    /// The peers that the configuration allows; none unless `loopback_is_local`.
+    ///
+    /// # Errors
+    /// A user does not exist; the error names it.
+    pub(super) fn new(config: &Listeners, loopback_is_local: bool) -> anyhow::Result<Self> {
+        const KEY: &str = "listeners.tcp.local_users";
+        if !loopback_is_local {
+            return Ok(Self::Nobody);
+        }
+        match &config.tcp.local_users {
+            None if config.unix.mode.0 & OTHERS_WRITE != 0 => Ok(Self::AnyUser),
+            None => Ok(Self::Users(Vec::new())),
+            Some(LocalUsers::Any) => Ok(Self::Any),
+            Some(LocalUsers::Listed(names)) => {
+                let number = |name: &String| {
+                    // The system need not have a name for a number.
+                    if let Ok(number) = name.parse() {
+                        return Ok(number);
+                    }
+                    let user = find_user(name).with_context(|| format!("{KEY}: {name}"))?;
+                    let user = user.ok_or_else(|| anyhow!("{KEY}: there is no user {name}"))?;
+                    Ok(user.uid)
+                };
+                names.iter().map(number).collect::<anyhow::Result<_>>().map(Self::Users)
+            }
+        }
+    }
+
+    /// The scope of an accepted connection.
+    pub(super) fn scope(&self, connection: BorrowedFd<'_>, peer: SocketAddr) -> Scope {
+        if !peer.ip().to_canonical().is_loopback() {
+            return Scope::NonLocal;
+        }
+        let user = match self {
+            Self::Nobody => return Scope::NonLocal,
+            Self::Any => return Scope::Local,
+            Self::Users(_) | Self::AnyUser => user_of_tcp_peer(connection),
+        };
+        match user {
+            Ok(Some(user)) if self.includes(user) => return Scope::Local,
+            Ok(Some(user)) => {
+                info!(%peer, user, "the connection is not local: see local_users in [listeners.tcp]");
+            }
+            Ok(None) => info!(%peer, "the connection is not local: it has no user any more"),
+            Err(error) => {
+                info!(
+                    %peer, %error,
+                    "the connection is not local: the kernel does not name its user (see local_users in [listeners.tcp])"
+                );
+            }
+        }
+        Scope::NonLocal
+    }
+
+    fn includes(&self, user: u32) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Users(users) => {
+                let own = rustix::process::geteuid().as_raw();
+                user == ROOT || user == own || users.contains(&user)
+            }
+            Self::AnyUser | Self::Any => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::config;
+
+    fn peers(text: &str) -> anyhow::Result<LocalPeers> {
+        let config = config::parse("test", text).unwrap();
+        LocalPeers::new(&config.listeners, config.listeners.tcp.loopback_is_local)
+    }
+
+    #[test]
+    fn loopback_peers_are_those_who_may_use_the_unix_socket_by_default() {
+        assert_eq!(peers("").unwrap(), LocalPeers::AnyUser);
+        let private = peers("listeners.unix.mode = \"0660\"").unwrap();
+        assert_eq!(private, LocalPeers::Users(Vec::new()));
+        let own = rustix::process::geteuid().as_raw();
+        assert!(private.includes(own) && private.includes(ROOT) && !private.includes(own + 1));
+    }
+
+    #[test]
+    fn setting_lists_users_by_name_or_number() {
+        let listed = peers("listeners.tcp.local_users = [\"root\", \"54321\"]").unwrap();
+        assert_eq!(listed, LocalPeers::Users(vec![0, 54_321]));
+        assert!(listed.includes(54_321) && !listed.includes(54_322));
+        assert_eq!(peers("listeners.tcp.local_users = \"any\"").unwrap(), LocalPeers::Any);
+        let off = "listeners.tcp = { local_users = \"any\", loopback_is_local = false }";
+        assert_eq!(peers(off).unwrap(), LocalPeers::Nobody);
+        let error = peers("listeners.tcp.local_users = [\"no such user\"]").unwrap_err();
+        assert_eq!(error.to_string(), "listeners.tcp.local_users: there is no user no such user");
+    }
+
+    #[test]
+    fn connection_is_local_if_the_kernel_names_an_allowed_user() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (far, peer) = listener.accept().unwrap();
+            (near, far, peer)
+        };
+        let (_near, far, peer) = connect();
+        for (peers, scope) in [
+            (LocalPeers::Nobody, Scope::NonLocal),
+            (LocalPeers::Users(Vec::new()), Scope::Local),
+            (LocalPeers::AnyUser, Scope::Local),
+            (LocalPeers::Any, Scope::Local),
+        ] {
+            assert_eq!(peers.scope(far.as_fd(), peer), scope, "{peers:?}");
+            let elsewhere = "192.0.2.1:7".parse().unwrap();
+            assert_eq!(peers.scope(far.as_fd(), elsewhere), Scope::NonLocal, "{peers:?}");
+        }
+        let (near, far, peer) = connect();
+        drop(near);
+        assert_eq!(LocalPeers::AnyUser.scope(far.as_fd(), peer), Scope::NonLocal);
+        assert_eq!(LocalPeers::Any.scope(far.as_fd(), peer), Scope::Local);
+    }
+}
