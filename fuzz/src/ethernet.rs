@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ndn_face::{
-    Budget, ETHER_TYPE, FaceCounters, LinkOptions, LinkService, Received, Sender, without_padding,
+    Budget, ETHER_TYPE, FaceCounters, Holder, LinkOptions, LinkService, Received, Sender,
+    without_padding,
 };
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_sys::packet::{Delivery, FrameReader};
@@ -65,7 +66,12 @@ pub fn ethernet(mut bytes: &[u8]) {
         let sender = Sender::Station([2, 0, 0, 0, 0, head[0]]);
         frames += 1;
         let now = Timestamp::from_millis(frames);
-        match service.receive_from(now, Some(sender), &payload[..length], &mut memory) {
+        match service.receive_from(
+            now,
+            Some(sender),
+            &payload[..length],
+            &mut memory.account(Holder::default()),
+        ) {
             Ok(Received::Packet { offset, .. }) => assert!(offset < length),
             Ok(Received::Reassembled { packet, fields }) => {
                 let announcement = usize::from(fields.announcement_length);
@@ -76,6 +82,6 @@ pub fn ethernet(mut bytes: &[u8]) {
         assert!(memory.used() <= MEMORY);
     }
     assert_eq!(counters.in_frames.value(), frames);
-    service.close(&mut memory);
+    service.close(&mut memory.account(Holder::default()));
     assert_eq!(memory.used(), 0);
 }

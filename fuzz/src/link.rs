@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ndn_face::{
-    Budget, FaceCounters, FrameSink, LinkDropReason, LinkOptions, LinkService, Received,
+    Budget, FaceCounters, FrameSink, Holder, LinkDropReason, LinkOptions, LinkService, Received,
 };
 use ndn_forwarding::{LpFields, TxKind, TxPacket};
 use ndn_packet::MAX_PACKET_SIZE;
@@ -29,7 +29,7 @@ pub fn link(mut bytes: &[u8]) {
         millis += u64::from(head[0]) * 4;
         let now = Timestamp::from_millis(millis);
         frames += 1;
-        match service.receive(now, frame, &mut memory) {
+        match service.receive(now, frame, &mut memory.account(Holder::default())) {
             Ok(Received::Packet { offset, fields }) => {
                 delivered += 1;
                 forward(&frame[offset..], &fields, usize::from(head[2]));
@@ -43,7 +43,7 @@ pub fn link(mut bytes: &[u8]) {
         }
         assert!(memory.used() <= MEMORY);
         if service.next_deadline().is_some_and(|deadline| deadline <= now) {
-            service.handle_timeout(now, &mut memory);
+            service.handle_timeout(now, &mut memory.account(Holder::default()));
         }
     }
     assert_eq!(counters.in_frames.value(), frames);
@@ -51,7 +51,7 @@ pub fn link(mut bytes: &[u8]) {
     assert_eq!(kinds.map(|kind| kind.value()).iter().sum::<u64>(), delivered);
     let given_up = counters.dropped(LinkDropReason::ReassemblyTimeout).value();
     assert!(counters.dropped_total() >= refused && given_up <= frames);
-    service.close(&mut memory);
+    service.close(&mut memory.account(Holder::default()));
     assert_eq!(memory.used(), 0);
 }
 
@@ -86,14 +86,16 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
     let mut memory = Budget::new(1 << 20);
     let (last, first) = link.frames.split_last().expect("something was sent");
     for frame in first {
-        let received = receiver.receive(Timestamp::ZERO, frame, &mut memory);
+        let received =
+            receiver.receive(Timestamp::ZERO, frame, &mut memory.account(Holder::default()));
         assert!(matches!(received, Ok(Received::Nothing)));
     }
-    let (got, got_fields) = match receiver.receive(Timestamp::ZERO, last, &mut memory) {
-        Ok(Received::Packet { offset, fields }) => (&last[offset..], fields),
-        Ok(Received::Reassembled { packet, fields }) => (packet, fields),
-        other => panic!("{other:?} for the last frame"),
-    };
+    let (got, got_fields) =
+        match receiver.receive(Timestamp::ZERO, last, &mut memory.account(Holder::default())) {
+            Ok(Received::Packet { offset, fields }) => (&last[offset..], fields),
+            Ok(Received::Reassembled { packet, fields }) => (packet, fields),
+            other => panic!("{other:?} for the last frame"),
+        };
     assert_eq!(got, packet);
     assert_eq!(got_fields.pit_token, fields.pit_token);
     assert_eq!(got_fields.congestion_mark, fields.congestion_mark);

@@ -25,6 +25,10 @@ const DISPATCH_DEPTH: usize = 2;
 /// Minimum packet buffer blocks per worker: those that its UDP input holds for receiving, and the same number for
 /// streams, copies and packets in transit, so that neither starves the other.
 const POOL_BLOCKS_MIN: u32 = 64;
+/// Minimum bytes per worker for the output of peers that do not read, and for incomplete messages. However many workers
+/// there are, a burst of large packets fits.
+const OUTPUT_BYTES_MIN: usize = 16 << 20;
+const REASSEMBLY_BYTES_MIN: usize = 4 << 20;
 /// Maximum concurrent strategy timers.
 const STRATEGY_TIMERS: usize = 65_536;
 
@@ -55,8 +59,8 @@ pub(super) fn dataplane_options(
                 first: config.faces.reconnect_min,
                 longest: config.faces.reconnect_max,
             },
-            output_bytes_max: defaults.output_bytes_max / count,
-            reassembly_bytes_max: defaults.reassembly_bytes_max / count,
+            output_bytes_max: (defaults.output_bytes_max / count).max(OUTPUT_BYTES_MIN),
+            reassembly_bytes_max: (defaults.reassembly_bytes_max / count).max(REASSEMBLY_BYTES_MIN),
         },
         faces_max: config.limits.faces,
         workers: worker_options(places, channels),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use ndn_forwarding::RxFace;
 use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::Persistency;
+use ndn_types::{Persistency, PrincipalKey};
 
+use crate::budget::Holder;
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::link::LinkService;
 use crate::options::FaceOptions;
@@ -48,6 +49,9 @@ pub(crate) struct Face {
     pub(crate) rx: RxFace,
     pub(crate) link: LinkService,
     pub(crate) options: FaceOptions,
+    /// The account of its principal, and the principal that it was made with.
+    pub(crate) holder: Holder,
+    pub(crate) principal: PrincipalKey,
     /// The entry of the face in the deadlines of the worker.
     pub(crate) deadline: Option<Timestamp>,
     /// The face is listed for the next flush.
@@ -62,6 +66,7 @@ impl Face {
         now: Timestamp,
         index: FaceIndex,
         options: &FaceOptions,
+        holder: Holder,
         first_sequence: u64,
     ) -> Self {
         let counters = Arc::new(FaceCounters::default());
@@ -71,6 +76,8 @@ impl Face {
             rx: RxFace::new(index, &options.properties),
             link: LinkService::new(options.link, counters, first_sequence),
             options: *options,
+            holder,
+            principal: options.properties.principal,
             deadline: None,
             listed: false,
             direction: TrafficDirection::default(),
@@ -176,6 +183,10 @@ impl<T> FaceTable<T> {
             self.slots.resize_with(slot + 1, || None);
         }
         self.slots[slot].insert(Box::new(entry))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FaceEntry<T>> {
+        self.slots.iter_mut().flatten().map(|entry| &mut **entry)
     }
 
     pub(crate) fn remove(&mut self, index: FaceIndex) -> Option<Box<FaceEntry<T>>> {

@@ -40,7 +40,7 @@ mod tap;
 mod transport;
 mod websocket;
 
-pub use budget::Budget;
+pub use budget::{Account, Budget, Holder};
 pub use counters::{
     CallCounters, CallValues, ChannelCounters, FaceCounters, FaceValues, LinkDropReason,
 };

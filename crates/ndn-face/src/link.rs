@@ -26,7 +26,7 @@ use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE, types};
 use ndn_ring::PacketHandle;
 use ndn_table::Timestamp;
 
-use crate::budget::Budget;
+use crate::budget::Account;
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::options::{LinkOptions, ReassemblyLimits};
 use crate::output::FrameSink;
@@ -184,7 +184,7 @@ impl LinkService {
         &mut self,
         now: Timestamp,
         frame: &[u8],
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
     ) -> Result<Received<'_>, LinkDropReason> {
         self.receive_from(now, None, frame, memory)
     }
@@ -200,7 +200,7 @@ impl LinkService {
         now: Timestamp,
         sender: Option<Sender>,
         frame: &[u8],
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
     ) -> Result<Received<'_>, LinkDropReason> {
         let Self { options, counters, reassembler, reliability, rate, management_rate, .. } = self;
         counters.in_frames.increment();
@@ -241,7 +241,7 @@ impl LinkService {
     }
 
     /// Drops incomplete messages whose timeout has passed, and an idle reassembler.
-    pub fn handle_timeout(&mut self, now: Timestamp, memory: &mut Budget) {
+    pub fn handle_timeout(&mut self, now: Timestamp, memory: &mut Account<'_>) {
         let Some(reassembler) = &mut self.reassembler else { return };
         reassembler.expire(now, memory, &self.counters);
         if reassembler.next_deadline() <= now {
@@ -249,8 +249,14 @@ impl LinkService {
         }
     }
 
+    /// Drops the oldest incomplete message; `false` if there is none.
+    pub(crate) fn evict_message(&mut self, memory: &mut Account<'_>) -> bool {
+        let reassembler = self.reassembler.as_mut();
+        reassembler.is_some_and(|reassembler| reassembler.evict_oldest(memory, &self.counters))
+    }
+
     /// Releases the memory of incomplete messages when the face ends.
-    pub fn close(&mut self, memory: &mut Budget) {
+    pub fn close(&mut self, memory: &mut Account<'_>) {
         if let Some(mut reassembler) = self.reassembler.take() {
             reassembler.clear(memory);
         }
@@ -511,7 +517,7 @@ fn decode<'a>(
     arrival: &Arrival<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
-    memory: &mut Budget,
+    memory: &mut Account<'_>,
 ) -> Result<Received<'a>, LinkDropReason> {
     let Arrival { frame, counters, .. } = *arrival;
     match frame.first().map(|first| u32::from(*first)) {
@@ -530,7 +536,7 @@ fn decode_lp<'a>(
     arrival: &Arrival<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
-    memory: &mut Budget,
+    memory: &mut Account<'_>,
 ) -> Result<Received<'a>, LinkDropReason> {
     let Arrival { now, sender, frame, limits, counters } = *arrival;
     let lp = LpPacket::parse(frame).map_err(|_| LinkDropReason::Malformed)?;

@@ -15,7 +15,7 @@ use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::Budget;
+use crate::budget::{Account, Holder};
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, Holds};
@@ -219,10 +219,11 @@ impl Transport for Memifs {
         memif: &mut Box<MemifState>,
         outgoing: Outgoing<'_, '_>,
     ) {
-        let Shared { output_budget: budget, tap, .. } = &mut *cx.shared;
+        let Shared { output_budget, tap, .. } = &mut *cx.shared;
+        let account = output_budget.account(face.holder);
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = Context::tap_point(tap, cx.now, face.index);
-        outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, budget, bytes_max, tap });
+        outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, account, bytes_max, tap });
         if !face.listed {
             face.listed = true;
             self.unflushed.push(face.index);
@@ -242,7 +243,7 @@ impl Transport for Memifs {
     ) -> Result<(), CloseReason> {
         let Some(interrupter) = &mut self.interrupter else { return Ok(()) };
         cx.shared.calls.send_calls.increment();
-        let flushed = memif.flush(interrupter, &mut cx.shared.output_budget);
+        let flushed = memif.flush(interrupter, &mut cx.shared.output_budget.account(face.holder));
         let queued = memif.queue.bytes();
         memif.retry_at = (queued > 0).then(|| cx.now.plus(RETRY_AFTER));
         face.link.counters().queued_bytes.set(queued as u64);
@@ -307,19 +308,24 @@ impl Transport for Memifs {
         if memif.server.is_none() || !face.is_permanent() {
             return false;
         }
-        memif.leave(cx.shared);
+        memif.leave(face.holder, cx.shared);
         memif.rings = Rings::Waiting(Reconnect::new(cx.now, (), cx.shared.reconnect_waits));
         true
+    }
+
+    fn shed(&mut self, shared: &mut Shared, face: &mut Face, memif: &mut Box<MemifState>) {
+        let dropped = memif.queue.clear(&mut shared.output_budget.account(face.holder));
+        face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
     }
 
     fn close(
         &mut self,
         shared: &mut Shared,
         _pool: &PacketPool,
-        _face: &Face,
+        face: &Face,
         memif: &mut Box<MemifState>,
     ) {
-        memif.leave(shared);
+        memif.leave(face.holder, shared);
     }
 }
 
@@ -529,7 +535,7 @@ fn attempt_failed(
         memif.reported = Some(reason);
         cx.shared.report_change(face.index, FaceChange::Down(reason));
     }
-    memif.leave(cx.shared);
+    memif.leave(face.holder, cx.shared);
     if let Rings::Connecting { reconnect, .. } | Rings::Waiting(reconnect) = &memif.rings {
         let mut reconnect = *reconnect;
         reconnect.handle_failure(cx.now);
@@ -619,7 +625,7 @@ impl MemifState {
     }
 
     /// Gives up the rings, and the frames that wait for room in them.
-    fn leave(&mut self, shared: &mut Shared) {
+    fn leave(&mut self, holder: Holder, shared: &mut Shared) {
         match &self.rings {
             Rings::Up(link) => {
                 detach(link, &shared.poller);
@@ -637,7 +643,7 @@ impl MemifState {
             }
             Rings::Waiting(_) => {}
         }
-        self.queue.clear(&mut shared.output_budget);
+        self.queue.clear(&mut shared.output_budget.account(holder));
         self.retry_at = None;
         self.fault = None;
         self.is_polled = false;
@@ -669,7 +675,7 @@ impl MemifState {
         &mut self,
         header: &[u8],
         payload: &[u8],
-        budget: &mut Budget,
+        account: &mut Account<'_>,
         bytes_max: usize,
     ) -> Result<(), LinkDropReason> {
         let Rings::Up(link) = &mut self.rings else { return Err(LinkDropReason::Down) };
@@ -677,11 +683,11 @@ impl MemifState {
             return Err(LinkDropReason::Down);
         }
         if !self.queue.is_empty() {
-            return self.queue.push(header, payload, budget, bytes_max);
+            return self.queue.push(header, payload, account, bytes_max);
         }
         match send(link, &[header, payload]) {
             Ok(Sent::Queued) => Ok(()),
-            Ok(Sent::Full) => self.queue.push(header, payload, budget, bytes_max),
+            Ok(Sent::Full) => self.queue.push(header, payload, account, bytes_max),
             Ok(Sent::TooLong) => Err(LinkDropReason::OverMtu),
             Err(fault) => {
                 self.fault = Some(fault);
@@ -692,7 +698,11 @@ impl MemifState {
 
     /// Shows the peer the queued frames and those in the rings. Returns how many frames were dropped because they do
     /// not fit its ring at all.
-    fn flush(&mut self, interrupter: &mut Interrupter, budget: &mut Budget) -> Result<u64, Fault> {
+    fn flush(
+        &mut self,
+        interrupter: &mut Interrupter,
+        account: &mut Account<'_>,
+    ) -> Result<u64, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -704,7 +714,7 @@ impl MemifState {
                 Sent::TooLong => dropped += 1,
                 Sent::Full => break,
             }
-            self.queue.pop(budget);
+            self.queue.pop(account);
         }
         for sender in &mut link.senders {
             sender.publish(interrupter)?;
@@ -750,7 +760,7 @@ fn send(link: &mut Link, parts: &[&[u8]]) -> Result<Sent, Fault> {
 /// The rings of a memif face, for the link service.
 struct MemifSink<'a> {
     memif: &'a mut MemifState,
-    budget: &'a mut Budget,
+    account: Account<'a>,
     bytes_max: usize,
     tap: TapPoint<'a>,
 }
@@ -768,7 +778,7 @@ impl FrameSink for MemifSink<'_> {
         payload: &[u8],
         _handle: Option<&ndn_ring::PacketHandle>,
     ) -> Result<(), LinkDropReason> {
-        self.memif.push(header, payload, self.budget, self.bytes_max)?;
+        self.memif.push(header, payload, &mut self.account, self.bytes_max)?;
         self.tap.sent(header, payload);
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct ReassemblyLimits {
     /// Incomplete messages at a time. A further one evicts the oldest, which after loss will never be
     /// complete.
     pub messages_max: usize,
-    /// How long after its latest fragment a message is dropped.
+    /// How long after its latest fragment a message is dropped. It is dropped after four times as long in any case.
     pub timeout: Duration,
 }
 

@@ -1,12 +1,13 @@
 //! The output queue of a stream face, and the interface of all output queues.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::stream;
 
-use crate::budget::Budget;
+use crate::budget::Account;
 use crate::counters::{CallCounters, LinkDropReason};
 
 /// Packets of at least this length are written from their pool block; shorter ones are copied, so that
@@ -14,9 +15,6 @@ use crate::counters::{CallCounters, LinkDropReason};
 pub(crate) const LARGE_PACKET: usize = 2048;
 /// Slices per system call.
 const SLICES_MAX: usize = 64;
-/// Bytes that a blocked queue may hold even when all faces together exceed the budget, so that one
-/// face that uses all of it does not silence the others.
-pub(crate) const GUARANTEED_BYTES: usize = 16 * 1024;
 /// Written bytes at the front of a blocked queue after which it is compacted.
 const COMPACT_BYTES: usize = 64 * 1024;
 
@@ -57,8 +55,10 @@ pub(crate) struct OutputQueue {
     written: usize,
     large: Vec<Large>,
     large_bytes: usize,
-    /// Frames that were added since the queue was last empty.
-    frames: u64,
+    /// Lengths of the frames in the queue, in order; the first may be written in part.
+    frames: VecDeque<u32>,
+    /// Bytes of the first frame that are written.
+    first_written: usize,
     /// The kernel did not take everything.
     blocked: bool,
     /// Bytes in the send buffer of the kernel then.
@@ -93,8 +93,8 @@ impl OutputQueue {
         self.blocked
     }
 
-    /// Adds a frame, or refuses it if the queue would exceed `bytes_max` or, when it is blocked,
-    /// the budget of all faces.
+    /// Adds a frame, or refuses it if the queue would exceed `bytes_max` or, when it is blocked, what the principal of
+    /// the face may hold.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -102,7 +102,7 @@ impl OutputQueue {
         payload: &[u8],
         handle: Option<&PacketHandle>,
         pool: &PacketPool,
-        budget: &mut Budget,
+        account: &mut Account<'_>,
         bytes_max: usize,
     ) -> Result<(), LinkDropReason> {
         let length = header.len() + payload.len();
@@ -111,7 +111,7 @@ impl OutputQueue {
             return Err(LinkDropReason::QueueFull);
         }
         if self.blocked {
-            self.charge(length, pending, budget)?;
+            self.charge(length, account)?;
         }
         self.bytes.extend_from_slice(header);
         match handle {
@@ -123,22 +123,15 @@ impl OutputQueue {
             }
             Some(_) | None => self.bytes.extend_from_slice(payload),
         }
-        self.frames += 1;
+        // A frame is at most a packet and its headers.
+        self.frames.push_back(u32::try_from(length).unwrap_or(u32::MAX));
         Ok(())
     }
 
     #[cold]
-    fn charge(
-        &mut self,
-        length: usize,
-        pending: usize,
-        budget: &mut Budget,
-    ) -> Result<(), LinkDropReason> {
-        if !budget.take(length) {
-            if pending > GUARANTEED_BYTES {
-                return Err(LinkDropReason::QueueFull);
-            }
-            budget.force(length);
+    fn charge(&mut self, length: usize, account: &mut Account<'_>) -> Result<(), LinkDropReason> {
+        if !account.take(length) {
+            return Err(LinkDropReason::QueueFull);
         }
         self.charged += length;
         if self.written >= COMPACT_BYTES && self.written > self.bytes.len() / 2 {
@@ -153,7 +146,7 @@ impl OutputQueue {
         &mut self,
         stream: BorrowedFd<'_>,
         pool: &PacketPool,
-        budget: &mut Budget,
+        account: &mut Account<'_>,
         scratch: &mut Vec<u8>,
         calls: &CallCounters,
     ) -> io::Result<Flushed> {
@@ -168,10 +161,11 @@ impl OutputQueue {
             };
             calls.sent_bytes.add(written as u64);
             if written < plan.bytes {
+                calls.sent_frames.add(self.remove_written(written));
                 self.keep_rest(written, pool, scratch);
                 self.blocked = true;
                 self.kernel_bytes = stream::unsent_bytes(stream).unwrap_or(0);
-                self.recharge(budget);
+                self.recharge(account);
                 return Ok(Flushed::Blocked);
             }
             self.written = plan.position;
@@ -179,9 +173,12 @@ impl OutputQueue {
                 self.large_bytes -= large.handle.len();
                 pool.release(large.handle);
             }
+            if self.pending_bytes() > 0 {
+                calls.sent_frames.add(self.remove_written(written));
+            }
         }
-        calls.sent_frames.add(self.frames);
-        self.reset(budget);
+        calls.sent_frames.add(self.frames.len() as u64);
+        self.reset(account);
         Ok(Flushed::All)
     }
 
@@ -238,30 +235,63 @@ impl OutputQueue {
         self.large_bytes = 0;
     }
 
-    fn recharge(&mut self, budget: &mut Budget) {
-        budget.give_back(self.charged);
+    /// Notes that so many bytes more are written; returns the number of frames that are written whole by that.
+    fn remove_written(&mut self, written: usize) -> u64 {
+        self.first_written += written;
+        let mut frames = 0;
+        while let Some(&length) = self.frames.front()
+            && length as usize <= self.first_written
+        {
+            self.first_written -= length as usize;
+            self.frames.pop_front();
+            frames += 1;
+        }
+        frames
+    }
+
+    /// Drops the frames of a blocked queue, except for the rest of one that is written in part; returns their number.
+    pub(crate) fn shed(&mut self, account: &mut Account<'_>) -> u64 {
+        if !self.blocked {
+            return 0;
+        }
+        debug_assert!(self.large.is_empty(), "a blocked queue holds copies");
+        let kept = usize::from(self.first_written > 0);
+        let dropped = self.frames.len().saturating_sub(kept);
+        self.frames.truncate(kept);
+        let rest = self.frames.front().map_or(0, |first| *first as usize - self.first_written);
+        self.bytes.drain(..self.written);
+        self.written = 0;
+        self.bytes.truncate(rest);
+        self.bytes.shrink_to(LARGE_PACKET);
+        self.recharge(account);
+        dropped as u64
+    }
+
+    fn recharge(&mut self, account: &mut Account<'_>) {
+        account.give_back(self.charged);
         self.charged = self.pending_bytes();
-        budget.force(self.charged);
+        account.force(self.charged);
     }
 
     /// Resets an empty queue, except for its memory.
-    fn reset(&mut self, budget: &mut Budget) {
-        budget.give_back(self.charged);
+    fn reset(&mut self, account: &mut Account<'_>) {
+        account.give_back(self.charged);
         self.charged = 0;
         self.bytes.clear();
         self.written = 0;
-        self.frames = 0;
+        self.frames.clear();
+        self.first_written = 0;
         self.blocked = false;
         self.kernel_bytes = 0;
     }
 
     /// Drops all frames.
-    pub(crate) fn discard(&mut self, pool: &PacketPool, budget: &mut Budget) {
+    pub(crate) fn discard(&mut self, pool: &PacketPool, account: &mut Account<'_>) {
         for large in self.large.drain(..) {
             pool.release(large.handle);
         }
         self.large_bytes = 0;
-        self.reset(budget);
+        self.reset(account);
     }
 }
 
@@ -310,6 +340,7 @@ impl SpareQueues {
         let capacity = queue.bytes.capacity();
         if capacity > Self::QUEUE_BYTES_MAX || self.bytes + capacity > Self::BYTES_MAX {
             queue.bytes = Vec::new();
+            queue.frames = VecDeque::new();
         }
         self.bytes += queue.bytes.capacity();
         self.queues.push(queue);

@@ -12,7 +12,7 @@ use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Principals};
 use crate::counters::{CallCounters, ChannelCounters, FaceCounters};
 use crate::datagram::{DatagramState, Datagrams};
 use crate::ethernet::{PortOptions, PortSocket, Ports, StationState};
@@ -35,10 +35,10 @@ const FRAMES_PER_EVENT: usize = 512;
 /// Limits of a [`FaceSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaceSetOptions {
-    /// Bytes that the output queues of peers that do not read may hold together. A face may always
-    /// hold a few packets.
+    /// Bytes that the output queues of peers that do not read may hold together. If they are used up, a principal below
+    /// its share takes from the one that holds most.
     pub output_bytes_max: usize,
-    /// Bytes of incomplete messages of all faces together.
+    /// Bytes of incomplete messages of all faces together, divided likewise.
     pub reassembly_bytes_max: usize,
     /// Where the numbering of fragments starts; should be random.
     pub first_sequence: u64,
@@ -120,6 +120,7 @@ impl FaceSet {
                 copy_block: None,
                 output_budget: Budget::new(options.output_bytes_max),
                 reassembly_budget: Budget::new(options.reassembly_bytes_max),
+                principals: Principals::default(),
                 deadlines: Deadlines::default(),
                 events: VecDeque::new(),
                 reconnect_waits: options.reconnect_waits,
@@ -190,10 +191,12 @@ impl FaceSet {
     pub fn remove(&mut self, index: FaceIndex, pool: &PacketPool) -> bool {
         let Some(mut entry) = self.faces.remove(index) else { return false };
         self.shared.deadlines.disarm(&mut entry.face);
-        entry.face.link.close(&mut self.shared.reassembly_budget);
+        let holder = entry.face.holder;
+        entry.face.link.close(&mut self.shared.reassembly_budget.account(holder));
         with_transport!(self, &mut *entry, |kind, face, state| {
             kind.close(&mut self.shared, pool, face, state);
         });
+        self.shared.principals.face_removed(entry.face.principal);
         self.forget_suspended(pool);
         true
     }
@@ -206,6 +209,41 @@ impl FaceSet {
         let mut cx = Context { shared: &mut self.shared, pool, now };
         self.datagrams.flush_all(&mut cx, &mut self.faces);
         self.ports.flush_all(&mut cx, &mut self.faces);
+        if self.shared.output_budget.is_exceeded() || self.shared.reassembly_budget.is_exceeded() {
+            self.settle_budgets();
+        }
+    }
+
+    /// Takes from the principals that hold most what others got within their shares beyond the limits.
+    #[cold]
+    fn settle_budgets(&mut self) {
+        while let Some((holder, target)) = self.shared.reassembly_budget.debtor() {
+            let budget = &mut self.shared.reassembly_budget;
+            for entry in self.faces.iter_mut().filter(|entry| entry.face.holder == holder) {
+                let link = &mut entry.face.link;
+                while budget.held_by(holder) > target
+                    && link.evict_message(&mut budget.account(holder))
+                {}
+            }
+            if budget.held_by(holder) > target {
+                // The rest are parts of WebSocket messages, which have a deadline of their own.
+                break;
+            }
+        }
+        while let Some((holder, target)) = self.shared.output_budget.debtor() {
+            for entry in self.faces.iter_mut().filter(|entry| entry.face.holder == holder) {
+                if self.shared.output_budget.held_by(holder) <= target {
+                    break;
+                }
+                with_transport!(self, entry, |kind, face, state| {
+                    kind.shed(&mut self.shared, face, state);
+                });
+            }
+            if self.shared.output_budget.held_by(holder) > target {
+                // Frames that are written in part stay.
+                break;
+            }
+        }
     }
 
     /// Accepts packets from a shard. They go out with the next [`flush`](Self::flush).
@@ -861,7 +899,8 @@ impl FaceSet {
     ) -> Arc<FaceCounters> {
         // Far enough from the next face that their numbers do not meet.
         self.next_sequence = self.next_sequence.wrapping_add(1 << 40);
-        let face = Face::new(now, index, options, self.next_sequence);
+        let holder = self.shared.principals.face_added(options.properties.principal);
+        let face = Face::new(now, index, options, holder, self.next_sequence);
         let counters = Arc::clone(face.link.counters());
         self.faces.insert(FaceEntry { face, transport });
         self.arm(index);
@@ -904,7 +943,8 @@ impl FaceSet {
         let Some(entry) = self.faces.get_mut(index) else { return Ok(()) };
         let face = &mut entry.face;
         face.deadline = None;
-        face.link.handle_timeout(now, &mut self.shared.reassembly_budget);
+        let memory = &mut self.shared.reassembly_budget.account(face.holder);
+        face.link.handle_timeout(now, memory);
         if face.idle_deadline().is_some_and(|deadline| deadline <= now) {
             return Err(CloseReason::Idle);
         }

@@ -11,7 +11,7 @@ use ndn_sys::poll::{Event, Interest};
 use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::Budget;
+use crate::budget::{Account, Holder};
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::Face;
@@ -135,11 +135,11 @@ impl Transport for Streams {
             return outgoing.drop_while_down(&mut face.link, cx.now);
         }
         let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
-        let Shared { output_budget: budget, tap, .. } = &mut *cx.shared;
+        let Shared { output_budget, tap, .. } = &mut *cx.shared;
         let mut sink = StreamSink {
             queue,
             pool: cx.pool,
-            budget,
+            account: output_budget.account(face.holder),
             bytes_max: face.link.options().queue_bytes_max,
             is_websocket: stream.websocket.is_some(),
             tap: Context::tap_point(tap, cx.now, face.index),
@@ -163,8 +163,9 @@ impl Transport for Streams {
             return Ok(());
         };
         let was_blocked = queue.is_blocked();
-        let Shared { output_budget: budget, calls, poller, .. } = &mut *cx.shared;
-        let result = queue.flush(connection.as_fd(), cx.pool, budget, &mut self.scratch, calls);
+        let Shared { output_budget, calls, poller, .. } = &mut *cx.shared;
+        let account = &mut output_budget.account(face.holder);
+        let result = queue.flush(connection.as_fd(), cx.pool, account, &mut self.scratch, calls);
         face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
         let interest = match result.map_err(|error| failed(&error))? {
             Flushed::All => {
@@ -218,23 +219,30 @@ impl Transport for Streams {
             return false;
         };
         stream.partial = Vec::new();
-        self.discard_output(cx.shared, cx.pool, stream);
+        self.discard_output(cx.shared, cx.pool, face.holder, stream);
         let reconnect = Reconnect::new(cx.now, remote, cx.shared.reconnect_waits);
         // Closes the old connection, which removes it from the poller.
         stream.connection = Connection::Down { reconnect, attempt: None };
         true
     }
 
+    fn shed(&mut self, shared: &mut Shared, face: &mut Face, stream: &mut StreamState) {
+        if let Some(queue) = &mut stream.output {
+            let dropped = queue.shed(&mut shared.output_budget.account(face.holder));
+            face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
+        }
+    }
+
     fn close(
         &mut self,
         shared: &mut Shared,
         pool: &PacketPool,
-        _face: &Face,
+        face: &Face,
         stream: &mut StreamState,
     ) {
-        self.discard_output(shared, pool, stream);
+        self.discard_output(shared, pool, face.holder, stream);
         if let Some(websocket) = &stream.websocket {
-            shared.reassembly_budget.give_back(websocket.message.len());
+            shared.reassembly_budget.account(face.holder).give_back(websocket.message.len());
         }
     }
 }
@@ -325,9 +333,15 @@ impl Streams {
         stream.partial.extend_from_slice(bytes);
     }
 
-    fn discard_output(&mut self, shared: &mut Shared, pool: &PacketPool, stream: &mut StreamState) {
+    fn discard_output(
+        &mut self,
+        shared: &mut Shared,
+        pool: &PacketPool,
+        holder: Holder,
+        stream: &mut StreamState,
+    ) {
         if let Some(queue) = &mut stream.output {
-            queue.discard(pool, &mut shared.output_budget);
+            queue.discard(pool, &mut shared.output_budget.account(holder));
         }
         self.spare_queues.put(stream.output.take());
     }
@@ -359,7 +373,7 @@ impl Streams {
             let payload = head.length..head.total();
             unmask(&mut block.filled_mut()[payload.clone()], head.mask);
             let Some(websocket) = &mut stream.websocket else { return Ok(Progress::Done) };
-            match accept_frame(cx, websocket, &head, &block.filled()[payload]) {
+            match accept_frame(cx, face.holder, websocket, &head, &block.filled()[payload]) {
                 FrameAction::OtherProtocol(first) => {
                     self.end_websocket(cx, face, stream, CloseCode::Unsupported);
                     return Err(other_protocol(cx, first));
@@ -426,8 +440,8 @@ impl Streams {
         let length = write_head(opcode, payload.len(), &mut head);
         let bytes_max = face.link.options().queue_bytes_max;
         let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
-        let budget = &mut cx.shared.output_budget;
-        let _ = queue.push(&head[..length], payload, None, cx.pool, budget, bytes_max);
+        let account = &mut cx.shared.output_budget.account(face.holder);
+        let _ = queue.push(&head[..length], payload, None, cx.pool, account, bytes_max);
         list(&mut self.unflushed, face, queue);
     }
 }
@@ -450,6 +464,7 @@ enum FrameAction {
 /// Judges a frame by its header, and keeps the part of a message that comes in several frames.
 fn accept_frame(
     cx: &mut Context<'_>,
+    holder: Holder,
     websocket: &mut WebSocket,
     head: &Head,
     payload: &[u8],
@@ -472,7 +487,7 @@ fn accept_frame(
             if websocket.message.len() + payload.len() > FRAME_LENGTH_MAX {
                 return FrameAction::Close(CloseCode::TooLong);
             }
-            if !cx.shared.reassembly_budget.take(payload.len()) {
+            if !cx.shared.reassembly_budget.account(holder).take(payload.len()) {
                 return FrameAction::Close(CloseCode::NoMemory);
             }
             websocket.message.extend_from_slice(payload);
@@ -487,7 +502,7 @@ fn accept_frame(
 
 /// Delivers a message that came in several frames, which is rare.
 fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: &mut impl RxSink) {
-    cx.shared.reassembly_budget.give_back(message.len());
+    cx.shared.reassembly_budget.account(face.holder).give_back(message.len());
     let Some(mut block) = cx.pool.allocate_block().filter(|_| !message.is_empty()) else { return };
     block.spare_mut()[..message.len()].copy_from_slice(message);
     block.commit(message.len());
@@ -566,7 +581,7 @@ fn list(unflushed: &mut Vec<FaceIndex>, face: &mut Face, queue: &OutputQueue) {
 struct StreamSink<'a> {
     queue: &'a mut OutputQueue,
     pool: &'a PacketPool,
-    budget: &'a mut Budget,
+    account: Account<'a>,
     bytes_max: usize,
     /// Frames go out as binary messages.
     is_websocket: bool,
@@ -584,7 +599,7 @@ impl StreamSink<'_> {
         let mut head = [0; HEAD_LENGTH_MAX];
         let length = write_head(Opcode::Binary, header.len() + payload.len(), &mut head);
         with_joined(&head[..length], header, |headers| {
-            self.queue.push(headers, payload, handle, self.pool, self.budget, self.bytes_max)
+            self.queue.push(headers, payload, handle, self.pool, &mut self.account, self.bytes_max)
         })
     }
 }
@@ -605,7 +620,14 @@ impl FrameSink for StreamSink<'_> {
         if self.is_websocket {
             self.push_message(header, payload, handle)?;
         } else {
-            self.queue.push(header, payload, handle, self.pool, self.budget, self.bytes_max)?;
+            self.queue.push(
+                header,
+                payload,
+                handle,
+                self.pool,
+                &mut self.account,
+                self.bytes_max,
+            )?;
         }
         self.tap.sent(header, payload);
         Ok(())

@@ -9,7 +9,7 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::poll::{Event, Poller};
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Principals};
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceTable};
@@ -111,6 +111,9 @@ pub(crate) trait Transport {
     ) -> bool {
         false
     }
+
+    /// Drops what a face has queued because its peer does not read, beyond what its principal may hold.
+    fn shed(&mut self, _shared: &mut Shared, _face: &mut Face, _state: &mut Self::State) {}
 
     /// Releases what a face held that is gone.
     fn close(
@@ -217,6 +220,8 @@ pub(crate) struct Shared {
     pub(crate) copy_block: Option<FillBlock>,
     pub(crate) output_budget: Budget,
     pub(crate) reassembly_budget: Budget,
+    /// The accounts in both.
+    pub(crate) principals: Principals,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: VecDeque<FaceEvent>,
     pub(crate) reconnect_waits: ReconnectWaits,
@@ -261,14 +266,15 @@ impl Context<'_> {
         sink: &mut impl RxSink,
     ) {
         let Arrival { length, sender, delay } = arrival;
-        let Face { rx, link, index, .. } = face;
+        let Face { rx, link, index, holder, .. } = face;
+        let memory = &mut self.shared.reassembly_budget.account(*holder);
         let end = block.carved_offset() + length;
         let frame = &block.filled()[..length];
         if let Some(tap) = &mut self.shared.tap {
             tap.frame(self.now, *index, Direction::In, &[], frame);
         }
         let mut is_packet = false;
-        match link.receive_from(self.now, sender, frame, &mut self.shared.reassembly_budget) {
+        match link.receive_from(self.now, sender, frame, memory) {
             Ok(Received::Packet { offset, fields }) => {
                 is_packet = true;
                 block.skip(offset);

@@ -3,14 +3,18 @@
 
 mod support;
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{
-    CloseReason, FaceChange, FaceEvent, FaceOptions, FaceSetOptions, LinkDropReason, LinkOptions,
+    CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions, FaceSetOptions, LinkDropReason,
+    LinkOptions,
 };
 use ndn_forwarding::{TxKind, TxPacket};
-use ndn_packet::{LpPacket, NackReason};
+use ndn_packet::{LpHeader, LpPacket, NackReason};
 use ndn_sys::stream;
+use ndn_types::PrincipalKey;
 use support::{Worker, local_stream, plain, read_available, tlv, write_all};
 
 const NOW: Duration = Duration::ZERO;
@@ -295,7 +299,7 @@ fn output_budget_bounds_all_queues() {
     for (_, counters, _) in &deaf {
         assert!(counters.dropped(LinkDropReason::QueueFull).value() > 0);
     }
-    // Each of the ten may hold 16 KiB beyond the budget, and one burst.
+    // All faces have one principal. Of a frame that is written in part, the rest stays; so does one burst.
     let total: u64 = deaf
         .iter()
         .map(|(_, counters, far)| counters.out_bytes.value() - read_available(far).len() as u64)
@@ -304,6 +308,118 @@ fn output_budget_bounds_all_queues() {
     for (face, _, _) in &deaf {
         assert!(worker.faces.remove(*face, &worker.pool));
     }
+    worker.finish();
+}
+
+/// A stream face of an on-demand peer at this address.
+fn add_remote(worker: &mut Worker, last: u8) -> (ndn_table::FaceIndex, Arc<FaceCounters>, OwnedFd) {
+    let mut options = local_stream();
+    options.properties.principal = PrincipalKey::remote(([192, 0, 2, last], 6363).into());
+    let (near, far) = stream::unix_pair().unwrap();
+    let (face, counters) = worker.add_stream_of(near, &options);
+    (face, counters, far)
+}
+
+#[test]
+fn peer_that_reads_nothing_takes_no_output_memory_of_others() {
+    let set = FaceSetOptions { output_bytes_max: 1 << 20, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    // One address with many connections takes all of it.
+    let hogs: Vec<_> = (0..8).map(|_| add_remote(&mut worker, 1)).collect();
+    for _ in 0..400 {
+        for (face, _, _) in &hogs {
+            worker.send(*face, &tlv(6, 8000, 1));
+        }
+        worker.flush();
+    }
+    let dropped = |counters: &FaceCounters| counters.dropped(LinkDropReason::QueueFull).value();
+    assert!(hogs.iter().all(|(_, counters, _)| dropped(counters) > 100));
+    // A bystander that pauses may queue half of it, and gets everything in order.
+    let (face, counters, far) = add_remote(&mut worker, 2);
+    let sent = 150_u8;
+    for number in 0..sent {
+        worker.send(face, &tlv(6, 4000, number));
+        worker.flush();
+    }
+    assert!(counters.queued_bytes.value() > 0);
+    assert_eq!(dropped(&counters), 0);
+    let bytes = worker.read_exactly(&far, 4000 * usize::from(sent));
+    for (number, packet) in (0..).zip(bytes.chunks(4000)) {
+        assert_eq!(packet, tlv(6, 4000, number));
+    }
+    // What the others get later is whole as well, although some was dropped from the middle.
+    let (face, counters, far) = &hogs[0];
+    let length = |bytes: &[u8]| ndn_packet::tlv::frame_len(bytes).unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let more = read_available(far);
+        if more.is_empty() {
+            break;
+        }
+        bytes.extend(more);
+        worker.settle();
+        worker.flush();
+    }
+    worker.send(*face, &tlv(6, 100, 9));
+    worker.flush();
+    bytes.extend(read_available(far));
+    let mut rest = &bytes[..];
+    while let Some(length) = length(rest) {
+        rest = &rest[length..];
+    }
+    assert!(rest.is_empty() && bytes.ends_with(&tlv(6, 100, 9)));
+    assert!(dropped(counters) > 0);
+    for (face, _, _) in &hogs {
+        assert!(worker.faces.remove(*face, &worker.pool));
+    }
+    worker.finish();
+}
+
+/// The first of two fragments, or the second.
+fn fragment(message: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
+    let header = LpHeader {
+        sequence: Some(message * 1000 + index),
+        frag_index: Some(index),
+        frag_count: Some(count),
+        ..LpHeader::default()
+    };
+    let mut buffer = [0; 64];
+    let length = header.write_prefix(payload.len(), &mut buffer).unwrap();
+    [&buffer[..length], payload].concat()
+}
+
+#[test]
+fn first_fragments_of_one_address_leave_room_for_those_of_others() {
+    let set = FaceSetOptions { reassembly_bytes_max: 1 << 20, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    let hogs: Vec<_> = (0..34).map(|_| add_remote(&mut worker, 1)).collect();
+    let (bystander, counters, far) = add_remote(&mut worker, 2);
+    let packet = tlv(5, 2000, 7);
+    for message in 0..20 {
+        for (_, _, hog) in &hogs {
+            for own in 0..4 {
+                let number = message * 4 + own;
+                write_all(&mut worker, hog, &fragment(number, 0, 2, &tlv(5, 8000, 1)[..8000]));
+            }
+        }
+        worker.settle();
+        worker.flush();
+        write_all(&mut worker, &far, &fragment(message, 0, 2, &packet[..1000]));
+        worker.settle();
+        worker.flush();
+        for (_, _, hog) in &hogs {
+            write_all(&mut worker, hog, &fragment(100_000 + message, 0, 2, &[5; 8000]));
+        }
+        worker.settle();
+        worker.flush();
+        write_all(&mut worker, &far, &fragment(message, 1, 2, &packet[1000..]));
+        let (from, wire, _) = worker.receive();
+        assert_eq!((from, &wire), (bystander, &packet), "message {message}");
+    }
+    assert_eq!(counters.dropped_total(), 0);
+    let evicted =
+        |counters: &FaceCounters| counters.dropped(LinkDropReason::ReassemblyFull).value();
+    assert!(hogs.iter().map(|(_, counters, _)| evicted(counters)).sum::<u64>() > 1000);
     worker.finish();
 }
 

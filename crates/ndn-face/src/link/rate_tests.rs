@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ndn_packet::LpHeader;
 use ndn_table::Timestamp;
 
+use super::tests::OWNER;
 use super::*;
+use crate::budget::Budget;
 
 #[test]
 fn interests_beyond_the_rate_are_dropped_and_counted() {
@@ -14,7 +16,8 @@ fn interests_beyond_the_rate_are_dropped_and_counted() {
     let mut link = LinkService::new(options, Arc::default(), 0);
     let mut budget = Budget::new(0);
     let now = Timestamp::from_nanos(1_000_000_000);
-    let mut receive = |frame: &[u8]| link.receive(now, frame, &mut budget).map(|_| ());
+    let mut receive =
+        |frame: &[u8]| link.receive(now, frame, &mut budget.account(OWNER)).map(|_| ());
     let interest = [5, 8, 7, 3, 8, 1, b'a', 10, 1, 0];
     // A quarter of a second's worth, and the one that empties the bucket.
     for _ in 0..3 {
@@ -44,8 +47,9 @@ fn interests_to_management_beyond_their_rate_are_dropped_and_counted_and_no_othe
         frame.truncate(length.unwrap());
         frame
     };
-    let mut receive =
-        |link: &mut LinkService, frame: &[u8]| link.receive(now, frame, &mut budget).map(|_| ());
+    let mut receive = |link: &mut LinkService, frame: &[u8]| {
+        link.receive(now, frame, &mut budget.account(OWNER)).map(|_| ())
+    };
     for _ in 0..100 {
         assert_eq!(receive(&mut link, &command), Ok(()), "nothing is limited");
     }

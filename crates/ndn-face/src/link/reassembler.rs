@@ -1,7 +1,7 @@
 //! Reassembly of fragmented packets (NDNLPv2, "Fragmentation and Reassembly").
 //!
 //! Peers are not trusted, so everything has a limit: fragments and bytes of a message, incomplete messages at a
-//! time, the duration of a message, and the memory of all faces together.
+//! time, the duration of a message, and the memory of all faces together, which is divided between principals.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::Timestamp;
 
-use crate::budget::Budget;
+use crate::budget::Account;
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::options::ReassemblyLimits;
 use crate::source::Sender;
@@ -61,9 +61,14 @@ struct PartialMessage {
     /// Bytes charged to the memory of all faces.
     charged: usize,
     fields: LpFields,
+    /// When it is dropped if no further fragment arrives.
     deadline: Timestamp,
+    /// When it is dropped in any case.
+    last_deadline: Timestamp,
 }
 
+/// Timeouts after which a message is dropped although fragments of it keep arriving.
+const TIMEOUTS_MAX: u32 = 4;
 /// How long an unused reassembler keeps its memory.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -92,7 +97,7 @@ impl Reassembler {
         fragment: &Fragment<'_>,
         fields: &LpFields,
         limits: &ReassemblyLimits,
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
         counters: &FaceCounters,
     ) -> Result<Option<(&[u8], LpFields)>, LinkDropReason> {
         self.last_used = now;
@@ -127,7 +132,12 @@ impl Reassembler {
     }
 
     /// Drops the messages whose deadline has passed.
-    pub(crate) fn expire(&mut self, now: Timestamp, memory: &mut Budget, counters: &FaceCounters) {
+    pub(crate) fn expire(
+        &mut self,
+        now: Timestamp,
+        memory: &mut Account<'_>,
+        counters: &FaceCounters,
+    ) {
         let mut position = 0;
         while position < self.partial.len() {
             if self.partial[position].deadline <= now {
@@ -140,7 +150,7 @@ impl Reassembler {
     }
 
     /// Drops all messages, at the end of the face.
-    pub(crate) fn clear(&mut self, memory: &mut Budget) {
+    pub(crate) fn clear(&mut self, memory: &mut Account<'_>) {
         while !self.partial.is_empty() {
             self.remove(0, memory);
         }
@@ -157,7 +167,7 @@ impl Reassembler {
         &mut self,
         fragment: &Fragment<'_>,
         limits: &ReassemblyLimits,
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
         counters: &FaceCounters,
     ) -> Result<usize, LinkDropReason> {
         while self.partial.len() >= limits.messages_max.max(1) {
@@ -172,6 +182,7 @@ impl Reassembler {
         }
         let mut message = PartialMessage::new(self.spare.take(), fragment);
         message.charged = overhead;
+        message.last_deadline = self.last_used.plus(limits.timeout * TIMEOUTS_MAX);
         self.partial.push_back(message);
         Ok(self.partial.len() - 1)
     }
@@ -182,7 +193,7 @@ impl Reassembler {
         &mut self,
         mut position: usize,
         bytes: usize,
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
         counters: &FaceCounters,
     ) -> usize {
         while position > 0 && !memory.has_room(bytes) {
@@ -192,12 +203,21 @@ impl Reassembler {
         position
     }
 
-    fn evict_oldest(&mut self, memory: &mut Budget, counters: &FaceCounters) {
+    /// Drops the oldest message; `false` if there is none.
+    pub(crate) fn evict_oldest(
+        &mut self,
+        memory: &mut Account<'_>,
+        counters: &FaceCounters,
+    ) -> bool {
+        if self.partial.is_empty() {
+            return false;
+        }
         self.remove(0, memory);
         counters.dropped(LinkDropReason::ReassemblyFull).increment();
+        true
     }
 
-    fn remove(&mut self, position: usize, memory: &mut Budget) {
+    fn remove(&mut self, position: usize, memory: &mut Account<'_>) {
         if let Some(message) = self.partial.remove(position) {
             memory.give_back(message.charged);
             self.spare = Some(message);
@@ -205,7 +225,7 @@ impl Reassembler {
     }
 
     /// Moves the packet of the message at `position` to `complete`.
-    fn finish(&mut self, position: usize, memory: &mut Budget) {
+    fn finish(&mut self, position: usize, memory: &mut Account<'_>) {
         let message = &mut self.partial[position];
         if message.in_order {
             std::mem::swap(&mut self.complete, &mut message.buffer);
@@ -241,6 +261,7 @@ impl PartialMessage {
             charged: 0,
             fields: LpFields::default(),
             deadline: Timestamp::MAX,
+            last_deadline: Timestamp::MAX,
         }
     }
 
@@ -254,7 +275,7 @@ impl PartialMessage {
         fragment: &Fragment<'_>,
         fields: &LpFields,
         deadline: Timestamp,
-        memory: &mut Budget,
+        memory: &mut Account<'_>,
     ) -> Result<(), LinkDropReason> {
         if fragment.count != self.pieces.len() {
             return Err(LinkDropReason::FragmentMismatch);
@@ -273,7 +294,7 @@ impl PartialMessage {
         }
         self.charged += length + announcement.len();
         self.announcement.extend_from_slice(announcement);
-        self.deadline = deadline;
+        self.deadline = deadline.min(self.last_deadline);
         // Both are at most MAX_PACKET_SIZE.
         piece.start = u16::try_from(self.buffer.len()).unwrap_or(0);
         piece.length = u16::try_from(length).unwrap_or(0);

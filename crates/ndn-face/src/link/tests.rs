@@ -10,6 +10,7 @@ use ndn_ring::PacketHandle;
 use proptest::prelude::*;
 
 use super::*;
+use crate::budget::{Budget, Holder};
 use crate::{CONGESTION_INTERVAL, CONGESTION_THRESHOLD, LinkDropReason as Reason};
 
 pub(super) fn service(mtu: Option<usize>) -> LinkService {
@@ -17,6 +18,9 @@ pub(super) fn service(mtu: Option<usize>) -> LinkService {
     // Numbers run over on the way.
     LinkService::new(options, Arc::default(), u64::MAX - 3)
 }
+
+/// The account of all faces in these tests.
+pub(super) const OWNER: Holder = Holder(0);
 
 pub(super) fn memory() -> Budget {
     Budget::new(1 << 20)
@@ -80,7 +84,7 @@ pub(super) fn deliver(
     service: &mut LinkService,
     now: Timestamp,
     frame: &[u8],
-    memory: &mut Budget,
+    memory: &mut Account<'_>,
 ) -> Option<(Vec<u8>, LpFields)> {
     match service.receive(now, frame, memory) {
         Ok(Received::Packet { offset, fields }) => Some((frame[offset..].to_vec(), fields)),
@@ -106,7 +110,8 @@ fn packet_without_fields_has_no_header() {
     let data = wire(300, 1);
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent, std::slice::from_ref(&data));
-    let (bytes, fields) = deliver(&mut service(None), at(0), &sent[0], &mut memory()).unwrap();
+    let (bytes, fields) =
+        deliver(&mut service(None), at(0), &sent[0], &mut memory().account(OWNER)).unwrap();
     assert_eq!(bytes, data);
     assert!(fields.pit_token.as_bytes().is_empty() && fields.nack.is_none());
 }
@@ -129,7 +134,7 @@ fn fields_arrive_with_and_without_fragmentation() {
         let (mut receiver, mut memory) = (service(None), memory());
         let mut got: Vec<_> = sent
             .iter()
-            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory))
+            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER)))
             .collect();
         let (bytes, fields) = got.pop().unwrap();
         assert!(got.is_empty());
@@ -158,7 +163,8 @@ fn received_fields_reach_forwarding() {
     };
     let mut frame = [0; 128];
     let length = header.write(&interest, &mut frame).unwrap();
-    let (_, fields) = deliver(&mut service(None), at(0), &frame[..length], &mut memory()).unwrap();
+    let (_, fields) =
+        deliver(&mut service(None), at(0), &frame[..length], &mut memory().account(OWNER)).unwrap();
     assert_eq!(fields.next_hop_face_id, Some(300));
     assert!(fields.no_cache && fields.non_discovery);
 }
@@ -187,7 +193,9 @@ fn no_frame_exceeds_the_mtu_and_counters_agree() {
             let (mut receiver, mut memory) = (service(None), memory());
             let got: Vec<_> = sent
                 .iter()
-                .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory))
+                .filter_map(|frame| {
+                    deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER))
+                })
                 .collect();
             assert_eq!(got.len(), 1);
             assert_eq!(got[0].0, data);
@@ -201,7 +209,10 @@ fn malformed_frames_are_counted_by_reason() {
     let (mut receiver, mut memory) = (service(None), memory());
     let mut idle = [0; 32];
     let length = LpHeader { acks: &[1, 2], ..LpHeader::default() }.write_idle(&mut idle).unwrap();
-    assert!(matches!(receiver.receive(at(0), &idle[..length], &mut memory), Ok(Received::Nothing)));
+    assert!(matches!(
+        receiver.receive(at(0), &idle[..length], &mut memory.account(OWNER)),
+        Ok(Received::Nothing)
+    ));
     let long = wire(8801, 0);
     let cases: [(&[u8], Reason); 8] = [
         (&[], Reason::Malformed),
@@ -214,7 +225,11 @@ fn malformed_frames_are_counted_by_reason() {
         (&long, Reason::TooLong),
     ];
     for (index, (frame, reason)) in cases.into_iter().enumerate() {
-        assert_eq!(receiver.receive(at(0), frame, &mut memory).unwrap_err(), reason, "{frame:?}");
+        assert_eq!(
+            receiver.receive(at(0), frame, &mut memory.account(OWNER)).unwrap_err(),
+            reason,
+            "{frame:?}"
+        );
         assert_eq!(receiver.counters().dropped_total(), index as u64 + 1);
     }
     assert_eq!(receiver.counters().dropped(Reason::Malformed).value(), 5);
@@ -235,29 +250,39 @@ fn invalid_fragments_are_counted_by_reason() {
         (fragment(Some(1), u64::MAX, u64::MAX, &payload), Reason::TooManyFragments),
     ];
     for (frame, reason) in &cases {
-        let result = receiver.receive(at(0), frame, &mut memory).unwrap_err();
+        let result = receiver.receive(at(0), frame, &mut memory.account(OWNER)).unwrap_err();
         assert_eq!(result, *reason);
     }
     assert!(receiver.next_deadline().is_none() && memory.used() == 0, "nothing of it was kept");
 
     // Another count for the same message, then the same fragment twice.
     let first = fragment(Some(20), 0, 2, &payload);
-    assert!(matches!(receiver.receive(at(0), &first, &mut memory), Ok(Received::Nothing)));
+    assert!(matches!(
+        receiver.receive(at(0), &first, &mut memory.account(OWNER)),
+        Ok(Received::Nothing)
+    ));
     for (frame, reason) in [
         (fragment(Some(21), 1, 3, &payload), Reason::FragmentMismatch),
         (first, Reason::DuplicateFragment),
     ] {
-        assert_eq!(receiver.receive(at(0), &frame, &mut memory).unwrap_err(), reason);
+        assert_eq!(
+            receiver.receive(at(0), &frame, &mut memory.account(OWNER)).unwrap_err(),
+            reason
+        );
     }
     // Neither has harmed the message.
     let second = fragment(Some(21), 1, 2, &payload);
-    assert!(deliver(&mut receiver, at(0), &second, &mut memory).is_some());
+    assert!(deliver(&mut receiver, at(0), &second, &mut memory.account(OWNER)).is_some());
 
     // Together longer than a packet may be: the whole message goes.
     let long = [6; 5000];
-    assert!(receiver.receive(at(0), &fragment(Some(50), 0, 2, &long), &mut memory).is_ok());
+    assert!(
+        receiver
+            .receive(at(0), &fragment(Some(50), 0, 2, &long), &mut memory.account(OWNER))
+            .is_ok()
+    );
     let frame = fragment(Some(51), 1, 2, &long);
-    let result = receiver.receive(at(0), &frame, &mut memory).unwrap_err();
+    let result = receiver.receive(at(0), &frame, &mut memory.account(OWNER)).unwrap_err();
     assert_eq!(result, Reason::ReassemblyTooLong);
     assert_eq!(memory.used(), 0);
 }
@@ -268,25 +293,41 @@ fn incomplete_message_expires() {
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent.len(), 3);
     let (mut receiver, mut memory) = (service(None), memory());
-    assert!(deliver(&mut receiver, at(10), &sent[0], &mut memory).is_none());
+    assert!(deliver(&mut receiver, at(10), &sent[0], &mut memory.account(OWNER)).is_none());
     assert_eq!(receiver.next_deadline(), Some(at(510)));
-    assert!(deliver(&mut receiver, at(20), &sent[1], &mut memory).is_none());
+    assert!(deliver(&mut receiver, at(20), &sent[1], &mut memory.account(OWNER)).is_none());
     assert_eq!(receiver.next_deadline(), Some(at(520)));
     let timeouts =
         |receiver: &LinkService| receiver.counters().dropped(Reason::ReassemblyTimeout).value();
-    receiver.handle_timeout(at(519), &mut memory);
+    receiver.handle_timeout(at(519), &mut memory.account(OWNER));
     assert_eq!(timeouts(&receiver), 0);
-    receiver.handle_timeout(at(520), &mut memory);
+    receiver.handle_timeout(at(520), &mut memory.account(OWNER));
     assert_eq!((timeouts(&receiver), memory.used()), (1, 0));
-    assert!(deliver(&mut receiver, at(530), &sent[2], &mut memory).is_none());
-    assert!(deliver(&mut receiver, at(531), &sent[0], &mut memory).is_none());
-    let got = deliver(&mut receiver, at(532), &sent[1], &mut memory);
+    assert!(deliver(&mut receiver, at(530), &sent[2], &mut memory.account(OWNER)).is_none());
+    assert!(deliver(&mut receiver, at(531), &sent[0], &mut memory.account(OWNER)).is_none());
+    let got = deliver(&mut receiver, at(532), &sent[1], &mut memory.account(OWNER));
     assert_eq!(got.unwrap().0, data, "sent again, it arrives");
     // Without work, the memory goes too.
     let idle = receiver.next_deadline().unwrap();
     assert!(idle > at(5000));
-    receiver.handle_timeout(idle, &mut memory);
+    receiver.handle_timeout(idle, &mut memory.account(OWNER));
     assert_eq!(receiver.next_deadline(), None);
+}
+
+#[test]
+fn message_expires_although_fragments_keep_arriving() {
+    let (mut receiver, mut memory) = (service(None), memory());
+    let mut expired_at = None;
+    for index in 0..40 {
+        let now = index * 100;
+        let frame = fragment(Some(1000 + index), index, 100, &[6; 10]);
+        assert!(receiver.receive(at(now), &frame, &mut memory.account(OWNER)).is_ok());
+        let expired = receiver.counters().dropped(Reason::ReassemblyTimeout).value();
+        if expired > 0 && expired_at.is_none() {
+            expired_at = Some(now);
+        }
+    }
+    assert_eq!(expired_at, Some(2000), "four times 500 ms after the first fragment");
 }
 
 #[test]
@@ -295,7 +336,7 @@ fn incomplete_messages_are_limited() {
     let mut used_max = 0;
     for message in 0..10_000 {
         let frame = fragment(Some(message * 1000), 0, 400, &[6; 1000]);
-        assert!(receiver.receive(at(0), &frame, &mut memory).is_ok());
+        assert!(receiver.receive(at(0), &frame, &mut memory.account(OWNER)).is_ok());
         used_max = used_max.max(memory.used());
     }
     assert!(used_max <= 32 * 3000, "{used_max} bytes");
@@ -304,9 +345,12 @@ fn incomplete_messages_are_limited() {
     // The latest can still be finished.
     let first = fragment(Some(1 << 40), 0, 2, &[6; 10]);
     let second = fragment(Some((1 << 40) + 1), 1, 2, &[6; 10]);
-    assert!(deliver(&mut receiver, at(0), &first, &mut memory).is_none());
-    assert_eq!(deliver(&mut receiver, at(0), &second, &mut memory).unwrap().0, [6; 20]);
-    receiver.close(&mut memory);
+    assert!(deliver(&mut receiver, at(0), &first, &mut memory.account(OWNER)).is_none());
+    assert_eq!(
+        deliver(&mut receiver, at(0), &second, &mut memory.account(OWNER)).unwrap().0,
+        [6; 20]
+    );
+    receiver.close(&mut memory.account(OWNER));
     assert_eq!((memory.used(), receiver.next_deadline()), (0, None));
 }
 
@@ -318,11 +362,11 @@ fn reassembly_limits_are_configurable() {
     let mut receiver = LinkService::new(options, Arc::default(), 0);
     let mut memory = memory();
     let too_many = fragment(Some(0), 0, 4, &[6; 10]);
-    let result = receiver.receive(at(0), &too_many, &mut memory);
+    let result = receiver.receive(at(0), &too_many, &mut memory.account(OWNER));
     assert_eq!(result.err(), Some(Reason::TooManyFragments));
     for message in 0..3 {
         let frame = fragment(Some(message * 10), 0, 3, &[6; 10]);
-        assert!(receiver.receive(at(message), &frame, &mut memory).is_ok());
+        assert!(receiver.receive(at(message), &frame, &mut memory.account(OWNER)).is_ok());
     }
     assert_eq!(receiver.counters().dropped(Reason::ReassemblyFull).value(), 1);
     assert_eq!(receiver.next_deadline(), Some(at(71)));
@@ -335,7 +379,7 @@ fn faces_share_the_reassembly_budget() {
     for round in 0..20 {
         for face in &mut faces {
             let frame = fragment(Some(round * 10), 0, 4, &[6; 1000]);
-            let _ = face.receive(at(0), &frame, &mut memory);
+            let _ = face.receive(at(0), &frame, &mut memory.account(OWNER));
             assert!(memory.used() <= 10_000);
         }
     }
@@ -343,7 +387,7 @@ fn faces_share_the_reassembly_budget() {
         faces.iter().map(|face| face.counters().dropped(Reason::ReassemblyFull).value()).sum();
     assert!(refused > 1000);
     for face in &mut faces {
-        face.close(&mut memory);
+        face.close(&mut memory.account(OWNER));
     }
     assert_eq!(memory.used(), 0);
 }
@@ -374,7 +418,8 @@ fn queue_above_threshold_marks_packets() {
     for now in [0, interval / 2, interval] {
         let mut sink = Frames { queued_bytes: CONGESTION_THRESHOLD + 1, ..Frames::default() };
         sender.send(at(now), &packet(&data), &mut sink).unwrap();
-        let got = deliver(&mut service(None), at(now), &sink.frames[0], &mut memory());
+        let got =
+            deliver(&mut service(None), at(now), &sink.frames[0], &mut memory().account(OWNER));
         marks.push(got.unwrap().1.congestion_mark);
     }
     assert_eq!(marks, [0, 0, 1]);
@@ -404,7 +449,7 @@ proptest! {
         let arrivals = order.iter().map(|at| all[at.index(all.len())]).chain(all.clone());
         for (message, index) in arrivals {
             let frame = &sent[message][index];
-            let got = deliver(&mut receiver, at(0), frame, &mut memory).map(|got| got.0);
+            let got = deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER)).map(|got| got.0);
             let have = arrived.entry(message).or_default();
             have.insert(index);
             let whole = have.len() == sent[message].len();
@@ -413,7 +458,7 @@ proptest! {
             }
             prop_assert_eq!(got, whole.then(|| packets[message].clone()));
         }
-        receiver.close(&mut memory);
+        receiver.close(&mut memory.account(OWNER));
         prop_assert_eq!(memory.used(), 0);
     }
 
@@ -424,12 +469,12 @@ proptest! {
         let (mut receiver, mut memory) = (service(None), memory());
         for frame in &frames {
             if let Ok(Received::Packet { offset, .. }) =
-                receiver.receive(at(0), frame, &mut memory)
+                receiver.receive(at(0), frame, &mut memory.account(OWNER))
             {
                 prop_assert!(offset < frame.len());
             }
         }
-        receiver.handle_timeout(Timestamp::MAX, &mut memory);
+        receiver.handle_timeout(Timestamp::MAX, &mut memory.account(OWNER));
         prop_assert_eq!(memory.used(), 0);
     }
 }

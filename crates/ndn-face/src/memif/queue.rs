@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::budget::Budget;
+use crate::budget::Account;
 use crate::counters::LinkDropReason;
 
 /// A queue that has become longer than this gives its memory back when it is empty.
@@ -30,11 +30,11 @@ impl FrameQueue {
         &mut self,
         header: &[u8],
         payload: &[u8],
-        budget: &mut Budget,
+        account: &mut Account<'_>,
         bytes_max: usize,
     ) -> Result<(), LinkDropReason> {
         let length = header.len() + payload.len();
-        if self.bytes.len() + length > bytes_max || !budget.take(length) {
+        if self.bytes.len() + length > bytes_max || !account.take(length) {
             return Err(LinkDropReason::QueueFull);
         }
         self.bytes.extend(header);
@@ -52,18 +52,19 @@ impl FrameQueue {
     }
 
     /// Removes the first frame.
-    pub(crate) fn pop(&mut self, budget: &mut Budget) {
+    pub(crate) fn pop(&mut self, account: &mut Account<'_>) {
         let Some(length) = self.lengths.pop_front() else { return };
         self.bytes.drain(..length);
-        budget.give_back(length);
+        account.give_back(length);
         if self.lengths.is_empty() && self.bytes.capacity() > KEPT_BYTES {
             *self = Self::default();
         }
     }
 
-    pub(crate) fn clear(&mut self, budget: &mut Budget) {
-        budget.give_back(self.bytes.len());
-        *self = Self::default();
+    /// Drops all frames; returns their number.
+    pub(crate) fn clear(&mut self, account: &mut Account<'_>) -> u64 {
+        account.give_back(self.bytes.len());
+        std::mem::take(self).lengths.len() as u64
     }
 }
 
@@ -71,6 +72,11 @@ impl FrameQueue {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::budget::{Budget, Holder};
+
+    fn account(budget: &mut Budget) -> Account<'_> {
+        budget.account(Holder::default())
+    }
 
     #[test]
     fn frames_leave_in_order() {
@@ -80,27 +86,27 @@ mod tests {
             for number in 0..round % 7 {
                 let frame = vec![u8::try_from(round % 251).unwrap(); round * 13 % 700 + number];
                 let (header, payload) = frame.split_at(frame.len() / 4);
-                queue.push(header, payload, &mut budget, usize::MAX).unwrap();
+                queue.push(header, payload, &mut account(&mut budget), usize::MAX).unwrap();
                 expected.push_back(frame);
             }
             for _ in 0..round % 5 {
                 assert_eq!(queue.first().map(|parts| parts.concat()), expected.pop_front());
-                queue.pop(&mut budget);
+                queue.pop(&mut account(&mut budget));
             }
             assert_eq!(queue.bytes(), expected.iter().map(Vec::len).sum::<usize>());
             assert_eq!(budget.used(), queue.bytes());
         }
-        queue.clear(&mut budget);
+        queue.clear(&mut account(&mut budget));
         assert!(queue.is_empty() && budget.used() == 0);
     }
 
     #[test]
     fn queue_and_budget_limits_hold() {
         let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(100));
-        assert!(queue.push(&[0; 10], &[0; 41], &mut budget, 50).is_err());
-        queue.push(&[0; 10], &[0; 40], &mut budget, 50).unwrap();
-        assert!(queue.push(&[], &[0], &mut budget, 50).is_err());
-        assert!(queue.push(&[], &[0; 51], &mut budget, 1000).is_err());
+        assert!(queue.push(&[0; 10], &[0; 41], &mut account(&mut budget), 50).is_err());
+        queue.push(&[0; 10], &[0; 40], &mut account(&mut budget), 50).unwrap();
+        assert!(queue.push(&[], &[0], &mut account(&mut budget), 50).is_err());
+        assert!(queue.push(&[], &[0; 51], &mut account(&mut budget), 1000).is_err());
         assert_eq!(budget.used(), 50);
     }
 }
