@@ -12,8 +12,8 @@ use crate::body::GatewayBody;
 use crate::conditions::Validators;
 use crate::failure::Failure;
 use crate::listing::Page;
-use crate::peers::TransferPermit;
 use crate::transfer::Chunks;
+use crate::transfers::TransferPermit;
 
 /// The methods allowed for every resource.
 pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");

@@ -8,8 +8,8 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::access_log::Record;
 use crate::listing::Page;
-use crate::peers::TransferPermit;
 use crate::transfer::{Chunks, ReadError};
+use crate::transfers::TransferPermit;
 
 /// A body, and the log record of its request, written when the body ends.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ mod stall_guard;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod transfers;
 mod versions;
 
 pub use access_log::{AccessLog, Counters};

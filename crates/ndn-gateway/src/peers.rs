@@ -1,4 +1,4 @@
-//! Shares of client addresses in connections and transfers.
+//! Shares of client addresses in connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,51 +6,35 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The permits of a transfer: that of its address, and the global one.
-pub(crate) type TransferPermit = [OwnedSemaphorePermit; 2];
-
-/// Share of one address.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    connections: Arc<Semaphore>,
-    /// Permits for further transfers.
-    pub(crate) transfers: Arc<Semaphore>,
-}
-
-/// Shares of all connected addresses.
+/// The connections of all addresses.
 #[derive(Debug)]
 pub(crate) struct Peers {
     connections_each: usize,
-    transfers_each: usize,
-    peers: Mutex<HashMap<IpAddr, Weak<Peer>>>,
+    peers: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
 impl Peers {
-    pub(crate) fn new(connections_each: usize, transfers_each: usize) -> Self {
+    pub(crate) fn new(connections_each: usize) -> Self {
         let connections_each = connections_each.clamp(1, Semaphore::MAX_PERMITS);
-        let transfers_each = transfers_each.clamp(1, Semaphore::MAX_PERMITS);
-        Self { connections_each, transfers_each, peers: Mutex::default() }
+        Self { connections_each, peers: Mutex::default() }
     }
 
     /// Counts a connection of `address`; `None` if its share is used up.
-    pub(crate) fn admit(&self, address: SocketAddr) -> Option<(Arc<Peer>, OwnedSemaphorePermit)> {
+    pub(crate) fn admit(&self, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|_, peer| peer.strong_count() > 0);
         let key = key_of(address.ip());
         let peer = peers.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let connections = Arc::new(Semaphore::new(self.connections_each));
-            let transfers = Arc::new(Semaphore::new(self.transfers_each));
-            let peer = Arc::new(Peer { connections, transfers });
-            peers.insert(key, Arc::downgrade(&peer));
-            peer
+            peers.insert(key, Arc::downgrade(&connections));
+            connections
         });
-        let permit = Arc::clone(&peer.connections).try_acquire_owned().ok()?;
-        Some((peer, permit))
+        peer.try_acquire_owned().ok()
     }
 }
 
 /// A host has a whole IPv6 /64 network; an IPv4-mapped address is the IPv4 address.
-fn key_of(address: IpAddr) -> IpAddr {
+pub(crate) fn key_of(address: IpAddr) -> IpAddr {
     let address = address.to_canonical();
     if let IpAddr::V6(address) = address
         && !address.is_loopback()
@@ -71,13 +55,11 @@ mod tests {
 
     #[test]
     fn shares_are_per_address() {
-        let peers = Peers::new(2, 3);
+        let peers = Peers::new(2);
         let one = peers.admit(address("192.0.2.1")).unwrap();
-        let other = peers.admit(address("::ffff:192.0.2.1")).unwrap();
-        assert!(Arc::ptr_eq(&one.0, &other.0));
+        let _mapped = peers.admit(address("::ffff:192.0.2.1")).unwrap();
         assert!(peers.admit(address("192.0.2.1")).is_none());
         assert!(peers.admit(address("192.0.2.2")).is_some());
-        assert_eq!(one.0.transfers.available_permits(), 3);
         drop(one);
         assert!(peers.admit(address("192.0.2.1")).is_some());
         let _six = peers.admit(address("2001:db8::1")).unwrap();
@@ -88,7 +70,7 @@ mod tests {
 
     #[test]
     fn disconnected_addresses_are_removed() {
-        let peers = Peers::new(2, 3);
+        let peers = Peers::new(2);
         for last in 0..200_u8 {
             drop(peers.admit(SocketAddr::from(([192, 0, 2, last], 1))));
         }

@@ -1,5 +1,6 @@
 //! From a request to its answer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use ndn_client::{ConnectionState, Endpoint};
 use ndn_files::ListingEntry;
 use ndn_packet::Name;
 use rand::RngExt;
-use tokio::sync::{AcquireError, Semaphore};
+use tokio::sync::Notify;
 
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Answer, Content, refusal};
@@ -26,9 +27,9 @@ use crate::hosts::is_host_allowed;
 use crate::listing::{Format, Page, entries};
 use crate::media_type::media_type;
 use crate::path::{PathTarget, encode, parse_path};
-use crate::peers::{Peer, TransferPermit};
 use crate::range::{Range, Wanted, wanted};
 use crate::transfer::{Piece, Plan, ReadError, start};
+use crate::transfers::{TransferPermit, Transfers};
 
 /// The NDN name, with version, of the content.
 const NDN_NAME: HeaderName = HeaderName::from_static("ndn-name");
@@ -49,13 +50,16 @@ pub(crate) struct Shared {
     /// Further host names allowed over loopback.
     pub(crate) hosts: Vec<String>,
     /// Limits concurrent transfers.
-    pub(crate) transfers: Arc<Semaphore>,
+    pub(crate) transfers: Arc<Transfers>,
 }
 
 /// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    pub(crate) share: Arc<Peer>,
+    /// The address that its transfers count for.
+    pub(crate) address: IpAddr,
+    /// Ends the connection.
+    pub(crate) end: Arc<Notify>,
     /// Connected over loopback.
     pub(crate) is_local: bool,
 }
@@ -290,15 +294,10 @@ impl Shared {
     }
 
     async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
-        let own = Arc::clone(&client.share.transfers);
-        let all = Arc::clone(&self.transfers);
-        // A request waiting for the share of its address holds no global permit.
-        let both = async {
-            Ok::<_, AcquireError>([own.acquire_owned().await?, all.acquire_owned().await?])
-        };
-        match tokio::time::timeout(QUEUE_TIME, both).await {
-            Ok(Ok(permits)) => Ok(permits),
-            Ok(Err(_)) | Err(_) => {
+        let permit = self.transfers.acquire(client.address, Arc::clone(&client.end));
+        match tokio::time::timeout(QUEUE_TIME, permit).await {
+            Ok(permit) => Ok(permit),
+            Err(_) => {
                 let text = "the gateway, or your address, has as many transfers as it may; try again later";
                 Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
             }

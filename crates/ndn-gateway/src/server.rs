@@ -14,15 +14,16 @@ use ndn_client::Endpoint;
 use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::access_log::{AccessLog, Counters, Record};
 use crate::body::GatewayBody;
 use crate::catalog::Catalog;
-use crate::peers::{Peer, Peers};
+use crate::peers::{Peers, key_of};
 use crate::respond::{Client, Shared, respond};
 use crate::stall_guard::StallGuard;
+use crate::transfers::Transfers;
 
 /// Maximum length of a request's head, and of one write, in bytes.
 const HEAD_LEN_MAX: usize = 128 << 10;
@@ -34,7 +35,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Maximum number of connections; further ones wait to be accepted.
     pub connections: usize,
-    /// Maximum number of transfers; further ones wait, and are rejected after 30 s.
+    /// Maximum number of transfers; further ones wait, and are rejected after 30 s. An address with at least two fewer
+    /// than another does not wait: it takes one from the address with the most.
     pub transfers: usize,
     /// Maximum number of segments fetched ahead per client.
     pub read_ahead_segments: u32,
@@ -111,9 +113,9 @@ impl Gateway {
         } = options;
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
         let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime, allow_older);
-        let transfers = Arc::new(Semaphore::new(limits.transfers.max(1)));
+        let transfers = Transfers::new(limits.transfers, limits.transfers_per_address);
         let shared = Arc::new(Shared { endpoint, prefix, catalog, hosts, transfers });
-        let peers = Peers::new(limits.connections_per_address, limits.transfers_per_address);
+        let peers = Peers::new(limits.connections_per_address);
         Self { shared, limits, peers, log, counters: Arc::default() }
     }
 
@@ -136,11 +138,11 @@ impl Gateway {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
                     // An address that has used up its share gets no answer: that would use more.
-                    let Some((share, own)) = self.peers.admit(peer) else {
+                    let Some(own) = self.peers.admit(peer) else {
                         tracing::debug!(%peer, "the address has as many connections as it may");
                         continue;
                     };
-                    connections.spawn(self.connection(stream, peer, share, [permit, own]));
+                    connections.spawn(self.connection(stream, peer, [permit, own]));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -154,7 +156,6 @@ impl Gateway {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        share: Arc<Peer>,
         permits: [OwnedSemaphorePermit; 2],
     ) -> impl Future<Output = ()> + Send + 'static {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
@@ -164,7 +165,9 @@ impl Gateway {
             let _ = stream.set_nodelay(true);
             let is_local =
                 stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
-            let client = Client { share, is_local };
+            let end = Arc::new(Notify::new());
+            let address = key_of(peer.ip());
+            let client = Client { address, end: Arc::clone(&end), is_local };
             let service = service_fn(move |request: Request<Incoming>| {
                 let record = Record::new(&log, &counters, peer, ndn_sys::clock::wall_clock());
                 let (shared, client) = (Arc::clone(&shared), client.clone());
@@ -183,8 +186,13 @@ impl Gateway {
                     TokioIo::new(StallGuard::new(stream, limits.stall_time, limits.rate_min)),
                     service,
                 );
-            if let Err(error) = served.await {
-                tracing::debug!(%peer, %error, "a connection ended early");
+            tokio::select! {
+                result = served => if let Err(error) = result {
+                    tracing::debug!(%peer, %error, "a connection ended early");
+                },
+                () = end.notified() => {
+                    tracing::debug!(%peer, "a transfer ended: another address has fewer");
+                }
             }
             drop(permits);
         }

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::catalog::Resource;
 use crate::failure::Failure;
-use crate::peers::TransferPermit;
 use crate::range::Range;
+use crate::transfers::TransferPermit;
 
 /// Segments queued for the client, besides those that the fetch holds.
 const CHANNEL_CAPACITY: usize = 32;

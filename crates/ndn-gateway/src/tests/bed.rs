@@ -142,6 +142,14 @@ impl Bed {
         Client { stream: socket.connect(self.address).await.unwrap(), received: Vec::new() }
     }
 
+    /// A client with a small receive buffer, from this address.
+    pub(super) async fn connect_from(&self, address: [u8; 4]) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(8192).unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        Client { stream: socket.connect(self.address).await.unwrap(), received: Vec::new() }
+    }
+
     pub(super) fn segments_served(&self) -> u64 {
         self.server.as_ref().unwrap().counters().count(Event::Segment)
     }

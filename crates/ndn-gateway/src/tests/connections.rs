@@ -129,6 +129,35 @@ async fn stalled_reader_releases_its_transfers() {
     assert_eq!(bed.gateway.counters().aborted(), 1);
 }
 
+/// Readers that take just enough to stay connected hold transfers for as long as they like.
+#[tokio::test]
+async fn slow_readers_of_some_addresses_leave_transfers_to_others() {
+    let mut options = options();
+    options.limits = Limits {
+        transfers: 4,
+        transfers_per_address: 2,
+        read_ahead_segments: 16,
+        rate_min: 0,
+        ..Limits::default()
+    };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    bed.write("large", &bytes(1, 20_000_000));
+    bed.write("small", b"1");
+    let mut slow = Vec::new();
+    for last in [2, 2, 3, 3] {
+        let mut client = bed.connect_from([127, 0, 0, last]).await;
+        client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(client.take(1000).await.is_some());
+        slow.push(client);
+    }
+    for _ in 0..20 {
+        assert_eq!(bed.get("/small", &[]).await.text(), "1");
+    }
+    // The others keep one each, at least.
+    let aborted = bed.gateway.counters().aborted();
+    assert!((1..=2).contains(&aborted), "{aborted}");
+}
+
 #[tokio::test]
 async fn clients_cannot_inject_log_lines() {
     let bed = Bed::new().await;
