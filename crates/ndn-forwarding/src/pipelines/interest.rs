@@ -12,7 +12,7 @@ use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 use crate::packet::sha256;
-use crate::strategy::{Context, PendingInterest, StrategyTable};
+use crate::strategy::{Context, PendingInterest, StrategyTable, hinted_depth};
 use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
 /// Maximum number of ForwardingHint delegations looked up.
@@ -212,10 +212,9 @@ impl<'a> Context<'a> {
             entry,
             face: rx.descriptor.face,
             next_hops,
-            next_hops_depth: if rx.forwarding_hint().is_none() {
-                fib_entry.next_hops_depth()
-            } else {
-                0
+            next_hops_depth: match rx.forwarding_hint() {
+                None => fib_entry.next_hops_depth(),
+                Some(_) => hinted_depth(rx.hashes()),
             },
             prefix_hashes: rx.hashes(),
             packet: rx.interest_packet(),

@@ -4,7 +4,7 @@ use ndn_packet::{Interest, MAX_PACKET_SIZE};
 use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
 
 use crate::scope;
-use crate::strategy::{Context, InterestPacket, PendingInterest, StrategyTable};
+use crate::strategy::{Context, InterestPacket, PendingInterest, StrategyTable, hinted_depth};
 
 impl<'a> Context<'a> {
     /// Sets the timer of [`Context::set_timer`].
@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
         let Some(prefix_hashes) = hash_count.map(|count| &hashes[..count]) else { return };
         let fib: &'a FibSnapshot = self.fib;
         let (next_hops, next_hops_depth) = match interest.forwarding_hint_range() {
-            Some(range) => (self.next_hops_by_hint(&wire[range]), 0),
+            Some(range) => (self.next_hops_by_hint(&wire[range]), hinted_depth(prefix_hashes)),
             None => {
                 let entry = fib.entry(fib.find_longest_prefix(interest.name(), prefix_hashes));
                 (entry.next_hops(), entry.next_hops_depth())

@@ -45,12 +45,23 @@ pub struct PendingInterest<'a> {
     pub face: FaceIndex,
     /// Next hops of the ForwardingHint or of the name, cheapest first.
     pub next_hops: &'a [NextHop],
-    /// Number of components of the FIB prefix that the next hops come from; 0 if they come from a
-    /// ForwardingHint.
+    /// Number of components of the prefix that the strategy's measurements are kept for: that of the FIB prefix that the
+    /// next hops come from. For those of a ForwardingHint, see [`hinted_depth`].
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
     pub(crate) packet: InterestPacket<'a>,
+}
+
+/// Components of the prefix for which the measurements of Interests with a ForwardingHint are kept. Data that comes back
+/// names no hint, so it has to be a prefix of the name; it is not the empty one, so that unanswered Interests for one name
+/// say nothing about the next hops of all others.
+const HINTED_DEPTH: usize = 2;
+
+/// Number of components of the prefix that measurements of a hinted Interest are kept for, by the hashes of the prefixes
+/// of its name.
+pub(crate) fn hinted_depth(prefix_hashes: &[u64]) -> usize {
+    HINTED_DEPTH.min(prefix_hashes.len().saturating_sub(1))
 }
 
 impl PendingInterest<'_> {

@@ -230,6 +230,38 @@ fn asf_avoids_a_timed_out_next_hop_until_a_probe_succeeds() {
     assert!(!next.contains(&refused) || next.len() == 2, "{refused} in {next:?}");
 }
 
+/// One sender's Interests with a hint that nobody answers say nothing about the next hops of other names.
+#[test]
+fn asf_keeps_hinted_interests_of_different_names_apart() {
+    let mut scene = Scene::new("asf/v=5/probing-interval~60000");
+    scene.bed.set_strategy(&name("/"), "/localhost/nfd/strategy/asf/v=5/probing-interval~60000");
+    let ask = |scene: &mut Scene, now: Time, uri: &str| {
+        scene.nonce += 1;
+        scene.bed.sent.0.clear();
+        scene.bed.process(now, &[from(1, interest(uri, scene.nonce).hint("/a"))]);
+        scene.left(SentKind::Interest)
+    };
+    let mut now = 1;
+    // The bystander's Interests are answered by the cheapest next hop.
+    for n in 0..5 {
+        let uri = format!("/bystander/data/{n}");
+        assert!(ask(&mut scene, now, &uri).contains(&2));
+        assert_eq!(scene.answer(now + 20, 2, &uri), [1]);
+        now += 100;
+    }
+    for n in 0..100 {
+        ask(&mut scene, now, &format!("/attacker/data/{n}"));
+        now += 2000;
+    }
+    for n in 10..15 {
+        let uri = format!("/bystander/data/{n}");
+        let asked = ask(&mut scene, now, &uri);
+        assert!(asked.contains(&2), "{asked:?}");
+        assert_eq!(scene.answer(now + 20, 2, &uri), [1]);
+        now += 100;
+    }
+}
+
 /// Sends Interests until one is probed, then lets the next hop answer after 20 ms and the probed
 /// one after `late_ms`; returns both.
 fn answer_probe_late(scene: &mut Scene, now: &mut Time, late_ms: Time) -> (Face, Face) {
@@ -321,7 +353,7 @@ fn asf_probes_carry_their_own_nonce() {
             wires = scene.bed.sent.0.iter().map(|sent| sent.wire.clone()).collect();
             break;
         }
-        now += 5000;
+        now += 2000;
         scene.bed.advance(now);
     }
     let [first, second] = &wires[..] else { panic!("no second probe") };
