@@ -15,6 +15,7 @@ mod management;
 mod memif;
 mod name_uri;
 mod packet;
+mod stream;
 mod trust_rules;
 
 pub use configuration::configuration;
@@ -27,6 +28,7 @@ pub use management::management;
 pub use memif::memif;
 pub use name_uri::name_uri;
 pub use packet::packet;
+pub use stream::stream;
 pub use trust_rules::trust_rules;
 
 /// A function for arbitrary bytes.
@@ -38,6 +40,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("name_uri", name_uri),
     ("management", management),
     ("link", link),
+    ("stream", stream),
     ("ethernet", ethernet),
     ("memif", memif),
     ("configuration", configuration),
