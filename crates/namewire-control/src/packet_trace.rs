@@ -73,7 +73,7 @@ pub enum TracedDecision {
     },
     /// The packet went on to the worker whose shard owns its name.
     PassedOn,
-    /// The packet, or one that it caused, was dropped.
+    /// The packet was dropped, or one that it caused, or one that gave way to it.
     Dropped {
         /// Name of the drop reason.
         reason: String,

@@ -178,3 +178,18 @@ fn names_of_a_worker_are_distinct() {
     names.sort_unstable();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
+
+#[test]
+fn page_of_the_control_protocol_lists_every_request() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let source = read("crates/namewire-control/src/protocol.rs");
+    let (_, requests) = source.split_once("pub enum Request {").unwrap();
+    let (requests, _) = requests.split_once("\n}\n").unwrap();
+    let names = requests.split("rename = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let declared: BTreeSet<&str> = names.collect();
+    let page = read("docs/reference/control-protocol.md");
+    let (_, methods) = page.split_once("## Methods").unwrap();
+    let rows = methods.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: BTreeSet<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
+    assert_eq!(declared, listed);
+}

@@ -78,7 +78,7 @@ pub enum Decision {
     },
     /// The packet went on to the shard that owns its name.
     PassedOn,
-    /// The packet, or one that it caused, was dropped.
+    /// The packet was dropped, or one that it caused, or one that gave way to it.
     Dropped(DropReason),
 }
 
