@@ -7,6 +7,9 @@ use ndn_table::{NDT_ENTRIES, Ndt, Timestamp};
 
 /// Minimum number of packets counted in a period; with fewer, the table stays as it is.
 const COUNTED_MIN: u64 = 200;
+/// Packets in all shards since the last measurement below which a measurement moves nothing: loads are halved with each,
+/// so that twice as many samples are less than is needed.
+pub const MEASURED_PACKETS_MIN: u64 = COUNTED_MIN / 2 * ndn_forwarding::LOAD_SAMPLE as u64;
 /// Parts per thousand by which the largest load may exceed the mean.
 const TOLERANCE_PERMILLE: u64 = 50;
 /// Maximum number of entries moved in one period.

@@ -32,7 +32,7 @@ mod stepped;
 mod view;
 mod worker;
 
-pub use balance::{Balanced, Balancer, EntryLoad};
+pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
 pub use command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
 };
