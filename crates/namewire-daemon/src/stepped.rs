@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker};
+use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_forwarding::Counters;
-use ndn_management::ControlState;
+use ndn_management::{ControlState, FibUpdate, NextHop};
+use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
@@ -113,6 +114,24 @@ impl SteppedForwarder {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.control.dataplane().counters()
+    }
+
+    /// The counters of each worker.
+    #[must_use]
+    pub fn workers(&self) -> &[WorkerView] {
+        self.control.dataplane().workers()
+    }
+
+    /// The workers, for faults that a simulation plants.
+    pub fn workers_mut(&mut self) -> &mut [SteppedWorker] {
+        &mut self.workers
+    }
+
+    /// Plants a fault: `face_id` becomes the only next hop of `prefix` in the FIB of the workers, without a route.
+    pub fn corrupt_next_hop(&mut self, prefix: &Name, face_id: u64) {
+        let next_hops = vec![NextHop { face_id, cost: 0 }];
+        let updates = vec![FibUpdate::Set { prefix: prefix.clone(), next_hops }];
+        self.control.update_fib(updates);
     }
 
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.

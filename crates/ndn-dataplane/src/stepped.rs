@@ -9,7 +9,8 @@ use crate::worker::{EVENTS_PER_ROUND, Worker};
 /// zero, and the time is that of the clock in [`DataplaneOptions`](crate::DataplaneOptions).
 ///
 /// A simulation steps all workers until none did anything, then advances its clock to the earliest
-/// [`next_deadline`](Self::next_deadline).
+/// [`next_deadline`](Self::next_deadline). The faults that it can plant (`lose_…`) verify that its checks find them;
+/// they change queues and timers between two steps, so the packet path has no code for them.
 #[derive(Debug)]
 pub struct SteppedWorker {
     /// None once it has been told to stop and has ended.
@@ -46,6 +47,23 @@ impl SteppedWorker {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.worker.is_none()
+    }
+
+    /// Plants a fault: the oldest message of another worker disappears from its ring, uncounted. Returns whether a
+    /// message waited.
+    pub fn lose_message(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let inter_worker = worker.inter_worker.as_mut();
+        inter_worker.is_some_and(|one| one.exchange.lose_message(&worker.pool))
+    }
+
+    /// Plants a fault: the timer of a PIT entry that has expired disappears, so that nothing removes the entry.
+    /// Returns whether an entry had expired.
+    pub fn lose_expiry(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let now = Timestamp::from_nanos(worker.clock.now_ns());
+        let mut budget = u32::MAX;
+        worker.shard.pcct_mut().pop_expired(now, &mut budget).is_some()
     }
 
     fn end(&mut self) {

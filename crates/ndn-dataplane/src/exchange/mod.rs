@@ -221,6 +221,14 @@ impl Exchange {
         rings.any(|ring| ring.waiting() > 0)
     }
 
+    /// Removes one waiting message and counts nothing. Returns whether there was one.
+    pub(crate) fn lose_message(&mut self, pool: &PacketPool) -> bool {
+        let mut rings = self.inbound.iter_mut().flatten().flatten();
+        let Some(queued) = rings.find_map(|ring| ring.pop()) else { return false };
+        queued.message.release(pool);
+        true
+    }
+
     /// Releases the packets of waiting messages, at the end of the worker.
     pub fn release(&mut self, pool: &PacketPool) {
         for ring in self.inbound.iter_mut().flatten().flatten() {
