@@ -1,29 +1,72 @@
 //! A whole Namewire forwarder as a [`Node`].
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use namewire_config::Config;
 use namewire_daemon::{CallError, Environment, Management, Seeds, SteppedForwarder};
-use ndn_dataplane::MemoryFaceOptions;
+use ndn_dataplane::{MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
-use ndn_forwarding::InterestAccount;
+use ndn_forwarding::{DropReason, InterestAccount};
 use ndn_management::{ControlParameters, Verb};
 use ndn_packet::Name;
 use ndn_sys::clock::ManualClock;
 use ndn_types::{Persistency, Scope};
 
-use crate::node::{Node, NodeSpec, Port};
+use crate::node::{Node, NodeSpec, Port, Pressure};
 
 /// What a monotonic clock shows at the begin of a scenario: not zero, as on any host.
 const CLOCK_ORIGIN: Duration = Duration::from_secs(1000);
 /// Unix time when the monotonic clock shows zero: 2026-01-01.
 const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
-/// Capacity of the PIT.
-const PIT_CAPACITY: usize = 1024;
 /// MTU of faces: larger than any packet of a scenario.
 const MTU: usize = 8800;
-/// Frames that a face queues each way: more than a scenario sends at one instant.
-const FACE_QUEUE: usize = 1024;
+/// Frames that a face queues each way: more than a ring between workers has room for.
+const FACE_QUEUE: usize = 8192;
+/// A planted fault strikes once in this number of occasions.
+const FAULT_INTERVAL: u64 = 5;
+
+/// A fault that is planted in a forwarder, to verify that simulations find it. Faults strike between two steps of
+/// the forwarder, by calls that only [`SteppedForwarder`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlantedFault {
+    /// Messages between workers disappear.
+    LostRingMessage,
+    /// PIT entries whose lifetime is over are never removed.
+    PitEntryKept,
+    /// After a restart, prefixes have wrong next hops in the FIB of the workers.
+    WrongNextHopAfterRestart,
+}
+
+impl PlantedFault {
+    /// All of them.
+    pub const ALL: [Self; 3] =
+        [Self::LostRingMessage, Self::PitEntryKept, Self::WrongNextHopAfterRestart];
+}
+
+impl fmt::Display for PlantedFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::LostRingMessage => "lost-ring-message",
+            Self::PitEntryKept => "pit-entry-kept",
+            Self::WrongNextHopAfterRestart => "wrong-next-hop-after-restart",
+        })
+    }
+}
+
+impl FromStr for PlantedFault {
+    type Err = String;
+
+    /// Reads a name as written by `Display`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|fault| fault.to_string() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(|fault| fault.to_string());
+            format!("`{text}` is none of {}", names.join(", "))
+        })
+    }
+}
 
 /// Starts a forwarder without sockets.
 ///
@@ -31,10 +74,27 @@ const FACE_QUEUE: usize = 1024;
 /// If the forwarder does not start: its settings do not depend on the machine.
 #[must_use]
 pub fn start_forwarder(spec: &NodeSpec, now: Duration) -> Box<dyn Node> {
-    match ForwarderNode::new(spec, now) {
+    start_faulty_forwarder(None)(spec, now)
+}
+
+/// Starts forwarders with a planted fault, if any.
+///
+/// # Panics
+/// The returned function panics as [`start_forwarder`] does.
+pub fn start_faulty_forwarder(
+    fault: Option<PlantedFault>,
+) -> impl Fn(&NodeSpec, Duration) -> Box<dyn Node> {
+    move |spec, now| match ForwarderNode::new(spec, now, fault) {
         Ok(node) => Box::new(node),
         Err(error) => panic!("a forwarder of the simulation does not start: {error:#}"),
     }
+}
+
+/// The other end of a face.
+#[derive(Debug)]
+struct Face {
+    face_id: u64,
+    end: InternalEnd,
 }
 
 /// A stepped forwarder, its clock, and the other ends of its faces.
@@ -42,37 +102,75 @@ pub fn start_forwarder(spec: &NodeSpec, now: Duration) -> Box<dyn Node> {
 struct ForwarderNode {
     forwarder: SteppedForwarder,
     clock: ManualClock,
-    ends: Vec<InternalEnd>,
-    face_ids: Vec<u64>,
+    ports_local: Vec<bool>,
+    /// By port; `None` while it is closed.
+    faces: Vec<Option<Face>>,
     cs_capacity: usize,
+    pit_capacity: usize,
+    fault: Option<PlantedFault>,
+    is_restart: bool,
+    /// Occasions for the planted fault so far.
+    occasions: u64,
     /// What went wrong in a call that returns nothing.
     error: Option<String>,
 }
 
 impl ForwarderNode {
-    fn new(spec: &NodeSpec, now: Duration) -> anyhow::Result<Self> {
+    fn new(spec: &NodeSpec, now: Duration, fault: Option<PlantedFault>) -> anyhow::Result<Self> {
         let clock = ManualClock::new(nanos(CLOCK_ORIGIN + now), UNIX_ORIGIN);
         // A restarted forwarder has other seeds, as on any host.
         let seeds = Seeds::from_number(spec.seed ^ nanos(now));
         let environment = Environment { clock: clock.clone().into(), seeds };
-        let mut forwarder = SteppedForwarder::new(&config(spec), &environment)?;
-        let (mut ends, mut face_ids) = (Vec::new(), Vec::new());
-        for (port, &is_local) in spec.ports_local.iter().enumerate() {
-            let options = MemoryFaceOptions {
-                number: u64::try_from(port)?,
-                scope: if is_local { Scope::Local } else { Scope::NonLocal },
-                principal: None,
-                persistency: Persistency::Permanent,
-                mtu: MTU,
-                queue_frames_max: FACE_QUEUE,
-            };
-            let (face_id, end) = forwarder.add_memory_face(&options)?;
-            ends.push(end);
-            face_ids.push(face_id);
+        let mut node = Self {
+            forwarder: SteppedForwarder::new(&config(spec), &environment)?,
+            clock,
+            ports_local: spec.ports_local.clone(),
+            faces: spec.ports_local.iter().map(|_| None).collect(),
+            // Each worker has an equal part of a capacity, rounded up.
+            cs_capacity: spec.cs_capacity.next_multiple_of(spec.workers),
+            pit_capacity: spec.pit_capacity.next_multiple_of(spec.workers),
+            fault,
+            is_restart: !now.is_zero(),
+            occasions: 0,
+            error: None,
+        };
+        for port in 0..spec.ports_local.len() {
+            node.add_face(port)?;
         }
-        // Each worker has an equal part of the capacity, rounded up.
-        let cs_capacity = spec.cs_capacity.next_multiple_of(spec.workers);
-        Ok(Self { forwarder, clock, ends, face_ids, cs_capacity, error: None })
+        Ok(node)
+    }
+
+    fn add_face(&mut self, port: Port) -> anyhow::Result<()> {
+        let options = MemoryFaceOptions {
+            number: u64::try_from(port)?,
+            scope: if self.ports_local[port] { Scope::Local } else { Scope::NonLocal },
+            principal: None,
+            persistency: Persistency::Permanent,
+            mtu: MTU,
+            queue_frames_max: FACE_QUEUE,
+        };
+        let (face_id, end) = self.forwarder.add_memory_face(&options)?;
+        self.faces[port] = Some(Face { face_id, end });
+        Ok(())
+    }
+
+    fn face_id(&self, port: Port) -> Option<u64> {
+        self.faces[port].as_ref().map(|face| face.face_id)
+    }
+
+    /// Lets the planted fault strike between two steps.
+    fn strike(&mut self) {
+        self.occasions += 1;
+        if !self.occasions.is_multiple_of(FAULT_INTERVAL) {
+            return;
+        }
+        for worker in self.forwarder.workers_mut() {
+            let _ = match self.fault {
+                Some(PlantedFault::LostRingMessage) => worker.lose_message(),
+                Some(PlantedFault::PitEntryKept) => worker.lose_expiry(),
+                Some(PlantedFault::WrongNextHopAfterRestart) | None => false,
+            };
+        }
     }
 
     fn advance(&mut self, now: Duration) {
@@ -87,14 +185,15 @@ impl ForwarderNode {
 }
 
 impl Node for ForwarderNode {
-    fn deliver(&mut self, port: Port, frame: &[u8]) {
-        if self.ends[port].send(frame.to_vec()).is_err() {
-            self.error.get_or_insert_with(|| format!("the queue of port {port} is full"));
-        }
+    fn deliver(&mut self, port: Port, frame: &[u8]) -> bool {
+        self.faces[port].as_mut().is_some_and(|face| face.end.send(frame.to_vec()).is_ok())
     }
 
     fn step(&mut self, now: Duration) -> bool {
         self.advance(now);
+        if self.fault.is_some() {
+            self.strike();
+        }
         match self.forwarder.step() {
             Ok(has_worked) => has_worked,
             Err(error) => {
@@ -105,8 +204,8 @@ impl Node for ForwarderNode {
     }
 
     fn poll_output(&mut self) -> Option<(Port, Vec<u8>)> {
-        let mut ends = self.ends.iter_mut().enumerate();
-        ends.find_map(|(port, end)| end.receive().map(|frame| (port, frame)))
+        let mut faces = self.faces.iter_mut().enumerate();
+        faces.find_map(|(port, face)| face.as_mut()?.end.receive().map(|frame| (port, frame)))
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -116,9 +215,10 @@ impl Node for ForwarderNode {
 
     fn add_route(&mut self, now: Duration, prefix: &Name, port: Port, cost: u64) {
         self.advance(now);
+        let Some(face_id) = self.face_id(port) else { return };
         let parameters = ControlParameters {
             name: Some(prefix.clone()),
-            face_id: Some(self.face_ids[port]),
+            face_id: Some(face_id),
             cost: Some(cost),
             // Not inherited: next hops of a shorter prefix lead to another producer.
             flags: Some(0),
@@ -126,10 +226,32 @@ impl Node for ForwarderNode {
         };
         let result = self.forwarder.command(Verb::RibRegister, &parameters);
         self.note("rib/register", result);
+        if self.fault == Some(PlantedFault::WrongNextHopAfterRestart) && self.is_restart {
+            let other = self.face_id((port + 1) % self.faces.len());
+            other.into_iter().for_each(|face_id| self.forwarder.corrupt_next_hop(prefix, face_id));
+        }
     }
 
-    fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: &str) {
+    fn remove_route(&mut self, now: Duration, prefix: &Name, port: Port) {
         self.advance(now);
+        let Some(face_id) = self.face_id(port) else { return };
+        let parameters = ControlParameters {
+            name: Some(prefix.clone()),
+            face_id: Some(face_id),
+            ..ControlParameters::default()
+        };
+        let result = self.forwarder.command(Verb::RibUnregister, &parameters);
+        self.note("rib/unregister", result);
+    }
+
+    fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: Option<&str>) {
+        self.advance(now);
+        let Some(strategy) = strategy else {
+            let parameters =
+                ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
+            let result = self.forwarder.command(Verb::StrategyUnset, &parameters);
+            return self.note("strategy-choice/unset", result);
+        };
         let mut name = Name::new();
         for component in ["localhost", "nfd", "strategy", strategy] {
             name.push_generic(component);
@@ -138,13 +260,43 @@ impl Node for ForwarderNode {
         self.note("strategy-choice/set", result);
     }
 
+    fn close_face(&mut self, now: Duration, port: Port) {
+        self.advance(now);
+        if let Some(face_id) = self.face_id(port) {
+            let result = self.forwarder.destroy_face(face_id);
+            self.note("faces/destroy", result);
+            self.faces[port] = None;
+        }
+    }
+
+    fn open_face(&mut self, now: Duration, port: Port) {
+        self.advance(now);
+        if self.faces[port].is_none()
+            && let Err(error) = self.add_face(port)
+        {
+            self.error.get_or_insert_with(|| format!("a face cannot be added: {error:#}"));
+        }
+    }
+
     fn next_hops(&self, prefix: &Name) -> Vec<Port> {
         let next_hops = self.forwarder.state().fib().find(prefix.as_ref()).unwrap_or_default();
-        let port_of = |face_id| self.face_ids.iter().position(|id| *id == face_id);
+        let port_of =
+            |face_id| (0..self.faces.len()).find(|&port| self.face_id(port) == Some(face_id));
         let mut ports: Vec<_> =
             next_hops.iter().filter_map(|next_hop| port_of(next_hop.face_id)).collect();
         ports.sort_unstable();
         ports
+    }
+
+    fn pressure(&self) -> Pressure {
+        let exchanges = self.forwarder.workers().iter().filter_map(WorkerView::exchange_counters);
+        let depths = exchanges.map(|counters| counters.queued_interests.most.value());
+        let counters = self.forwarder.counters();
+        let reasons = [DropReason::PitFull, DropReason::PitShare];
+        Pressure {
+            pit_full: reasons.iter().map(|&reason| counters.dropped(reason)).sum(),
+            ring_depth_max: depths.max().unwrap_or(0),
+        }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -156,8 +308,8 @@ impl Node for ForwarderNode {
         if cs > as_u64(self.cs_capacity) {
             return Err(format!("{cs} packets in a Content Store of {}", self.cs_capacity));
         }
-        if pit > as_u64(PIT_CAPACITY) {
-            return Err(format!("{pit} entries in a PIT of {PIT_CAPACITY}"));
+        if pit > as_u64(self.pit_capacity) {
+            return Err(format!("{pit} entries in a PIT of {}", self.pit_capacity));
         }
         Ok(())
     }
@@ -179,8 +331,16 @@ impl Node for ForwarderNode {
         }
         let faces =
             self.forwarder.state().faces().filter(|face| face.properties.face_id > 255).count();
-        if faces != self.ends.len() {
-            return Err(format!("{faces} faces instead of {}", self.ends.len()));
+        let open = self.faces.iter().flatten().count();
+        if faces != open {
+            return Err(format!("{faces} faces instead of {open}"));
+        }
+        let exchanges = self.forwarder.workers().iter().filter_map(WorkerView::exchange_counters);
+        let (sent, taken) = exchanges.fold((0, 0), |(sent, taken), counters| {
+            (sent + counters.crossings_sent.value(), taken + counters.crossings_taken.value())
+        });
+        if sent != taken {
+            return Err(format!("workers sent {sent} messages to others, which took {taken}"));
         }
         Ok(())
     }
@@ -191,7 +351,7 @@ fn config(spec: &NodeSpec) -> Config {
     let mut config = Config::default();
     config.control.enabled = false;
     config.forwarder.workers = namewire_config::WorkerCount::Fixed(spec.workers);
-    config.tables.pit_capacity = PIT_CAPACITY;
+    config.tables.pit_capacity = spec.pit_capacity;
     config.tables.fib_capacity = 256;
     config.tables.cs.capacity_packets = spec.cs_capacity;
     config.pool.pages = namewire_config::Pages::Ordinary;

@@ -1,10 +1,11 @@
 //! Networks of whole forwarders on virtual time, in one thread.
 //!
 //! A seed determines everything: topology, links (rate, delay, queue, loss, reordering, duplication),
-//! applications, partitions, crashes and restarts. While a scenario runs, [`Monitor`] checks what every
-//! node sends against what it received; at the end [`Simulation`] checks that the network serves every
-//! reachable prefix and that every node accounts for every Interest. A failing seed is shrunk to the
-//! elements that the failure needs and can be replayed.
+//! applications, routing loops, bursts, partitions, crashes and restarts, changes of routes, strategies
+//! and faces. While a scenario runs, [`Monitor`] checks what every node sends against what it received;
+//! at the end [`Simulation`] checks that the network serves every reachable prefix and that every node
+//! accounts for every Interest. A failing seed is shrunk to the elements that the failure needs and can
+//! be replayed.
 //!
 //! | module | contents |
 //! |---|---|
@@ -23,11 +24,12 @@ mod scenario;
 mod shrink;
 mod simulation;
 
-pub use forwarder::start_forwarder;
+pub use forwarder::{PlantedFault, start_faulty_forwarder, start_forwarder};
 pub use monitor::{Monitor, Violation};
-pub use node::{Node, NodeSpec, Port};
+pub use node::{Node, NodeSpec, Port, Pressure};
 pub use scenario::{
-    Edge, Element, Fault, Limits, Producer, Request, STRATEGIES, Scenario, StrategyChoice,
+    Burst, Edge, Element, Fault, Limits, Producer, Request, RouteLoop, STRATEGIES, Scenario,
+    StrategyChoice,
 };
 pub use shrink::{Shrunk, shrink};
 pub use simulation::{Failure, Outcome, Simulation, Start};

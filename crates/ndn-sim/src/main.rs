@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Parser, Subcommand};
-use ndn_sim::{Element, Limits, Outcome, Scenario, Simulation, Start, shrink, start_forwarder};
+use ndn_sim::{
+    Element, Limits, Outcome, PlantedFault, Scenario, Simulation, shrink, start_faulty_forwarder,
+};
 
 /// Simulate networks of Namewire forwarders on virtual time
 #[derive(Parser)]
@@ -60,6 +62,9 @@ struct Size {
     /// Interests of consumers
     #[arg(long, default_value_t = Limits::default().requests)]
     requests: usize,
+    /// Fault to plant in the forwarders, to verify that it is found
+    #[arg(long)]
+    plant: Option<PlantedFault>,
 }
 
 impl Size {
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
             size.limits().and_then(|limits| run(first, count, jobs, &limits, &size))
         }
         Command::Replay { seed, only, size } => {
-            size.limits().and_then(|limits| replay(seed, only.as_deref(), &limits))
+            size.limits().and_then(|limits| replay(seed, only.as_deref(), &limits, size.plant))
         }
     };
     match result {
@@ -130,7 +135,8 @@ fn run(
                     if seed >= first.saturating_add(count) || is_stopped {
                         return;
                     }
-                    match Simulation::run(&Scenario::random(seed, limits), &mut start_forwarder) {
+                    let scenario = Scenario::random(seed, limits);
+                    match Simulation::run(&scenario, &mut start_faulty_forwarder(size.plant)) {
                         Ok(outcome) => add(&total, &outcome),
                         Err(_) => {
                             if let Ok(mut failed) = failed.lock() {
@@ -143,11 +149,14 @@ fn run(
         }
     });
     if let Some(seed) = failed.into_inner().unwrap_or_default() {
-        return Err(describe_failure(seed, limits, size, &mut start_forwarder));
+        return Err(describe_failure(seed, limits, size));
     }
-    let Outcome { frames, satisfied, unsatisfied, .. } = total.into_inner().unwrap_or_default();
+    let Outcome { frames, satisfied, unsatisfied, pressure, .. } =
+        total.into_inner().unwrap_or_default();
     Ok(format!(
-        "{count} scenarios passed: {frames} frames, {satisfied} Interests satisfied, {unsatisfied} not"
+        "{count} scenarios passed: {frames} frames, {satisfied} Interests satisfied, {unsatisfied} not, \
+         {} dropped by full PITs, at most {} in a ring",
+        pressure.pit_full, pressure.ring_depth_max
     ))
 }
 
@@ -156,20 +165,23 @@ fn add(total: &Mutex<Outcome>, outcome: &Outcome) {
         total.frames += outcome.frames;
         total.satisfied += outcome.satisfied;
         total.unsatisfied += outcome.unsatisfied;
+        total.pressure.add(outcome.pressure);
     }
 }
 
-fn describe_failure(seed: u64, limits: &Limits, size: &Size, start: &mut Start<'_>) -> String {
+fn describe_failure(seed: u64, limits: &Limits, size: &Size) -> String {
     let scenario = Scenario::random(seed, limits);
-    let Some(shrunk) = shrink(&scenario, start, SHRINK_RUNS_MAX) else {
+    let mut start = start_faulty_forwarder(size.plant);
+    let Some(shrunk) = shrink(&scenario, &mut start, SHRINK_RUNS_MAX) else {
         return format!(
             "seed {seed} failed once and passed when it ran again: the run is not deterministic"
         );
     };
     let kept: Vec<_> = shrunk.scenario.elements().iter().map(Element::to_string).collect();
+    let plant = size.plant.map(|fault| format!(" --plant {fault}")).unwrap_or_default();
     format!(
         "{}\nseed {seed} failed; replay what the failure needs:\nndn-sim replay {seed} --nodes-min {} \
-         --nodes-max {} --workers-max {} --requests {} --only {}",
+         --nodes-max {} --workers-max {} --requests {}{plant} --only {}",
         shrunk.failure,
         size.nodes_min,
         size.nodes_max,
@@ -179,7 +191,12 @@ fn describe_failure(seed: u64, limits: &Limits, size: &Size, start: &mut Start<'
     )
 }
 
-fn replay(seed: u64, only: Option<&[Element]>, limits: &Limits) -> Result<String, String> {
+fn replay(
+    seed: u64,
+    only: Option<&[Element]>,
+    limits: &Limits,
+    fault: Option<PlantedFault>,
+) -> Result<String, String> {
     let mut scenario = Scenario::random(seed, limits);
     if let Some(only) = only {
         let mut others = scenario.elements();
@@ -189,8 +206,8 @@ fn replay(seed: u64, only: Option<&[Element]>, limits: &Limits) -> Result<String
         others.retain(|element| !only.contains(element));
         scenario = scenario.without(&others);
     }
-    let first = Simulation::run(&scenario, &mut start_forwarder);
-    let second = Simulation::run(&scenario, &mut start_forwarder);
+    let first = Simulation::run(&scenario, &mut start_faulty_forwarder(fault));
+    let second = Simulation::run(&scenario, &mut start_faulty_forwarder(fault));
     if first != second {
         return Err("two runs differ: the run is not deterministic".to_owned());
     }

@@ -26,6 +26,8 @@ pub enum Violation {
     Loop(Name, u32),
     /// An Interest of scope `/localhost` left the host, or Data of it.
     Scope(Name),
+    /// Data that was no longer fresh answered an Interest with MustBeFresh.
+    Stale(Name),
 }
 
 impl fmt::Display for Violation {
@@ -45,7 +47,41 @@ impl fmt::Display for Violation {
                 write!(formatter, "forwarded the looping Interest {name} nonce {nonce:08x}")
             }
             Self::Scope(name) => write!(formatter, "sent {name} beyond its scope"),
+            Self::Stale(name) => {
+                write!(formatter, "answered an Interest with MustBeFresh with stale Data {name}")
+            }
         }
+    }
+}
+
+/// What distinguishes PIT entries of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Selectors {
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+}
+
+impl Selectors {
+    fn index(self) -> usize {
+        usize::from(self.can_be_prefix) + 2 * usize::from(self.must_be_fresh)
+    }
+}
+
+/// A Data packet, parsed as far as the invariants need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DataSeen {
+    pub(crate) name: Name,
+    digest_name: Name,
+    freshness: Duration,
+}
+
+impl DataSeen {
+    /// The names of Interests that it may satisfy, as values, those that the fewest packets satisfy first; with
+    /// whether CanBePrefix is needed.
+    fn interest_names(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let exact = [self.digest_name.value(), self.name.value()].map(|value| (value, false));
+        let lengths = (0..=self.name.len()).rev();
+        exact.into_iter().chain(lengths.map(|len| (self.name.as_ref().prefix(len).value(), true)))
     }
 }
 
@@ -54,14 +90,11 @@ impl fmt::Display for Violation {
 pub(crate) enum Seen {
     Interest {
         name: Name,
-        can_be_prefix: bool,
+        selectors: Selectors,
         nonce: u32,
         lifetime: Duration,
     },
-    Data {
-        name: Name,
-        digest_name: Name,
-    },
+    Data(DataSeen),
     Nack {
         name: Name,
         nonce: u32,
@@ -87,49 +120,67 @@ impl Seen {
             return Some(Self::Nack { name, nonce });
         }
         let lifetime = Duration::from_millis(interest.lifetime_ms());
-        Some(Self::Interest { name, can_be_prefix: interest.can_be_prefix(), nonce, lifetime })
+        let selectors = Selectors {
+            can_be_prefix: interest.can_be_prefix(),
+            must_be_fresh: interest.must_be_fresh(),
+        };
+        Some(Self::Interest { name, selectors, nonce, lifetime })
     }
 
     fn data(data: &Data<'_>) -> Self {
         let name = data.name().to_name();
         let mut digest_name = name.clone();
         digest_name.push_implicit_digest(&data.implicit_digest(ndn_security::sha256));
-        Self::Data { name, digest_name }
+        let freshness = Duration::from_millis(data.freshness_ms().unwrap_or(0));
+        Self::Data(DataSeen { name, digest_name, freshness })
     }
 }
 
 /// An Interest that a face brought and that has not been answered on it.
 #[derive(Debug)]
 struct Pending {
-    name: Name,
-    can_be_prefix: bool,
+    selectors: Selectors,
     nonce: u32,
+    arrived: Duration,
     expires: Duration,
-}
-
-impl Pending {
-    fn is_satisfied_by(&self, name: &Name, digest_name: &Name) -> bool {
-        self.name == *name
-            || self.name == *digest_name
-            || (self.can_be_prefix && name.starts_with(self.name.as_ref()))
-    }
 }
 
 /// Receptions of one (name, nonce) pair by the port that brought it first, and transmissions by port.
 #[derive(Debug)]
 struct Passage {
+    nonce: u32,
+    selectors: Selectors,
     first_port: Port,
     received: u32,
     sent: HashMap<Port, u32>,
     last: Duration,
 }
 
+/// The Interests of one name.
+#[derive(Debug, Default)]
+struct NamePassages {
+    passages: Vec<Passage>,
+    /// When the PIT entry of each combination of selectors ends at the latest.
+    pending_until: [Duration; 4],
+}
+
+/// A Data packet that may be in the Content Store.
+#[derive(Debug, Clone, Copy)]
+struct Cached {
+    arrived: Duration,
+    fresh_until: Duration,
+}
+
 /// The frames of one node, from its start to its end.
 #[derive(Debug)]
 pub struct Monitor {
     ports_local: Vec<bool>,
-    pending: Vec<Vec<Pending>>,
-    passages: HashMap<(Name, u32), Passage>,
+    /// By port and by the value of the name.
+    pending: Vec<HashMap<Vec<u8>, Vec<Pending>>>,
+    /// By the value of the name.
+    passages: HashMap<Vec<u8>, NamePassages>,
+    /// By the value of the name with the implicit digest.
+    cached: HashMap<Vec<u8>, Cached>,
     interests_in: u64,
 }
 
@@ -139,8 +190,9 @@ impl Monitor {
     pub fn new(ports_local: &[bool]) -> Self {
         Self {
             ports_local: ports_local.to_vec(),
-            pending: ports_local.iter().map(|_| Vec::new()).collect(),
+            pending: ports_local.iter().map(|_| HashMap::new()).collect(),
             passages: HashMap::new(),
+            cached: HashMap::new(),
             interests_in: 0,
         }
     }
@@ -151,33 +203,71 @@ impl Monitor {
         self.interests_in
     }
 
+    /// Notes that the face of a port was closed: its Interests are pending no more.
+    pub fn note_face_closed(&mut self, port: Port) {
+        self.pending[port].clear();
+    }
+
     /// Notes a frame that is delivered to the node.
     pub fn note_delivered(&mut self, now: Duration, port: Port, frame: &[u8]) {
-        let (name, can_be_prefix, nonce, lifetime) = match Seen::parse(frame) {
-            Some(Seen::Interest { name, can_be_prefix, nonce, lifetime }) => {
-                (name, can_be_prefix, nonce, lifetime)
+        match Seen::parse(frame) {
+            Some(Seen::Interest { name, selectors, nonce, lifetime }) => {
+                let expires = now + lifetime + EXPIRY_SLACK;
+                self.note_interest(now, port, &name, nonce, selectors, expires);
             }
-            Some(Seen::Data { name, digest_name }) => return self.forget(&name, &digest_name),
-            Some(Seen::Nack { .. } | Seen::Idle) | None => return,
-        };
+            Some(Seen::Data(data)) => {
+                self.forget(now, &data);
+                let fresh_until = now + data.freshness;
+                let cached = self.cached.entry(data.digest_name.value().to_vec());
+                let cached = cached.or_insert(Cached { arrived: now, fresh_until });
+                cached.arrived = now;
+                cached.fresh_until = cached.fresh_until.max(fresh_until);
+            }
+            Some(Seen::Nack { .. } | Seen::Idle) | None => {}
+        }
+    }
+
+    fn note_interest(
+        &mut self,
+        now: Duration,
+        port: Port,
+        name: &Name,
+        nonce: u32,
+        selectors: Selectors,
+        expires: Duration,
+    ) {
         self.interests_in += 1;
-        let passage = self.passages.entry((name.clone(), nonce)).or_insert_with(|| Passage {
-            first_port: port,
-            received: 0,
-            sent: HashMap::new(),
-            last: now,
-        });
-        if now > passage.last + NONCE_LIFETIME {
-            *passage = Passage { first_port: port, received: 0, sent: HashMap::new(), last: now };
+        let of_name = self.passages.entry(name.value().to_vec()).or_default();
+        let until = &mut of_name.pending_until[selectors.index()];
+        let is_pending = *until >= now;
+        *until = (*until).max(expires);
+        // A retransmission replaces the nonce in the in-record.
+        let is_replaced = |passage: &Passage| {
+            is_pending
+                && (passage.first_port, passage.selectors) == (port, selectors)
+                && passage.nonce != nonce
+        };
+        of_name
+            .passages
+            .retain(|passage| now <= passage.last + NONCE_LIFETIME && !is_replaced(passage));
+        match of_name.passages.iter_mut().find(|passage| passage.nonce == nonce) {
+            Some(passage) => {
+                passage.selectors = selectors;
+                passage.last = now;
+                passage.received += u32::from(passage.first_port == port);
+            }
+            None => of_name.passages.push(Passage {
+                nonce,
+                selectors,
+                first_port: port,
+                received: 1,
+                sent: HashMap::new(),
+                last: now,
+            }),
         }
-        passage.last = now;
-        if passage.first_port == port {
-            passage.received += 1;
-        }
-        let pending = &mut self.pending[port];
+        let pending = self.pending[port].entry(name.value().to_vec()).or_default();
         pending.retain(|interest| interest.expires > now);
-        let expires = now + lifetime + EXPIRY_SLACK;
-        pending.push(Pending { name, can_be_prefix, nonce, expires });
+        pending.push(Pending { selectors, nonce, arrived: now, expires });
     }
 
     /// Checks a frame that the node sends.
@@ -187,51 +277,79 @@ impl Monitor {
     pub fn check_sent(&mut self, now: Duration, port: Port, frame: &[u8]) -> Result<(), Violation> {
         match Seen::parse(frame).ok_or(Violation::Malformed)? {
             Seen::Idle => Ok(()),
-            Seen::Interest { name, nonce, .. } => {
+            Seen::Interest { name, nonce, selectors, .. } => {
                 self.check_scope(port, &name)?;
-                self.check_loop(port, name, nonce)
+                self.check_loop(port, name, nonce, selectors)
             }
-            Seen::Data { name, digest_name } => {
-                self.check_scope(port, &name)?;
-                self.forget(&name, &digest_name);
-                let is_match = |interest: &Pending| interest.is_satisfied_by(&name, &digest_name);
-                self.take_pending(now, port, is_match)
-                    .ok_or_else(|| Violation::UnsolicitedData(name.clone()))
+            Seen::Data(data) => {
+                self.check_scope(port, &data.name)?;
+                self.forget(now, &data);
+                self.take_answered(now, port, &data)
             }
             Seen::Nack { name, nonce } => {
-                let is_match =
-                    |interest: &Pending| interest.nonce == nonce && interest.name == name;
-                self.take_pending(now, port, is_match)
-                    .ok_or_else(|| Violation::UnsolicitedNack(name.clone(), nonce))
+                let pending = self.pending[port].get_mut(name.value());
+                let pending = pending.and_then(|pending| {
+                    let is_match =
+                        |interest: &Pending| interest.nonce == nonce && interest.expires >= now;
+                    let position = pending.iter().position(is_match)?;
+                    Some(pending.remove(position))
+                });
+                pending.map(drop).ok_or(Violation::UnsolicitedNack(name, nonce))
             }
         }
     }
 
-    /// Data ends its PIT entries without putting their nonces into the dead nonce list (NFD Developer's
-    /// Guide, Interest finalize pipeline): an Interest that comes by another path afterwards is a new one.
-    fn forget(&mut self, name: &Name, digest_name: &Name) {
-        self.passages.retain(|(interest, _), _| {
-            !(name.starts_with(interest.as_ref()) || interest == digest_name)
-        });
+    /// Data ends the PIT entries that it satisfies without putting their nonces into the dead nonce list (NFD
+    /// Developer's Guide, Interest finalize pipeline): an Interest that comes by another path afterwards is a new
+    /// one. The nonces stay if a copy of the Interest would not find the Data in the Content Store, because
+    /// MustBeFresh outlasts its FreshnessPeriod.
+    fn forget(&mut self, now: Duration, data: &DataSeen) {
+        for (name, needs_prefix) in data.interest_names() {
+            let Some(of_name) = self.passages.get_mut(name) else { continue };
+            let pending_until = of_name.pending_until;
+            let is_satisfied = |selectors: Selectors| {
+                (selectors.can_be_prefix || !needs_prefix)
+                    && pending_until[selectors.index()] >= now
+            };
+            of_name.passages.retain(|passage| {
+                let is_kept = passage.selectors.must_be_fresh && data.freshness < NONCE_LIFETIME;
+                !is_satisfied(passage.selectors) || is_kept
+            });
+        }
     }
 
     /// Removes the pending Interest that matches and that the fewest other packets would satisfy, so that a
     /// later packet finds the one that it belongs to.
-    fn take_pending(
+    fn take_answered(
         &mut self,
         now: Duration,
         port: Port,
-        is_match: impl Fn(&Pending) -> bool,
-    ) -> Option<()> {
-        let pending = &mut self.pending[port];
-        let matching = pending.iter().enumerate();
-        let matching =
-            matching.filter(|(_, interest)| interest.expires >= now && is_match(interest));
-        let (index, _) = matching.min_by_key(|(_, interest)| {
-            (interest.can_be_prefix, std::cmp::Reverse(interest.name.len()))
-        })?;
-        pending.remove(index);
-        Some(())
+        data: &DataSeen,
+    ) -> Result<(), Violation> {
+        let cached = self.cached.get(data.digest_name.value()).copied();
+        let mut is_stale = false;
+        for (name, needs_prefix) in data.interest_names() {
+            let Some(pending) = self.pending[port].get_mut(name) else { continue };
+            let position = pending.iter().position(|interest| {
+                let is_match =
+                    interest.expires >= now && (interest.selectors.can_be_prefix || !needs_prefix);
+                // Data that arrived after the Interest satisfies it in any case.
+                let is_from_cache = |cached: &Cached| cached.arrived < interest.arrived;
+                let is_too_old = |cached: Cached| cached.fresh_until < now;
+                let is_refused = interest.selectors.must_be_fresh
+                    && cached.filter(is_from_cache).is_some_and(is_too_old);
+                is_stale |= is_match && is_refused;
+                is_match && !is_refused
+            });
+            if let Some(position) = position {
+                pending.remove(position);
+                return Ok(());
+            }
+        }
+        if is_stale {
+            return Err(Violation::Stale(data.name.clone()));
+        }
+        Err(Violation::UnsolicitedData(data.name.clone()))
     }
 
     fn check_scope(&self, port: Port, name: &Name) -> Result<(), Violation> {
@@ -243,14 +361,122 @@ impl Monitor {
     }
 
     /// The forwarder's own Interests arrive by no port, so they are not checked.
-    fn check_loop(&mut self, port: Port, name: Name, nonce: u32) -> Result<(), Violation> {
-        let key = (name, nonce);
-        let Some(passage) = self.passages.get_mut(&key) else { return Ok(()) };
+    fn check_loop(
+        &mut self,
+        port: Port,
+        name: Name,
+        nonce: u32,
+        selectors: Selectors,
+    ) -> Result<(), Violation> {
+        let Some(of_name) = self.passages.get_mut(name.value()) else { return Ok(()) };
+        // Another Interest of the PIT entry replaces the nonce in the out-record.
+        of_name.passages.retain(|passage| {
+            passage.nonce == nonce
+                || passage.selectors != selectors
+                || !passage.sent.contains_key(&port)
+        });
+        let mut passages = of_name.passages.iter_mut();
+        let Some(passage) = passages.find(|passage| passage.nonce == nonce) else { return Ok(()) };
         let sent = passage.sent.entry(port).or_default();
         *sent += 1;
         if *sent > passage.received {
-            return Err(Violation::Loop(key.0, nonce));
+            return Err(Violation::Loop(name, nonce));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use ndn_packet::{DataBuilder, InterestBuilder, SignatureInfo, SignatureType};
+
+    use super::*;
+
+    const CONSUMER: Port = 0;
+    const UPSTREAM: Port = 1;
+    const OTHER_UPSTREAM: Port = 2;
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn interest(uri: &str, nonce: u32, can_be_prefix: bool, must_be_fresh: bool) -> Vec<u8> {
+        let name = Name::from_uri(uri).unwrap();
+        let interest = InterestBuilder::new(&name).nonce(nonce).lifetime_ms(1000);
+        interest.can_be_prefix(can_be_prefix).must_be_fresh(must_be_fresh).to_vec().unwrap()
+    }
+
+    fn data(uri: &str, freshness_ms: u64) -> Vec<u8> {
+        let name = Name::from_uri(uri).unwrap();
+        let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+        let data = DataBuilder::new(&name).content(b"").freshness_ms(freshness_ms);
+        data.to_vec(&info, 32, |_, _| Some(32)).unwrap()
+    }
+
+    #[test]
+    fn stale_data_does_not_answer_must_be_fresh() {
+        let mut monitor = Monitor::new(&[true, false, false]);
+        monitor.note_delivered(at(0), CONSUMER, &interest("/a", 1, false, false));
+        monitor.note_delivered(at(10), UPSTREAM, &data("/a", 100));
+        monitor.check_sent(at(10), CONSUMER, &data("/a", 100)).unwrap();
+        // Fresh, from the Content Store.
+        monitor.note_delivered(at(50), CONSUMER, &interest("/a", 2, false, true));
+        monitor.check_sent(at(50), CONSUMER, &data("/a", 100)).unwrap();
+        // Stale, for an Interest that takes it.
+        monitor.note_delivered(at(200), CONSUMER, &interest("/a", 3, false, true));
+        monitor.note_delivered(at(200), CONSUMER, &interest("/a", 4, false, false));
+        monitor.check_sent(at(200), CONSUMER, &data("/a", 100)).unwrap();
+        let stale = monitor.check_sent(at(200), CONSUMER, &data("/a", 100));
+        assert_eq!(stale, Err(Violation::Stale(Name::from_uri("/a").unwrap())));
+        // It arrives again after the Interest.
+        monitor.note_delivered(at(210), UPSTREAM, &data("/a", 100));
+        monitor.check_sent(at(210), CONSUMER, &data("/a", 100)).unwrap();
+    }
+
+    #[test]
+    fn data_ends_the_interests_that_it_satisfies() {
+        for (uri, can_be_prefix, is_ended) in
+            [("/a/b", false, true), ("/a", true, true), ("/a", false, false)]
+        {
+            let mut monitor = Monitor::new(&[true, false, false]);
+            let looping = interest(uri, 7, can_be_prefix, false);
+            monitor.note_delivered(at(0), CONSUMER, &looping);
+            monitor.check_sent(at(0), UPSTREAM, &looping).unwrap();
+            monitor.note_delivered(at(10), UPSTREAM, &data("/a/b", 0));
+            // The Interest comes by another path.
+            monitor.note_delivered(at(20), OTHER_UPSTREAM, &looping);
+            let sent = monitor.check_sent(at(20), UPSTREAM, &looping);
+            assert_eq!(sent.is_ok(), is_ended, "{uri} {can_be_prefix}: {sent:?}");
+        }
+    }
+
+    #[test]
+    fn retransmission_replaces_the_nonce() {
+        let mut monitor = Monitor::new(&[true, false, false]);
+        let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
+        for interest in [&first, &second] {
+            monitor.note_delivered(at(0), CONSUMER, interest);
+            monitor.check_sent(at(0), UPSTREAM, interest).unwrap();
+        }
+        for (interest, is_forwarded) in [(&first, true), (&second, false)] {
+            monitor.note_delivered(at(10), OTHER_UPSTREAM, interest);
+            let sent = monitor.check_sent(at(10), UPSTREAM, interest);
+            assert_eq!(sent.is_ok(), is_forwarded, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn nonce_of_an_expired_interest_is_remembered() {
+        let mut monitor = Monitor::new(&[true, false, false]);
+        let looping = interest("/a", 7, false, false);
+        monitor.note_delivered(at(0), CONSUMER, &looping);
+        monitor.check_sent(at(0), UPSTREAM, &looping).unwrap();
+        // Unsolicited by now.
+        monitor.note_delivered(at(2000), UPSTREAM, &data("/a", 0));
+        monitor.note_delivered(at(2100), OTHER_UPSTREAM, &looping);
+        let sent = monitor.check_sent(at(2100), UPSTREAM, &looping);
+        assert_eq!(sent, Err(Violation::Loop(Name::from_uri("/a").unwrap(), 7)));
     }
 }

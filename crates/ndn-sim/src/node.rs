@@ -17,6 +17,8 @@ pub struct NodeSpec {
     pub workers: usize,
     /// Capacity of the Content Store, in packets.
     pub cs_capacity: usize,
+    /// Capacity of the PIT, in entries.
+    pub pit_capacity: usize,
     /// One entry per port: whether an application of the same host is attached to it. The other ports
     /// lead to neighbours.
     pub ports_local: Vec<bool>,
@@ -24,11 +26,28 @@ pub struct NodeSpec {
     pub seed: u64,
 }
 
+/// How far the load of a node reached its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pressure {
+    /// Interests dropped because the PIT was full, or nearly full and the share of the face used.
+    pub pit_full: u64,
+    /// Most Interests that waited in a ring between workers.
+    pub ring_depth_max: u64,
+}
+
+impl Pressure {
+    /// Takes in that of another node.
+    pub fn add(&mut self, other: Self) {
+        self.pit_full += other.pit_full;
+        self.ring_depth_max = self.ring_depth_max.max(other.ring_depth_max);
+    }
+}
+
 /// A forwarder that advances only when it is stepped.
 pub trait Node: Debug {
     /// Hands over a frame (NDNLPv2) that arrives on `port`. The node handles it in the next
-    /// [`step`](Self::step).
-    fn deliver(&mut self, port: Port, frame: &[u8]);
+    /// [`step`](Self::step). Returns false if the queue of the port is full or its face is closed.
+    fn deliver(&mut self, port: Port, frame: &[u8]) -> bool;
 
     /// Handles what is due at `now`, without waiting. Returns whether there was anything.
     fn step(&mut self, now: Duration) -> bool;
@@ -42,11 +61,26 @@ pub trait Node: Debug {
     /// Asks management for a route to `prefix` by `port`.
     fn add_route(&mut self, now: Duration, prefix: &Name, port: Port, cost: u64);
 
-    /// Asks management for a strategy for `prefix`, by its name below `/localhost/nfd/strategy`.
-    fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: &str);
+    /// Asks management to remove the route to `prefix` by `port`.
+    fn remove_route(&mut self, now: Duration, prefix: &Name, port: Port);
+
+    /// Asks management for a strategy for `prefix`, by its name below `/localhost/nfd/strategy`; `None` removes the
+    /// choice.
+    fn set_strategy(&mut self, now: Duration, prefix: &Name, strategy: Option<&str>);
+
+    /// Asks management to destroy the face of `port`.
+    fn close_face(&mut self, now: Duration, port: Port);
+
+    /// Creates a face for `port` if it has none.
+    fn open_face(&mut self, now: Duration, port: Port);
 
     /// The ports of the FIB entry of exactly `prefix`, ascending; none without such an entry.
     fn next_hops(&self, prefix: &Name) -> Vec<Port>;
+
+    /// How far the load reached the limits of the node since it was started.
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
 
     /// Checks bounds that hold at all times: table sizes, refused commands.
     ///

@@ -28,6 +28,10 @@ pub struct Limits {
     pub requests: usize,
     /// Most faults.
     pub faults_max: usize,
+    /// Most bursts of Interests.
+    pub bursts_max: usize,
+    /// Interests of the largest burst.
+    pub burst_size_max: usize,
     /// Time in which requests and faults begin.
     pub duration: Duration,
 }
@@ -39,7 +43,9 @@ impl Default for Limits {
             nodes_max: 30,
             workers_max: 2,
             requests: 60,
-            faults_max: 6,
+            faults_max: 8,
+            bursts_max: 1,
+            burst_size_max: 5_000,
             duration: Duration::from_secs(4),
         }
     }
@@ -95,13 +101,70 @@ pub struct Request {
     pub retransmissions: u32,
 }
 
-/// A failure that lasts for a time.
+/// Routes to a prefix without a producer that lead around in a circle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteLoop {
+    /// The prefix.
+    pub prefix: Name,
+    /// The edges, each with the side of the node that has the route.
+    pub hops: Vec<(usize, usize)>,
+}
+
+/// Interests for different names that a consumer expresses at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Burst {
+    /// When it expresses them.
+    pub at: Duration,
+    /// The node of the consumer.
+    pub node: usize,
+    /// All names are below this one.
+    pub prefix: Name,
+    /// Number of Interests.
+    pub count: usize,
+    /// Their InterestLifetime.
+    pub lifetime: Duration,
+}
+
+/// A failure or a change that lasts for a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The edge of this number loses everything.
     Partition(usize),
     /// The node of this number ends at once, and is started again at the end.
     Crash(usize),
+    /// A node has no routes to the prefix of a producer.
+    Withdraw {
+        /// The node.
+        node: usize,
+        /// The producer.
+        producer: usize,
+    },
+    /// The node at one side of an edge has a route by this edge to the prefix of a producer, cheaper than all
+    /// others, wherever the edge leads.
+    Detour {
+        /// The edge.
+        edge: usize,
+        /// Which of its nodes has the route.
+        side: usize,
+        /// The producer.
+        producer: usize,
+    },
+    /// A node has another strategy for the prefix of a producer.
+    Strategy {
+        /// The node.
+        node: usize,
+        /// The producer.
+        producer: usize,
+        /// Name of the strategy below `/localhost/nfd/strategy`.
+        strategy: &'static str,
+    },
+    /// The node at one side of an edge has no face there.
+    FaceClosed {
+        /// The edge.
+        edge: usize,
+        /// Which of its nodes has no face.
+        side: usize,
+    },
 }
 
 /// A part of a scenario that can be left out, by its number in the list of its kind.
@@ -115,8 +178,12 @@ pub enum Element {
     Producer(usize),
     /// A strategy choice.
     Strategy(usize),
+    /// A routing loop.
+    Loop(usize),
     /// An Interest.
     Request(usize),
+    /// A burst of Interests.
+    Burst(usize),
     /// A fault.
     Fault(usize),
 }
@@ -128,7 +195,9 @@ impl fmt::Display for Element {
             Self::Impairment(number) => ("impairment", number),
             Self::Producer(number) => ("producer", number),
             Self::Strategy(number) => ("strategy", number),
+            Self::Loop(number) => ("loop", number),
             Self::Request(number) => ("request", number),
+            Self::Burst(number) => ("burst", number),
             Self::Fault(number) => ("fault", number),
         };
         write!(formatter, "{kind}:{number}")
@@ -147,7 +216,9 @@ impl FromStr for Element {
             "impairment" => Self::Impairment(number),
             "producer" => Self::Producer(number),
             "strategy" => Self::Strategy(number),
+            "loop" => Self::Loop(number),
             "request" => Self::Request(number),
+            "burst" => Self::Burst(number),
             "fault" => Self::Fault(number),
             _ => return Err(format!("`{kind}` is not a kind of element")),
         })
@@ -167,8 +238,12 @@ pub struct Scenario {
     pub producers: Vec<Option<Producer>>,
     /// Strategies.
     pub strategies: Vec<Option<StrategyChoice>>,
+    /// Routing loops.
+    pub loops: Vec<Option<RouteLoop>>,
     /// Interests.
     pub requests: Vec<Option<Request>>,
+    /// Bursts of Interests.
+    pub bursts: Vec<Option<Burst>>,
     /// Faults with their begin and end.
     pub faults: Vec<Option<(Duration, Duration, Fault)>>,
 }
@@ -193,18 +268,24 @@ impl Scenario {
                 strategies.push(StrategyChoice { prefix: producer.prefix.clone(), strategy });
             }
         }
+        let loops = random_loops(count, &edges, &mut random);
+        let prefixes = producers.iter().map(|producer| &producer.prefix);
+        let prefixes: Vec<_> = prefixes.chain(loops.iter().map(|one| &one.prefix)).collect();
         let mut requests: Vec<_> = (0..limits.requests)
-            .map(|_| random_request(count, &producers, limits, &mut random))
+            .map(|_| random_request(count, &prefixes, limits, &mut random))
             .collect();
         requests.sort_by_key(|request| request.at);
-        let faults = random_faults(count, edges.len(), limits, &mut random);
+        let bursts = random_bursts(count, &prefixes, limits, &mut random);
+        let faults = random_faults(count, edges.len(), producers.len(), limits, &mut random);
         Self {
             seed,
             nodes,
             edges: edges.into_iter().map(Some).collect(),
             producers: producers.into_iter().map(Some).collect(),
             strategies: strategies.into_iter().map(Some).collect(),
+            loops: loops.into_iter().map(Some).collect(),
             requests: requests.into_iter().map(Some).collect(),
+            bursts: bursts.into_iter().map(Some).collect(),
             faults: faults.into_iter().map(Some).collect(),
         }
     }
@@ -214,7 +295,9 @@ impl Scenario {
     pub fn elements(&self) -> Vec<Element> {
         let mut elements = Vec::new();
         elements.extend(present(&self.faults).map(Element::Fault));
+        elements.extend(present(&self.bursts).map(Element::Burst));
         elements.extend(present(&self.requests).map(Element::Request));
+        elements.extend(present(&self.loops).map(Element::Loop));
         elements.extend(present(&self.strategies).map(Element::Strategy));
         let is_impaired = |edge: &&Edge| edge.links.iter().any(is_impaired);
         let impaired = self.edges.iter().enumerate();
@@ -239,7 +322,9 @@ impl Scenario {
                 }
                 Element::Producer(number) => scenario.producers[number] = None,
                 Element::Strategy(number) => scenario.strategies[number] = None,
+                Element::Loop(number) => scenario.loops[number] = None,
                 Element::Request(number) => scenario.requests[number] = None,
+                Element::Burst(number) => scenario.bursts[number] = None,
                 Element::Fault(number) => scenario.faults[number] = None,
             }
         }
@@ -290,6 +375,7 @@ fn random_node(number: usize, limits: &Limits, random: &mut StdRng) -> NodeSpec 
         number,
         workers: random.random_range(1..=limits.workers_max),
         cs_capacity: [0, 1, 8, 256][random.random_range(0..4)],
+        pit_capacity: [64, 256, 1024][random.random_range(0..3)],
         ports_local: Vec::new(),
         seed: random.random(),
     }
@@ -356,12 +442,11 @@ fn random_producers(count: usize, random: &mut StdRng) -> Vec<Producer> {
 
 fn random_request(
     count: usize,
-    producers: &[Producer],
+    prefixes: &[&Name],
     limits: &Limits,
     random: &mut StdRng,
 ) -> Request {
-    let producer = &producers[random.random_range(0..producers.len())];
-    let mut name = producer.prefix.clone();
+    let mut name = prefixes[random.random_range(0..prefixes.len())].clone();
     // Few names, so that Interests are aggregated and cached Data found.
     name.push_generic(random.random_range(0..6_u32).to_string());
     let can_be_prefix = random.random_bool(0.2);
@@ -379,9 +464,68 @@ fn random_request(
     }
 }
 
+/// Loops between two neighbours, and around a circle of the network.
+fn random_loops(count: usize, edges: &[Edge], random: &mut StdRng) -> Vec<RouteLoop> {
+    (0..random.random_range(0..=2_usize))
+        .map(|number| {
+            let mut prefix = Name::new();
+            prefix.push_generic("loop").push_generic(number.to_string());
+            let edge = random.random_range(0..edges.len());
+            // The first edges are those of the tree.
+            let hops = match edge < count - 1 {
+                true => vec![(edge, 0), (edge, 1)],
+                false => circle(edges, edge),
+            };
+            RouteLoop { prefix, hops }
+        })
+        .collect()
+}
+
+/// The circle of an edge with the tree that the first edges are: number `n - 1` joins node `n` to one before it.
+fn circle(edges: &[Edge], edge: usize) -> Vec<(usize, usize)> {
+    let [mut start, mut end] = edges[edge].nodes;
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    while start != end {
+        if end > start {
+            up.push((end - 1, 1));
+            end = edges[end - 1].nodes[0];
+        } else {
+            down.push((start - 1, 0));
+            start = edges[start - 1].nodes[0];
+        }
+    }
+    let down = down.into_iter().rev();
+    std::iter::once((edge, 0)).chain(up).chain(down).collect()
+}
+
+/// Few scenarios have bursts, and few of these are long enough to fill the rings between workers: they take time.
+fn random_bursts(
+    count: usize,
+    prefixes: &[&Name],
+    limits: &Limits,
+    random: &mut StdRng,
+) -> Vec<Burst> {
+    let bursts = if random.random_bool(0.1) { limits.bursts_max } else { 0 };
+    (0..bursts)
+        .map(|number| {
+            let mut prefix = prefixes[random.random_range(0..prefixes.len())].clone();
+            prefix.push_generic(format!("burst-{number}"));
+            let share = [50, 10, 1][random.random_range(0..3)];
+            Burst {
+                at: random.random_range(Duration::ZERO..limits.duration),
+                node: random.random_range(0..count),
+                prefix,
+                count: limits.burst_size_max / share,
+                lifetime: Duration::from_millis(random.random_range(100..2_000)),
+            }
+        })
+        .collect()
+}
+
 fn random_faults(
     node_count: usize,
     edge_count: usize,
+    producer_count: usize,
     limits: &Limits,
     random: &mut StdRng,
 ) -> Vec<(Duration, Duration, Fault)> {
@@ -389,10 +533,18 @@ fn random_faults(
         .map(|_| {
             let begin = random.random_range(Duration::ZERO..limits.duration);
             let end = begin + random.random_range(Duration::from_millis(1)..Duration::from_secs(2));
-            let fault = if random.random_bool(0.5) {
-                Fault::Partition(random.random_range(0..edge_count))
-            } else {
-                Fault::Crash(random.random_range(0..node_count))
+            let (node, edge) =
+                (random.random_range(0..node_count), random.random_range(0..edge_count));
+            let (side, producer) =
+                (random.random_range(0..2), random.random_range(0..producer_count));
+            let strategy = STRATEGIES[random.random_range(0..STRATEGIES.len())];
+            let fault = match random.random_range(0..6) {
+                0 => Fault::Partition(edge),
+                1 => Fault::Crash(node),
+                2 => Fault::Withdraw { node, producer },
+                3 => Fault::Detour { edge, side, producer },
+                4 => Fault::Strategy { node, producer, strategy },
+                _ => Fault::FaceClosed { edge, side },
             };
             (begin, end, fault)
         })

@@ -12,9 +12,9 @@ use ndn_packet::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::monitor::{Monitor, Seen};
-use crate::node::{Node, NodeSpec, Port};
-use crate::scenario::{Edge, Fault, Producer, Request, Scenario, clear_impairment};
+use crate::monitor::{DataSeen, Monitor, Seen};
+use crate::node::{Node, NodeSpec, Port, Pressure};
+use crate::scenario::{Burst, Edge, Fault, Producer, Request, Scenario, clear_impairment};
 
 /// Starts a node. The clock of all nodes shows the time that is passed to [`Node::step`].
 pub type Start<'a> = dyn FnMut(&NodeSpec, Duration) -> Box<dyn Node> + 'a;
@@ -74,6 +74,8 @@ pub struct Outcome {
     pub trace: u64,
     /// Virtual time at the end.
     pub end: Duration,
+    /// The pressure on all nodes: sum and maximum.
+    pub pressure: Pressure,
 }
 
 /// What is at the other end of a port.
@@ -113,6 +115,7 @@ enum Event {
     Arrive { edge: usize, from: usize, epoch: u32, frame: Vec<u8> },
     Answer { node: usize, port: Port, epoch: u32, frame: Vec<u8> },
     Express { request: usize, attempt: u32 },
+    ExpressBurst(usize),
     FaultBegin(usize),
     FaultEnd(usize),
     ClearLinks,
@@ -142,7 +145,7 @@ impl fmt::Display for Note {
             Some(Seen::Interest { name, nonce, .. }) => {
                 write!(formatter, "Interest {name} nonce {nonce:08x}")
             }
-            Some(Seen::Data { name, .. }) => write!(formatter, "Data {name}"),
+            Some(Seen::Data(data)) => write!(formatter, "Data {}", data.name),
             Some(Seen::Nack { name, nonce }) => write!(formatter, "Nack {name} nonce {nonce:08x}"),
             Some(Seen::Idle) => write!(formatter, "a packet without a fragment"),
             None => write!(formatter, "a malformed frame"),
@@ -235,7 +238,7 @@ impl Simulation {
         host.monitor = Monitor::new(&host.spec.ports_local);
         let mut node = start(&host.spec, self.now);
         for choice in self.scenario.strategies.iter().flatten() {
-            node.set_strategy(self.now, &choice.prefix, choice.strategy);
+            node.set_strategy(self.now, &choice.prefix, Some(choice.strategy));
         }
         for (prefix, port, cost) in routes(&self.scenario, number, &host.peers) {
             node.add_route(self.now, &prefix, port, cost);
@@ -254,6 +257,12 @@ impl Simulation {
                 end = end.max(at + request.lifetime * (request.retransmissions + 1));
                 self.schedule(at, Event::Express { request: number, attempt: 0 });
             }
+        }
+        for number in 0..self.scenario.bursts.len() {
+            let Some(burst) = &self.scenario.bursts[number] else { continue };
+            let at = burst.at;
+            end = end.max(at + burst.lifetime);
+            self.schedule(at, Event::ExpressBurst(number));
         }
         let faults: Vec<_> = self.scenario.faults.iter().cloned().enumerate().collect();
         for (number, fault) in faults {
@@ -346,10 +355,8 @@ impl Simulation {
                 Ok(())
             }
             Event::Express { request, attempt } => self.express(request, attempt),
-            Event::FaultBegin(fault) => {
-                self.begin_fault(fault);
-                Ok(())
-            }
+            Event::ExpressBurst(burst) => self.express_burst(burst),
+            Event::FaultBegin(fault) => self.begin_fault(fault),
             Event::FaultEnd(fault) => self.end_fault(fault, start),
             Event::ClearLinks => {
                 for state in self.edges.iter_mut().flatten() {
@@ -363,20 +370,42 @@ impl Simulation {
         }
     }
 
-    fn begin_fault(&mut self, number: usize) {
-        let Some((_, _, fault)) = self.scenario.faults[number].clone() else { return };
+    fn begin_fault(&mut self, number: usize) -> Result<(), Failure> {
+        let Some((_, _, fault)) = self.scenario.faults[number].clone() else { return Ok(()) };
+        self.note(Note::Fault(fault.clone()));
         match fault {
             Fault::Partition(edge) => {
                 if let Some(state) = &mut self.edges[edge] {
                     state.cuts += 1;
                 }
+                Ok(())
             }
             Fault::Crash(node) => {
                 self.hosts[node].node = None;
                 self.hosts[node].deadline = None;
+                Ok(())
             }
+            Fault::Withdraw { node, producer } => self.change(node, |cx| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                for (other, port, _) in &cx.routes {
+                    if *other == prefix {
+                        cx.node.remove_route(cx.now, &prefix, *port);
+                    }
+                }
+            }),
+            Fault::Detour { edge, side, producer } => self.change_at(edge, side, |cx, port| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                cx.node.add_route(cx.now, &prefix, port, 0);
+            }),
+            Fault::Strategy { node, producer, strategy } => self.change(node, |cx| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                cx.node.set_strategy(cx.now, &prefix, Some(strategy));
+            }),
+            Fault::FaceClosed { edge, side } => self.change_at(edge, side, |cx, port| {
+                cx.node.close_face(cx.now, port);
+                cx.monitor.note_face_closed(port);
+            }),
         }
-        self.note(Note::Fault(fault));
     }
 
     fn end_fault(&mut self, number: usize, start: &mut Start<'_>) -> Result<(), Failure> {
@@ -395,7 +424,54 @@ impl Simulation {
                 self.step_node(node)
             }
             Fault::Crash(_) => Ok(()),
+            Fault::Withdraw { node, producer } => self.change(node, |cx| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                cx.restore_routes(Some(&prefix));
+            }),
+            Fault::Detour { edge, side, producer } => self.change_at(edge, side, |cx, port| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                cx.node.remove_route(cx.now, &prefix, port);
+                cx.restore_routes(Some(&prefix));
+            }),
+            Fault::Strategy { node, producer, .. } => self.change(node, |cx| {
+                let Some(prefix) = cx.prefix(producer) else { return };
+                let mut choices = cx.scenario.strategies.iter().flatten();
+                let choice = choices.rfind(|choice| choice.prefix == prefix);
+                cx.node.set_strategy(cx.now, &prefix, choice.map(|choice| choice.strategy));
+            }),
+            Fault::FaceClosed { edge, side } => self.change_at(edge, side, |cx, port| {
+                cx.node.open_face(cx.now, port);
+                cx.restore_routes(None);
+            }),
         }
+    }
+
+    /// Gives management of a node something to do, unless the node is down.
+    fn change(
+        &mut self,
+        number: usize,
+        change: impl FnOnce(&mut Change<'_>),
+    ) -> Result<(), Failure> {
+        let host = &mut self.hosts[number];
+        let Some(node) = &mut host.node else { return Ok(()) };
+        let routes = routes(&self.scenario, number, &host.peers);
+        let (now, scenario, monitor) = (self.now, &self.scenario, &mut host.monitor);
+        change(&mut Change { now, scenario, routes, node: node.as_mut(), monitor });
+        self.step_node(number)
+    }
+
+    /// The same for the node at one side of an edge and its port, unless the edge is left out.
+    fn change_at(
+        &mut self,
+        edge: usize,
+        side: usize,
+        change: impl FnOnce(&mut Change<'_>, Port),
+    ) -> Result<(), Failure> {
+        let Some(state) = &self.edges[edge] else { return Ok(()) };
+        let number = state.edge.nodes[side];
+        let peer = Peer::Edge(edge, side);
+        let port = self.hosts[number].peers.iter().position(|other| *other == peer);
+        port.map_or(Ok(()), |port| self.change(number, |cx| change(cx, port)))
     }
 
     fn arrive(
@@ -417,14 +493,20 @@ impl Simulation {
 
     /// Hands a frame to a node and steps it.
     fn deliver(&mut self, number: usize, port: Port, frame: &[u8]) -> Result<(), Failure> {
-        let peer = self.hosts[number].peers[port];
-        self.note(Note::Received { node: number, port, peer, frame: frame.to_vec() });
-        let host = &mut self.hosts[number];
-        host.monitor.note_delivered(self.now, port, frame);
-        if let Some(node) = &mut host.node {
-            node.deliver(port, frame);
-        }
+        self.enqueue(number, port, frame);
         self.step_node(number)
+    }
+
+    /// Hands a frame to a node. Returns false if its queue is full, its face closed, or the node down.
+    fn enqueue(&mut self, number: usize, port: Port, frame: &[u8]) -> bool {
+        let host = &mut self.hosts[number];
+        let is_accepted = host.node.as_mut().is_some_and(|node| node.deliver(port, frame));
+        if is_accepted {
+            host.monitor.note_delivered(self.now, port, frame);
+            let peer = host.peers[port];
+            self.note(Note::Received { node: number, port, peer, frame: frame.to_vec() });
+        }
+        is_accepted
     }
 
     /// A frame that a node sends by `port`.
@@ -466,9 +548,9 @@ impl Simulation {
     /// A producer answers an Interest.
     fn answer(&mut self, node: usize, port: Port, producer: usize, frame: &[u8]) {
         let Some(producer) = &self.producers[producer] else { return };
-        let Some(Seen::Interest { name, can_be_prefix, .. }) = Seen::parse(frame) else { return };
+        let Some(Seen::Interest { name, selectors, .. }) = Seen::parse(frame) else { return };
         let mut data_name = name;
-        if can_be_prefix {
+        if selectors.can_be_prefix {
             data_name.push_generic("answer");
         }
         let token = LpPacket::parse(frame).ok().and_then(|lp| lp.pit_token().map(<[u8]>::to_vec));
@@ -479,7 +561,7 @@ impl Simulation {
 
     /// A consumer gets a frame.
     fn consume(&mut self, node: usize, frame: &[u8]) -> Result<(), Failure> {
-        let Some(Seen::Data { name, .. }) = Seen::parse(frame) else { return Ok(()) };
+        let Some(Seen::Data(DataSeen { name, .. })) = Seen::parse(frame) else { return Ok(()) };
         if !has_content_of(frame, &name) {
             return Err(self.fail(Some(node), format!("Data {name} has the content of other Data")));
         }
@@ -517,6 +599,24 @@ impl Simulation {
         }
         let nonce = self.random.random();
         self.deliver(request.node, port, &interest(&request, nonce))
+    }
+
+    /// A consumer expresses Interests without waiting for the forwarder, as long as its socket has room.
+    fn express_burst(&mut self, number: usize) -> Result<(), Failure> {
+        let Some(burst) = self.scenario.bursts[number].clone() else { return Ok(()) };
+        let Burst { node, prefix, count, lifetime, .. } = burst;
+        let peers = &self.hosts[node].peers;
+        let Some(port) = peers.iter().position(|peer| *peer == Peer::Consumer) else {
+            return Ok(());
+        };
+        for number in 0..count {
+            let mut name = prefix.clone();
+            name.push_generic(number.to_string());
+            let request = Request { node, name, lifetime, ..no_request() };
+            let nonce = self.random.random();
+            self.enqueue(node, port, &interest(&request, nonce));
+        }
+        self.step_node(node)
     }
 
     /// Every consumer asks for a new name below every prefix that its node has a path to.
@@ -588,6 +688,7 @@ impl Simulation {
             if let Err(reason) = checks {
                 return Err(self.fail(Some(number), reason));
             }
+            self.outcome.pressure.add(node.pressure());
         }
         Ok(())
     }
@@ -602,6 +703,31 @@ impl Simulation {
             self.recent.pop_front();
         }
         self.recent.push_back((self.now, note));
+    }
+}
+
+/// What a change of a node needs.
+struct Change<'a> {
+    now: Duration,
+    scenario: &'a Scenario,
+    /// The routes that the node was given.
+    routes: Vec<(Name, Port, u64)>,
+    node: &'a mut dyn Node,
+    monitor: &'a mut Monitor,
+}
+
+impl Change<'_> {
+    fn prefix(&self, producer: usize) -> Option<Name> {
+        self.scenario.producers[producer].as_ref().map(|producer| producer.prefix.clone())
+    }
+
+    /// Adds the routes to `prefix`, or all, that the node was given.
+    fn restore_routes(&mut self, prefix: Option<&Name>) {
+        for (other, port, cost) in &self.routes {
+            if prefix.is_none_or(|prefix| prefix == other) {
+                self.node.add_route(self.now, other, *port, *cost);
+            }
+        }
     }
 }
 
@@ -646,7 +772,7 @@ fn host(spec: &NodeSpec, scenario: &Scenario) -> Host {
 
 /// Routes of a node: to its own producers, and to all neighbours nearer to the producer of a prefix, so
 /// that there is no loop whichever of them a strategy takes. If several producers have a prefix, the
-/// first counts.
+/// first counts. Then those of the routing loops.
 fn routes(scenario: &Scenario, node: usize, peers: &[Peer]) -> Vec<(Name, Port, u64)> {
     let mut routes = Vec::new();
     let mut prefixes = HashSet::new();
@@ -669,6 +795,15 @@ fn routes(scenario: &Scenario, node: usize, peers: &[Peer]) -> Vec<(Name, Port, 
                 }
             };
             routes.extend(cost.map(|cost| (producer.prefix.clone(), port, cost)));
+        }
+    }
+    for route_loop in scenario.loops.iter().flatten() {
+        for (port, peer) in peers.iter().enumerate() {
+            if let Peer::Edge(edge, side) = *peer
+                && route_loop.hops.contains(&(edge, side))
+            {
+                routes.push((route_loop.prefix.clone(), port, 1));
+            }
         }
     }
     routes

@@ -4,7 +4,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ndn_sim::{Failure, Limits, Outcome, Scenario, Simulation, start_forwarder};
+use ndn_sim::{
+    Failure, Limits, Outcome, PlantedFault, Pressure, Scenario, Simulation, shrink,
+    start_faulty_forwarder, start_forwarder,
+};
 
 /// Scenarios that are run unless `NAMEWIRE_CASES` has another number; `make sim` runs 100,000.
 const SCENARIOS: u64 = 1000;
@@ -24,6 +27,7 @@ fn random_networks_keep_all_invariants() {
     let count = std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok());
     let (count, limits) = (count.unwrap_or(SCENARIOS), Limits::default());
     let (next, satisfied) = (AtomicU64::new(0), AtomicU64::new(0));
+    let pressure = Mutex::new(Pressure::default());
     let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(JOBS_MAX);
     let _pools = POOLS.lock().unwrap();
     std::thread::scope(|scope| {
@@ -38,12 +42,16 @@ fn random_networks_keep_all_invariants() {
                         panic!("{failure}\nreplay it: cargo run -p ndn-sim -- run --first {seed} --count 1")
                     });
                     satisfied.fetch_add(outcome.satisfied, Ordering::Relaxed);
+                    pressure.lock().unwrap().add(outcome.pressure);
                 }
             });
         }
     });
     // Most Interests get Data: the invariants were checked under traffic.
     assert!(satisfied.into_inner() > count * 20);
+    // Bursts fill the PIT.
+    let pressure = pressure.into_inner().unwrap();
+    assert!(count < SCENARIOS || pressure.pit_full > 0, "{pressure:?}");
 }
 
 #[test]
@@ -67,4 +75,32 @@ fn two_hundred_forwarders_run_in_one_process() {
     };
     let outcome = run(1, &limits).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(outcome.satisfied > 400, "{outcome:?}");
+}
+
+/// Each is replayed by `ndn-sim replay SEED --plant FAULT --only ELEMENTS`.
+#[test]
+fn faults_planted_in_a_forwarder_are_found_and_shrunk() {
+    let _pools = POOLS.lock().unwrap();
+    let limits = Limits { nodes_max: 8, bursts_max: 0, ..Limits::default() };
+    for (fault, reasons) in [
+        (PlantedFault::LostRingMessage, &["have an outcome", "messages to others"][..]),
+        (PlantedFault::PitEntryKept, &["PIT entries"]),
+        (PlantedFault::WrongNextHopAfterRestart, &["no Data comes"]),
+    ] {
+        let mut start = start_faulty_forwarder(Some(fault));
+        let failing = (0..100).find_map(|seed| {
+            let scenario = Scenario::random(seed, &limits);
+            let failure = Simulation::run(&scenario, &mut start).err()?;
+            let is_expected = reasons.iter().any(|reason| failure.reason.contains(reason));
+            assert!(is_expected, "{fault} in seed {seed}: {failure}");
+            Some(scenario)
+        });
+        let scenario = failing.unwrap_or_else(|| panic!("{fault} is not found"));
+        assert_eq!(Simulation::run(&scenario, &mut start_forwarder).err(), None, "without {fault}");
+        let shrunk = shrink(&scenario, &mut start, 200).unwrap();
+        let (before, after) = (scenario.elements().len(), shrunk.scenario.elements().len());
+        assert!(after * 4 < before, "{fault}: {after} of {before} elements are left");
+        let again = Simulation::run(&scenario.without(&shrunk.removed), &mut start).unwrap_err();
+        assert_eq!(again, shrunk.failure);
+    }
 }

@@ -2,7 +2,7 @@
 //! found, shrunk, and found again from its seed.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
@@ -47,6 +47,7 @@ struct Reference {
     dead_nonces: Vec<(Name, u32)>,
     incoming: VecDeque<(Port, Vec<u8>)>,
     outgoing: VecDeque<(Port, Vec<u8>)>,
+    closed: BTreeSet<Port>,
     interests: u64,
     accounted: u64,
 }
@@ -62,6 +63,7 @@ impl Reference {
             dead_nonces: Vec::new(),
             incoming: VecDeque::new(),
             outgoing: VecDeque::new(),
+            closed: BTreeSet::new(),
             interests: 0,
             accounted: 0,
         }
@@ -154,8 +156,12 @@ impl Reference {
 }
 
 impl Node for Reference {
-    fn deliver(&mut self, port: Port, frame: &[u8]) {
-        self.incoming.push_back((port, frame.to_vec()));
+    fn deliver(&mut self, port: Port, frame: &[u8]) -> bool {
+        let is_open = !self.closed.contains(&port);
+        if is_open {
+            self.incoming.push_back((port, frame.to_vec()));
+        }
+        is_open
     }
 
     fn step(&mut self, now: Duration) -> bool {
@@ -171,6 +177,7 @@ impl Node for Reference {
     }
 
     fn poll_output(&mut self) -> Option<(Port, Vec<u8>)> {
+        self.outgoing.retain(|(port, _)| !self.closed.contains(port));
         self.outgoing.pop_front()
     }
 
@@ -182,10 +189,30 @@ impl Node for Reference {
         let is_wrong = self.fault == Fault::WrongNextHop && self.is_restart;
         let port = if is_wrong { (port + 1) % self.ports_local.len() } else { port };
         let entry = self.fib.entry(prefix.value().to_vec());
-        entry.or_insert_with(|| (prefix.clone(), Vec::new())).1.push((cost, port));
+        let (_, hops) = entry.or_insert_with(|| (prefix.clone(), Vec::new()));
+        hops.retain(|(_, other)| *other != port);
+        hops.push((cost, port));
     }
 
-    fn set_strategy(&mut self, _now: Duration, _prefix: &Name, _strategy: &str) {}
+    fn remove_route(&mut self, _now: Duration, prefix: &Name, port: Port) {
+        if let Some((_, hops)) = self.fib.get_mut(prefix.value()) {
+            hops.retain(|(_, other)| *other != port);
+        }
+    }
+
+    fn set_strategy(&mut self, _now: Duration, _prefix: &Name, _strategy: Option<&str>) {}
+
+    fn close_face(&mut self, _now: Duration, port: Port) {
+        self.closed.insert(port);
+        self.fib.values_mut().for_each(|(_, hops)| hops.retain(|(_, other)| *other != port));
+        self.pit.iter_mut().for_each(|entry| {
+            entry.downstreams.remove(&port);
+        });
+    }
+
+    fn open_face(&mut self, _now: Duration, port: Port) {
+        self.closed.remove(&port);
+    }
 
     fn next_hops(&self, prefix: &Name) -> Vec<Port> {
         let hops = self.fib.get(prefix.value()).map(|(_, hops)| hops.as_slice());
@@ -216,7 +243,8 @@ fn run(seed: u64, limits: &Limits, fault: Fault) -> Result<ndn_sim::Outcome, ndn
 
 #[test]
 fn a_correct_forwarder_passes() {
-    let limits = Limits { nodes_max: 12, ..Limits::default() };
+    // Its PIT is a list.
+    let limits = Limits { nodes_max: 12, burst_size_max: 500, ..Limits::default() };
     let mut satisfied = 0;
     for seed in 0..100 {
         let outcome = run(seed, &limits, Fault::None)
