@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ndn_packet::Name;
+use ndn_packet::{Interest, Name};
 use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 
 use super::packet_trace::TraceLine;
-use super::protocol::{ManagementData, RESPONSE_LEN_MAX, Request, Response};
+use super::protocol::{
+    MANAGEMENT_MARGIN, ManagementData, RESPONSE_LEN_MAX, Request, Response, management_timeout,
+};
 
 /// Failure of a request on the control socket.
 #[derive(Debug, thiserror::Error)]
@@ -118,8 +120,10 @@ impl ControlClient {
     /// # Errors
     /// As [`Self::call`].
     pub fn management(&mut self, interest: &[u8]) -> Result<Vec<u8>, ControlError> {
+        let lifetime_ms = Interest::parse(interest).map_or(0, |interest| interest.lifetime_ms());
+        let patience = management_timeout(lifetime_ms) + MANAGEMENT_MARGIN;
         let request = Request::Management { interest: BASE64.encode(interest) };
-        let ManagementData { data } = self.call(&request)?;
+        let ManagementData { data } = self.call_within(&request, patience)?;
         BASE64.decode(data).map_err(|error| ControlError::Malformed(error.to_string()))
     }
 

@@ -21,8 +21,9 @@ mod values;
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
-    Dispatch, DispatchEntry, FaceLimit, LinkCounters, LinkDown, LogLevels, ManagementData,
-    MemifStatus, Request, Statistics, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    Dispatch, DispatchEntry, FaceLimit, LinkCounters, LinkDown, LogLevels, MANAGEMENT_MARGIN,
+    MANAGEMENT_TIMEOUT, ManagementData, MemifStatus, Request, Statistics, Version, WaitingFace,
+    WebTransportStatus, WorkerStatistics, management_timeout,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

@@ -1,6 +1,7 @@
 //! Protocol of the control socket.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ndn_dataplane::{BURST_SIZE_CLASSES, ExchangeValues, QueueDepthValues, WorkerValues};
 use ndn_face::{CallValues, FaceValues};
@@ -103,6 +104,18 @@ pub enum Request {
         /// Maximum bytes captured per packet.
         snap_len: usize,
     },
+}
+
+/// Minimum time in which the server answers a management Interest; it waits longer if the Interest's lifetime is longer.
+/// The client waits [one second more](MANAGEMENT_MARGIN), so that it learns the reason of the server.
+pub const MANAGEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// See [`MANAGEMENT_TIMEOUT`].
+pub const MANAGEMENT_MARGIN: Duration = Duration::from_secs(1);
+
+/// Returns the time in which the server answers a management Interest of this lifetime.
+#[must_use]
+pub fn management_timeout(lifetime_ms: u64) -> Duration {
+    MANAGEMENT_TIMEOUT.max(Duration::from_millis(lifetime_ms))
 }
 
 /// The Data that answers a management Interest.

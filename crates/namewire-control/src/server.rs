@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -38,6 +38,10 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 const TRACE_MS_MAX: u64 = 3_600_000;
 /// Poll interval for a closed connection during a measurement.
 const PAUSE_STEP: Duration = Duration::from_millis(100);
+/// Time in which connections end by themselves once the socket is closed, nanoseconds.
+const CLOSE_TIMEOUT_NS: u64 = 1_000_000_000;
+/// Poll interval for their end.
+const CLOSE_STEP: Duration = Duration::from_millis(5);
 /// Upper limit of the snap length.
 const SNAP_LEN_MAX: usize = 65_536;
 
@@ -153,7 +157,10 @@ impl fmt::Debug for CaptureStream {
     }
 }
 
-/// A served control socket. Dropping it ends the accepting thread and removes the socket file.
+/// A connection being served, and its thread.
+type Connection = (UnixStream, JoinHandle<()>);
+
+/// A served control socket. Dropping it ends its threads and removes the socket file.
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
@@ -161,7 +168,10 @@ pub struct ControlSocket {
     /// Identity of the socket file.
     file: FileIdentity,
     stopping: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<()>>,
+    /// Returns the connections at its end.
+    accepting: Option<JoinHandle<Vec<Connection>>>,
+    /// The connections when no further ones are accepted.
+    connections: Vec<Connection>,
 }
 
 /// A bound socket that is not served yet: connections wait in the backlog.
@@ -199,15 +209,13 @@ impl ControlListener {
         let Self { path, listener, file } = self;
         let accepted = listener.try_clone()?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let acceptor = Acceptor {
-            handler,
-            connections: Arc::new(AtomicUsize::new(0)),
-            stopping: Arc::clone(&stopping),
-        };
+        let stops = Arc::clone(&stopping);
+        let acceptor = Acceptor { handler, connections: Vec::new(), stopping: stops };
         let accepting = std::thread::Builder::new()
             .name("control-socket".to_owned())
             .spawn(move || acceptor.accept_all(&accepted))?;
-        Ok(ControlSocket { path, listener, file, stopping, accepting: Some(accepting) })
+        let (accepting, connections) = (Some(accepting), Vec::new());
+        Ok(ControlSocket { path, listener, file, stopping, accepting, connections })
     }
 }
 
@@ -224,16 +232,15 @@ impl ControlSocket {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
 
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
+    /// Accepts no further connections and removes the socket file. Requests of existing connections are still answered.
+    pub fn close(&mut self) {
         self.stopping.store(true, Ordering::Release);
         // Wakes the accepting thread with an error, even if the socket file is gone.
         let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).is_ok();
         if let Some(accepting) = self.accepting.take().filter(|_| woken) {
             // A panic of that thread has been reported there.
-            let _ = accepting.join();
+            self.connections = accepting.join().unwrap_or_default();
         }
         // The file may have been replaced meanwhile.
         if FileIdentity::of(&self.path).is_ok_and(|file| file == self.file) {
@@ -242,17 +249,44 @@ impl Drop for ControlSocket {
     }
 }
 
+impl Drop for ControlSocket {
+    /// The handler must not wait for the thread that drops the socket.
+    fn drop(&mut self) {
+        if self.accepting.is_some() {
+            self.close();
+        }
+        let shut_down = |connections: &[Connection], how| {
+            for (stream, _) in connections {
+                // A connection that has ended cannot be shut down any more.
+                let _ = rustix::net::shutdown(stream, how);
+            }
+        };
+        // A capture or an answer may still be written.
+        shut_down(&self.connections, rustix::net::Shutdown::Read);
+        let deadline_ns = clock::now() + CLOSE_TIMEOUT_NS;
+        while self.connections.iter().any(|(_, thread)| !thread.is_finished())
+            && clock::now() < deadline_ns
+        {
+            std::thread::sleep(CLOSE_STEP);
+        }
+        shut_down(&self.connections, rustix::net::Shutdown::Both);
+        for (_, thread) in self.connections.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
 struct Acceptor {
     handler: Arc<dyn Handler>,
-    connections: Arc<AtomicUsize>,
+    connections: Vec<Connection>,
     stopping: Arc<AtomicBool>,
 }
 
 impl Acceptor {
-    fn accept_all(&self, listener: &UnixListener) {
+    fn accept_all(mut self, listener: &UnixListener) -> Vec<Connection> {
         for stream in listener.incoming() {
             if self.stopping.load(Ordering::Acquire) {
-                return;
+                break;
             }
             match stream {
                 Ok(stream) => self.serve_on_a_thread(stream),
@@ -263,35 +297,30 @@ impl Acceptor {
                 }
             }
         }
+        self.connections
     }
 
-    fn serve_on_a_thread(&self, stream: UnixStream) {
-        if self.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-            self.connections.fetch_sub(1, Ordering::AcqRel);
+    fn serve_on_a_thread(&mut self, stream: UnixStream) {
+        self.connections.retain(|(_, thread)| !thread.is_finished());
+        if self.connections.len() >= CONNECTIONS_MAX {
             tracing::warn!("the control socket has too many connections");
             return;
         }
         let handler = Arc::clone(&self.handler);
-        let place = Place(Arc::clone(&self.connections));
-        let serving = move || {
-            let _place = place;
-            if let Err(error) = serve_connection(&stream, handler.as_ref()) {
-                tracing::debug!(%error, "a control connection ended");
-            }
-        };
-        // On failure the closure is dropped, which frees the connection's slot.
-        if let Err(error) = std::thread::Builder::new().name("control".to_owned()).spawn(serving) {
-            tracing::warn!(%error, "no thread for a control connection");
+        let served = stream.try_clone().and_then(|served| {
+            let serving = move || {
+                if let Err(error) = serve_connection(&served, handler.as_ref()) {
+                    tracing::debug!(%error, "a control connection ended");
+                }
+                // The acceptor still has a descriptor of the connection.
+                let _ = rustix::net::shutdown(&served, rustix::net::Shutdown::Both);
+            };
+            std::thread::Builder::new().name("control".to_owned()).spawn(serving)
+        });
+        match served {
+            Ok(thread) => self.connections.push((stream, thread)),
+            Err(error) => tracing::warn!(%error, "no thread for a control connection"),
         }
-    }
-}
-
-/// Slot of a connection within the limit.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

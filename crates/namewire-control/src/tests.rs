@@ -344,6 +344,22 @@ fn name_dispatch_is_reported_and_changed() {
 }
 
 #[test]
+fn drop_ends_the_threads_of_connections() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let mut idle = ControlClient::connect(&setup.path).unwrap();
+    idle.call::<Version>(&Request::Version).unwrap();
+    let mut ended = ControlClient::connect(&setup.path).unwrap();
+    ended.call::<Version>(&Request::Version).unwrap();
+    drop(ended);
+    let handlers = Arc::strong_count(&setup.recorder);
+    assert!(handlers > 2, "each thread has the handler: {handlers}");
+    drop(socket);
+    assert_eq!(Arc::strong_count(&setup.recorder), 1);
+    assert!(idle.call::<Version>(&Request::Version).is_err());
+}
+
+#[test]
 fn management_interest_is_answered_with_its_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");

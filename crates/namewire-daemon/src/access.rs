@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const AUTHORIZATIONS: &str = "management.authorizations";
 
 /// The access control that the configuration describes. It refuses commands that were signed at `now_unix_ms` or earlier:
-/// it does not know which of them its predecessor, in this process or the one before it, has executed.
+/// it does not know which of them were executed before, unless it inherits the records of its predecessor.
 ///
 /// # Errors
 /// Files that cannot be read or are malformed, by file name and setting.

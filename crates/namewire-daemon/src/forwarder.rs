@@ -82,6 +82,8 @@ impl OpenForwarder {
     pub fn start(self, hooks: Hooks) -> anyhow::Result<Forwarder> {
         let Self { config, plan, environment, mut listeners, control_socket } = self;
         let Plan { management, key_chain, places } = plan;
+        // Its errors are reported before anything runs that has to end again.
+        let own = dpdk::open(&config)?;
         let mut tables = forwarding_tables(&config, &environment);
         let (fib, strategies) = tables.initial();
         let udp = listeners.take_udp();
@@ -91,11 +93,10 @@ impl OpenForwarder {
         let nodes = places.iter().map(|place| place.node);
         let (operator, requests) = operator(&hooks.log, dataplane.workers(), nodes, &environment)?;
         let (sender, waker) = (operator.requests(), Arc::clone(&requests.waker));
-        let control_socket = match control_socket {
+        let mut control_socket = match control_socket {
             None => None,
             Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
         };
-        let own = dpdk::open(&config)?;
         let parts = Parts {
             clock: environment.clock,
             has_link_monitor: true,
@@ -111,8 +112,14 @@ impl OpenForwarder {
         let stop = hooks.requests.clone();
         let run = move || {
             let result = control.run(hooks, config);
+            // No new connection meets a forwarder that stops. Those that wait for an answer end with the control thread's
+            // queues.
+            if let Some(socket) = &mut control_socket {
+                socket.close();
+            }
+            let finished = control.finish();
             drop(control_socket);
-            result.and(control.finish())
+            result.and(finished)
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(run)?;
         Ok(Forwarder { requests: stop, calls: Calls { sender, waker }, thread: Some(thread) })

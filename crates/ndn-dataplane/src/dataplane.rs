@@ -332,12 +332,25 @@ impl Dataplane {
     /// # Errors
     /// [`WorkerGone`] if one has panicked.
     pub fn stop(mut self) -> Result<(), WorkerGone> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), WorkerGone> {
         self.broadcast(|| Command::Stop);
         self.wake();
         let threads: Vec<_> = self.workers.iter_mut().filter_map(|w| w.thread.take()).collect();
         // All of them are joined, even if one has panicked.
         let ends: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         if ends.iter().all(Result::is_ok) { Ok(()) } else { Err(WorkerGone) }
+    }
+}
+
+/// Ends the workers and waits for them, as [`stop`](Dataplane::stop) does, for example when a later step of the start
+/// fails.
+impl Drop for Dataplane {
+    fn drop(&mut self) {
+        // A panic of a worker has been reported there.
+        let _ = self.end();
     }
 }
 

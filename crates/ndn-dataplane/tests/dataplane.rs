@@ -262,10 +262,12 @@ fn idle_worker_sleeps() {
 }
 
 #[test]
-fn worker_ends_when_the_handle_is_dropped() {
+fn drop_of_the_handle_waits_for_the_workers() {
     let mut bed = Bed::new();
     let (_, mut application) = bed.application();
+    let counters = Arc::downgrade(bed.dataplane.workers()[0].counters());
     drop(bed);
+    assert!(counters.upgrade().is_none(), "the worker has ended");
     match application.read(&mut [0]) {
         Ok(length) => assert_eq!(length, 0),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),

@@ -259,11 +259,15 @@ impl Ports {
             // The device went down, which the control thread learns by netlink.
             port.counters.receive_errors.increment();
         }
-        port.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
-        port.counters.receive_calls.increment();
         if event.writable && port.waits_writable {
             self.flush_port(cx, faces, id);
         }
+        if !event.readable {
+            return Progress::Done;
+        }
+        let Some(port) = self.get_mut(id) else { return Progress::Done };
+        port.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
+        port.counters.receive_calls.increment();
         cx.shared.calls.receive_calls.increment();
         self.resume_port(cx, faces, id, sink)
     }

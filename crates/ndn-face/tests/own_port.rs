@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ndn_face::{FaceOptions, LinkDropReason, Persistency, PortId, PortOptions, PortSocket};
+use ndn_face::{
+    FaceOptions, LinkDropReason, Persistency, PortId, PortOptions, PortSocket, Progress,
+};
 use ndn_forwarding::Scope;
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
-use ndn_sys::poll::Waker;
-use support::{Worker, properties, tlv};
+use ndn_sys::poll::{Event, Events, Waker};
+use support::{PATIENCE, Sink, Worker, properties, tlv};
 
 const PORT: PortId = PortId(3);
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -75,22 +77,46 @@ fn long(length: usize) -> Vec<u8> {
     wire
 }
 
-#[test]
-fn frames_longer_than_a_block_are_dropped() {
+/// A device that brings these frames.
+fn device(frames: impl Into<VecDeque<Vec<u8>>>, lost: u64) -> PortOptions {
     let ready = Waker::new().unwrap();
     ready.wake();
-    let interest = tlv(5, 60, 1);
-    let frames = [tlv(6, 65_537, 2), tlv(6, 65_536, 3), long(200_000), interest.clone()];
-    let script = Script { ready, frames: frames.into(), lost: 5 };
-    let mut worker = Worker::new();
-    let port = PortOptions {
+    let script = Script { ready, frames: frames.into(), lost };
+    PortOptions {
         name: "own0".into(),
         socket: Some(PortSocket::Own(Box::new(script))),
         is_up: true,
         accepts: false,
         has_others: false,
-    };
-    let channel = worker.faces.add_port(PORT, port).unwrap();
+    }
+}
+
+#[test]
+fn event_that_is_not_readable_takes_no_frames() {
+    let mut worker = Worker::new();
+    let channel = worker.faces.add_port(PORT, device([tlv(5, 60, 1)], 0)).unwrap();
+    let options = FaceOptions::datagram(properties(Scope::NonLocal), Persistency::Permanent, 9000);
+    let index = worker.next_index();
+    worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();
+    let mut events = Events::with_capacity(4);
+    worker.faces.poller().wait(&mut events, Some(PATIENCE)).unwrap();
+    let ready = events.iter().next().unwrap();
+    let held_back = Event { readable: false, writable: true, ..ready };
+    let mut sink = Sink::default();
+    let progress = worker.faces.handle_event(worker.now, &held_back, &worker.pool, &mut sink);
+    assert!(matches!(progress, Progress::Done) && sink.burst.is_empty());
+    assert_eq!(channel.receive_calls.value(), 0);
+    worker.run_until(|worker| !worker.received.is_empty());
+    worker.receive();
+    worker.finish();
+}
+
+#[test]
+fn frames_longer_than_a_block_are_dropped() {
+    let interest = tlv(5, 60, 1);
+    let frames = [tlv(6, 65_537, 2), tlv(6, 65_536, 3), long(200_000), interest.clone()];
+    let mut worker = Worker::new();
+    let channel = worker.faces.add_port(PORT, device(frames, 5)).unwrap();
     let options = FaceOptions::datagram(properties(Scope::NonLocal), Persistency::Permanent, 9000);
     let index = worker.next_index();
     let counters = worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();

@@ -7,6 +7,7 @@ use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Validation};
 
 use crate::Now;
+use crate::access::replay::ReplayRecords;
 use crate::command::{Command, CommandSignature, TopPrefix};
 use crate::types::Scope;
 
@@ -61,6 +62,14 @@ pub trait Authorizer {
 
     /// An accepted command is executed: a replay of it must be refused.
     fn command_accepted(&mut self, _now: Now, _command: &Command<'_>) {}
+
+    /// The records of executed commands, for an authorizer that replaces this one.
+    fn replay_records(&self) -> ReplayRecords {
+        ReplayRecords::default()
+    }
+
+    /// Takes the records of the authorizer that it replaces, and refuses the commands that that one has executed.
+    fn inherit(&mut self, _records: ReplayRecords) {}
 
     /// The decision on a prefix announcement.
     fn authorize_announcement(

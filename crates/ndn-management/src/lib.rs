@@ -48,6 +48,7 @@ mod time;
 pub mod types;
 
 pub use access::AccessControl;
+pub use access::replay::ReplayRecords;
 pub use announcement::{AnnouncementError, PrefixAnnouncement};
 pub use authorize::{AnySigner, Authorization, Authorizer, Requester};
 pub use client::CommandBuilder;

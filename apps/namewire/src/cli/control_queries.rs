@@ -9,8 +9,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ndn_client::{Endpoint, ForwarderAddress};
+use ndn_management::{ControlResponse, status};
 use ndn_packet::tlv::frame_len;
-use ndn_packet::{LpPacket, Name};
+use ndn_packet::{ContentType, DataBuilder, Interest, LpPacket, Name};
+use ndn_security::DigestSigner;
 use rustix::io::Errno;
 
 use namewire_control::{
@@ -103,7 +105,8 @@ pub(super) fn management_stream(address: &ForwarderAddress) -> Result<UnixStream
     Ok(near)
 }
 
-/// Answers the Interests of a stream, one after the other, until it ends.
+/// Answers the Interests of a stream, one after the other, until it ends. An Interest that is refused is answered with an
+/// application Nack, which has the reason.
 fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::Result<()> {
     let (mut buffer, mut part) = (Vec::new(), [0; 8192]);
     loop {
@@ -113,8 +116,16 @@ fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::R
             }
             let frame: Vec<u8> = buffer.drain(..length).collect();
             let packet = LpPacket::parse(&frame).map_err(io::Error::other)?;
-            if let Some(interest) = packet.fragment() {
-                stream.write_all(&client.management(interest).map_err(io::Error::other)?)?;
+            let Some(interest) = packet.fragment() else { continue };
+            match client.management(interest) {
+                Ok(data) => stream.write_all(&data)?,
+                Err(error) => {
+                    stream.write_all(&refusal(interest, &error)?)?;
+                    // After another error, a later answer may belong to this Interest.
+                    if !matches!(error, ControlError::Refused(_)) {
+                        return Err(io::Error::other(error));
+                    }
+                }
             }
         }
         match stream.read(&mut part)? {
@@ -122,6 +133,14 @@ fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::R
             length => buffer.extend_from_slice(&part[..length]),
         }
     }
+}
+
+/// An application Nack with the reason why there is no other answer to this Interest.
+fn refusal(interest: &[u8], error: &ControlError) -> io::Result<Vec<u8>> {
+    let name = Interest::parse(interest).map_err(io::Error::other)?.name().to_name();
+    let content = ControlResponse::new(status::INTERNAL_ERROR, error.to_string()).to_vec();
+    let data = DataBuilder::new(&name).content_type(ContentType::NACK).content(&content);
+    ndn_security::sign_data(&data, &DigestSigner).map_err(io::Error::other)
 }
 
 /// Queries the limit of faces of the forwarder at this address. None if there is no control socket,
@@ -172,6 +191,10 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use namewire_control::ManagementData;
+    use ndn_packet::{Data, InterestBuilder};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
     use super::*;
@@ -224,6 +247,46 @@ mod tests {
         assert_eq!(found(&[&absent, &room, &full]), None);
         std::fs::remove_file(room.join("nfd.control.sock")).unwrap();
         assert_eq!(found(&[&room, &full]), None, "it may be full: there is no response");
+    }
+
+    #[test]
+    fn refused_interest_is_answered_with_the_reason_and_the_stream_goes_on() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nfd.control.sock");
+        let control = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = control.accept().unwrap();
+            let mut requests = BufReader::new(stream.try_clone().unwrap());
+            let name = Name::from_uri("/b").unwrap();
+            let data = DataBuilder::new(&name).content(b"x");
+            let data = ndn_security::sign_data(&data, &DigestSigner).unwrap();
+            let data = ManagementData { data: STANDARD.encode(data) };
+            for answer in [
+                serde_json::json!({ "error": "management is turned off" }),
+                serde_json::json!({ "result": data }),
+            ] {
+                requests.read_line(&mut String::new()).unwrap();
+                stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            }
+        });
+        let client = ControlClient::connect(&path).unwrap();
+        std::thread::spawn(move || serve_management(client, &far));
+        let receive = |uri: &str| {
+            let interest = InterestBuilder::new(&Name::from_uri(uri).unwrap()).to_vec().unwrap();
+            (&near).write_all(&interest).unwrap();
+            let mut wire = vec![0; 8192];
+            let length = (&near).read(&mut wire).unwrap();
+            wire.truncate(length);
+            wire
+        };
+        let refused = receive("/a");
+        let refused = Data::parse(&refused).unwrap();
+        assert_eq!(refused.content_type(), ContentType::NACK);
+        let response = ControlResponse::decode(refused.content().unwrap()).unwrap();
+        assert_eq!((response.code, response.text.as_str()), (500, "management is turned off"));
+        let answered = receive("/b");
+        assert_eq!(Data::parse(&answered).unwrap().content(), Some(&b"x"[..]));
     }
 
     /// A stopped forwarder whose backlog is full: connecting would block.

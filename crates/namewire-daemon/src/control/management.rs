@@ -24,13 +24,12 @@ use crate::faces::Wanted;
 use crate::operator::{LocalAnswer, LocalRequest};
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
+use namewire_control::management_timeout;
 
 /// CachePolicyType NoCache.
 const NO_CACHE: u64 = 1;
 /// TLV-TYPE of Data (first byte).
 const DATA_TYPE: u8 = 6;
-/// Minimum time that a local request waits for its Data; an Interest with a longer lifetime waits for its lifetime.
-const MANAGEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum pending local requests.
 const LOCAL_MAX: usize = 1024;
 /// Retry interval for full queues.
@@ -119,14 +118,12 @@ impl Service for Management {
                 }
             }
         }
-        cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
     }
 
     /// Called every round, so that commands that wait for a key are tried again.
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         cx.state.handle_timeout(cx.now);
         self.local.handle_timeout(cx.now_ns());
-        cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
         if cx.state.is_listing() {
             self.read_figures(cx);
             let Some(figures) = &self.figures else { return };
@@ -228,12 +225,11 @@ impl Management {
         let Ok(parsed) = Interest::parse(&interest) else {
             return refuse("the request is not an Interest".to_owned());
         };
-        let lifetime = Duration::from_millis(parsed.lifetime_ms());
         let waiting = Waiting {
             name: parsed.name().to_name(),
             can_be_prefix: parsed.can_be_prefix(),
             is_shared: cx.state.is_listing(),
-            deadline_ns: cx.after(MANAGEMENT_TIMEOUT.max(lifetime)),
+            deadline_ns: cx.after(management_timeout(parsed.lifetime_ms())),
             answer: answer.clone(),
         };
         self.read_figures(cx);
@@ -252,6 +248,7 @@ impl Management {
             | Handled::Event { .. }
             | Handled::UnknownFace => self.local.waiting.push(waiting),
         }
+        cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
         cx.post(Message::Handled { face_id: 0, handled });
     }
 

@@ -4,7 +4,7 @@
 //! `/localhost/nfd`, `rib` under `/localhop/nfd` and prefix announcements have a [`TrustPolicy`] each. Replays of commands
 //! whose signature is verified are refused.
 
-mod replay;
+pub(crate) mod replay;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -16,7 +16,7 @@ use ndn_security::Certificate;
 use ndn_security::trust::{
     AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
 };
-use replay::ReplayGuard;
+use replay::{ReplayGuard, ReplayRecords};
 
 use crate::Now;
 use crate::authorize::{Authorization, Authorizer, Requester, ignore_by_scope};
@@ -131,8 +131,9 @@ impl AccessControl {
         guarded.into_iter().flatten().map(|guarded| &guarded.policy).chain([&self.announcements])
     }
 
-    /// Refuses signed commands whose time is `unix_ms` or earlier. An `AccessControl` that replaces another one, in this
-    /// process or after a restart, does not know which commands its predecessor has executed.
+    /// Refuses signed commands whose time is `unix_ms` or earlier, because it is not known which of them were executed
+    /// before; where an [`AccessControl`] replaces another one of this process, [the records of that
+    /// one](Authorizer::inherit) tell.
     pub fn refuse_signed_before(&mut self, unix_ms: u64) {
         let of_modules = self.privileges.values_mut().filter_map(|privilege| match privilege {
             Privilege::Holders(guarded) => Some(guarded),
@@ -239,6 +240,38 @@ impl Authorizer for AccessControl {
             None => {
                 Validation::Refused(TrustError::KeyLocator { name: announcement.name().to_name() })
             }
+        }
+    }
+
+    fn replay_records(&self) -> ReplayRecords {
+        let recorded = |guarded: &Guarded| {
+            // Commands that anybody may send are executed without a record.
+            (!guarded.policy.accepts_all()).then(|| guarded.replay.clone())
+        };
+        let of_modules = self.privileges.iter().filter_map(|(module, privilege)| match privilege {
+            Privilege::Holders(guarded) => Some((*module, recorded(guarded)?)),
+            Privilege::Anybody => None,
+        });
+        ReplayRecords {
+            of_modules: of_modules.collect(),
+            localhost_rib: recorded(&self.localhost_rib),
+            localhop_rib: self.localhop_rib.as_ref().and_then(recorded),
+        }
+    }
+
+    fn inherit(&mut self, records: ReplayRecords) {
+        let ReplayRecords { mut of_modules, localhost_rib, localhop_rib } = records;
+        for (module, privilege) in &mut self.privileges {
+            if let (Privilege::Holders(guarded), Some(replay)) =
+                (privilege, of_modules.remove(module))
+            {
+                guarded.replay = replay;
+            }
+        }
+        let localhop = self.localhop_rib.as_mut().zip(localhop_rib);
+        let localhost = localhost_rib.map(|replay| (&mut self.localhost_rib, replay));
+        for (guarded, replay) in localhop.into_iter().chain(localhost) {
+            guarded.replay = replay;
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ndn_packet::Name;
 
 use crate::Now;
+use crate::command::Module;
 
 /// Maximum difference between the clocks of signer and forwarder, milliseconds.
 const GRACE_MS: u64 = 120_000;
@@ -24,6 +25,14 @@ pub(super) struct ReplayGuard {
     floor_ms: u64,
 }
 
+/// What an authorizer has recorded about the commands that were executed, for its successor.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayRecords {
+    pub(super) of_modules: BTreeMap<Module, ReplayGuard>,
+    pub(super) localhost_rib: Option<ReplayGuard>,
+    pub(super) localhop_rib: Option<ReplayGuard>,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Record {
     timestamp_ms: u64,
@@ -39,7 +48,7 @@ impl ReplayGuard {
         }
         if timestamp_ms <= self.floor_ms {
             return Err(
-                "the command was signed before the forwarder started or read its rules again"
+                "the command was signed before the forwarder started, or before its signer was known"
                     .to_owned(),
             );
         }

@@ -218,6 +218,35 @@ fn successor_refuses_commands_signed_before_it() {
 }
 
 #[test]
+fn successor_inherits_the_records_of_executed_commands() {
+    let [admin, other] = ["/admin", "/other"].map(|uri| Identity::new(uri, KeyType::Ecdsa));
+    let mut before = AccessControl::default();
+    before.grant(Module::Fib, Arc::clone(&admin.certificate));
+    before.grant_anybody(Module::Cs);
+    before.refuse_signed_before(TIME_MS - 5000);
+    let command = |verb, who: &Identity, time| signed(LOCALHOST, verb, &who.signer(), Some(time));
+    let fib = |time| command(Verb::FibAddNextHop, &admin, time);
+    let cs = |time| command(Verb::CsConfig, &admin, time);
+    assert!(is_accepted(&ask(&mut before, &fib(TIME_MS - 1000))));
+    assert!(is_accepted(&ask(&mut before, &cs(TIME_MS - 1000))));
+
+    // A reload, at which the clocks of clients are a second behind.
+    let mut after = AccessControl::default();
+    for module in [Module::Fib, Module::Cs] {
+        after.grant(module, Arc::clone(&admin.certificate));
+        after.grant(module, Arc::clone(&other.certificate));
+    }
+    after.refuse_signed_before(TIME_MS);
+    after.inherit(before.replay_records());
+    assert!(is_rejected(&ask(&mut after, &fib(TIME_MS - 1000))), "executed before the reload");
+    assert!(is_accepted(&ask(&mut after, &fib(TIME_MS - 999))), "the clock may be behind");
+    let of_other = command(Verb::FibAddNextHop, &other, TIME_MS - 999);
+    assert!(is_accepted(&ask(&mut after, &of_other)));
+    assert!(is_rejected(&ask(&mut after, &cs(TIME_MS - 1000))), "executed without a record");
+    assert!(is_accepted(&ask(&mut after, &cs(TIME_MS + 1))));
+}
+
+#[test]
 fn signature_without_key_name_gets_no_answer() {
     let admin = Identity::new("/admin", KeyType::Ecdsa);
     let mut access = AccessControl::default();

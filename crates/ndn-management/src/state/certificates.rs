@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
-use ndn_security::Certificate;
+use ndn_security::{Certificate, identity_of_key};
 use ndn_types::{FaceUri, Scope};
 
 use super::action::{Action, FaceRecord};
@@ -85,10 +85,17 @@ impl Progress {
         self.required.last()
     }
 
-    /// Whether a Data of this name is the awaited certificate.
-    pub(super) fn awaits(&self, data_name: NameRef<'_>) -> bool {
-        self.awaited().is_some_and(|name| data_name.starts_with(name.as_ref()))
+    /// Whether this is the awaited certificate.
+    pub(super) fn awaits(&self, certificate: &Certificate) -> bool {
+        self.awaited().is_some_and(|name| is_certificate_of(certificate, name.as_ref()))
     }
+}
+
+/// Whether `name`, which is that of a key or a prefix of a certificate's name, stands for this certificate. Names of other
+/// keys may begin with that of a key.
+fn is_certificate_of(certificate: &Certificate, name: NameRef<'_>) -> bool {
+    let is_of_key = identity_of_key(name).is_none() || certificate.key_name() == name;
+    is_of_key && certificate.name().starts_with(name)
 }
 
 /// The time until which the certificates of a command have to arrive, so that the answer arrives within the lifetime of
@@ -157,9 +164,9 @@ impl WaitingCommands {
         self.0.push_back(command);
     }
 
-    /// Takes the commands that wait for this Data.
-    pub(super) fn take_awaiting(&mut self, data_name: NameRef<'_>) -> Vec<WaitingCommand> {
-        self.take_if(|entry| entry.progress.awaits(data_name))
+    /// Takes the commands that wait for this certificate.
+    pub(super) fn take_awaiting(&mut self, certificate: &Certificate) -> Vec<WaitingCommand> {
+        self.take_if(|entry| entry.progress.awaits(certificate))
     }
 
     /// Takes the commands whose time is over.
@@ -253,10 +260,10 @@ impl CertificateFetches {
         self.fetches.push(fetch);
     }
 
-    /// Ends the fetches that a Data of this name answers.
-    pub(super) fn data_arrived(&mut self, data_name: NameRef<'_>) {
-        self.fetches.retain(|fetch| !data_name.starts_with(fetch.name.as_ref()));
-        self.failures.retain(|failure| !data_name.starts_with(failure.name.as_ref()));
+    /// Ends the fetches of this certificate.
+    pub(super) fn arrived(&mut self, certificate: &Certificate) {
+        self.fetches.retain(|fetch| !is_certificate_of(certificate, fetch.name.as_ref()));
+        self.failures.retain(|failure| !is_certificate_of(certificate, failure.name.as_ref()));
     }
 
     /// Ends a fetch that nothing waits for.
@@ -319,7 +326,10 @@ impl Fetch {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use ndn_security::KeyType;
+
     use super::*;
+    use crate::access::tests::Identity;
     use crate::sign::DigestSigner;
     use crate::testing::name;
 
@@ -398,15 +408,22 @@ mod tests {
     }
 
     #[test]
-    fn data_ends_the_fetches_of_its_prefixes() {
+    fn certificate_ends_the_fetches_of_its_key() {
         let mut outbox = Outbox::new(Box::new(DigestSigner));
         let mut fetches = CertificateFetches::default();
+        let [a, b, below] = ["/a", "/b", "/a/KEY/k"].map(|uri| Identity::new(uri, KeyType::Ecdsa));
         for face_id in [300, 301] {
             fetches.begin(0, &name("/a/KEY/k"), (face_id, 9), &mut outbox);
         }
-        fetches.begin(0, &name("/b/KEY/k"), (300, 9), &mut outbox);
-        fetches.data_arrived(name("/a/KEY/k/self/v=1").as_ref());
+        fetches.begin(0, &b.certificate.name().to_name(), (300, 9), &mut outbox);
+        assert_eq!(below.certificate.name().prefix(3), a.certificate.key_name());
+        fetches.arrived(&below.certificate);
+        assert_eq!(fetches.fetches.len(), 3, "another key");
+        fetches.arrived(&a.certificate);
         assert_eq!(fetches.fetches.len(), 1);
+        fetches.arrived(&b.certificate);
+        assert!(fetches.fetches.is_empty());
+        fetches.begin(0, &name("/b/KEY/k"), (300, 9), &mut outbox);
         fetches.face_destroyed(300);
         assert_eq!(fetches.next_deadline_ns(), None);
     }

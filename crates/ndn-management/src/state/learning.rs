@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
+use ndn_security::Certificate;
 
 use super::certificates::Progress;
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
@@ -218,8 +219,8 @@ impl Announcements {
     }
 
     /// Takes the announcements that wait for this Data.
-    pub(super) fn take_awaiting(&mut self, data_name: NameRef<'_>) -> Vec<WaitingAnnouncement> {
-        self.waiting.extract_if(.., |entry| entry.progress.awaits(data_name)).collect()
+    pub(super) fn take_awaiting(&mut self, certificate: &Certificate) -> Vec<WaitingAnnouncement> {
+        self.waiting.extract_if(.., |entry| entry.progress.awaits(certificate)).collect()
     }
 
     /// Whether an announcement from this face waits for this certificate.

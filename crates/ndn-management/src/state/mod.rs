@@ -314,7 +314,7 @@ impl ControlState {
     }
 
     /// Handles a Data that arrived on management's own face: the answer to a command of the forwarder, or a certificate.
-    /// The results of the commands that waited for it come out of [`ControlState::poll_outcome`].
+    /// The results of the commands that waited for it come out of [`ControlState::poll_outcome`]. Other Data is ignored.
     pub fn handle_data(&mut self, now: Now, wire: &[u8]) {
         let Ok(data) = Data::parse(wire) else {
             self.counters.malformed += 1;
@@ -323,31 +323,21 @@ impl ControlState {
         if self.readvertising.handle_data(now, &data) {
             return;
         }
-        let commands = self.waiting.take_awaiting(data.name());
-        let announcements = self.announcements.take_awaiting(data.name());
-        self.fetches.data_arrived(data.name());
-        if commands.is_empty() && announcements.is_empty() {
-            return;
-        }
-        let certificate = Certificate::parse(wire.to_vec()).map(Arc::new);
+        // Anybody can send other Data under the name of the key: the certificate may still arrive.
+        let Ok(certificate) = Certificate::parse(wire.to_vec()).map(Arc::new) else { return };
+        let commands = self.waiting.take_awaiting(&certificate);
+        let announcements = self.announcements.take_awaiting(&certificate);
+        self.fetches.arrived(&certificate);
         for WaitingAnnouncement { wire, face_id, mut progress, .. } in announcements {
-            if let Ok(certificate) = &certificate {
-                progress.fetched.push(Arc::clone(certificate));
-                self.judge_announcement(now, face_id, &wire, progress);
-            }
+            progress.fetched.push(Arc::clone(&certificate));
+            self.judge_announcement(now, face_id, &wire, progress);
         }
         for command in commands {
-            let WaitingCommand { wire, requester, verb, signer, mut progress, deadline_ns, .. } =
-                command;
+            let WaitingCommand { wire, requester, mut progress, deadline_ns, .. } = command;
             let Ok(interest) = Interest::parse(&wire) else { continue };
-            let handled = match &certificate {
-                Ok(certificate) => {
-                    progress.fetched.push(Arc::clone(certificate));
-                    let unverified = Unverified { requester, progress, deadline_ns };
-                    self.verify_again(now, &interest, unverified)
-                }
-                Err(error) => self.refuse_untrusted(&interest, verb, signer, error.to_string()),
-            };
+            progress.fetched.push(Arc::clone(&certificate));
+            let unverified = Unverified { requester, progress, deadline_ns };
+            let handled = self.verify_again(now, &interest, unverified);
             self.outcomes.push_back((requester.face_id, handled));
         }
     }
@@ -500,7 +490,7 @@ impl ControlState {
     /// [`RouteError`] if there is no room for management's routes; the previous authorizer stays.
     pub fn set_authorizer(
         &mut self,
-        authorizer: Box<dyn Authorizer + Send>,
+        mut authorizer: Box<dyn Authorizer + Send>,
     ) -> Result<(), RouteError> {
         let is_localhop_enabled = authorizer.is_localhop_enabled();
         self.register_top_prefixes(is_localhop_enabled)?;
@@ -508,6 +498,7 @@ impl ControlState {
             let localhop = TopPrefix::Localhop.to_name();
             self.remove_route(localhop.as_ref(), FACE_ID_INTERNAL, route_origin::APP);
         }
+        authorizer.inherit(self.authorizer.replay_records());
         self.authorizer = authorizer;
         Ok(())
     }

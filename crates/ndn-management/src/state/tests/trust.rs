@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndn_packet::{InterestBuilder, SignatureInfo};
+use ndn_packet::{DataBuilder, InterestBuilder, SignatureInfo};
 use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
 use ndn_security::{DigestSigner, KeyType, SHA256_LEN, Signer};
@@ -305,6 +305,26 @@ fn untrusted_or_malformed_announcement_is_refused() {
     assert!(matches!(handled, Handled::Command { code: None, .. }));
     harness.data(&sub);
     assert_eq!(harness.fib("/net/sub/app"), [(APP, 2048)]);
+}
+
+#[test]
+fn other_data_under_the_name_of_the_key_does_not_end_the_fetch() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
+    let mut harness = guarded(&root);
+    assert!(matches!(harness.register(&user), Handled::Command { code: None, .. }));
+    let data_name = user.certificate.name().to_name();
+    let no_certificate = DataBuilder::new(&data_name).content(b"no key");
+    let no_certificate = ndn_security::sign_data(&no_certificate, &DigestSigner).unwrap();
+    harness.state.handle_data(harness.now, &no_certificate);
+    let other_key = Identity::new("/net/user/KEY/k", KeyType::Ecdsa);
+    harness.data(&other_key);
+    assert!(harness.sent.is_empty() && harness.state.poll_outcome().is_none(), "it still waits");
+    harness.asked();
+    harness.advance(30 * MILLISECOND_NS);
+    assert_eq!(harness.asked(), [("/net/user/KEY/k".to_owned(), None)], "it is still fetched");
+    harness.data(&user);
+    assert_eq!(harness.response().code, 200);
 }
 
 #[test]
