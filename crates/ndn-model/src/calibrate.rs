@@ -328,10 +328,8 @@ impl Calibration {
             .map(|replicate| libm::log(estimate / self.saturated_ns(setting, Some(replicate))))
             .filter(|ratio| ratio.is_finite())
             .collect();
-        let count = logs.len().max(1) as f64;
-        let mean = logs.iter().sum::<f64>() / count;
-        let variance = logs.iter().map(|l| (l - mean) * (l - mean)).sum::<f64>() / count;
-        let deviation = sqrt(variance + self.residual * self.residual);
+        let calibration = half_width(logs);
+        let deviation = sqrt(calibration * calibration + self.residual * self.residual);
         let width = crate::special::normal_quantile(0.5 + 0.5 * confidence) * deviation;
         (libm::exp(-width), libm::exp(width))
     }
@@ -516,6 +514,16 @@ impl Calibration {
         }
         Ok(low)
     }
+}
+
+/// Half of the range that contains the middle 68.27 % of the values: the standard deviation of normal ones, which a
+/// replicate that hardly determines an effect does not change.
+#[must_use]
+pub fn half_width(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1) as f64;
+    let at = |level: f64| values.get((level * last).round() as usize).copied().unwrap_or(0.0);
+    0.5 * (at(0.841_345) - at(0.158_655))
 }
 
 /// Faces of consumers, and of producers, in a campaign.
@@ -916,6 +924,16 @@ mod tests {
         let notes = calibration.extrapolations(&outside);
         assert_eq!(notes.len(), 2);
         assert!(notes[0].starts_with("workers 8"), "{notes:?}");
+    }
+
+    #[test]
+    fn half_width_is_the_deviation_of_normal_values_and_ignores_outliers() {
+        let mut values: Vec<f64> =
+            (1..1000).map(|i| crate::special::normal_quantile(f64::from(i) / 1000.0)).collect();
+        assert!((half_width(values.clone()) - 1.0).abs() < 0.01);
+        values.extend([1e9, -1e9]);
+        assert!((half_width(values) - 1.0).abs() < 0.02);
+        assert!(half_width(Vec::new()).abs() < f64::EPSILON);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, probe_effect};
+use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
@@ -365,12 +365,8 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
         rate: 1.0,
     };
     let probe = probe_effect(calibration, &setting);
-    let deviation = |index: usize| {
-        let values: Vec<f64> = calibration.replicates.iter().map(|one| one[index]).collect();
-        let count = values.len().max(1) as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count).sqrt()
-    };
+    let deviation =
+        |index: usize| half_width(calibration.replicates.iter().map(|one| one[index]).collect());
     if is_json {
         let effects: Vec<_> = EFFECTS
             .iter()
