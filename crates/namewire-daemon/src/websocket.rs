@@ -244,7 +244,6 @@ mod tests {
         let some = Admission {
             origins: Some(origins(&["https://app.example.com"])),
             local_origins: origins(&["http://own.example.com:8080"]),
-            ..everybody()
         };
         let none = Admission { origins: Some(Vec::new()), ..everybody() };
         for (own, some_client, none_client) in [
