@@ -115,13 +115,12 @@ fn ndn_dpdk(threads: usize) -> String {
     )
 }
 
-/// M/M/1/10: a forwarding thread whose queue holds nine packets beside the one in service. Interests are lost after
-/// it, so that no Data uses its time.
-const QUEUE: &str = "[forwarder]\nkind = \"ndn-dpdk\"\nqueues = \"shared\"\nqueue-capacity = 9\nburst = 1\n\
+/// M/M/1/10: a forwarding thread whose queue of Interests holds nine packets beside the one in service. Data take
+/// next to no time.
+const QUEUE: &str = "[forwarder]\nkind = \"ndn-dpdk\"\nqueue-capacity = 9\nbursts = [1, 1, 1]\n\
     [services]\ninput = { interest = \"0 ns\", data = \"0 ns\" }\n\
-    forward = { interest = { exponential = \"900 ns\" }, data = \"1 ns\" }\n\
+    forward = { interest = { exponential = \"900 ns\" }, data = \"1 ps\" }\n\
     output = { interest = \"0 ns\", data = \"0 ns\" }\n\
-    [links]\nproducer = { delay = \"1 us\", loss = 1.0 }\n\
     [[consumers]]\ninterval = { exponential = \"1 us\" }\n[run]\nhorizon = \"1 ms\"\n";
 
 const SIMPY: &str = r"
