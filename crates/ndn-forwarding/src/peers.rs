@@ -150,6 +150,11 @@ impl Peers {
         self.ended_expiry >= self.latest_expiry
     }
 
+    /// Forgets that an Interest with the latest expiry has ended.
+    pub(crate) fn forget_ended(&mut self) {
+        self.ended_expiry = Timestamp::ZERO;
+    }
+
     /// Starts a pass over the PIT for the latest expiry.
     pub(crate) fn begin_pass(&mut self) {
         self.noted_expiry = Timestamp::ZERO;

@@ -50,13 +50,16 @@ impl Context<'_> {
     /// Continues a pass, or starts one if it is time. Returns whether there is more to visit.
     pub(crate) fn sweep(&mut self) -> bool {
         if self.tables.sweep.left == 0 {
-            let ahead = self.now.plus_millis(EXPIRY_AHEAD_MS);
-            let is_due = self
-                .tables
-                .peers
-                .as_ref()
-                .is_some_and(|peers| peers.is_latest_stale() && peers.latest_expiry() > ahead);
-            if !is_due || self.now < self.tables.sweep.resumes {
+            let Tables { peers: Some(peers), sweep, .. } = &mut *self.tables else { return false };
+            if !peers.is_latest_stale() {
+                return false;
+            }
+            if peers.latest_expiry() <= self.now.plus_millis(EXPIRY_AHEAD_MS) {
+                // It passes soon by itself, and must not wake the worker.
+                peers.forget_ended();
+                return false;
+            }
+            if self.now < sweep.resumes {
                 return false;
             }
             self.tables.start_sweep();

@@ -283,6 +283,21 @@ fn latest_expiry_is_one_of_pending_interests() {
     assert_everything_is_given_back(&mut bed, 2_000);
 }
 
+#[test]
+fn shard_without_pending_interests_has_no_deadline() {
+    let mut bed = bed(2, 1000);
+    for serial in 0..50 {
+        let now = 1_000_000 + u64::from(serial);
+        bed.process(now, &[from(51, interest(&format!("/good/{serial}"), serial))]);
+        bed.process(now, &[from(PRODUCER, data(&format!("/good/{serial}")))]);
+    }
+    // Timer records of Interests that were answered are due within their lifetime.
+    bed.advance(1_020_000);
+    for shard in &bed.shards {
+        assert_eq!(shard.next_deadline(), None);
+    }
+}
+
 /// Random traffic of four principals in a PIT that is much too small.
 #[test]
 fn evictions_keep_accounts_and_ledger_exact() {
