@@ -24,6 +24,8 @@ pub struct Settings {
     port: Option<u16>,
     workers: Option<usize>,
     toml: String,
+    /// More settings of listeners, by table.
+    listeners: Vec<(&'static str, String)>,
     arguments: Vec<String>,
     environment: Vec<(String, PathBuf)>,
 }
@@ -95,6 +97,13 @@ impl Settings {
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// More settings of the table `[listeners.NAME]`, for `unix` or `tcp`.
+    #[must_use]
+    pub fn listener(mut self, name: &'static str, toml: &str) -> Self {
+        self.listeners.push((name, toml.to_owned()));
         self
     }
 
@@ -281,7 +290,12 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
         true => format!("enabled = true\naddresses = [\"127.0.0.1\"]\nport = {port}\n"),
         false => "enabled = false\n".to_owned(),
     };
-    let (tcp, udp) = (listener(settings.tcp), listener(settings.udp));
+    let more = |name: &str| -> String {
+        let lines = settings.listeners.iter().filter(|(one, _)| *one == name);
+        lines.map(|(_, toml)| format!("{toml}\n")).collect()
+    };
+    let (tcp, udp) = (listener(settings.tcp) + &more("tcp"), listener(settings.udp));
+    let unix = more("unix");
     let websocket = listener(settings.websocket);
     let webtransport = match &settings.webtransport {
         Some(more) => format!("[listeners.webtransport]\n{}{more}\n", listener(true)),
@@ -290,7 +304,7 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     write!(
         toml,
         "[forwarder]\nworkers = {}\n\
-         [listeners.unix]\npath = \"{}\"\n[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}\
+         [listeners.unix]\npath = \"{}\"\n{unix}[listeners.tcp]\n{tcp}[listeners.udp]\n{udp}\
          {webtransport}[listeners.websocket]\n{websocket}{}",
         settings.workers.unwrap_or_else(worker_count),
         socket.display(),

@@ -3,6 +3,7 @@
 //! `trust.rs`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attacks;
 mod companions;
 mod compatibility;
 mod configuration;

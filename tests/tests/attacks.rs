@@ -1,0 +1,199 @@
+//! Attacks that need sockets and a kernel: the service of a bystander before, during and after.
+//!
+//! The table in `docs/operating/security.md` names the test of each attack.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+
+use namewire_tests::wire::{interest, name};
+use namewire_tests::{Application, Forwarder, PATIENCE, Settings, wait_until};
+use ndn_management::{CommandBuilder, ControlParameters, Verb};
+use ndn_packet::LpHeader;
+use rustix::fs::{Gid, Uid};
+use rustix::net::{AddressFamily, SocketType};
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+/// Exchanges of a bystander.
+const EXCHANGES: u32 = 20;
+
+#[expect(clippy::disallowed_methods, reason = "commands are judged by the real clock")]
+fn unix_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
+/// A command that registers a prefix, signed as any local application signs it.
+fn registration(prefix: &str) -> Vec<u8> {
+    let parameters = ControlParameters { name: Some(name(prefix)), ..ControlParameters::default() };
+    CommandBuilder::new(name("/localhost/nfd"))
+        .digest_signed_interest(Verb::RibRegister, &parameters, unix_ms(), unix_ms())
+        .unwrap()
+}
+
+fn connect(forwarder: &Forwarder) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn has_route(forwarder: &Forwarder, prefix: &str) -> bool {
+    forwarder.output(&["route", "list"]).contains(prefix)
+}
+
+/// What a browser sends for `fetch(url, { method: "POST", mode: "no-cors", body })`.
+fn post(forwarder: &Forwarder, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\
+         Content-Type: text/plain;charset=UTF-8\r\nOrigin: http://page.example\r\n\r\n",
+        forwarder.port(),
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A reader that skips unknown elements finds the command: whatever element the head ends in, padding of elements of
+/// three bytes and two lengths leads to the start of the command for one of three offsets.
+#[test]
+fn web_page_that_posts_to_the_tcp_port_registers_no_prefix() {
+    let forwarder = Settings::new().tcp().start();
+    for offset in 0..3 {
+        let prefix = format!("/attack/post/{offset}");
+        let padding = [&vec![b' '; offset][..], &b"\x21\x01\x20".repeat(100)].concat();
+        let mut stream = connect(&forwarder);
+        // The forwarder closes after the first byte, so it may not take the rest.
+        let _ = stream.write_all(&post(&forwarder, &[padding, registration(&prefix)].concat()));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{answer:?}");
+        assert!(!has_route(&forwarder, &prefix));
+    }
+    // The same command by itself is that of a local application.
+    let mut stream = connect(&forwarder);
+    stream.write_all(&registration("/attack/direct")).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    assert!(has_route(&forwarder, "/attack/direct"));
+}
+
+/// A connection whose socket belongs to this user.
+fn connect_as(forwarder: &Forwarder, user: u32) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
+    rustix::fs::fchown(&socket, Some(user), Some(group)).unwrap();
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
+    rustix::net::connect(&socket, &address).unwrap();
+    TcpStream::from(socket)
+}
+
+#[test]
+fn loopback_tcp_is_local_for_users_who_may_use_the_unix_socket() {
+    if !rustix::process::geteuid().is_root() {
+        return namewire_tests::skip("only root can connect as another user");
+    }
+    let settings = |name, toml| Settings::new().tcp().listener(name, toml).start();
+    for (forwarder, nobody_is_local) in [
+        (settings("tcp", ""), true),
+        (settings("unix", "mode = \"0600\""), false),
+        (settings("tcp", "local_users = []"), false),
+        (settings("tcp", "local_users = [\"65534\"]"), true),
+    ] {
+        for (user, is_local) in [(0, true), (NOBODY, nobody_is_local)] {
+            let mut stream = connect_as(&forwarder, user);
+            let uri = format!("tcp4://{}", stream.local_addr().unwrap());
+            let face = wait_until("the face", || {
+                let faces = forwarder.json(&["face", "list"]);
+                let mut faces = faces.as_array().unwrap().iter();
+                faces.find(|face| face["remote_uri"] == uri).cloned()
+            });
+            assert_eq!(face["scope"] == "local", is_local, "user {user}: {face}");
+            let prefix = format!("/attack/user/{user}");
+            stream.write_all(&registration(&prefix)).unwrap();
+            if is_local {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+            }
+            assert_eq!(has_route(&forwarder, &prefix), is_local, "user {user}");
+        }
+    }
+}
+
+/// A neighbour that sends Interests in fragments by UDP.
+struct Bystander {
+    socket: UdpSocket,
+    sequence: u64,
+}
+
+impl Bystander {
+    fn new(forwarder: &Forwarder) -> Self {
+        Self { socket: udp(forwarder, [127, 0, 0, 1]), sequence: 1 }
+    }
+
+    /// Number of Interests in two fragments that the producer has answered.
+    fn exchanges(&mut self, producer: &mut Application, mut before_each: impl FnMut()) -> u32 {
+        let mut answered = 0;
+        for number in 0..EXCHANGES {
+            before_each();
+            let uri = format!("/bystander/{}/{}", "x".repeat(3000), self.sequence);
+            let interest = interest(&uri, number);
+            let (first, second) = interest.split_at(1500);
+            self.socket.send(&fragment(self.sequence, 0, 2, first)).unwrap();
+            before_each();
+            self.socket.send(&fragment(self.sequence + 1, 1, 2, second)).unwrap();
+            self.sequence += 2;
+            if producer.try_receive(PATIENCE / 10).is_some() {
+                producer.answer(&uri, b"yes", None);
+                answered += u32::from(self.socket.recv(&mut [0; 9000]).is_ok());
+            }
+        }
+        answered
+    }
+}
+
+fn udp(forwarder: &Forwarder, address: [u8; 4]) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::from(address), 0)).unwrap();
+    socket.connect(("127.0.0.1", forwarder.port())).unwrap();
+    socket.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+    socket
+}
+
+fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
+    let header = LpHeader {
+        sequence: Some(sequence),
+        frag_index: Some(index),
+        frag_count: Some(count),
+        ..LpHeader::default()
+    };
+    let mut buffer = [0; 64];
+    let length = header.write_prefix(payload.len(), &mut buffer).unwrap();
+    [&buffer[..length], payload].concat()
+}
+
+/// Line 3: 34 ports of one address send first fragments of messages that are never completed.
+#[test]
+fn first_fragments_of_one_address_leave_room_for_a_neighbour() {
+    for workers in [1, 3, 8] {
+        let forwarder = Settings::new().udp().workers(workers).start();
+        let mut producer = Application::attach(forwarder.socket());
+        producer.register("/bystander", 1);
+        let mut bystander = Bystander::new(&forwarder);
+        assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "before");
+        let ports: Vec<_> = (0..34).map(|_| udp(&forwarder, [127, 0, 0, 2])).collect();
+        let (payload, mut message) = (vec![6; 8000], 0);
+        let mut flood = || {
+            for port in &ports {
+                for _ in 0..4 {
+                    message += 1;
+                    // The kernel may have no room for it.
+                    let _ = port.send(&fragment(message * 1000, 0, 2, &payload));
+                }
+            }
+        };
+        for _ in 0..8 {
+            flood();
+        }
+        let during = bystander.exchanges(&mut producer, flood);
+        assert_eq!(during, EXCHANGES, "during, {workers} workers");
+        assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after");
+    }
+}
