@@ -183,7 +183,7 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     let routes = forwarder.output(&["nfdc", "route", "show", "/net/site/user/app"]);
     assert!(routes.contains("origin=app"), "{routes}");
 
-    // The certificates are known now; nobody else gets in with them.
+    // The certificates are known now; other keys are not accepted with them.
     let wire = register("/localhop/nfd", "/net/other", &user.signer(), unix_ms());
     assert_eq!(neighbour.code(&wire, &[]), 200);
     let stranger = Identity::new("/net/site/user", None);

@@ -109,7 +109,7 @@ fn a_hub_is_found_by_the_dns_or_a_web_server() {
     let said = String::from_utf8_lossy(&nobody.stderr);
     assert_eq!(nobody.status.code(), Some(4), "{said}");
     assert!(said.contains("other.example has no service _ndn._udp"), "{said}");
-    // Who is not asked to be asked is not asked.
+    // A hub that was not asked for is not queried.
     assert!(!said.contains("NDN-FCH") && !said.contains("home hub"), "{said}");
     assert_eq!(routes(&forwarder, "autoconf"), [""; 0]);
 
@@ -324,7 +324,7 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     let stopped = run(&["stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
-    // Its parent is gone: whoever reaps it may take a moment.
+    // Its parent is gone: the process that reaps it may take a moment.
     wait_until("the process to be gone", || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
         let is_dead = stat.is_ok_and(|stat| stat.contains(") Z "));

@@ -11,7 +11,7 @@ use namewire_tests::{Process, Topology, run_to_end, skip_unless_found};
 const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const LINKS: [(&str, &str); 5] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("c", "e")];
 
-/// What the daemon is told; docs/operating/routing.md says the same. Its defaults are 5 and 30 seconds.
+/// The options of the daemon; docs/operating/routing.md says the same. Its defaults are 5 and 30 seconds.
 const INTERVALS: &str = "advertise_interval: 1000\n  router_dead_interval: 3000";
 /// Looking for neighbours that are dead takes the daemon up to twice that interval.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -226,7 +226,7 @@ rib
 fn nfd(directory: &Path, host: usize) -> String {
     let socket = directory.join(format!("host{host}.sock")).display().to_string();
     std::fs::write(directory.join("nfd.conf"), NFD.replace("SOCKET", &socket)).unwrap();
-    // It looks at interfaces when it starts.
+    // It reads the list of interfaces when it starts.
     let home = directory.display();
     format!(
         "until ip link show eth0 2>/dev/null | grep -q LOWER_UP; do sleep 0.05; done\n\

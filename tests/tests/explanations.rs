@@ -58,7 +58,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     assert!(
         said(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3")
     );
-    // Whoever may use the control socket is let in, and can make room.
+    // A user of the control socket is served at the limit, and can make room.
     let told = forwarder.output(&["status"]);
     assert!(told.contains("limit reached"), "{told}");
     assert!(forwarder.run(&["nfdc", "status", "show"]).status.success());
@@ -75,7 +75,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     drop(held);
 }
 
-/// Without the control socket nothing tells why; that we are not wanted shows soon all the same.
+/// Without the control socket the reason is unknown; that the connection is refused is reported soon all the same.
 #[test]
 fn a_forwarder_that_closes_connections_at_once_is_not_waited_for() {
     let (forwarder, _held) = full("[control]\nenabled = false\n");

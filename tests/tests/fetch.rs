@@ -1,4 +1,4 @@
-//! `namewire get` and what becomes of the file.
+//! `namewire get` and the resulting file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -119,7 +119,7 @@ impl Bed {
     }
 }
 
-/// Whether all threads of a program sleep, the first one looked at last.
+/// Whether all threads of a program sleep, the first one checked last.
 fn is_at_rest(program: &Process) -> bool {
     let pid = program.pid().as_raw_nonzero().get();
     let sleeps = |thread: &str| {
@@ -144,7 +144,7 @@ fn an_interrupted_fetch_goes_on() {
     let bed = Bed::new();
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         if signal == Signal::HUP && is_hangup_ignored() {
-            // By whoever has started the tests, such as nohup: a fetch goes on then.
+            // The parent process ignores it, such as nohup: a fetch continues then.
             continue;
         }
         bed.interrupt(signal);

@@ -68,7 +68,7 @@ impl Bed {
         self.forwarder.json(&["status"])["counters"]["in_data"].as_u64().unwrap()
     }
 
-    /// Waits until about so many bytes have come since there were `before` packets.
+    /// Waits until about this number of bytes have come since there were `before` packets.
     fn wait_for_data(&self, before: u64, bytes: u64) {
         let enough = before + bytes / 8192;
         wait_until("a part of the file", || (self.packets() >= enough).then_some(()));
@@ -219,7 +219,7 @@ fn a_wrong_packet_in_a_cache_is_passed_by() {
     assert_eq!(report["refused"], 1, "{report}");
 }
 
-/// Also by who asks for segments before the manifest has come, which tells their digests.
+/// Also by a consumer that asks for segments before the manifest, which has their digests, has come.
 #[test]
 fn a_false_nack_in_a_cache_is_passed_by() {
     fetch_past(0, |liar, uri| liar.answer_nack(uri, 3_600_000));

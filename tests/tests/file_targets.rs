@@ -82,7 +82,7 @@ fn a_file_that_does_not_fit_is_refused_before_it_comes() {
 #[test]
 fn a_disk_that_is_full_in_the_middle_is_told_of_and_what_came_is_kept() {
     let bed = Bed::new();
-    // Without a manifest nobody tells how long the file will be.
+    // Without a manifest the length of the file is not known in advance.
     let Some(output) = bed.get_into("size=2m", "digest") else { return };
     let (there, complaint) = said(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");

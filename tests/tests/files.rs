@@ -155,7 +155,7 @@ fn one_signature_vouches_for_a_file() {
             let fetched = bed.forwarder.run(&["get", version, "-o", out, "--verify", &trusted]);
             assert!(fetched.status.success(), "{fetched:?}");
             fs::remove_file(out).unwrap();
-            // Whoever signs with another key is not believed, and nothing is left behind.
+            // A signature by another key is rejected, and nothing is left behind.
             let refused = get(&other);
             assert_eq!(refused.status.code(), Some(5), "{refused:?}");
             assert!(!Path::new(out).exists());
@@ -280,7 +280,7 @@ fn parts_of_a_file_are_fetched() {
     }
     assert_eq!(get(&format!("{FILE_BYTES}-")).status.code(), Some(2));
 
-    // Interrupted, and gone on with.
+    // Interrupted, and resumed.
     let out = bed.forwarder.directory().join("part");
     let path = out.display().to_string();
     let into_file = ["get", "/files/large", "-o", &path, "--range", "100000-300000"];

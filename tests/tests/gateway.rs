@@ -199,7 +199,7 @@ fn files_of_ndn6_tools_are_read() {
     let bed = Bed::new(&[], &[]);
     let directory = bed.served.display().to_string();
     let mut command = Command::new("ndn6-file-server");
-    // Metadata below one prefix tells of files below another.
+    // Metadata below one prefix names files below another.
     command.args(["-D", "/theirs", "-b", "/theirs/replica", "-d", &directory]);
     command
         .env("NDN_CLIENT_TRANSPORT", bed.forwarder.unix())

@@ -120,8 +120,8 @@ impl Commands {
             "oversized" => plain("/localhost/nfd/rib/register", &noise(3, 8000)),
             "unknown" => plain("/localhost/nfd/rib/rob", b"\x68\x00"),
             "digest" => self.signed(localhost, Verb::RibRegister, "/hostile/digest", &DigestSigner),
-            "stranger" => self.signed(localhost, Verb::RibRegister, "/hostile/stranger", &stranger),
-            "stranger-cs" => self.signed(localhost, Verb::CsConfig, "", &stranger),
+            "unknown" => self.signed(localhost, Verb::RibRegister, "/hostile/unknown", &stranger),
+            "unknown-cs" => self.signed(localhost, Verb::CsConfig, "", &stranger),
             "changed" => {
                 let mut command =
                     self.signed(localhost, Verb::RibRegister, "/hostile/changed", &operator);
@@ -305,7 +305,7 @@ fn faces([sockets, pages]: &[Forwarder; 2]) -> Vec<(&'static str, bool, Box<dyn 
     ]
 }
 
-/// What is sent, and what comes back to local faces: where anybody may, and where the operator may alone.
+/// The commands sent, and the answers to local faces: where everybody may, and where only the operator may.
 /// A changed packet is none, and who is not heard gets no answer, as in NFD.
 const KINDS: [(&str, [&str; 2]); 10] = [
     ("unsigned", ["403", "403"]),
@@ -315,12 +315,12 @@ const KINDS: [(&str, [&str; 2]); 10] = [
     ("changed", ["nothing", "nothing"]),
     ("localhop", ["Nack NoRoute", "Nack NoRoute"]),
     ("digest", ["200", "403"]),
-    ("stranger", ["200", "403"]),
-    ("stranger-cs", ["200", "403"]),
+    ("unknown", ["200", "403"]),
+    ("unknown-cs", ["200", "403"]),
     ("forged", ["200", "403"]),
 ];
 
-/// Nobody else is answered, and the store answers nobody for management.
+/// No other face is answered, and the store never answers for management.
 const NO_STORE: &str = "[tables.cs]\ncapacity_packets = 0\n";
 
 /// Asks by all faces; `check_after` while these are still there, and their routes with them.
@@ -354,11 +354,11 @@ fn ask_all(column: usize, toml: &str, commands: &mut Commands, check_after: impl
 #[test]
 fn every_face_gets_what_it_deserves() {
     let (operator, certificate) = signer("/operator");
-    let (stranger, _) = signer("/stranger");
+    let (stranger, _) = signer("/unknown");
     let mut commands = Commands { time_ms: unix_ms(), operator, stranger };
     ask_all(0, "", &mut commands, |forwarder| {
         let routes = forwarder.output(&["nfdc", "route", "list"]);
-        for prefix in ["/good", "/hostile/digest", "/hostile/stranger", "/hostile/forged"] {
+        for prefix in ["/good", "/hostile/digest", "/hostile/unknown", "/hostile/forged"] {
             assert!(routes.contains(prefix), "{routes}");
         }
         assert!(!routes.contains("/hostile/unsigned"), "{routes}");
@@ -373,7 +373,7 @@ fn every_face_gets_what_it_deserves() {
         assert!(routes.contains("/good") && !routes.contains("/hostile"), "{routes}");
         let cs = forwarder.output(&["nfdc", "cs", "info"]);
         assert!(!cs.contains("capacity=77"), "{cs}");
-        for signer in ["nobody", "DigestSha256", "/stranger/KEY/k", "/operator/KEY/k"] {
+        for signer in ["nobody", "DigestSha256", "/unknown/KEY/k", "/operator/KEY/k"] {
             wait_until(&format!("the refusal of {signer} to be logged"), || {
                 let said = forwarder.process.stderr();
                 let mut lines = said.lines().filter(|line| line.contains("command refused"));

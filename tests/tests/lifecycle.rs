@@ -227,7 +227,7 @@ fn an_idle_forwarder_uses_no_processor_and_little_memory() {
     assert!(used <= 2, "{used} ticks of processor time in 3 s");
 }
 
-/// Processes that were told of a file below this directory: by an argument or a variable.
+/// Processes with a file below this directory in an argument or a variable.
 fn processes_of(directory: &Path) -> usize {
     let below = format!("{}/", directory.display());
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

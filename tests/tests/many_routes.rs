@@ -77,7 +77,7 @@ fn thousands_of_routes_a_second_and_all_are_listed_once() {
     assert!(status["tables"]["fib_entries"].as_u64().is_none_or(|left| left < 10), "{status}");
 }
 
-/// Registers routes until it is told to stop, some at a time.
+/// Registers routes until the flag is set, some at a time.
 fn register_until(stream: &mut std::os::unix::net::UnixStream, is_over: &AtomicBool) {
     let mut reader = PacketReader::new(stream);
     let (mut sent, mut answered) = (0, 0);

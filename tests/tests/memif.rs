@@ -7,7 +7,7 @@ use std::process::Command;
 use namewire_tests::{Forwarder, Process, Settings, noise, skip, skip_unless_found, wait_until};
 
 const OBJECT_BYTES: usize = 10 << 20;
-/// What goes through DPDK, whose two threads poll all the time and take the processors from everybody else.
+/// Traffic through DPDK, whose two threads poll all the time and take the processors from all others.
 const SMALL_BYTES: usize = 256 << 10;
 /// As long as DPDK takes them: its field ends with a zero.
 const SECRET: &str = "swordfish-swordfish-swo";
@@ -101,7 +101,7 @@ fn first_cpu() -> String {
     first.unwrap().to_owned()
 }
 
-/// Two ports that pass on to each other what comes: one is a client of `server`, the other one is the
+/// Two ports that pass packets to each other: one is a client of `server`, the other one is the
 /// server `own`. Both have the secret.
 fn testpmd(server: &Path, own: &Path, secret: &str, directory: &Path) -> Process {
     let port = |number: u8, role: &str, path: &Path| {

@@ -178,7 +178,7 @@ fn a_reload_changes_secrets_for_those_who_connect_then() {
         attach(&forwarder, &transport, "behind", &list).status.success().then_some(())
     });
     assert!(!attach(&forwarder, &transport, "before", &list).status.success());
-    // Whoever is there stays.
+    // The existing client stays.
     assert!(attached.is_running());
     wait_until("the others' end", || {
         (forwarder.json(&["status"])["memif"]["clients"] == 1).then_some(())
@@ -231,7 +231,7 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
     forwarder.assert_healthy();
 }
 
-/// Who asks for a face hears whether the server wants it, as over TCP.
+/// The requester of a face learns whether the server accepts it, as over TCP.
 #[test]
 fn a_face_is_made_once_the_server_has_answered() {
     let directory = tempfile::tempdir().unwrap();
@@ -372,7 +372,7 @@ fn secrets_without_use_are_told() {
     assert_eq!(code, Some(2), "{told}");
     assert!(told.contains(":3:1: ") && told.contains("[[memif_secrets]]"), "{told}");
     assert!(!told.contains("swordfish"), "{told}");
-    // The default place of the socket is told with the lines of memif.
+    // The default path of the socket is shown with the lines of memif.
     let long = "x".repeat(95);
     let text = format!(
         "listeners.unix.path = \"/tmp/{long}/n\"\ncontrol.path = \"/tmp/c.sock\"\n[listeners.memif]\nenabled = true\n"

@@ -296,7 +296,7 @@ fn faces_are_bound_to_interfaces() {
     assert_eq!(at("near").unwrap()["face_id"], near["face_id"]);
 }
 
-/// The answer to `face create --json` that succeeds, or what was said.
+/// The answer to `face create --json` that succeeds, or the error message.
 fn create(link: &Link, uri: &str) -> Result<Value, String> {
     let output = link.run("near", &["face", "create", uri, "--json"]);
     match output.status.success() {

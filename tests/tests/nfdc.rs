@@ -167,7 +167,7 @@ fn the_nfdc_of_nfd_sees_the_same() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(normalized(&output), *expected, "{line}: {said}");
         assert_eq!(output.status.code(), Some(*status), "{line}: {said}");
-        // What goes to standard error is the same, too, but for codes that depend on the library.
+        // Standard error is the same, too, but for codes that depend on the library.
         let own = ours(&other, line);
         let own_said = String::from_utf8_lossy(&own.stderr);
         if !said.contains("Error ") {

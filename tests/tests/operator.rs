@@ -1,4 +1,4 @@
-//! What goes wrong around the program: sockets of others, outputs that nobody reads.
+//! Faults around the program: sockets of other users, outputs that are not read.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::OpenOptions;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use namewire_tests::{Process, Settings, program, run_to_end, wait_until};
 
-/// A command that nothing tells where the forwarder is, except `directory`.
+/// A command whose only information about the forwarder is `directory`.
 fn command_without_hints(arguments: &[&str], directory: &Path) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).env_remove("NDN_CLIENT_TRANSPORT");
@@ -129,7 +129,7 @@ fn a_lost_forwarder_is_told() {
     forwarder.process.signal(rustix::process::Signal::KILL);
     forwarder.process.wait();
     for process in [&put, &server] {
-        wait_until("the loss to be told", || {
+        wait_until("the loss to be reported", || {
             process.stderr().contains("is lost; reconnecting").then_some(())
         });
     }

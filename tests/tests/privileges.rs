@@ -75,7 +75,7 @@ fn root_becomes_another_once_the_sockets_are_open() {
     let groups = of_threads(&forwarder, "Groups:");
     assert!(groups.iter().all(|line| line.split(' ').all(|group| group != "0")), "{groups:?}");
 
-    // What comes later works all the same.
+    // Later commands work all the same.
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("udp4://{}", peer.local_addr().unwrap());
     let _ = forwarder.output(&["face", "create", &uri]);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use namewire_tests::{Forwarder, Settings, program, run_to_end, skip_unless_file, wait_until};
 use serde_json::Value;
 
-/// Who signs with a key that `root.cert` vouches for may register anything.
+/// A signer whose key `root.cert` vouches for may register anything.
 const RULES: &str = r#"
 [management]
 localhop_rib = '''
@@ -75,8 +75,8 @@ fn a_host_registers_its_prefixes_with_its_gateway() {
     let uri = format!("udp4://127.0.0.1:{}", gateway.port());
     let mut server = host.spawn("server", &["ping-server", "/site/host/ping"]);
     server.wait_for_output("/site/host/ping");
-    let mut stranger = host.spawn("stranger", &["ping-server", "/nobody/ping"]);
-    stranger.wait_for_output("/nobody/ping");
+    let mut other = host.spawn("other", &["ping-server", "/nobody/ping"]);
+    other.wait_for_output("/nobody/ping");
     let _ = host.output(&["route", "add", "/localhop/nfd", &uri]);
 
     let route = wait_until("the prefix at the gateway", || routes(&gateway, "/site/host").pop());

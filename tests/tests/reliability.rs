@@ -23,7 +23,7 @@ const INTERESTS: u32 = 200;
 const WINDOW: u32 = 16;
 const MTU: &str = "1400";
 
-/// Two sockets, and a thread that takes datagrams from each to who is behind the other. One in
+/// Two sockets, and a thread that takes datagrams from each to the peer of the other. One in
 /// eight is lost; of the attempts to send one frame, two at most, so that a link that tries four
 /// times delivers all.
 struct Relay {
@@ -123,7 +123,7 @@ fn consume(mut stream: UnixStream, patience: Duration, takes_nacks: bool) -> usi
         let interest = InterestBuilder::new(&name).nonce(nonce).lifetime_ms(20_000);
         stream.write_all(&interest.to_vec().unwrap()).unwrap();
     };
-    // So many at a time that the buffers of the relay hold what they lead to.
+    // As many at a time as fit the buffers of the relay.
     let mut next = WINDOW;
     (0..next).for_each(|number| send(&format!("/reliability/{number}")));
     let mut answered = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A routing daemon on top: it is told which prefixes applications serve.
+//! A routing daemon: it learns which prefixes applications serve.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use ndn_management::{
 };
 use ndn_packet::{Data, DataBuilder, Interest, LpPacket};
 
-/// A daemon, or an application: it registers a prefix and then sees what comes.
+/// A daemon, or an application: it registers a prefix and then receives its Interests.
 struct Local {
     stream: UnixStream,
     reader: PacketReader,

@@ -1,7 +1,7 @@
 //! A forwarder of two workers under mixed traffic while everything changes, for as long as
 //! `SOAK_SECONDS` says: 10 by default, `make soak` takes ten minutes.
 //!
-//! Traffic comes in rounds. After each, when nothing is pending, something has become of every
+//! Traffic comes in rounds. After each, when nothing is pending, there is an outcome of every
 //! Interest. In a long soak the memory is compared as well.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -193,7 +193,7 @@ impl Soak {
         }
     }
 
-    /// Waits until nothing is pending; what became of the Interests adds up then.
+    /// Waits until nothing is pending; the outcomes of the Interests add up then.
     fn come_to_rest(&self) {
         let workers = wait_until("the end of all Interests", || {
             let workers = self.forwarder.json(&["workers", "--seconds", "0.01"]);

@@ -235,10 +235,10 @@ fn clients_are_answered_as_they_deserve() {
         client.closed()
     };
     assert_eq!(end(0x81, b"text"), 1003);
-    assert_eq!(end(0x80, b"nothing to go on with"), 1002);
+    assert_eq!(end(0x80, b"an unexpected fragment"), 1002);
     assert_eq!(end(0xf2, b"reserved bits"), 1002);
     assert_eq!(end(0x82, &[0; 10_000]), 1009);
-    // What is no packet is dropped, and the connection stays.
+    // An invalid packet is dropped, and the connection stays.
     let mut client = Client::new(&forwarder).shake_hands();
     client.send(0x82, b"\x17\x00");
     client.send(0x82, b"");

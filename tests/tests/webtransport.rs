@@ -144,7 +144,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
 }
 
 /// A certificate that a listener has made is the same after its next start, so that who knows its hash comes
-/// back; of another one it is told that it does not fit.
+/// back; for another one it reports that it does not fit.
 #[test]
 fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     let [kept, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -171,7 +171,7 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
     let stranger = settings(other.path()).port(port).start();
     let shown = hash(&stranger);
-    wait_until("the other certificate to be told", || {
+    wait_until("the other certificate to be reported", || {
         let told = branch.output(&["face", "list"]);
         (told.contains(&url) && told.contains(shown.as_str().unwrap())).then_some(())
     });
@@ -230,7 +230,7 @@ fn a_page_in_a_browser_reads_streams() {
     assert!(received <= counter(&forwarder, "sent_streams"));
 }
 
-/// Begins to open so many sessions.
+/// Begins to open this number of sessions.
 fn open(service: &Service, url: &str, count: usize) -> Receiver<Result<Accepted, String>> {
     let target: Target = url.parse().unwrap();
     let (sender, sessions) = channel();
@@ -247,7 +247,7 @@ fn clients_get_what_they_may_have() {
     let text = "[limits]\nfaces_per_peer = 3";
     let mut forwarder = Settings::new().webtransport().toml(text).start();
     let url = forwarder.webtransport();
-    // What is no QUIC, or only begins so.
+    // Datagrams that are not QUIC, or only begin so.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for (first, bytes) in (0..=255).zip(noise(3, 256 * 1200).chunks(1200)) {
         let datagram = [&[first, 0, 0, 0, 1][..], bytes].concat();
@@ -265,11 +265,11 @@ fn clients_get_what_they_may_have() {
     assert_eq!(faces.as_array().unwrap().iter().filter(is_session).count(), 3);
     drop(opened);
     wait_until("the faces to go", || face(&forwarder, "quic://").is_none().then_some(()));
-    // There is room again, and what is no packet closes no face.
+    // There is room again, and an invalid packet closes no face.
     let session = open(&service, &url, 1).recv_timeout(PATIENCE).unwrap().unwrap();
     let stream = std::os::unix::net::UnixStream::from(session.stream);
     std::io::Write::write_all(&mut &stream, &[0x17, 1, 7, 0x64, 3, 1, 2, 3, 6, 2, 7, 0]).unwrap();
-    let found = wait_until("what is no packet to be counted", || {
+    let found = wait_until("the invalid packet to be counted", || {
         let found = face(&forwarder, "quic://")?;
         (found["counters"]["in_bytes"].as_u64()? > 0).then_some(found)
     });

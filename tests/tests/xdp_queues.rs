@@ -120,7 +120,7 @@ fn on(bridge: &Bridge, host: usize, command: &str) -> String {
     std::fs::read_to_string(bridge.path("said")).unwrap()
 }
 
-/// So many of a kind ask so many times, from this number on. All are answered once for each time.
+/// A number of consumers of a kind ask a number of times, from this number on. All are answered once for each time.
 fn ask(bridge: &Bridge, kind: &str, first: u32, count: usize, rounds: u64) {
     let said = on(bridge, 2, &format!("python3 ask.py {kind} {first} {count} {rounds}"));
     let answers: Vec<u64> = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));

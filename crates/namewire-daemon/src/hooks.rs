@@ -178,7 +178,7 @@ mod tests {
         requests.reload();
         assert!(requests.take_reload());
         poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
-        assert!(!ready.is_empty(), "the control thread looks at the flag again");
+        assert!(!ready.is_empty(), "the control thread reads the flag again");
         assert!(!requests.take_reload());
     }
 }

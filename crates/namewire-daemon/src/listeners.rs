@@ -245,7 +245,7 @@ impl Listeners {
         if config.ethernet.enabled {
             let _ = writeln!(
                 text,
-                "Ethernet faces: on {} (`namewire status` tells which are there)",
+                "Ethernet faces: on {} (`namewire status` lists those that exist)",
                 config.ethernet.describe_interfaces()
             );
         }

@@ -315,7 +315,7 @@ impl StaticSetup {
             return;
         }
         if self.faces.values().filter(|face| face.lost.is_some()).count() >= LOST_MAX {
-            warn!(face_id, %remote, "a session is not opened again: so many others are waited for");
+            warn!(face_id, %remote, "a session is not opened again: the limit of sessions that are awaited is reached");
             return;
         }
         let retry_ns = self.retry_ns_min;

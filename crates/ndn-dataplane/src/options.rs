@@ -133,7 +133,7 @@ pub struct MemoryFaceOptions {
     pub number: u64,
     /// Whether the other end is a local application.
     pub scope: Scope,
-    /// Who is charged for what its packets take; `None` for a principal of its own, of the class of neighbours.
+    /// The principal that is charged for its packets; `None` for a principal of its own, of the class of neighbours.
     pub principal: Option<PrincipalKey>,
     /// When the face goes away. An on-demand face also closes when it is idle.
     pub persistency: Persistency,

@@ -13,7 +13,7 @@ use crate::worker::{EVENTS_PER_ROUND, Worker};
 /// they change queues and timers between two steps, so the packet path has no code for them.
 #[derive(Debug)]
 pub struct SteppedWorker {
-    /// None once it has been told to stop and has ended.
+    /// None once it was stopped and has ended.
     worker: Option<Box<Worker>>,
     events: Events,
 }

@@ -143,7 +143,7 @@ fn rejected_peers_are_counted_and_reported_once() {
     expect(&mut application, &interest("/a/known", 1));
     for number in 0..PEERS {
         let nonce = u32::try_from(number).unwrap();
-        peer().send_to(&interest("/a/stranger", nonce), bed.udp_address()).unwrap();
+        peer().send_to(&interest("/a/unknown", nonce), bed.udp_address()).unwrap();
     }
     // Read behind all of them from the same socket.
     known.send_to(&interest("/a/after", 1), bed.udp_address()).unwrap();
@@ -215,7 +215,7 @@ fn many_ready_faces_are_read_over_several_rounds() {
     const PACKETS: usize = 1200;
     let mut bed = Bed::with_faces_max(SENDERS);
     let counters = Arc::clone(bed.dataplane.workers()[0].worker_counters());
-    // Everything waits in the sockets before the worker hears of the first face.
+    // Everything waits in the sockets before the worker learns of the first face.
     let mut senders = Vec::new();
     for sender in 0..SENDERS {
         let (near, mut far) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! Queues of a network device that are dealt over workers: whoever sends, to whichever queue, has one face.
+//! Queues of a network device that are distributed over workers: a peer has one face, whichever queue its frames arrive at.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
 mod support;
@@ -205,7 +205,7 @@ fn station_has_one_face_across_queues() {
         let own = own.unwrap_or(first);
         assert_eq!(queues[own].sent_to(station(number), 40), answers);
         assert!(queues[1 - own].sent_by_now(station(number)).is_empty());
-        // It is there already, for who asks for it on any worker.
+        // It exists already for requests on any worker.
         let command = new_face(&bed, station(number));
         bed.command(command);
         let event = bed.event();
@@ -262,7 +262,7 @@ fn malformed_frame_is_counted_on_any_worker() {
     bed.dataplane.stop().unwrap();
 }
 
-/// Fragment `index` of two, with the same number whoever sends it.
+/// Fragment `index` of two, with the same number for every sender.
 fn fragment(index: u8, bytes: &[u8]) -> Vec<u8> {
     let mut sequence = vec![0x51, 8, 0, 0, 0, 0, 0, 0, 0, 7 + index];
     sequence.extend([0x52, 1, index, 0x53, 1, 2, 0x50, u8::try_from(bytes.len()).unwrap()]);

@@ -54,7 +54,7 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
                 nonce += 1;
                 let uri = format!("/p/{round}/{number}");
                 fetch(&uri, nonce, consumer, &mut producer);
-                // From the Content Store, whoever asks.
+                // From the Content Store, for every consumer.
                 consumer.write_all(&interest(&uri, 10_000 + nonce)).unwrap();
                 expect(consumer, &data(&uri));
             }
@@ -292,7 +292,7 @@ fn answer(wire: &[u8]) -> Vec<u8> {
     data(&format!("/p/{prefix}/{}", &prefix[1..]))
 }
 
-/// Messages between workers that were dropped for want of room.
+/// Messages between workers that were dropped because the ring was full.
 fn dropped(dataplane: &Dataplane) -> u64 {
     let all = dataplane.workers().iter().filter_map(|one| one.exchange_counters());
     all.map(|counters| counters.dropped_total()).sum()

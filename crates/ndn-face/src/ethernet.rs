@@ -498,7 +498,7 @@ impl Port {
     }
 
     /// Examines the next frame once, and copies its packet to the end of a block of `place`, so that the slot of the
-    /// ring can be released whatever becomes of the packet.
+    /// ring can be released in any case.
     #[inline]
     fn next_frame(
         &mut self,

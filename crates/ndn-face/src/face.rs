@@ -14,7 +14,7 @@ use crate::options::FaceOptions;
 /// Reads of the other kind that change the direction of a source.
 const DIRECTION_LIMIT: i8 = 8;
 
-/// Whether a face or a socket has mostly brought Data and Nacks of late (it leads upstream), or Interests.
+/// Whether a face or a socket has recently brought mostly Data and Nacks (it leads upstream), or Interests.
 ///
 /// A saturating counter, with one sample for each read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

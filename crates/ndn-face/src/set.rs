@@ -390,7 +390,7 @@ impl FaceSet {
         self.shared.report.counts
     }
 
-    /// Whether the source of an event has mostly brought Data and Nacks of late, and no Interests.
+    /// Whether the source of an event has recently brought mostly Data and Nacks, and no Interests.
     #[must_use]
     pub fn is_upstream(&mut self, token: u64) -> bool {
         self.direction_mut(token).is_some_and(|direction| direction.is_upstream())

@@ -126,7 +126,7 @@ fn options(persistency: Persistency, mtu: u32) -> FaceOptions {
     FaceOptions::datagram(properties(Scope::NonLocal), persistency, mtu as usize)
 }
 
-/// A worker with the device of `link`, on which it makes faces for those who speak.
+/// A worker with the device of `link`, on which it makes faces on demand.
 fn worker(link: &Link) -> Worker {
     let mut worker = Worker::new();
     let port = PortOptions {
@@ -221,7 +221,7 @@ fn inner_exchange() {
     assert_eq!(ends.far.strange_stations, [(PORT, near_mac)]);
     assert!(counters.out_frames.value() > 8, "the longest have become pieces");
 
-    // A group: those who have a face of it hear it, and answer to all.
+    // A group: each host with a face of it receives the frame, and answers to all.
     let (group, _) = ends.add(GROUP, Persistency::Permanent);
     assert_eq!(ends.near.faces.station_face(PORT, GROUP), Some(group));
     let index = ends.far.next_index();
@@ -289,7 +289,7 @@ fn inner_hostile() {
         raw(payload);
     }
     for _ in 0..2 {
-        assert_eq!(ends.near.receive().1, interest, "what follows it is not looked at");
+        assert_eq!(ends.near.receive().1, interest, "bytes after it are ignored");
     }
     raw(&tlv(5, 50, 9));
     assert_eq!(ends.near.receive().0, face);

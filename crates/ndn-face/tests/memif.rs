@@ -171,7 +171,7 @@ fn rings_are_polled_until_the_worker_sleeps() {
         assert!(events.is_empty(), "there is nothing in the ring");
         send(3 * round + 1);
         far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
-        assert!(events.is_empty(), "an interrupt was raised for who looks by himself");
+        assert!(events.is_empty(), "an interrupt was raised for a peer that polls");
         far.faces.poll_rings(&mut events);
         assert_eq!(events.iter().count(), 1);
         events.clear();
@@ -186,7 +186,7 @@ fn rings_are_polled_until_the_worker_sleeps() {
         events.clear();
         assert_eq!(far.receive().1, tlv(6, 100, 3 * round + 2));
     }
-    // A face that is gone is not looked at any more.
+    // A closed face is not polled any more.
     far.faces.remove(accepted, &far.pool);
     far.faces.poll_rings(&mut events);
     assert!(events.is_empty() && !far.faces.has_polled_rings());
@@ -200,7 +200,7 @@ fn only_polling_peers_are_shown_frames_early() {
     let mut asleep = Worker::new();
     let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
     let (stream, _, stream_far) = near.add_stream();
-    // Both look into the rings between them, as busy workers do.
+    // Both poll the rings between them, as busy workers do.
     near.faces.enable_ring_polling();
     busy.faces.enable_ring_polling();
     busy.send(busy_face, &tlv(6, 100, 1));
@@ -285,7 +285,7 @@ fn a_permanent_client_connects_again() {
     near.send(client, &tlv(6, 200, 2));
     near.flush();
     assert_eq!(far.receive().1, tlv(6, 200, 2));
-    // Whoever was accepted closes.
+    // The accepted peer closes.
     near.faces.remove(client, &near.pool);
     far.settle();
     let change = FaceChange::Closed(CloseReason::Left(reason));

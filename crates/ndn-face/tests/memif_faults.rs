@@ -62,7 +62,7 @@ impl Hostile {
         panic!("the server wants more");
     }
 
-    /// So many frames, or buffers for some.
+    /// This number of frames, or buffers for some of them.
     fn set_head(&self, ring: usize, head: u16) {
         self.memory.word16(ring * Self::RING + 6).unwrap().store(head, Ordering::Release);
     }

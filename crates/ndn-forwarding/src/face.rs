@@ -32,7 +32,7 @@ pub struct FaceProperties {
     pub pit_tokens: PitTokenPolicy,
     /// Whether IncomingFaceId is sent, and NextHopFaceId is followed.
     pub local_fields: bool,
-    /// Who is charged for what its packets take.
+    /// The principal that is charged for its packets.
     pub principal: PrincipalKey,
 }
 

@@ -1,5 +1,5 @@
 //! Prefix announcements: Data `<prefix>/32=PA/<version>/seg=0` in which the holder of a prefix says
-//! that it may be reached through whoever passes the Data on (NFD wiki, `PrefixAnnouncement`).
+//! that it may be reached through the face that the Data came from (NFD wiki, `PrefixAnnouncement`).
 
 use ndn_packet::signature::ValidityPeriod;
 use ndn_packet::tlv::Reader;

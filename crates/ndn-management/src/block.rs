@@ -58,7 +58,7 @@ impl<'a> OrderedFields<'a> {
         self.required(ty)?.text().map(str::to_owned)
     }
 
-    /// A text that may be anything: what is no UTF-8 in it is replaced.
+    /// An arbitrary text: invalid UTF-8 in it is replaced.
     pub(crate) fn optional_lossy_text(&mut self, ty: u32) -> Result<Option<String>, DecodeError> {
         Ok(self.optional(ty)?.map(lossy_text_of))
     }
@@ -86,7 +86,7 @@ fn variant_of<T>(tlv: Tlv<'_>, from_number: fn(u64) -> Option<T>) -> Result<T, D
     from_number(tlv.number()?).ok_or_else(|| tlv.invalid_value())
 }
 
-/// The text of an element, in which what is no UTF-8 is replaced.
+/// The text of an element, in which invalid UTF-8 is replaced.
 pub(crate) fn lossy_text_of(tlv: Tlv<'_>) -> String {
     String::from_utf8_lossy(tlv.value()).into_owned()
 }

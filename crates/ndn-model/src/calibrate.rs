@@ -85,7 +85,7 @@ pub struct Run {
     pub hits: u64,
     /// Bursts given to shards.
     pub bursts: u64,
-    /// Times that a worker slept for want of packets.
+    /// Times that a worker slept because there were no packets.
     pub sleeps: u64,
     /// Processor time of each worker.
     pub cpu_ns: Vec<u64>,

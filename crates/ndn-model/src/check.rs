@@ -354,7 +354,7 @@ impl Checker {
         Ok(self.is_complete)
     }
 
-    /// Betting bounds cost time proportional to the sample: looked at when it has grown by a twentieth.
+    /// Betting bounds cost time proportional to the sample: computed when it has grown by a twentieth.
     const fn is_look(&self) -> bool {
         let step = self.count / 20;
         step == 0 || self.count.is_multiple_of(step.next_power_of_two())

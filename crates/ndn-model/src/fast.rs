@@ -653,7 +653,7 @@ impl<'n> FastEngine<'n> {
         // The end of one packet is the end of a burst of one.
         let is_each = is_each || count == 1;
         let mut time_ps = now_ps;
-        // Management looks at the queue as it is at the poll: verdicts come before any processing, and
+        // Management reads the queue as it is at the poll: verdicts come before any processing, and
         // processing does not touch the queue.
         for _ in 0..count {
             let state = &mut self.queues[queue];

@@ -523,7 +523,7 @@ impl ModelFile {
         let longest = longest_time(&network);
         if longest * interests.max(1.0) > TIME_MAX {
             let reason =
-                "services, links or periods are so long that times of the trace pass 11 days";
+                "services, links or periods are too long: times of the trace exceed 11 days";
             return Err(FileError::at(text, Some(self.run.span()), reason));
         }
         let warnings = warnings(&network, interests);

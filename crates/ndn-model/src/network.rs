@@ -489,7 +489,7 @@ pub enum Outcome {
     LinkFull(u16),
 }
 
-/// What became of one Interest.
+/// The outcome of one Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// When the consumer sent it.

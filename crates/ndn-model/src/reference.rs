@@ -220,7 +220,7 @@ impl<'a> Builder<'a> {
         (self.composition.component(component), put, get)
     }
 
-    /// What comes out of a link enters a queue, or reaches the consumer.
+    /// A packet that leaves a link enters a queue, or reaches the consumer.
     fn deliver(&mut self, face: usize, outgoing: bool) {
         let (link, _, get) = self.links[face][usize::from(outgoing)];
         let spec = &self.network.faces[face];

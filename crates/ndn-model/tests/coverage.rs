@@ -37,7 +37,7 @@ fn cover_grid(repetitions: u32) {
             let successes = (0..500).filter(|_| draw.unit() < p).count() as u64;
             clopper_pearson(successes, 500, ERROR).contains(p)
         });
-        // The interval is looked at again and again, and has to contain p each time.
+        // The interval is computed after every observation, and must contain p each time.
         assert_coverage(&format!("beta-binomial sequence at {p}"), repetitions, |draw| {
             let mut sequence = BetaBinomialSequence::new(ERROR).unwrap();
             (1..=1000u32).all(|trial| {

@@ -251,7 +251,7 @@ fn has_quick_strings() -> bool {
 /// stores").
 ///
 /// # Safety
-/// So many bytes may be read at `from` and written at `to`, and the two do not overlap.
+/// This number of bytes may be read at `from` and written at `to`, and the two do not overlap.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn copy_string(from: *const u8, to: *mut u8, length: usize) {

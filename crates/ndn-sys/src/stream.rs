@@ -138,7 +138,7 @@ pub struct Accepted {
 pub enum AcceptError {
     /// No connection is waiting.
     WouldBlock,
-    /// A peer was waiting and has been turned away, because the process or the system has no
+    /// A waiting peer was rejected, because the process or the system has no
     /// descriptors left. Others may be waiting.
     DescriptorsExhausted,
     /// A connection keeps waiting, because there is no memory or descriptor for it: the listener
@@ -330,7 +330,7 @@ fn listen_at(kind: SocketType, path: &Path, mode: u32) -> io::Result<(OwnedFd, F
 }
 
 /// Sets the permission bits of the socket file `path` that this process has just bound, and says which
-/// file that is. Nothing else is changed, whoever owns the directory: no link is followed, and a socket
+/// file that is. Nothing else is changed, whatever the owner of the directory: no link is followed, and a socket
 /// of another user or with a second name is refused.
 ///
 /// # Errors

@@ -182,13 +182,13 @@ fn inner_frames() {
     builder.end_frame(&to);
     assert!(builder.send(near.as_fd()).is_err());
 
-    // More than the ring takes: some are lost, and that is told.
+    // More than the ring takes: some are lost, and the loss is reported.
     let mut lost = 0;
     while lost == 0 {
         send(&near, near_link.index, far_mac, &[long.as_slice(); 8]);
         lost = far.take_statistics().unwrap().lost;
     }
-    // What is left gives way to what comes, and the queue between the devices may be full.
+    // Older frames give way to newer ones, and the queue between the devices may be full.
     loop {
         send(&near, near_link.index, far_mac, &[b"four"]);
         wait(&far, Interest::Readable, PATIENCE);
@@ -279,7 +279,7 @@ fn inner_devices() {
     let mut events = Events::with_capacity(1);
     let mut hear = || {
         poller.wait(&mut events, Some(PATIENCE)).unwrap();
-        assert!(!events.is_empty(), "nothing was told");
+        assert!(!events.is_empty(), "nothing was reported");
         monitor.reset();
     };
     let [near_link, far_link] = pair();
@@ -294,7 +294,7 @@ fn inner_devices() {
     while link("near").state.is_running() {
         hear();
     }
-    assert!(far.take_error().is_err() && far.take_error().is_ok(), "it is told once");
+    assert!(far.take_error().is_err() && far.take_error().is_ok(), "it is reported once");
     // Up again, and with another address: the same socket goes on.
     ip("link set far address 02:00:00:00:00:77");
     ip("link set far up");

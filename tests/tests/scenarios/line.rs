@@ -10,7 +10,7 @@ use super::try_exchange;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Whoever neighbours `b` may register prefixes with it.
+/// Every neighbour of `b` may register prefixes with it.
 const LOCALHOP: &str = "[management]\nlocalhop_rib = \"trust-anchor { type any }\"";
 
 /// Three forwarders in a row: a UDP tunnel from `a` to `b`, a TCP tunnel from `b` to `c`.
@@ -77,7 +77,7 @@ fn tunnels_carry_both_ways(line: &Line) {
     for uri in &names {
         assert_eq!(consumer.expect_data(uri), uri.as_bytes());
     }
-    // The other way, by the faces that the neighbours made of what came in.
+    // The other way, by the faces that the neighbours made on demand.
     let back = |node: &str, remote: &str| {
         let list = line.topology.output(node, &["face", "list", "--json"]);
         let faces: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
@@ -168,12 +168,12 @@ fn stale_data_is_not_fresh(line: &Line) {
         producer.answer(uri, b"first", freshness_ms);
         assert_eq!(consumer.expect_data(uri), b"first");
     }
-    // Whatever its age, it is there for those who do not care.
+    // Whatever its age, it answers Interests without MustBeFresh.
     for (nonce, uri) in (11..).zip([never, long]) {
         consumer.express(uri, nonce);
         assert_eq!(consumer.expect_data(uri), b"first");
     }
-    // Who does care gets what is fresh from the store; the rest goes to the producer again.
+    // With MustBeFresh, fresh Data comes from the store; other Interests go to the producer again.
     consumer.express_with(long, 21, |interest| interest.must_be_fresh(true));
     assert_eq!(consumer.expect_data(long), b"first");
     consumer.express_with(never, 22, |interest| interest.must_be_fresh(true));
@@ -370,7 +370,7 @@ fn permanent_faces_outlive_their_peer(line: &mut Line) {
             wait_until(&format!("{prefix} in round {round}"), || {
                 number += 1;
                 let uri = format!("{prefix}/{number}");
-                // What comes too early is lost.
+                // Packets that come too early are lost.
                 try_exchange(&mut consumer, &mut producer, &uri, number).then_some(())
             });
         }

@@ -488,7 +488,7 @@ impl Control {
                 cx.state.face_changed_state(cx.now, face_id, true);
             }
             Event::PeerRefused { peer } => {
-                warn!(%peer, "a UDP peer got no face: there are as many as there may be, or as many of this peer");
+                warn!(%peer, "UDP peer rejected: the limit of faces, or of faces per peer, is reached");
             }
             // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
             Event::SocketUnused(socket) => drop(socket),

@@ -152,7 +152,7 @@ impl Quotas {
                 face_id,
                 remote = %addresses::named(&face.remote),
                 limit = per_second,
-                "too many commands refused: the face is held to so many per second"
+                "too many commands refused: the rate of commands of the face is limited from now on"
             );
             self.held.push(face_id);
             limit_management(cx, face_id, Some(per_second));
@@ -282,7 +282,7 @@ mod tests {
         }
         assert_eq!(refused(&mut commands, 200, 1000), 0, "nor is a burst");
         assert!(!commands.is_over(201 * second_ns), "it is not held");
-        assert_eq!(refused(&mut commands, 201, 1000), 1, "it is told of once");
+        assert_eq!(refused(&mut commands, 201, 1000), 1, "it is reported once");
         assert_eq!(refused(&mut commands, 202, 1000), 0);
         assert!(!commands.is_over(212 * second_ns), "the last one was refused in second 202");
         assert!(commands.is_over(213 * second_ns));

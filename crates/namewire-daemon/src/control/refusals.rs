@@ -54,7 +54,7 @@ impl Refusals {
     /// Logs a memif client rejected before its handshake, at the limit of concurrent handshakes.
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
         if let Some(untold) = self.admit(now.monotonic_ns) {
-            warn!(user, limit, untold, "a memif client was turned away: too many connect");
+            warn!(user, limit, untold, "memif client rejected: too many connect");
         }
     }
 
@@ -125,7 +125,7 @@ impl FaceLimitLog {
         }
     }
 
-    /// Logs that a connection was closed for want of a file descriptor.
+    /// Logs that a connection was closed because no file descriptor was left.
     pub(super) fn no_descriptor(&mut self, now: Now) {
         if let Some(untold) = self.of_descriptors.admit(now.monotonic_ns) {
             warn!(untold, "a connection was closed: no file descriptors are left");
@@ -196,7 +196,7 @@ mod tests {
         }
         full.connection_refused(now, 3);
         full.no_descriptor(now);
-        assert_eq!(full.refused(), 3, "one was not refused for want of room");
+        assert_eq!(full.refused(), 3, "one was refused for another reason than the limit");
         let untold = [&full.of_faces, &full.of_others, &full.of_descriptors, &full.of_memory];
         assert_eq!(untold.map(|pauses| pauses.untold), [2, 0, 0, 0], "each begins with a line");
         assert_eq!(full.of_memory.admit(now.monotonic_ns), Some(None));

@@ -285,7 +285,7 @@ fn standing_queue_marks_and_then_refuses() {
     let options = OverloadOptions::default();
     let (_, world) = offer(3.0, true, &options);
     assert!(world.marked > 0 && world.shed > 0, "{} and {}", world.marked, world.shed);
-    assert_eq!(world.sent.marked, world.marked, "the producer hears of it");
+    assert_eq!(world.sent.marked, world.marked, "the producer receives the marks");
     assert_eq!(world.sent.nacked, world.shed, "each of them gets an answer");
     assert_eq!(world.counters.dropped(DropReason::Overload), world.shed);
     assert_eq!(world.counters.out_nacks.value(), world.shed);

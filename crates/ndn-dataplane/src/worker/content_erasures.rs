@@ -48,7 +48,7 @@ impl ContentErasures {
             let prefix: NameRef<'_> = erasure.prefix.as_ref();
             let slice = erasure.left.min(ERASED_PER_ROUND);
             let Some(count) = hasher.hash_prefixes(prefix, &mut hashes) else {
-                // Nothing with so long a name is ever cached.
+                // No Data with a name of this length is ever cached.
                 events.send(Event::CsErased { ticket: erasure.ticket, erased: 0, more: false });
                 return false;
             };

@@ -1,6 +1,6 @@
 //! One of several workers: its end of the exchange with the others, and the room in their rings.
 //!
-//! A worker reads no more while the rings of the others have little room for what comes of it. Packets that
+//! A worker reads no more while the rings of the others have little room for the messages that result. Packets that
 //! are not read wait in the kernel, which holds back the sender of a stream. A worker that has read packets
 //! already waits until the others have taken something, and meanwhile takes what they have sent, so that
 //! two workers that wait for each other both proceed. Both end after [`PATIENCE`]: a worker that takes
@@ -113,7 +113,7 @@ impl InterWorker {
         (Dispatch { dispatcher, outbound: &mut exchange.outbound }, crossed)
     }
 
-    /// How many of `waiting` messages of a ring to take now, so that there is room for what comes of them.
+    /// How many of `waiting` messages of a ring to take now, so that there is room for the messages that result.
     pub(super) fn takeable(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> Takeable {
         let max = taken_max(kind, self.exchange.worker_count());
         let count = waiting.min(max).min(self.room_for(now, kind, waiting));
@@ -220,7 +220,7 @@ impl InterWorker {
         self.crowded_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// How many of `waiting` messages of a kind may be taken, so that there is room for what comes of them.
+    /// How many of `waiting` messages of a kind may be taken, so that there is room for the messages that result.
     fn room_for(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> usize {
         let outbound = &self.exchange.outbound;
         let rooms = caused_by(kind).iter().map(|&kind| outbound.least_room(kind, waiting));

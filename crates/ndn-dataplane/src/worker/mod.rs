@@ -160,7 +160,7 @@ impl Worker {
         }
         self.work(now, events, true);
         self.wake_others();
-        // A descriptor that is not read for want of room or of a block stays ready.
+        // A descriptor that is not read, because there is no room or no block, stays ready.
         let has_read = !events.is_empty() && !self.state.held_back && !self.state.starved;
         is_due
             || has_messages
@@ -639,7 +639,7 @@ impl Worker {
 
 // Forwarding.
 impl Worker {
-    /// Takes a burst through the shard, and sends on what comes of it.
+    /// Takes a burst through the shard, and sends the packets that result.
     fn run_burst(&mut self, now: Timestamp, source: BurstSource) {
         let Self { burst, inter_worker, shard, faces, pool, overload, service, .. } = self;
         let (mut dispatch, mut crossed) = (None, None);
@@ -728,7 +728,7 @@ impl Worker {
     }
 
     /// Takes what waits from other workers: all Data and Nacks, and some Interests of each, as far as
-    /// there is room for what comes of them. Returns whether there may be more.
+    /// there is room for the messages that result. Returns whether there may be more.
     fn take_messages(&mut self, now: Timestamp) -> bool {
         let Some(inter_worker) = &mut self.inter_worker else { return false };
         inter_worker.exchange.outbound.set_time(now);
@@ -746,7 +746,7 @@ impl Worker {
                 }
                 let takeable = inter_worker.takeable(now, kind, waiting);
                 queued += waiting as u64;
-                // A worker reports its faces before it sends what came from them.
+                // A worker reports its faces before it sends packets that arrived on them.
                 self.handle_notices();
                 has_more |= waiting > takeable.count;
                 self.take_waiting(now, from, kind, takeable);
@@ -817,7 +817,7 @@ impl Worker {
             others.append(&mut inter_worker.swap_others(Vec::new()));
             inter_worker.swap_others(others);
         }
-        // Before more is taken: what comes of that needs the room that is left now.
+        // Before more is taken, because the messages that result need the room that is left now.
         self.send_crossings(now);
     }
 

@@ -48,7 +48,7 @@ impl Bed {
         Self::with_workers(1, faces_max, interest_lifetime_max)
     }
 
-    /// So many workers, which share a UDP port.
+    /// A data plane with this number of workers, which share a UDP port.
     pub fn with_workers(count: usize, faces_max: usize, interest_lifetime_max: Duration) -> Self {
         Self::with_roles(&vec![Roles::default(); count], faces_max, interest_lifetime_max)
     }

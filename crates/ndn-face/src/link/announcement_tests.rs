@@ -7,7 +7,7 @@ use crate::LinkDropReason as Reason;
 use ndn_forwarding::TxPacket;
 use ndn_packet::LpHeader;
 
-/// A Data TLV of so many bytes.
+/// A Data TLV of this length in bytes.
 pub(super) fn announcement(length: u16) -> Vec<u8> {
     let [high, low] = (length - 4).to_be_bytes();
     let mut bytes = vec![6, 253, high, low];

@@ -30,7 +30,7 @@ pub(super) fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// A Data-like TLV; the link service looks at the type alone.
+/// A Data-like TLV; the link service reads only the type.
 pub(super) fn wire(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect();
     bytes[0] = 6;

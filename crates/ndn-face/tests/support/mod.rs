@@ -36,7 +36,7 @@ impl RxSink for Sink {
     }
 
     fn receive(&mut self, face: &RxFace, block: &mut FillBlock, length: usize, fields: &LpFields) {
-        assert!(self.burst.len() < BURST, "nobody asked whether there is room");
+        assert!(self.burst.len() < BURST, "has_room was not called");
         let handle = block.carve(length);
         self.burst.push(Packet { face: face.index, handle, fields: *fields });
     }

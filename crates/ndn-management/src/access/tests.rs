@@ -181,7 +181,7 @@ fn hmac_signature_is_not_accepted() {
             assert!(is_accepted(&ask(&mut AccessControl::anybody_local(), &wire)), "{verb}");
             let mut access = AccessControl::default();
             access.grant(module, Arc::clone(&admin.certificate));
-            assert!(is_rejected(&ask(&mut access, &wire)), "{verb}: no certificate tells of it");
+            assert!(is_rejected(&ask(&mut access, &wire)), "{verb}: no certificate contains it");
         }
     }
 }

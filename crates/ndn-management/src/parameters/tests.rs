@@ -56,7 +56,7 @@ fn driver_is_a_field_that_other_implementations_ignore() {
         ..ControlParameters::default()
     };
     assert_wire(&parameters, "6805 fd4e58 0102");
-    // Who does not know a type of an even number ignores it (NDN packet specification, TLV evolvability).
+    // A type of an even number that is not known is ignored (NDN packet specification, TLV evolvability).
     assert_eq!(numbers::DRIVER % 2, 0);
 }
 
@@ -131,7 +131,7 @@ fn malformed_block_is_refused() {
         assert!(ControlParameters::decode(&hex(wire)).is_err(), "{wire}");
     }
     assert_eq!(ControlParameters::decode(&hex("6800")).unwrap(), ControlParameters::default());
-    // Whether a text is a face URI is not looked at here, as in NFD.
+    // Whether a text is a face URI is not checked here, as in NFD.
     let uri = ControlParameters::decode(&hex("6803 7201ff")).unwrap().uri;
     assert_eq!(uri.as_deref(), Some("\u{fffd}"));
 }

@@ -1,4 +1,4 @@
-//! What is told, when, and how often.
+//! Which prefixes are readvertised, when, and how often.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

@@ -132,7 +132,7 @@ impl Rib {
         self.entries.iter().map(|(key, entry)| (name(key), entry.routes()))
     }
 
-    /// The routes to one face, with their prefixes in canonical order. The others are not looked at.
+    /// The routes to one face, with their prefixes in canonical order. The others are not visited.
     pub fn routes_to(&self, face_id: u64) -> impl Iterator<Item = (NameRef<'_>, &Route)> {
         self.keys_of(face_id).flat_map(move |key| {
             let routes = self.entries.get(key).map_or(&[][..], |entry| entry.routes());

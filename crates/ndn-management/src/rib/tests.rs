@@ -10,7 +10,7 @@ use crate::types::{route_flag, route_origin};
 
 type NaiveFib = BTreeMap<Name, Vec<NextHop>>;
 
-/// Routes only; every question is answered by looking at all of them.
+/// Routes only; every query is answered by a scan of all of them.
 #[derive(Debug, Default)]
 struct NaiveRib(BTreeMap<Name, Vec<Route>>);
 
@@ -79,7 +79,7 @@ enum Operation {
         face_id: u64,
         origin: u64,
     },
-    /// The routes of so many prefixes to a face.
+    /// The routes of this number of prefixes to a face.
     RemoveFace(u64, usize),
     Advance(u64),
     TakeUpdates,
@@ -321,7 +321,7 @@ fn repeated_watch_keeps_changes() {
     assert_eq!(rib.take_changed(), [gone.clone(), stays.clone()]);
     rib.unregister(gone.as_ref(), 300, 0).unwrap();
     rib.watch();
-    assert_eq!(rib.take_changed(), [gone, stays.clone()], "the removal is still to be told");
+    assert_eq!(rib.take_changed(), [gone, stays.clone()], "the removal is not reported yet");
     rib.watch();
     assert_eq!(rib.take_changed(), [stays]);
 }

@@ -10,7 +10,7 @@ use crate::special::beta_quantile;
 ///
 /// The Okamoto (1958) or Chernoff–Hoeffding bound: N = ln(2 / error) / (2 precision²), rounded up. It
 /// is what "probability estimation" means in the tools SBIP and COSMOS. Assumes independent traces and
-/// that N is not changed after a look at the results.
+/// that N is not changed after the results are known.
 ///
 /// # Errors
 /// Either argument outside (0, 1).

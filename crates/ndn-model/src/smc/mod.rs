@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`fixed`] | P with a sample size fixed beforehand: Okamoto/Chernoff, Clopper–Pearson | at that size only |
 //! | [`mod@test`] | is P >= θ? SPRT, single sampling plan, runs without failure | SPRT: whenever it stops |
-//! | [`sequence`] | P, looked at as often as wanted: beta-binomial confidence sequence (the default) | at every size at once |
+//! | [`sequence`] | P, at any number of interim analyses: beta-binomial confidence sequence (the default) | at every size at once |
 //! | [`quantile`] | quantiles: Dvoretzky–Kiefer–Wolfowitz, order statistics | at a fixed size |
 //! | [`mean`] | the mean of bounded observations: empirical Bernstein, betting | fixed size; at every size |
 //! | [`splitting`] | the probability of rare events: fixed-effort importance splitting | asymptotically |

@@ -100,7 +100,7 @@ pub struct Link {
     pub lower: Option<u32>,
     /// The number of the VLAN that it is.
     pub vlan: Option<u16>,
-    /// Receive and transmit queues that there may be.
+    /// Maximum numbers of receive and transmit queues.
     pub queues: (u32, u32),
     /// The XDP program that is attached to it.
     pub xdp_program: Option<u32>,

@@ -1,4 +1,4 @@
-//! Ethernet frames with their headers, for who gets them without the kernel's help (IEEE 802.3 and
+//! Ethernet frames with their headers, for programs that receive them without the kernel's help (IEEE 802.3 and
 //! 802.1Q).
 
 use crate::packet::ring::{Delivery, Frame};

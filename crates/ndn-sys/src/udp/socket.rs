@@ -104,7 +104,7 @@ impl UdpSocket {
     }
 
     /// Joins a group on one interface. The socket sends from the port of the group, one link far,
-    /// and hears neither itself nor what comes by other interfaces.
+    /// and receives neither its own packets nor those of other interfaces.
     ///
     /// # Errors
     /// Those of `bind(2)` and of joining the group.

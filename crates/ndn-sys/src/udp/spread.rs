@@ -68,7 +68,7 @@ impl PeerSpread {
         (hash % self.sockets) as usize
     }
 
-    /// Has the kernel spread what comes to the address of these sockets in this way. They are the first
+    /// Makes the kernel distribute the packets to the address of these sockets in this way. They are the first
     /// that were bound to the address to be shared, in this order.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ pub(super) struct RingMemory<T> {
 
 impl<T: Copy> RingMemory<T> {
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: whoever made the ring has promised that the word is there, and both sides use it
+        // SAFETY: the caller of the constructor has promised that the word exists, and both sides use it
         // atomically only.
         unsafe { AtomicU32::from_ptr(self.producer.as_ptr()) }
     }

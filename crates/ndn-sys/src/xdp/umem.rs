@@ -166,7 +166,7 @@ mod tests {
     fn what_lies_outside_is_nothing() {
         let mut umem = Umem::new(4096).unwrap();
         let length = umem.mapping.len();
-        // SAFETY: no kernel has been told of the memory.
+        // SAFETY: the memory is not registered with the kernel.
         unsafe {
             umem.bytes_mut(100, 4).copy_from_slice(b"abcd");
             assert_eq!(umem.bytes(101, 2), b"bc");

@@ -157,7 +157,7 @@ fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
 /// Returns a command signed with a new key.
 fn stranger(number: usize) -> anyhow::Result<Vec<u8>> {
     let key = PrivateKey::generate(KeyType::Ecdsa)?;
-    let identity: Name = format!("/stranger/{number}").parse()?;
+    let identity: Name = format!("/unknown/{number}").parse()?;
     let locator = Locator::Name(key_name(identity.as_ref(), Component::generic(b"k")));
     let signer = KeySigner::new(std::sync::Arc::new(key), locator);
     let parameters = ControlParameters {

@@ -93,14 +93,14 @@ fn query_of_many_faces_is_answered_in_slices() {
         FaceQueryFilter { scope: Some(Scope::NonLocal.number()), ..FaceQueryFilter::default() };
     let query = crate::Dataset::FaceQuery(filter).prefix();
     let wire = InterestBuilder::new(&query).can_be_prefix(true).to_vec().unwrap();
-    // Whoever asks again meanwhile asks for the same.
+    // A request that is repeated meanwhile gets the same version.
     for _ in 0..2 {
         assert_eq!(harness.interest(&wire, APP), Handled::Data { answered: true });
     }
     assert!(harness.sent.is_empty() && harness.state.is_listing());
     // Whatever else is wanted does not wait.
     assert!(harness.command(APP, Verb::RibRegister, &named("/a")).is_ok());
-    // One that was told of already goes, another one comes.
+    // A face that was listed already closes, another one is created.
     harness.state.face_destroyed(harness.now, 6001);
     harness.state.face_created(harness.now, record(20_001, "udp4://192.0.2.2:1", Scope::NonLocal));
     harness.run();

@@ -61,7 +61,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two control planes that are told the same; one of them removes everything at once.
+/// Two control planes with the same input; one of them removes everything at once.
 struct Pair {
     sliced: Harness,
     naive: Harness,
@@ -161,7 +161,7 @@ impl Pair {
         }
     }
 
-    /// Lists that have been answered tell of nothing else than of what leads to faces that are there.
+    /// Lists that have been answered contain routes to existing faces only.
     fn check_lists(&mut self) {
         for (wire, _) in std::mem::take(&mut self.sliced.sent) {
             let data = Data::parse(&wire).unwrap();
@@ -236,7 +236,7 @@ proptest! {
             pair.apply(Step::Timeout);
             pair.check_routes();
         }
-        prop_assert!(pair.sliced.sent.len() >= 2, "whoever has asked for a list gets it");
+        prop_assert!(pair.sliced.sent.len() >= 2, "a requested list is sent");
         pair.check_lists();
     }
 }
@@ -334,7 +334,7 @@ fn command_waits_for_the_publication_of_a_slice() {
         assert_eq!(published, Some(nothing_more), "before the answer");
         assert_eq!(awaited(&mut harness), [], "once");
         harness.handle_timeout();
-        assert_eq!(awaited(&mut harness), [false], "nobody waits for what comes after it");
+        assert_eq!(awaited(&mut harness), [false], "no command waits for later changes");
     }
 }
 
@@ -396,7 +396,7 @@ fn slices_for_room_are_limited() {
     assert!(harness.command(400, Verb::RibRegister, &named("/more")).is_ok(), "the next time");
 }
 
-/// Registers as many prefixes as so many slices have, for a second, which is over then.
+/// Registers as many prefixes as this number of slices have, for a second, which is over then.
 fn expire(harness: &mut Harness, slices: usize) {
     for number in 0..slices * SLICE_PREFIXES {
         let period = Some(1000);

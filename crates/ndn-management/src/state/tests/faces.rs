@@ -270,7 +270,7 @@ fn management_face_ignores_updates() {
             ControlParameters { face_id: Some(FACE_ID_INTERNAL), ..ControlParameters::default() };
         parameters.set_flag(bit, bit == face_flag::LP_RELIABILITY);
         assert_eq!(harness.command(APP, Verb::FaceUpdate, &parameters).code, 200, "as NFD");
-        assert_eq!(harness.take_actions(), [], "nobody else hears of it");
+        assert_eq!(harness.take_actions(), [], "no other face is notified");
     }
 }
 

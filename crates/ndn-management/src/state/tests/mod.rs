@@ -78,11 +78,11 @@ struct Harness {
     nonce: u64,
     /// The FIB of the forwarding threads.
     fib: BTreeMap<Name, Vec<NextHop>>,
-    /// Data sent since they were last looked at: packet, and whether it may be cached.
+    /// Data sent since the last call that took them: packet, and whether it may be cached.
     sent: Vec<(Vec<u8>, bool)>,
-    /// Batches of FIB updates since they were last looked at: whether somebody waited.
+    /// Batches of FIB updates since the last call that took them: whether a command waited.
     batches: Vec<bool>,
-    /// Every other action since they were last looked at.
+    /// Every other action since the last call that took them.
     actions: Vec<Action>,
 }
 

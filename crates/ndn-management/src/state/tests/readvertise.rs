@@ -334,7 +334,11 @@ fn commands_wait_for_a_locked_key_chain() {
     host.command(APP, Verb::RibRegister, &named(GATEWAY));
     host.command(APP, Verb::RibRegister, &named("/site/a"));
     assert!(host.registered(true).is_empty());
-    assert_eq!(host.state.next_deadline_ns(), None, "whoever owns the signer says when to go on");
+    assert_eq!(
+        host.state.next_deadline_ns(),
+        None,
+        "the owner of the signer reports when signing can continue"
+    );
     is_locked.store(false, Ordering::Relaxed);
     assert_eq!(host.registered(true), ["register /site by /site/KEY/k"]);
     // The identities are known, the key is not.

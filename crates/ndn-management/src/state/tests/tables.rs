@@ -235,7 +235,7 @@ fn strategy_choices_of_a_configuration_are_atomic() {
         assert_eq!(state.poll_action(), None);
     }
 
-    // What goes makes room, and what others have chosen for other prefixes stays.
+    // A choice that is removed makes room, and the choices for other prefixes stay.
     state.set_strategy(&root, multicast.as_ref()).unwrap();
     let changes = state.plan_strategies([&a], [(&b, best_route.as_ref())]).unwrap();
     state.change_strategies(changes);

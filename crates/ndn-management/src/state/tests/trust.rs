@@ -135,7 +135,7 @@ fn certificates_are_fetched_one_after_the_other() {
 #[test]
 fn missing_or_useless_certificate_ends_in_403() {
     let root = Identity::new("/net", KeyType::Ecdsa);
-    let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
+    let stranger = Identity::new("/net/unknown", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     harness.register(&stranger);
     assert_eq!(harness.asked().len(), 1);
@@ -160,7 +160,7 @@ fn missing_or_useless_certificate_ends_in_403() {
     assert_eq!(harness.response().code, 403);
     assert!(harness.asked().is_empty());
 
-    let imposter = Identity::new("/net/stranger", KeyType::Ecdsa);
+    let imposter = Identity::new("/net/unknown", KeyType::Ecdsa);
     harness.register(&stranger);
     harness.data(&imposter);
     assert_eq!(harness.response().code, 403);
@@ -171,7 +171,7 @@ fn missing_or_useless_certificate_ends_in_403() {
 fn waiting_commands_of_a_face_are_limited() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
-    let stranger = Identity::new("/net/stranger", KeyType::Ecdsa);
+    let stranger = Identity::new("/net/unknown", KeyType::Ecdsa);
     let codes: Vec<_> = (0..300)
         .map(|_| match harness.register(&stranger) {
             Handled::Command { code: None, .. } => 0,
@@ -395,7 +395,7 @@ fn anchors_are_refreshed_at_their_deadline() {
     assert!(accepted(&mut harness, &new) && !accepted(&mut harness, &old));
     assert!(!accepted(&mut harness, &user), "what the old anchor vouched for is forgotten");
 
-    // The same again is no news; what cannot be read any more is told once.
+    // An unchanged file is not reported; a file that cannot be read any more is reported once.
     harness.now.monotonic_ns = due_ns + PERIOD_NS;
     assert!(tick(&mut harness).is_empty());
     *kept.lock().unwrap() = Err("it is gone".to_owned());
