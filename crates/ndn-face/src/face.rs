@@ -97,6 +97,15 @@ impl Face {
         self.options.persistency == Persistency::Permanent
     }
 
+    /// Lists the face for the next flush, once.
+    #[inline]
+    pub(crate) fn list_unflushed(&mut self, unflushed: &mut Vec<FaceIndex>) {
+        if !self.listed {
+            self.listed = true;
+            unflushed.push(self.index);
+        }
+    }
+
     /// Something was received; `drop` says why it is no packet.
     pub(crate) fn note_arrival(&self, now: Timestamp, drop: Option<LinkDropReason>) {
         let counters = self.link.counters();

@@ -236,10 +236,7 @@ impl Transport for Internals {
     ) {
         let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap });
-        if !face.listed {
-            face.listed = true;
-            self.unflushed.push(face.index);
-        }
+        face.list_unflushed(&mut self.unflushed);
     }
 
     fn next_unflushed(&mut self) -> Option<FaceIndex> {

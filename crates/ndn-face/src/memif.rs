@@ -224,10 +224,7 @@ impl Transport for Memifs {
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = Context::tap_point(tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, account, bytes_max, tap });
-        if !face.listed {
-            face.listed = true;
-            self.unflushed.push(face.index);
-        }
+        face.list_unflushed(&mut self.unflushed);
     }
 
     fn next_unflushed(&mut self) -> Option<FaceIndex> {
@@ -422,16 +419,22 @@ impl Memifs {
         false
     }
 
-    /// A listed face whose peer polls its rings: showing it frames needs no system call.
+    /// Takes the next listed face whose peer polls its rings: showing it frames needs no system call. `position` is
+    /// where the search of the list continues; it starts at 0.
     pub(crate) fn next_unflushed_polling<T: Holds<Box<MemifState>>>(
         &mut self,
         faces: &mut FaceTable<T>,
+        position: &mut usize,
     ) -> Option<FaceIndex> {
-        let at = self.unflushed.iter().position(|&index| {
-            let memif = faces.state_mut(index);
-            memif.is_some_and(|memif: &mut Box<MemifState>| memif.peer_polls())
-        });
-        at.map(|at| self.unflushed.swap_remove(at))
+        while let Some(&index) = self.unflushed.get(*position) {
+            let memif: Option<&mut Box<MemifState>> = faces.state_mut(index);
+            if memif.is_some_and(|memif| memif.peer_polls()) {
+                // The last face of the list takes this position.
+                return Some(self.unflushed.swap_remove(*position));
+            }
+            *position += 1;
+        }
+        None
     }
 }
 

@@ -235,7 +235,7 @@ impl OutputQueue {
         self.large_bytes = 0;
     }
 
-    /// Records that `bytes` more were written; returns the number of frames that are complete now.
+    /// Records that `written` more bytes were written; returns the number of frames that are complete now.
     fn remove_written(&mut self, written: usize) -> u64 {
         self.first_written += written;
         let mut frames = 0;

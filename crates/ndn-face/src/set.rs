@@ -869,7 +869,8 @@ impl FaceSet {
         if !self.memifs.has_polled() {
             return;
         }
-        while let Some(index) = self.memifs.next_unflushed_polling(&mut self.faces) {
+        let mut position = 0;
+        while let Some(index) = self.memifs.next_unflushed_polling(&mut self.faces, &mut position) {
             self.flush_face(now, index, pool);
         }
     }

@@ -571,9 +571,8 @@ fn poll_reconnect(cx: &mut Context<'_>, face: &Face, stream: &mut StreamState) {
 /// Lists a face for the next flush. A blocked queue is flushed when the kernel reports room.
 #[inline]
 fn list(unflushed: &mut Vec<FaceIndex>, face: &mut Face, queue: &OutputQueue) {
-    if !face.listed && !queue.is_blocked() {
-        face.listed = true;
-        unflushed.push(face.index);
+    if !queue.is_blocked() {
+        face.list_unflushed(unflushed);
     }
 }
 

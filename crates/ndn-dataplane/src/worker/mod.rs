@@ -817,6 +817,7 @@ impl Worker {
             others.append(&mut inter_worker.swap_others(Vec::new()));
             inter_worker.swap_others(others);
         }
+        self.faces.publish_rings(now, &self.pool);
         // Before more is taken, because the messages that result need the room that is left now.
         self.send_crossings(now);
     }
@@ -825,7 +826,6 @@ impl Worker {
     fn process_crossing(&mut self, now: Timestamp, content: Content) {
         self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
         self.shard.end_burst();
-        self.faces.publish_rings(now, &self.pool);
         self.count_unflushed(now, 1);
     }
 
@@ -844,11 +844,15 @@ impl Worker {
             }
         }
         outbound.publish();
+        if to_itself.is_empty() {
+            return;
+        }
         for content in to_itself {
             self.process_crossing(now, content);
             // All messages that this causes are for others.
             self.send_crossings(now);
         }
+        self.faces.publish_rings(now, &self.pool);
     }
 
     /// Handles the news of the faces of other workers.
