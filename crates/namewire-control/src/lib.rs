@@ -21,9 +21,10 @@ mod values;
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
-    Dispatch, DispatchEntry, FaceLimit, LinkCounters, LinkDown, LogLevels, MANAGEMENT_MARGIN,
-    MANAGEMENT_TIMEOUT, ManagementData, MemifStatus, Request, Statistics, Version, WaitingFace,
-    WebTransportStatus, WorkerStatistics, management_timeout,
+    Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown, LogLevels,
+    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, ManagementData, MemifStatus, PrincipalStatus, Request,
+    Statistics, TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    management_timeout,
 };
 pub use server::{
     CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,

@@ -65,6 +65,9 @@ pub enum Request {
     /// Report the state of the memif listener: answered with [`MemifStatus`].
     #[serde(rename = "memif")]
     Memif,
+    /// Report what principals hold of the tables of the PIT: answered with [`LedgerStatus`].
+    #[serde(rename = "limits")]
+    Limits,
     /// Report the dispatch of names to workers: answered with [`Dispatch`].
     #[serde(rename = "ndt.list")]
     NdtList,
@@ -145,6 +148,43 @@ pub struct WaitingFace {
     pub last_failure: Option<String>,
     /// Milliseconds until the next attempt; `None` during an attempt.
     pub next_attempt_ms: Option<u64>,
+}
+
+/// What principals hold of the tables of the PIT, over all workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerStatus {
+    /// By name of the table.
+    pub tables: BTreeMap<String, TableStatus>,
+    /// The principals that have faces or hold something.
+    pub principals: Vec<PrincipalStatus>,
+}
+
+/// One table, in places. The keys of maps are the classes of principals.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// All places.
+    pub capacity: u64,
+    /// Places in use.
+    pub used: u64,
+    /// Places in use, by class.
+    pub used_by_class: BTreeMap<String, u64>,
+    /// Reserves.
+    pub reserves: BTreeMap<String, u64>,
+    /// Share of one principal.
+    pub shares: BTreeMap<String, u64>,
+}
+
+/// One principal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrincipalStatus {
+    /// Its name: a user and process, a face, or an address.
+    pub principal: String,
+    /// Its class.
+    pub class: String,
+    /// Number of its faces.
+    pub faces: u64,
+    /// Places that it holds, by name of the table.
+    pub held: BTreeMap<String, u64>,
 }
 
 /// Number of faces and its limit.

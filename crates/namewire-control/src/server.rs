@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use super::packet_trace::{PacketTraceStream, TraceLine};
 use super::protocol::{
-    Dispatch, FaceLimit, LINE_LEN_MAX, LinkCounters, LogLevels, ManagementData, MemifStatus,
-    Request, Response, Statistics, Version, WaitingFace, WebTransportStatus,
+    Dispatch, FaceLimit, LINE_LEN_MAX, LedgerStatus, LinkCounters, LogLevels, ManagementData,
+    MemifStatus, Request, Response, Statistics, Version, WaitingFace, WebTransportStatus,
 };
 use super::service_times::ServiceTimesReport;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
@@ -77,6 +77,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// The numbers are not available; the text is the reason.
     fn face_limit(&self) -> Result<FaceLimit, String>;
+
+    /// Returns what principals hold of the tables of the PIT.
+    ///
+    /// # Errors
+    /// A worker does not answer; the text is the reason.
+    fn limits(&self) -> Result<LedgerStatus, String>;
 
     /// Executes a management Interest; returns the Data.
     ///
@@ -415,6 +421,7 @@ fn answer(request: &Request, handler: &dyn Handler) -> Response {
             Err(error) => return Response::Error(format!("{name} is no name: {error}")),
         },
         Request::FaceLimit => return told(handler.face_limit()),
+        Request::Limits => return told(handler.limits()),
         Request::Management { interest } => return told(management(interest, handler)),
         Request::Memif => return told(handler.memif()),
         Request::WebTransport => return told(handler.webtransport()),

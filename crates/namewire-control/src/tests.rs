@@ -56,6 +56,10 @@ impl Handler for Recorder {
         Ok(FaceLimit { faces: 7, faces_max: 8, refused: 9 })
     }
 
+    fn limits(&self) -> Result<LedgerStatus, String> {
+        Ok(LedgerStatus::default())
+    }
+
     fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
         // 5 is the TLV-TYPE of an Interest.
         if interest.first() == Some(&5) { Ok(vec![6, 0]) } else { Err("no Interest".to_owned()) }

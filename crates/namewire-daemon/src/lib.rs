@@ -54,6 +54,7 @@ mod forwarder;
 pub mod frames;
 mod hooks;
 mod identities;
+mod ledger_sum;
 mod listeners;
 mod local_peers;
 mod memory;

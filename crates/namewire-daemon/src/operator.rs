@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 
 use ndn_dataplane::{
     ExchangeCounters, ExchangeValues, MemoryFaceOptions, QueueDepth, QueueDepthValues,
@@ -15,21 +16,26 @@ use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
+use ndn_table::LedgerReport;
 use ndn_types::{Counter, Timestamp};
 
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
-    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, LinkCounters, MemifStatus,
-    PacketTraceStream, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
+    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, LedgerStatus, LinkCounters,
+    MemifStatus, PacketTraceStream, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
     WorkerStatistics,
 };
 
+use super::ledger_sum::LedgerSum;
 use super::packet_traces::PacketTraces;
 use super::service_times::{TraceSwitch, TracedWorker};
 
 /// Maximum packets that wait for the reader of a capture.
 pub(super) const CAPTURE_QUEUE: usize = 8192;
+
+/// How long to wait for the report of a worker.
+const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request for the control thread.
 #[derive(Debug)]
@@ -92,6 +98,8 @@ pub(super) enum OperatorRequest {
     TracePackets(Option<PacketTraceRequest>),
     /// Report the state of the WebTransport listener.
     WebTransport(SyncSender<WebTransportStatus>),
+    /// Report what principals hold; each forwarding worker answers.
+    Ledger(SyncSender<LedgerReport>),
     /// Report the number of faces.
     FaceLimit(SyncSender<FaceLimit>),
     /// Report the state of the memif listener.
@@ -236,6 +244,22 @@ impl Handler for Operator {
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
         self.ask(OperatorRequest::FaceLimit)
+    }
+
+    fn limits(&self) -> Result<LedgerStatus, String> {
+        let stopping = || "the forwarder is stopping".to_owned();
+        let (answer, reports) = sync_channel(self.workers.len());
+        self.requests.send(OperatorRequest::Ledger(answer)).map_err(|_| stopping())?;
+        self.waker.wake();
+        let mut sum = LedgerSum::default();
+        loop {
+            match reports.recv_timeout(WORKER_PATIENCE) {
+                Ok(report) => sum.add(&report),
+                // All have answered.
+                Err(RecvTimeoutError::Disconnected) => return Ok(sum.into_status()),
+                Err(RecvTimeoutError::Timeout) => return Err("a worker does not answer".to_owned()),
+            }
+        }
     }
 
     fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {

@@ -9,7 +9,7 @@ use ndn_forwarding::Counters;
 use ndn_management::{ControlState, FibUpdate, NextHop};
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
-use ndn_table::Timestamp;
+use ndn_table::{LedgerReport, Timestamp};
 
 use crate::calls::{CallError, Management};
 use crate::config::Config;
@@ -132,6 +132,12 @@ impl SteppedForwarder {
         let next_hops = vec![NextHop { face_id, cost: 0 }];
         let updates = vec![FibUpdate::Set { prefix: prefix.clone(), next_hops }];
         self.control.update_fib(updates);
+    }
+
+    /// What principals hold of the PIT of each worker.
+    #[must_use]
+    pub fn ledgers(&self) -> Vec<LedgerReport> {
+        self.workers.iter().filter_map(SteppedWorker::ledger).collect()
     }
 
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.

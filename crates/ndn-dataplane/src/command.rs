@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
 use ndn_forwarding::{ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{FibSnapshot, Token};
+use ndn_table::{FibSnapshot, LedgerReport, Token};
 use ndn_types::FaceUri;
 
 /// A command to a worker. Commands are carried out in order, between bursts.
@@ -75,6 +76,8 @@ pub enum Command {
     },
     /// Show every frame to this tap from now on; `None` ends that.
     SetTap(Option<Box<dyn FrameTap>>),
+    /// Report what principals hold; no answer where there is no room for one.
+    ReportLedger(SyncSender<LedgerReport>),
     /// Start or stop measuring service times.
     Trace(bool),
     /// Trace the decisions about these packets from now on; `None` ends that.

@@ -219,6 +219,12 @@ impl Dataplane {
             Command::SetRegions(regions) => {
                 self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
             }
+            Command::ReportLedger(answer) => {
+                let workers = self.workers.iter_mut().zip(&self.roles);
+                for (worker, _) in workers.filter(|(_, roles)| roles.forwards) {
+                    worker.send(Command::ReportLedger(answer.clone()));
+                }
+            }
             Command::Trace(is_on) => self.broadcast(|| Command::Trace(is_on)),
             Command::TracePackets(trace) => {
                 self.broadcast(|| Command::TracePackets(trace.clone()));

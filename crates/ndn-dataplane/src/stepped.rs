@@ -1,7 +1,7 @@
 //! A worker without a thread: the embedder runs its rounds.
 
 use ndn_sys::poll::Events;
-use ndn_table::Timestamp;
+use ndn_table::{LedgerReport, Timestamp};
 
 use crate::worker::{EVENTS_PER_ROUND, Worker};
 
@@ -40,6 +40,12 @@ impl SteppedWorker {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.worker.as_ref()?.next_deadline(self.events.len())
+    }
+
+    /// What principals hold of the tables of its shard; `None` once it has ended.
+    #[must_use]
+    pub fn ledger(&self) -> Option<LedgerReport> {
+        self.worker.as_ref().map(|worker| worker.shard.ledger())
     }
 
     /// Whether it has ended, because [`Dataplane::stop`](crate::Dataplane::stop) was called or the handle

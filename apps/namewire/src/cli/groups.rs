@@ -17,6 +17,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "workers",
             "interfaces",
             "ndt",
+            "limits",
             "trace",
             "traffic",
             "bench",

@@ -30,6 +30,7 @@ mod interrupt;
 mod key;
 mod key_chain;
 mod keys;
+mod limits;
 mod list;
 mod log;
 mod manage;
@@ -109,6 +110,7 @@ enum Command {
     WebTransport(webtransport::Options),
     Interfaces(interfaces::Options),
     Ndt(ndt::Options),
+    Limits(limits::Options),
     Nfdc(nfdc::Options),
     Autoreg(companions::autoreg::Options),
     Autoconfig(companions::autoconfig::Options),
@@ -173,6 +175,7 @@ fn execute(command: &Command) -> Outcome {
         Command::WebTransport(options) => webtransport::run(options),
         Command::Interfaces(options) => interfaces::run(options),
         Command::Ndt(options) => ndt::run(options),
+        Command::Limits(options) => limits::run(options),
         Command::Nfdc(_) => Ok(()),
         Command::Autoreg(options) => companions::autoreg::run(options),
         Command::Autoconfig(options) => companions::autoconfig::run(options),

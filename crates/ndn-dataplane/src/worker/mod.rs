@@ -999,6 +999,8 @@ impl Worker {
             Command::SetTap(tap) => {
                 self.faces.set_tap(tap);
             }
+            // The requester may have gone.
+            Command::ReportLedger(answer) => drop(answer.try_send(self.shard.ledger())),
             Command::Trace(is_on) => self.service.set_enabled(is_on, &self.clock),
             Command::TracePackets(trace) => {
                 let tracer = trace.map(|(filter, sink)| PacketTracer::new(filter, sink));

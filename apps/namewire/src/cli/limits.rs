@@ -1,0 +1,88 @@
+//! `namewire limits`: what principals hold of the PIT.
+
+use std::cmp::Reverse;
+
+use clap::Args;
+
+use super::control::ControlOptions;
+use super::failure::{Failure, Outcome};
+use super::output::{self, Table, grouped};
+use namewire_control::{LedgerStatus, PrincipalStatus, Request};
+
+/// Number of principals shown without --all.
+const PRINCIPALS_SHOWN: usize = 20;
+
+/// Show how the PIT of a running forwarder is divided: tables, reserves, shares, and what principals hold
+///
+/// A principal is management, a process on this host, a face of an operator, or an address. Numbers are sums over all
+/// workers; each worker divides its part by itself. Long Interests are counted in blocks of 64 bytes.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Show all principals, not only the twenty that hold most
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    control: ControlOptions,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let mut client = options.control.connect()?;
+    let status: LedgerStatus = client.call(&Request::Limits)?;
+    if options.json {
+        let value = serde_json::to_value(&status);
+        output::print_json(&value.map_err(|error| Failure::Failed(error.to_string()))?)?;
+        return Ok(());
+    }
+    print(&status, options.all)
+}
+
+fn print(status: &LedgerStatus, all: bool) -> Outcome {
+    let headings = [
+        "TABLE",
+        ">USED",
+        ">CAPACITY",
+        ">RESERVES",
+        ">SHARE OF A LOCAL",
+        ">OF A NEIGHBOUR",
+        ">OF A REMOTE",
+    ];
+    let mut tables = Table::new(&headings);
+    for (name, table) in &status.tables {
+        let share = |class: &str| grouped(table.shares.get(class).copied().unwrap_or_default());
+        tables.row(vec![
+            name.clone(),
+            grouped(table.used),
+            grouped(table.capacity),
+            grouped(table.reserves.values().sum()),
+            share("local"),
+            share("neighbour"),
+            share("remote"),
+        ]);
+    }
+    tables.print("no tables")?;
+    let mut principals: Vec<&PrincipalStatus> = status.principals.iter().collect();
+    principals.sort_by_key(|principal| {
+        (Reverse(principal.held.values().sum::<u64>()), &principal.principal)
+    });
+    let shown = if all { principals.len() } else { PRINCIPALS_SHOWN.min(principals.len()) };
+    let mut rows = Table::new(&["PRINCIPAL", "CLASS", ">FACES", "HOLDS"]);
+    for principal in &principals[..shown] {
+        let held = principal.held.iter().filter(|(_, count)| **count > 0);
+        let held: Vec<_> =
+            held.map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+        rows.row(vec![
+            principal.principal.clone(),
+            principal.class.clone(),
+            grouped(principal.faces),
+            if held.is_empty() { "-".to_owned() } else { held.join(", ") },
+        ]);
+    }
+    rows.print("no principals")?;
+    if shown < principals.len() {
+        output::print_line(&format!("and {} more (--all, --json)", principals.len() - shown))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What principals hold of the PIT, summed over the workers.
+
+use std::collections::BTreeMap;
+
+use namewire_control::{LedgerStatus, PrincipalStatus, TableStatus};
+use ndn_table::{LedgerReport, PrincipalReport, Resource};
+use ndn_types::{PrincipalClass, PrincipalKey};
+
+/// The sum of the reports of workers.
+#[derive(Debug, Default)]
+pub(super) struct LedgerSum {
+    tables: BTreeMap<String, TableStatus>,
+    /// Faces and places held.
+    principals: BTreeMap<PrincipalKey, (u64, [u64; Resource::COUNT])>,
+}
+
+impl LedgerSum {
+    /// Adds the report of a worker.
+    pub(super) fn add(&mut self, report: &LedgerReport) {
+        for resource in Resource::ALL {
+            let from = &report.tables[resource.index()];
+            let to = self.tables.entry(resource.name().to_owned()).or_default();
+            to.capacity += u64::from(from.capacity);
+            to.used += u64::from(from.total);
+            add_by_class(&mut to.used_by_class, &from.used);
+            add_by_class(&mut to.reserves, &from.reserves);
+            add_by_class(&mut to.shares, &from.shares);
+        }
+        for PrincipalReport { key, faces, held } in &report.principals {
+            let (faces_of_key, sums) = self.principals.entry(*key).or_default();
+            // Every worker knows all faces.
+            *faces_of_key = u64::from(*faces).max(*faces_of_key);
+            for (sum, held) in sums.iter_mut().zip(held) {
+                *sum += u64::from(*held);
+            }
+        }
+    }
+
+    /// The sum, without principals that have no faces and hold nothing.
+    pub(super) fn into_status(self) -> LedgerStatus {
+        let exists = |(_, (faces, held)): &(PrincipalKey, (u64, [u64; Resource::COUNT]))| {
+            *faces > 0 || held.iter().any(|held| *held > 0)
+        };
+        let principals = self.principals.into_iter().filter(exists);
+        let principals = principals.map(|(key, (faces, held))| PrincipalStatus {
+            principal: key.to_string(),
+            class: key.class().name().to_owned(),
+            faces,
+            held: Resource::ALL.iter().map(|one| one.name().to_owned()).zip(held).collect(),
+        });
+        LedgerStatus { principals: principals.collect(), tables: self.tables }
+    }
+}
+
+fn add_by_class(sums: &mut BTreeMap<String, u64>, counts: &[u32; PrincipalClass::COUNT]) {
+    for (class, count) in PrincipalClass::ALL.iter().zip(counts) {
+        *sums.entry(class.name().to_owned()).or_default() += u64::from(*count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_table::TableReport;
+
+    use super::*;
+
+    #[test]
+    fn reports_of_workers_are_summed_and_faces_counted_once() {
+        let table = TableReport {
+            capacity: 100,
+            total: 7,
+            reserves: [1, 10, 20, 0],
+            used: [0, 0, 0, 7],
+            shares: [70, 79, 89, 69],
+        };
+        let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let principals = vec![PrincipalReport { key: peer, faces: 3, held: [7; Resource::COUNT] }];
+        let report = LedgerReport { tables: [table; Resource::COUNT], principals };
+        let mut sum = LedgerSum::default();
+        sum.add(&report);
+        sum.add(&report);
+        let status = sum.into_status();
+        let entries = &status.tables["pit_entries"];
+        assert_eq!((entries.capacity, entries.used, entries.shares["remote"]), (200, 14, 138));
+        let [of_peer] = &status.principals[..] else { panic!("{:?}", status.principals) };
+        assert_eq!((of_peer.principal.as_str(), of_peer.class.as_str()), ("192.0.2.1", "remote"));
+        assert_eq!((of_peer.faces, of_peer.held["further_in_records"]), (3, 14));
+    }
+}
