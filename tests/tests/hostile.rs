@@ -120,8 +120,8 @@ impl Commands {
             "oversized" => plain("/localhost/nfd/rib/register", &noise(3, 8000)),
             "unknown" => plain("/localhost/nfd/rib/rob", b"\x68\x00"),
             "digest" => self.signed(localhost, Verb::RibRegister, "/hostile/digest", &DigestSigner),
-            "unknown" => self.signed(localhost, Verb::RibRegister, "/hostile/unknown", &stranger),
-            "unknown-cs" => self.signed(localhost, Verb::CsConfig, "", &stranger),
+            "other-key" => self.signed(localhost, Verb::RibRegister, "/hostile/unknown", &stranger),
+            "other-key-cs" => self.signed(localhost, Verb::CsConfig, "", &stranger),
             "changed" => {
                 let mut command =
                     self.signed(localhost, Verb::RibRegister, "/hostile/changed", &operator);
@@ -315,8 +315,8 @@ const KINDS: [(&str, [&str; 2]); 10] = [
     ("changed", ["nothing", "nothing"]),
     ("localhop", ["Nack NoRoute", "Nack NoRoute"]),
     ("digest", ["200", "403"]),
-    ("unknown", ["200", "403"]),
-    ("unknown-cs", ["200", "403"]),
+    ("other-key", ["200", "403"]),
+    ("other-key-cs", ["200", "403"]),
     ("forged", ["200", "403"]),
 ];
 

@@ -21,34 +21,35 @@ fn strangers(forwarder: &Forwarder) -> usize {
 
 #[test]
 fn a_peer_has_so_many_faces_and_places_in_the_pit() {
-    // One worker, with six places; the reserves are less than one.
-    let limits = "[limits]\nfaces_per_peer = 2\nneighbour_reserve = 0\n[tables]\npit_capacity = 6";
+    // One worker, with 64 places and no reserves (one in a hundred is less than a place).
+    let limits = "[limits]\nfaces_per_peer = 2\nlocal_reserve = 0\nneighbour_reserve = 0\n\
+                  [tables]\npit_capacity = 64";
     let forwarder = Settings::new().udp().workers(1).toml(limits).start();
     let mut producer = Application::attach(forwarder.socket());
     producer.register("/quota", 0);
     let [one, two, three] = [(); 3].map(|()| peer(&forwarder));
-    let pending: Vec<String> = (1..=6).map(|number| format!("/quota/{number}")).collect();
+    let pending: Vec<String> = (1..=64).map(|number| format!("/quota/{number}")).collect();
     for (nonce, uri) in (1..).zip(&pending) {
         one.send(&interest(uri, nonce)).unwrap();
         producer.expect_interest(uri);
     }
     // Nothing more passes of this address, by whatever face.
-    one.send(&interest("/quota/7", 7)).unwrap();
-    two.send(&interest("/quota/8", 8)).unwrap();
+    one.send(&interest("/quota/65", 65)).unwrap();
+    two.send(&interest("/quota/66", 66)).unwrap();
     // There is no third face for this host, which the other two do not notice.
-    three.send(&interest("/quota/9", 9)).unwrap();
+    three.send(&interest("/quota/67", 67)).unwrap();
     wait_until("three Interests to be refused", || {
         let status = forwarder.json(&["status"]).to_string();
         (status.contains("pit_share") && strangers(&forwarder) == 2).then_some(())
     });
     // An application has a share of its own: an Interest of the peer gives way.
     let mut application = Application::attach(forwarder.socket());
-    application.send(&interest("/quota/10", 10));
-    producer.expect_interest("/quota/10");
+    application.send(&interest("/quota/68", 68));
+    producer.expect_interest("/quota/68");
     // An answer makes room.
-    producer.send(&data("/quota/10", b""));
-    one.send(&interest("/quota/11", 11)).unwrap();
-    producer.expect_interest("/quota/11");
+    producer.send(&data("/quota/68", b""));
+    one.send(&interest("/quota/69", 69)).unwrap();
+    producer.expect_interest("/quota/69");
 }
 
 #[test]

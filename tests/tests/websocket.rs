@@ -238,9 +238,10 @@ fn clients_are_answered_as_they_deserve() {
     assert_eq!(end(0x80, b"an unexpected fragment"), 1002);
     assert_eq!(end(0xf2, b"reserved bits"), 1002);
     assert_eq!(end(0x82, &[0; 10_000]), 1009);
+    assert_eq!(end(0x82, b"\x17\x00"), 1003, "neither Interest nor Data nor LpPacket");
     // An invalid packet is dropped, and the connection stays.
     let mut client = Client::new(&forwarder).shake_hands();
-    client.send(0x82, b"\x17\x00");
+    client.send(0x82, b"\x05\x00");
     client.send(0x82, b"");
     client.send(0x82, &asked);
     assert_eq!(client.receive().0, 0x82);

@@ -470,7 +470,12 @@ fn accept_frame(
     payload: &[u8],
 ) -> FrameAction {
     websocket.note_frame();
-    if matches!(head.opcode, Opcode::Binary | Opcode::Continuation)
+    let is_data = match head.opcode {
+        Opcode::Binary => !websocket.is_in_message,
+        Opcode::Continuation => websocket.is_in_message,
+        Opcode::Text | Opcode::Close | Opcode::Ping | Opcode::Pong => false,
+    };
+    if is_data
         && websocket.message.is_empty()
         && let Some(first) = payload.first().filter(|first| !types::starts_frame(**first))
     {

@@ -1065,7 +1065,7 @@ warm-up = "1 ms"
             ("rate = \"1 M/s\"", "", "[[consumers]]", "a rate or an interval"),
             ("warm-up = \"1 ms\"", "warm-up = \"20 ms\"", "[run]", "warm-up before it"),
             ("horizon = \"10 ms\"", "horizon = \"1000 s\"", "[run]", "at most"),
-            ("\"10 ns\"", "\"1000 s\"", "[run]", "pass 11 days"),
+            ("\"10 ns\"", "\"1000 s\"", "[run]", "exceed 11 days"),
             (
                 "exponential = \"300 ns\"",
                 "exponential = \"1e30 s\"",

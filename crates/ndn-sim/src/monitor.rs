@@ -153,7 +153,18 @@ struct Passage {
     first_port: Port,
     received: u32,
     sent: HashMap<Port, u32>,
+    /// An in-record may have the nonce.
+    has_in_record: bool,
+    /// Ports whose out-record has the nonce.
+    out_records: Vec<Port>,
     last: Duration,
+}
+
+impl Passage {
+    /// Whether a record of the PIT entry may have the nonce.
+    fn is_recorded(&self) -> bool {
+        self.has_in_record || !self.out_records.is_empty()
+    }
 }
 
 /// The Interests of one name.
@@ -247,9 +258,10 @@ impl Monitor {
                 && (passage.first_port, passage.selectors) == (port, selectors)
                 && passage.nonce != nonce
         };
-        of_name
-            .passages
-            .retain(|passage| now <= passage.last + NONCE_LIFETIME && !is_replaced(passage));
+        of_name.passages.retain_mut(|passage| {
+            passage.has_in_record &= !is_replaced(passage);
+            now <= passage.last + NONCE_LIFETIME && passage.is_recorded()
+        });
         match of_name.passages.iter_mut().find(|passage| passage.nonce == nonce) {
             Some(passage) => {
                 passage.selectors = selectors;
@@ -262,6 +274,8 @@ impl Monitor {
                 first_port: port,
                 received: 1,
                 sent: HashMap::new(),
+                has_in_record: true,
+                out_records: Vec::new(),
                 last: now,
             }),
         }
@@ -370,13 +384,17 @@ impl Monitor {
     ) -> Result<(), Violation> {
         let Some(of_name) = self.passages.get_mut(name.value()) else { return Ok(()) };
         // Another Interest of the PIT entry replaces the nonce in the out-record.
-        of_name.passages.retain(|passage| {
-            passage.nonce == nonce
-                || passage.selectors != selectors
-                || !passage.sent.contains_key(&port)
+        of_name.passages.retain_mut(|passage| {
+            if passage.nonce != nonce && passage.selectors == selectors {
+                passage.out_records.retain(|record| *record != port);
+            }
+            passage.nonce == nonce || passage.is_recorded()
         });
         let mut passages = of_name.passages.iter_mut();
         let Some(passage) = passages.find(|passage| passage.nonce == nonce) else { return Ok(()) };
+        if !passage.out_records.contains(&port) {
+            passage.out_records.push(port);
+        }
         let sent = passage.sent.entry(port).or_default();
         *sent += 1;
         if *sent > passage.received {
