@@ -32,6 +32,8 @@ use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 const CONNECTIONS_MAX: usize = 16;
 /// Maximum time that captured packets stay in a buffer.
 const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
+/// Maximum number of packets that are sent after the client has closed its sending side.
+const LATE_PACKETS_MAX: usize = 8192;
 /// Timeout of a blocked write and of an incomplete request. An idle connection stays open.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum duration of a service time measurement: one hour.
@@ -465,24 +467,28 @@ fn write_capture(
         writer.describe_face(filter.face_id)?;
     }
     writer.flush()?;
-    let mut last_ns = 0;
+    let (mut last_ns, mut checked_ns) = (0, clock::now());
     loop {
         match capture.packets.recv_timeout(CAPTURE_FLUSH) {
             Ok(packet) => {
                 last_ns = packet.unix_ns;
                 writer.write(&packet)?;
             }
-            Err(RecvTimeoutError::Timeout) => {
-                writer.flush()?;
-                if peer_has_closed(stream)? {
-                    break;
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        // By time, so that a capture without pauses ends too.
+        let now_ns = clock::now();
+        if u128::from(now_ns - checked_ns) >= CAPTURE_FLUSH.as_nanos() {
+            checked_ns = now_ns;
+            writer.flush()?;
+            if peer_has_closed(stream)? {
+                break;
+            }
         }
     }
     // Packets captured before the client closed its sending side are still sent.
-    while let Ok(packet) = capture.packets.try_recv() {
+    for packet in capture.packets.try_iter().take(LATE_PACKETS_MAX) {
         last_ns = packet.unix_ns;
         writer.write(&packet)?;
     }
@@ -516,7 +522,7 @@ fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()>
         writer.flush()?;
         is_open = is_open && !peer_has_closed(stream)?;
     }
-    for packet in trace.packets.try_iter() {
+    for packet in trace.packets.try_iter().take(LATE_PACKETS_MAX) {
         write_line(&mut writer, &TraceLine::Packet(packet))?;
     }
     writer.flush()

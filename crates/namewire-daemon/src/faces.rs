@@ -8,6 +8,7 @@ use ndn_face::{FaceOptions, LinkOptions, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
+use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_types::duration_ns;
 use ndn_types::{FaceUri, PrincipalClass, PrincipalKey};
 use ndn_webtransport::{Accepted, Target};
@@ -87,7 +88,16 @@ pub(super) fn accepted(
         Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
     let is_stranger = scope == Scope::NonLocal;
-    let principal = peer.map_or_else(|| application(stream.as_fd()), PrincipalKey::remote);
+    let principal = match peer {
+        None => application(stream.as_fd()),
+        Some(peer) if scope == Scope::Local => {
+            user_of_tcp_peer(stream.as_fd()).ok().flatten().map_or(
+                PrincipalKey::remote(peer),
+                |uid| PrincipalKey::LocalApplication { uid, pid: 0 },
+            )
+        }
+        Some(peer) => PrincipalKey::remote(peer),
+    };
     let properties =
         FaceProperties { pit_tokens, principal, ..FaceProperties::point_to_point(face_id, scope) };
     let interests_per_second = config.limits.interests_per_second.filter(|_| is_stranger);

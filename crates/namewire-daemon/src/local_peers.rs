@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use ndn_forwarding::Scope;
@@ -9,10 +11,12 @@ use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_sys::privileges::find_user;
 use tracing::info;
 
-use crate::config::{Listeners, LocalUsers};
+use crate::config::{self, Listeners, LocalUsers};
 
 /// The permission bit that lets users other than the owner and the group connect to a Unix socket.
 const OTHERS_WRITE: u32 = 0o002;
+/// The permission bit that lets others open the files of a directory by name.
+const OTHERS_SEARCH: u32 = 0o001;
 const ROOT: u32 = 0;
 
 /// The loopback peers that may use `/localhost`.
@@ -29,7 +33,8 @@ pub(super) enum LocalPeers {
 }
 
 impl LocalPeers {
-    /// The peers that the configuration allows; none unless `loopback_is_local`.
+    /// The peers that the configuration allows; none unless `loopback_is_local`. The directory of the Unix socket must
+    /// exist.
     ///
     /// # Errors
     /// A user does not exist; the error names it.
@@ -39,7 +44,7 @@ impl LocalPeers {
             return Ok(Self::Nobody);
         }
         match &config.tcp.local_users {
-            None if config.unix.mode.0 & OTHERS_WRITE != 0 => Ok(Self::AnyUser),
+            None if is_open_to_others(config) => Ok(Self::AnyUser),
             None => Ok(Self::Users(Vec::new())),
             Some(LocalUsers::Any) => Ok(Self::Any),
             Some(LocalUsers::Listed(names)) => {
@@ -95,10 +100,24 @@ impl LocalPeers {
     }
 }
 
+/// Whether every user of this host can connect to the Unix socket.
+fn is_open_to_others(config: &Listeners) -> bool {
+    let path = config.unix.path.clone().unwrap_or_else(config::default_socket_path);
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let is_searchable = |directory: &Path| {
+        std::fs::metadata(directory).is_ok_and(|state| state.mode() & OTHERS_SEARCH != 0)
+    };
+    config.unix.enabled
+        && config.unix.mode.0 & OTHERS_WRITE != 0
+        && path.ancestors().skip(1).all(is_searchable)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::config;
@@ -110,8 +129,24 @@ mod tests {
 
     #[test]
     fn loopback_peers_are_those_who_may_use_the_unix_socket_by_default() {
-        assert_eq!(peers("").unwrap(), LocalPeers::AnyUser);
-        let private = peers("listeners.unix.mode = \"0660\"").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let unix = |mode: &str| {
+            format!("listeners.unix = {{ path = {:?}, mode = {mode:?} }}", inner.join("nfd.sock"))
+        };
+        let set_mode = |mode| {
+            std::fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode(0o755);
+        assert_eq!(peers(&unix("0666")).unwrap(), LocalPeers::AnyUser);
+        // Others cannot reach a socket below a closed directory, whatever its own mode.
+        set_mode(0o700);
+        assert_eq!(peers(&unix("0666")).unwrap(), LocalPeers::Users(Vec::new()));
+        set_mode(0o755);
+        let disabled = "listeners.unix.enabled = false";
+        assert_eq!(peers(disabled).unwrap(), LocalPeers::Users(Vec::new()));
+        let private = peers(&unix("0660")).unwrap();
         assert_eq!(private, LocalPeers::Users(Vec::new()));
         let own = rustix::process::geteuid().as_raw();
         assert!(private.includes(own) && private.includes(ROOT) && !private.includes(own + 1));

@@ -116,7 +116,13 @@ impl State {
         // One for each that waits, and those that end already count.
         loop {
             let largest = self.running.values().map(VecDeque::len).max().unwrap_or(0);
-            let is_short = |waiting: &&Waiting| self.count(waiting.address) + 1 < largest;
+            let mut promised: HashMap<IpAddr, usize> = HashMap::new();
+            let is_short = |waiting: &&Waiting| {
+                let more = promised.entry(waiting.address).or_default();
+                let is_short = self.count(waiting.address) + *more + 1 < largest;
+                *more += usize::from(is_short);
+                is_short
+            };
             if self.waiting.iter().filter(is_short).count() <= self.ending {
                 return granted;
             }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -52,17 +52,33 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// Those of `getsockopt(2)`.
 pub fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw())
+    Ok(process_of_peer(socket)?.0)
 }
 
-/// The user ID and the process ID of the other side when it connected, as the kernel knows them (`SO_PEERCRED`).
+/// The user ID and the process ID of the other side when it connected, as the kernel knows them (`SO_PEERCRED`). The
+/// process ID is 0 if the process belongs to another PID namespace.
 ///
 /// # Errors
 /// Those of `getsockopt(2)`.
 pub fn process_of_peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?;
-    // A process of another PID namespace has no number here.
-    Ok((peer.uid.as_raw(), peer.pid.as_raw_nonzero().get().cast_unsigned()))
+    // rustix reads the process ID as a number that is not 0, which it need not be.
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+    let value = (&raw mut peer).cast();
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, whose fields are integers.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            value,
+            &mut length,
+        )
+    };
+    match result {
+        0 => Ok((peer.uid, peer.pid.cast_unsigned())),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends one message, with a descriptor or without.

@@ -130,6 +130,9 @@ fn text_lines(line: &TraceLine) -> Vec<String> {
     let TracedPacket { worker, unix_ns, face_id, packet, name, decisions } = packet;
     let (seconds, micros) = (unix_ns / 1_000_000_000, unix_ns / 1000 % 1_000_000);
     let head = format!("{seconds}.{micros:06} worker {worker} face {face_id} {packet} {name}");
+    if decisions.is_empty() {
+        return vec![format!("{head}: no decision")];
+    }
     decisions.iter().map(|decision| format!("{head}: {decision}")).collect()
 }
 

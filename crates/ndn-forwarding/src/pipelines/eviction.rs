@@ -38,11 +38,15 @@ impl Context<'_> {
         face: FaceIndex,
         token_length: usize,
     ) -> Result<(), DropReason> {
-        let is_further = self.tables.pcct.entry(entry).in_record_count() > 0
-            && self.in_record(entry, face).is_none();
+        let own = self.in_record(entry, face);
+        let is_further = own.is_none() && self.tables.pcct.entry(entry).in_record_count() > 0;
+        // A record that is renewed keeps the place of its token.
+        let has_place =
+            own.is_some_and(|own| self.tables.pcct.token_bytes(own).len() > PIT_TOKEN_INLINE_MAX);
         let has_room = (!is_further
             || self.has_room(Resource::InRecords, principal, 1, Some(entry)))
             && (token_length <= PIT_TOKEN_INLINE_MAX
+                || has_place
                 || self.has_room(Resource::LongTokens, principal, 1, Some(entry)));
         if has_room { Ok(()) } else { Err(DropReason::InRecordsFull) }
     }

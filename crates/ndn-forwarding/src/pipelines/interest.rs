@@ -238,13 +238,7 @@ impl<'a> Context<'a> {
         let principal = self.tables.faces.principal(descriptor.face);
         let principal = principal.unwrap_or(PrincipalIndex::OTHER);
         let entry = match pending {
-            Some(entry) => {
-                let known = self.tables.pcct.entry_mut(entry);
-                if known.phase() == PitPhase::Lingering {
-                    known.set_phase(PitPhase::Pending);
-                }
-                entry
-            }
+            Some(entry) => entry,
             None => {
                 self.admit_entry(principal, rx.wire().len())?;
                 let tables = &mut *self.tables;
@@ -278,6 +272,10 @@ impl<'a> Context<'a> {
                 }
                 return Err(DropReason::InRecordsFull);
             }
+        }
+        let joined = tables.pcct.entry_mut(entry);
+        if joined.phase() == PitPhase::Lingering {
+            joined.set_phase(PitPhase::Pending);
         }
         let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
         // Only if this downstream had the latest expiry can the entry's expiry decrease.

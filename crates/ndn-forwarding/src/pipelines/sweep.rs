@@ -20,6 +20,8 @@ pub(crate) struct Sweep {
     position: usize,
     /// Slots still to be visited.
     left: usize,
+    /// Number of slots when `left` was set; slots that are added later lie behind them.
+    slots: usize,
     /// The latest expiry found in this pass.
     latest_expiry: Timestamp,
     /// When the next pass for the latest expiry may start.
@@ -35,11 +37,15 @@ impl Tables {
             sweep.latest_expiry = Timestamp::ZERO;
             peers.iter_mut().for_each(|peers| peers.begin_pass());
         }
-        sweep.left = pcct.pit_slots();
+        sweep.slots = pcct.pit_slots();
+        sweep.left = sweep.slots;
     }
 
-    /// When a pass for the latest expiry starts.
+    /// When a pass continues, or one for the latest expiry starts.
     pub(crate) fn next_sweep(&self) -> Option<Timestamp> {
+        if self.sweep.left > 0 {
+            return Some(Timestamp::ZERO);
+        }
         let peers = self.peers.as_ref().filter(|peers| peers.is_latest_stale())?;
         let resumes = self.sweep.resumes;
         (peers.latest_expiry() > resumes.plus_millis(EXPIRY_AHEAD_MS)).then_some(resumes)
@@ -82,9 +88,12 @@ impl Context<'_> {
     /// Returns the number of steps that it took.
     fn visit_next_slot(&mut self) -> usize {
         let Tables { sweep, pcct, faces, counters, .. } = &mut *self.tables;
+        let slots = pcct.pit_slots();
+        sweep.left += slots - sweep.slots;
+        sweep.slots = slots;
         sweep.left -= 1;
         let next = sweep.position + 1;
-        sweep.position = if next < pcct.pit_slots() { next } else { 0 };
+        sweep.position = if next < slots { next } else { 0 };
         let Some(entry) = pcct.entry_in_slot(sweep.position) else { return 1 };
         let record_count = pcct.entry(entry).in_record_count();
         let gone = pcct.retain_in_records(entry, |record| faces.find(record.face).is_some());
