@@ -15,7 +15,7 @@ pub struct Holder(pub(crate) u32);
 ///
 /// Up to the limit, anybody may take. Beyond it, an account gets what its share allows: the limit divided by the number
 /// of accounts that hold something. So nobody is refused below its share. What is used beyond the limit then is to be
-/// taken from [`debtor`](Self::debtor), which holds more than its share.
+/// taken from the debtor, which holds more than its share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     used: usize,
