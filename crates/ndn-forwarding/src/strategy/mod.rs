@@ -46,7 +46,7 @@ pub struct PendingInterest<'a> {
     /// Next hops of the ForwardingHint or of the name, cheapest first.
     pub next_hops: &'a [NextHop],
     /// Number of components of the prefix that the strategy's measurements are kept for: that of the FIB prefix that the
-    /// next hops come from. For those of a ForwardingHint, see [`hinted_depth`].
+    /// next hops come from. For those of a ForwardingHint, see `hinted_depth`.
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
