@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use namewire_control::{LedgerStatus, PrincipalStatus, TableStatus};
 use ndn_table::{LedgerReport, PrincipalReport, Resource};
-use ndn_types::{PrincipalClass, PrincipalKey};
+use ndn_types::{PrincipalClass, PrincipalKey, Resources as _};
 
 /// The sum of the reports of workers.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl LedgerSum {
     /// Adds the report of a worker.
     pub(super) fn add(&mut self, report: &LedgerReport) {
         for resource in Resource::ALL {
-            let from = &report.tables[resource.index()];
+            let from = &report.resources[resource.index()];
             let to = self.tables.entry(resource.name().to_owned()).or_default();
             to.capacity += u64::from(from.capacity);
             to.used += u64::from(from.total);
@@ -60,13 +60,13 @@ fn add_by_class(sums: &mut BTreeMap<String, u64>, counts: &[u32; PrincipalClass:
 
 #[cfg(test)]
 mod tests {
-    use ndn_table::TableReport;
+    use ndn_types::ResourceReport;
 
     use super::*;
 
     #[test]
     fn reports_of_workers_are_summed_and_faces_counted_once() {
-        let table = TableReport {
+        let table = ResourceReport {
             capacity: 100,
             total: 7,
             reserves: [1, 10, 20, 0],
@@ -75,7 +75,7 @@ mod tests {
         };
         let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
         let principals = vec![PrincipalReport { key: peer, faces: 3, held: [7; Resource::COUNT] }];
-        let report = LedgerReport { tables: [table; Resource::COUNT], principals };
+        let report = LedgerReport { resources: [table; Resource::COUNT], principals };
         let mut sum = LedgerSum::default();
         sum.add(&report);
         sum.add(&report);

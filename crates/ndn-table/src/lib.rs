@@ -38,12 +38,11 @@ pub use fib::{
     NextHop, StrategyId,
 };
 pub use key::{DataKey, InterestKey};
-pub use ledger::{
-    Ledger, LedgerReport, Limits, PrincipalIndex, PrincipalReport, Reserves, Resource, TableReport,
-    Verdict,
-};
+pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
-pub use ndn_types::{NANOS_PER_MILLI, Timestamp};
+pub use ndn_types::{
+    Limits, NANOS_PER_MILLI, PrincipalIndex, Reserves, ResourceReport, Timestamp, Verdict,
+};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy,

@@ -11,7 +11,7 @@ use ndn_table::{
     FaceIndex, InRecord, InRecordInsert, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex,
     PitMatches, PrincipalIndex, Reserves, Resource, Timestamp, Token, Verdict, long_blocks,
 };
-use ndn_types::PrincipalKey;
+use ndn_types::{PrincipalKey, Resources as _};
 use proptest::prelude::*;
 
 const ENTRIES_MAX: usize = 40;
@@ -409,7 +409,7 @@ impl World {
     /// The charges that do not depend on the order of records.
     fn check_totals(&self) {
         let report = self.pcct.ledger().report();
-        let total = |resource: Resource| report.tables[resource.index()].total as usize;
+        let total = |resource: Resource| report.resources[resource.index()].total as usize;
         let records = || self.model.values().flat_map(|entry| entry.in_records.values());
         let blocks = self.model.values().map(|entry| long_blocks(entry.wire.len()) as usize);
         let totals = Resource::ALL.map(total);

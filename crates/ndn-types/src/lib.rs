@@ -5,7 +5,9 @@
 //! | `counter` | [`counters!`], [`drop_reasons!`]: the declaration of counters and drop reasons; [`Counter`] |
 //! | `face` | [`Persistency`], [`Scope`], [`LinkType`]: properties of a face |
 //! | `face_uri` | [`FaceUri`] |
+//! | `ledger` | [`Ledger`]: what principals hold of scarce resources |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
+//! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //!
 //! Pure: no I/O, no clock, no threads.
@@ -14,11 +16,17 @@
 mod counter;
 mod face;
 mod face_uri;
+mod ledger;
 mod principal;
+mod shares;
 mod time;
 
 pub use counter::{Counter, CounterInfo, CounterKind, CounterValues, DropReasonInfo, Unit};
 pub use face::{LinkType, Persistency, Scope};
 pub use face_uri::{FaceUri, FaceUriError, ZONE_IS_MISSING};
+pub use ledger::{
+    Ledger, LedgerReport, PrincipalIndex, PrincipalReport, ResourceReport, Resources,
+};
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
+pub use shares::{Capacity, Limits, Reserves, Verdict};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::NameRef;
+use ndn_types::{Capacity, Resources as _};
 
 use super::config::{PcctConfig, PitError};
 use super::data_match::{DigestWaiters, PitMatches, PrefixLengths};
@@ -95,7 +96,7 @@ impl Pit {
             prefix_lengths: PrefixLengths::EMPTY,
             digest_waiters: DigestWaiters::new(entries),
             hasher,
-            ledger: Ledger::new(capacities, config.reserves),
+            ledger: Ledger::new(capacities.map(Capacity::of), config.reserves),
             hands: [0; Resource::COUNT],
         }
     }

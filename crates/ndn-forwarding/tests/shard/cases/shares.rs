@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ndn_forwarding::DropReason;
 use ndn_table::{Reserves, Resource};
-use ndn_types::PrincipalKey;
+use ndn_types::{PrincipalKey, Resources as _};
 
 use super::{Case, data, from, interest};
 use crate::bed::{Bed, BedConfig, SentKind};
@@ -252,7 +252,7 @@ fn pending_interests_of_a_removed_face_end() {
     bed.advance(1);
     assert_eq!(bed.shards[0].pcct_mut().pit_len(), 1, "the one that another waits for");
     let report = bed.shards[0].ledger();
-    let held = |resource: Resource| report.tables[resource.index()].total;
+    let held = |resource: Resource| report.resources[resource.index()].total;
     assert_eq!((held(Resource::Entries), held(Resource::InRecords)), (1, 0));
     let holder = report.principals.iter().find(|p| p.held[Resource::Entries.index()] > 0);
     assert_eq!(holder.unwrap().key, address(2), "it passes to the one that waits");

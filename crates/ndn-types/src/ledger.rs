@@ -1,0 +1,488 @@
+//! The ledger: who holds how much of each scarce resource, and what each may hold.
+//!
+//! Everything scarce is charged to a principal ([`PrincipalKey`]). Who takes it charges it, and who
+//! frees it gives it back. A charge is the increment of a counter in a record that the packets of a
+//! principal share. What a principal may hold is decided by the policy in `shares`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+
+use crate::shares::{Capacity, Division, Limits, Reserves, Verdict};
+use crate::{PrincipalClass, PrincipalKey};
+
+/// Number of principals that a ledger distinguishes. What further ones take is charged to
+/// [`PrincipalKey::OTHER`].
+const PRINCIPALS_MAX: usize = 1 << 15;
+/// Number of IPv6 networks of 64 bits that are distinguished within one of 48 bits. Further ones
+/// share a principal.
+const NETWORKS_PER_SITE_MAX: u32 = 16;
+
+/// A principal in one ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PrincipalIndex(u16);
+
+impl PrincipalIndex {
+    /// [`PrincipalKey::OTHER`], which every ledger has.
+    pub const OTHER: Self = Self(0);
+
+    /// Position in tables with one place for each principal.
+    #[must_use]
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The `N` scarce resources that one ledger divides.
+pub trait Resources<const N: usize>: Copy {
+    /// All of them, in the order of [`index`](Self::index).
+    const ALL: [Self; N];
+
+    /// Position in [`ALL`](Self::ALL).
+    fn index(self) -> usize;
+
+    /// Name in output and metrics.
+    fn name(self) -> &'static str;
+}
+
+/// What a principal holds.
+#[derive(Debug, Clone, Copy)]
+struct Account<const N: usize> {
+    held: [u32; N],
+    /// Number of its faces.
+    faces: u32,
+    class: PrincipalClass,
+    key: PrincipalKey,
+}
+
+/// What each principal holds of `N` resources.
+#[derive(Debug)]
+pub struct Ledger<R, const N: usize> {
+    accounts: Vec<Account<N>>,
+    divisions: [Division; N],
+    by_key: HashMap<PrincipalKey, PrincipalIndex>,
+    /// Number of principals by network of 48 bits.
+    networks: HashMap<PrincipalKey, u32>,
+    free: Vec<PrincipalIndex>,
+    resources: PhantomData<R>,
+}
+
+impl<R: Resources<N>, const N: usize> Ledger<R, N> {
+    /// Nothing held; the capacities are in the order of [`Resources::ALL`].
+    #[must_use]
+    pub fn new(capacities: [Capacity; N], reserves: Reserves) -> Self {
+        let mut ledger = Self {
+            accounts: Vec::new(),
+            divisions: capacities.map(|capacity| Division::new(capacity, reserves)),
+            by_key: HashMap::new(),
+            networks: HashMap::new(),
+            free: Vec::new(),
+            resources: PhantomData,
+        };
+        // It stays: nothing else ends the attachment.
+        let other = ledger.attach(PrincipalKey::OTHER);
+        debug_assert_eq!(other, PrincipalIndex::OTHER);
+        ledger
+    }
+
+    /// Adds a face of a principal.
+    pub fn attach(&mut self, key: PrincipalKey) -> PrincipalIndex {
+        let index = self.find_or_add(key);
+        self.account_mut(index).faces += 1;
+        index
+    }
+
+    /// Removes a face of a principal.
+    pub fn detach(&mut self, index: PrincipalIndex) {
+        let account = self.account_mut(index);
+        debug_assert!(account.faces > 0, "{} has no faces", account.key);
+        account.faces -= 1;
+        self.retire_if_unused(index);
+    }
+
+    fn find_or_add(&mut self, key: PrincipalKey) -> PrincipalIndex {
+        if let Some(&index) = self.by_key.get(&key) {
+            return index;
+        }
+        if let Some(site) = key.site() {
+            let networks = self.networks.entry(site).or_insert(0);
+            if *networks >= NETWORKS_PER_SITE_MAX {
+                return self.find_or_add(site);
+            }
+            *networks += 1;
+        }
+        let account = Account { held: [0; N], faces: 0, class: key.class(), key };
+        let index = match self.free.pop() {
+            Some(index) => {
+                *self.account_mut(index) = account;
+                index
+            }
+            None if self.accounts.len() < PRINCIPALS_MAX => {
+                self.accounts.push(account);
+                PrincipalIndex(u16::try_from(self.accounts.len() - 1).unwrap_or_default())
+            }
+            None => {
+                self.forget_network(key);
+                return PrincipalIndex::OTHER;
+            }
+        };
+        self.by_key.insert(key, index);
+        index
+    }
+
+    fn forget_network(&mut self, key: PrincipalKey) {
+        let Some(site) = key.site() else { return };
+        let Some(networks) = self.networks.get_mut(&site) else { return };
+        *networks -= 1;
+        if *networks == 0 {
+            self.networks.remove(&site);
+        }
+    }
+
+    #[cold]
+    fn retire_if_unused(&mut self, index: PrincipalIndex) {
+        let Account { held, faces, key, .. } = *self.account(index);
+        if faces == 0 && held.iter().all(|held| *held == 0) {
+            self.by_key.remove(&key);
+            self.forget_network(key);
+            self.free.push(index);
+        }
+    }
+
+    /// Charges `count` units to a principal.
+    #[inline]
+    pub fn charge(&mut self, index: PrincipalIndex, resource: R, count: u32) {
+        let account = &mut self.accounts[index.index()];
+        let held = &mut account.held[resource.index()];
+        self.divisions[resource.index()].add(account.class, *held, count);
+        *held += count;
+    }
+
+    /// Gives `count` units back.
+    #[inline]
+    pub fn release(&mut self, index: PrincipalIndex, resource: R, count: u32) {
+        let account = &mut self.accounts[index.index()];
+        let held = &mut account.held[resource.index()];
+        debug_assert!(*held >= count, "{} gives back what it does not hold", account.key);
+        *held -= count;
+        self.divisions[resource.index()].remove(account.class, *held, count);
+        if *held == 0 && account.faces == 0 {
+            self.retire_if_unused(index);
+        }
+    }
+
+    /// Whether there is room for everybody, without touching the reserves.
+    #[must_use]
+    #[inline]
+    pub fn is_open(&self, resource: R, count: u32) -> bool {
+        let Division { total, open, .. } = self.divisions[resource.index()];
+        total + count <= open
+    }
+
+    /// Whether a principal may take `count` units more.
+    #[must_use]
+    #[cold]
+    pub fn verdict(&self, index: PrincipalIndex, resource: R, count: u32) -> Verdict {
+        let account = self.account(index);
+        let held = account.held[resource.index()];
+        self.divisions[resource.index()].verdict(account.class, held, count)
+    }
+
+    /// Whether a principal holds more than its limit, and so gives way.
+    #[must_use]
+    #[inline]
+    pub fn exceeds(&self, index: PrincipalIndex, resource: R, limits: Limits) -> bool {
+        let account = self.account(index);
+        account.held[resource.index()] > limits.0[account.class.index()]
+    }
+
+    /// What a principal holds.
+    #[must_use]
+    pub fn held(&self, index: PrincipalIndex, resource: R) -> u32 {
+        self.account(index).held[resource.index()]
+    }
+
+    /// The class of a principal.
+    #[must_use]
+    pub fn class(&self, index: PrincipalIndex) -> PrincipalClass {
+        self.account(index).class
+    }
+
+    /// What is held of each resource, by principal.
+    #[must_use]
+    pub fn report(&self) -> LedgerReport<N> {
+        let resources = R::ALL.map(|resource| {
+            let division = &self.divisions[resource.index()];
+            let Division { capacity, total, reserves, used, .. } = *division;
+            ResourceReport { capacity, total, reserves, used, shares: division.shares(None) }
+        });
+        let principals = self.by_key.iter().map(|(&key, &index)| {
+            let Account { held, faces, .. } = *self.account(index);
+            PrincipalReport { key, faces, held }
+        });
+        LedgerReport { resources, principals: principals.collect() }
+    }
+
+    /// Whether the ledger has exactly these charges.
+    pub fn agrees_with(&self, held: &BTreeMap<PrincipalIndex, [u32; N]>) -> bool {
+        let known = self.by_key.values().map(|&index| (index, self.account(index).held));
+        let known = known.filter(|(_, held)| *held != [0; N]);
+        let mut sums = [[0; PrincipalClass::COUNT]; N];
+        for (index, held) in held {
+            for (sum, held) in sums.iter_mut().zip(held) {
+                sum[self.class(*index).index()] += held;
+            }
+        }
+        let is_sum = |(division, sum): (&Division, [u32; PrincipalClass::COUNT])| {
+            division.used == sum && division.total == sum.iter().sum::<u32>()
+        };
+        let are_sums = self.divisions.iter().zip(sums).all(is_sum);
+        are_sums && known.collect::<BTreeMap<_, _>>() == *held
+    }
+
+    fn account(&self, index: PrincipalIndex) -> &Account<N> {
+        &self.accounts[index.index()]
+    }
+
+    fn account_mut(&mut self, index: PrincipalIndex) -> &mut Account<N> {
+        &mut self.accounts[index.index()]
+    }
+}
+
+/// What a ledger knows, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerReport<const N: usize> {
+    /// The resources, in the order of [`Resources::ALL`].
+    pub resources: [ResourceReport; N],
+    /// The principals that have faces or hold something, in no order.
+    pub principals: Vec<PrincipalReport<N>>,
+}
+
+impl<const N: usize> LedgerReport<N> {
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        let holds_nothing = |principal: &PrincipalReport<N>| principal.held == [0; N];
+        self.resources.iter().all(|resource| resource.total == 0)
+            && self.principals.iter().all(holds_nothing)
+    }
+}
+
+/// One resource. Arrays are in the order of [`PrincipalClass::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceReport {
+    /// Units of it.
+    pub capacity: u32,
+    /// Units in use.
+    pub total: u32,
+    /// Reserves of the classes.
+    pub reserves: [u32; PrincipalClass::COUNT],
+    /// Units in use by the classes.
+    pub used: [u32; PrincipalClass::COUNT],
+    /// Share of a principal of each class.
+    pub shares: [u32; PrincipalClass::COUNT],
+}
+
+/// One principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrincipalReport<const N: usize> {
+    /// The principal.
+    pub key: PrincipalKey,
+    /// Number of its faces.
+    pub faces: u32,
+    /// What it holds of each resource, in the order of [`Resources::ALL`].
+    pub held: [u32; N],
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The only resource.
+    #[derive(Debug, Clone, Copy)]
+    struct Places;
+
+    impl Resources<1> for Places {
+        const ALL: [Self; 1] = [Self];
+
+        fn index(self) -> usize {
+            0
+        }
+
+        fn name(self) -> &'static str {
+            "places"
+        }
+    }
+
+    const R: Places = Places;
+
+    fn ledger(capacity: usize, reserves: Reserves) -> Ledger<Places, 1> {
+        Ledger::new([Capacity::of(capacity)], reserves)
+    }
+
+    fn remote(number: u32) -> PrincipalKey {
+        PrincipalKey::remote((Ipv4Addr::from_bits(number), 1).into())
+    }
+
+    fn local(pid: u32) -> PrincipalKey {
+        PrincipalKey::LocalApplication { uid: 1, pid }
+    }
+
+    #[test]
+    fn remote_principals_never_use_the_reserves() {
+        let mut ledger = ledger(1000, Reserves { management: 5, local: 10, neighbour: 20 });
+        let peer = ledger.attach(remote(1));
+        let mut taken = 0;
+        while ledger.verdict(peer, R, 1) == Verdict::Room {
+            ledger.charge(peer, R, 1);
+            taken += 1;
+        }
+        assert_eq!(taken, 650);
+        assert_eq!(ledger.verdict(peer, R, 1), Verdict::Refused);
+        for (key, reserve) in [
+            (PrincipalKey::Management, 50),
+            (local(1), 100),
+            (PrincipalKey::Neighbour { face_id: 300 }, 200),
+        ] {
+            let index = ledger.attach(key);
+            for number in 0..reserve {
+                assert_eq!(ledger.verdict(index, R, 1), Verdict::Room, "{key} {number}");
+                ledger.charge(index, R, 1);
+            }
+            assert_ne!(ledger.verdict(index, R, 1), Verdict::Room, "{key}");
+        }
+    }
+
+    #[test]
+    fn principal_below_its_share_displaces_one_above() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let [greedy, modest] = [1, 2].map(|number| ledger.attach(remote(number)));
+        ledger.charge(greedy, R, 100);
+        let Verdict::Evict(limits) = ledger.verdict(modest, R, 1) else { panic!("no eviction") };
+        assert!(ledger.exceeds(greedy, R, limits) && !ledger.exceeds(modest, R, limits));
+        ledger.release(greedy, R, 50);
+        ledger.charge(modest, R, 50);
+        assert_eq!(ledger.verdict(modest, R, 1), Verdict::Refused, "both have their shares");
+        assert_eq!(ledger.verdict(greedy, R, 1), Verdict::Refused);
+    }
+
+    #[test]
+    fn use_of_the_own_reserve_is_evicted_for_the_same_class_only() {
+        let mut ledger = ledger(100, Reserves { management: 0, local: 20, neighbour: 0 });
+        let [first, second] = [1, 2].map(|pid| ledger.attach(local(pid)));
+        let peers = [1, 2].map(|number| ledger.attach(remote(number)));
+        ledger.charge(first, R, 20);
+        ledger.charge(peers[0], R, 80);
+        let Verdict::Evict(limits) = ledger.verdict(peers[1], R, 1) else { panic!("no eviction") };
+        assert!(ledger.exceeds(peers[0], R, limits));
+        assert!(!ledger.exceeds(first, R, limits), "it uses the reserve");
+        assert!(matches!(ledger.verdict(second, R, 1), Verdict::Evict(_)));
+    }
+
+    #[test]
+    fn networks_of_a_site_beyond_the_limit_share_a_principal() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let network = |number: u16| {
+            let address = Ipv6Addr::new(0x2001, 0xdb8, 7, number, 0, 0, 0, 1);
+            PrincipalKey::remote(SocketAddr::from((address, 1)))
+        };
+        let indices: Vec<_> = (0..100).map(|number| ledger.attach(network(number))).collect();
+        let mut distinct = indices.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), NETWORKS_PER_SITE_MAX as usize + 1);
+        indices.into_iter().for_each(|index| ledger.detach(index));
+        assert_eq!(ledger.report().principals.len(), 1, "only the one for others");
+        assert!(ledger.networks.is_empty());
+    }
+
+    #[test]
+    fn principals_beyond_the_limit_share_one() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let count = u32::try_from(PRINCIPALS_MAX).unwrap() - 1;
+        let indices: Vec<_> = (0..count).map(|number| ledger.attach(remote(number))).collect();
+        assert!(!indices.contains(&PrincipalIndex::OTHER));
+        assert_eq!(ledger.attach(remote(count)), PrincipalIndex::OTHER);
+        ledger.detach(PrincipalIndex::OTHER);
+        ledger.detach(indices[7]);
+        assert_eq!(ledger.attach(remote(count)), indices[7]);
+    }
+
+    #[test]
+    fn principal_without_faces_is_known_while_it_holds_something() {
+        let mut ledger = ledger(100, Reserves::NONE);
+        let peer = ledger.attach(remote(1));
+        ledger.charge(peer, R, 3);
+        ledger.detach(peer);
+        assert_eq!(ledger.attach(remote(1)), peer);
+        ledger.detach(peer);
+        ledger.release(peer, R, 3);
+        assert_eq!(ledger.report().principals.len(), 1);
+    }
+
+    /// One in four requests releases instead.
+    fn requests() -> impl Strategy<Value = Vec<(usize, bool)>> {
+        proptest::collection::vec((0..6_usize, prop::bool::weighted(0.75)), 0..600)
+    }
+
+    proptest! {
+        /// The table never overflows, a principal below its share is never refused, and when it
+        /// has to displace another, there is one.
+        #[test]
+        fn below_its_share_nobody_is_refused(
+            capacity in 1..80_usize,
+            percents in (0..20_u8, 0..30_u8, 0..40_u8),
+            requests in requests(),
+        ) {
+            let (management, neighbour, local_part) = percents;
+            let reserves = Reserves { management, local: local_part, neighbour };
+            let mut ledger = ledger(capacity, reserves);
+            let keys = [
+                PrincipalKey::Management, local(1), local(2),
+                PrincipalKey::Neighbour { face_id: 1 }, remote(1), remote(2),
+            ];
+            let indices = keys.map(|key| ledger.attach(key));
+            for (who, takes) in requests {
+                let index = indices[who];
+                if !takes {
+                    if ledger.held(index, R) > 0 {
+                        ledger.release(index, R, 1);
+                    }
+                    continue;
+                }
+                match ledger.verdict(index, R, 1) {
+                    Verdict::Room => ledger.charge(index, R, 1),
+                    Verdict::Refused => {
+                        let is_new = ledger.held(index, R) == 0;
+                        let newcomer = is_new.then_some(ledger.class(index));
+                        let shares = ledger.divisions[0].shares(newcomer);
+                        let class = ledger.class(index).index();
+                        prop_assert!(ledger.held(index, R) >= shares[class]);
+                    }
+                    Verdict::Evict(limits) => {
+                        let victim = indices.iter().find(|&&it| ledger.exceeds(it, R, limits));
+                        // Shares of less than one place are rounded up.
+                        if let Some(&victim) = victim {
+                            ledger.release(victim, R, 1);
+                            prop_assert_eq!(ledger.verdict(index, R, 1), Verdict::Room);
+                            ledger.charge(index, R, 1);
+                        } else {
+                            prop_assert!(ledger.divisions[0].open < 6, "nobody is above");
+                        }
+                    }
+                }
+                prop_assert!(ledger.divisions[0].total as usize <= capacity);
+            }
+            for index in indices {
+                for _ in 0..ledger.held(index, R) {
+                    ledger.release(index, R, 1);
+                }
+            }
+            prop_assert!(ledger.report().is_zero());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The policy by which principals share a scarce resource.
+//!
+//! **Reserves.** A class of principals other than [`PrincipalClass::Remote`] has a reserve of each
+//! resource that the other classes cannot use. What is left is open to all.
+//!
+//! **Shares.** The share of a principal is an equal part of what is open to all, among all
+//! principals that hold something of the resource, and an equal part of the reserve of its class,
+//! among those of its class; at least the floor of the resource, below which a share is of no use.
+//! While there is room, a principal may hold more than its share. When there is none, a principal
+//! at its share or above it is refused, and for one below it, what principals above their shares
+//! hold is to give way. As the shares add up to no more than the resource, somebody is above his
+//! share whenever somebody below finds no room. Only if there are more principals than floors fit
+//! is one below its share refused.
+
+use crate::PrincipalClass;
+
+/// Reserves of the classes, as a percentage of each table. Their sum is at most 90.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserves {
+    /// Of management.
+    pub management: u8,
+    /// Of applications on this host.
+    pub local: u8,
+    /// Of faces that the configuration or an operator made.
+    pub neighbour: u8,
+}
+
+impl Default for Reserves {
+    fn default() -> Self {
+        Self { management: 1, local: 10, neighbour: 20 }
+    }
+}
+
+impl Reserves {
+    /// No reserves: all principals have equal shares.
+    pub const NONE: Self = Self { management: 0, local: 0, neighbour: 0 };
+
+    fn of(self, capacity: u32) -> [u32; PrincipalClass::COUNT] {
+        let part = |percent: u8| {
+            let places = u64::from(capacity) * u64::from(percent) / 100;
+            u32::try_from(places).unwrap_or(u32::MAX)
+        };
+        [part(self.management), part(self.local), part(self.neighbour), 0]
+    }
+}
+
+/// The size of a scarce resource, in its units: places, bytes, connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    units: u32,
+    floor: u32,
+}
+
+impl Capacity {
+    /// More units count as so many: sums beyond a capacity do not overflow.
+    const UNITS_MAX: u32 = 1 << 30;
+
+    /// A resource of so many units, 2^30 at most, of which a share of one is of use.
+    #[must_use]
+    pub fn of(units: usize) -> Self {
+        Self::with_floor(units, 1)
+    }
+
+    /// As [`of`](Self::of), with a least share of so many units.
+    #[must_use]
+    pub fn with_floor(units: usize, floor: usize) -> Self {
+        let saturated = |count| u32::try_from(count).unwrap_or(u32::MAX).min(Self::UNITS_MAX);
+        Self { units: saturated(units), floor: saturated(floor).max(1) }
+    }
+}
+
+/// What the classes hold of one scarce resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Division {
+    pub(crate) capacity: u32,
+    /// Capacity without the reserves.
+    pub(crate) open: u32,
+    pub(crate) total: u32,
+    floor: u32,
+    pub(crate) reserves: [u32; PrincipalClass::COUNT],
+    pub(crate) used: [u32; PrincipalClass::COUNT],
+    /// Number of principals that hold something.
+    active: [u32; PrincipalClass::COUNT],
+}
+
+impl Division {
+    pub(crate) fn new(capacity: Capacity, reserves: Reserves) -> Self {
+        let Capacity { units, floor } = capacity;
+        let reserves = reserves.of(units);
+        let open = units.saturating_sub(reserves.iter().sum());
+        let none = [0; PrincipalClass::COUNT];
+        Self { capacity: units, open, total: 0, floor, reserves, used: none, active: none }
+    }
+
+    /// A principal that held `held` takes `count` units.
+    #[inline]
+    pub(crate) fn add(&mut self, class: PrincipalClass, held: u32, count: u32) {
+        self.active[class.index()] += u32::from(held == 0);
+        self.used[class.index()] += count;
+        self.total += count;
+    }
+
+    /// A principal gives `count` units back and holds `held` then.
+    #[inline]
+    pub(crate) fn remove(&mut self, class: PrincipalClass, held: u32, count: u32) {
+        self.used[class.index()] -= count;
+        self.total -= count;
+        self.active[class.index()] -= u32::from(held == 0);
+    }
+
+    /// What is used of the part that is open to all.
+    fn used_of_open(&self) -> u32 {
+        let classes = self.used.iter().zip(self.reserves);
+        classes.map(|(used, reserve)| used.saturating_sub(reserve)).sum()
+    }
+
+    /// Whether a class may take `count` units more.
+    pub(crate) fn has_room(&self, class: PrincipalClass, count: u32) -> bool {
+        let class = class.index();
+        let reserved = self.reserves[class].saturating_sub(self.used[class]);
+        self.used_of_open().saturating_add(count.saturating_sub(reserved)) <= self.open
+    }
+
+    /// Shares by class, with one more active principal in `newcomer`.
+    pub(crate) fn shares(&self, newcomer: Option<PrincipalClass>) -> [u32; PrincipalClass::COUNT] {
+        let is_new = |class: usize| u32::from(newcomer.is_some_and(|new| new.index() == class));
+        let active = |class: usize| self.active[class] + is_new(class);
+        let all: u32 = (0..PrincipalClass::COUNT).map(active).sum();
+        std::array::from_fn(|class| {
+            let of_reserve = self.reserves[class] / active(class).max(1);
+            (self.open / all.max(1) + of_reserve).max(self.floor)
+        })
+    }
+
+    /// May a principal that holds `held` take `count` units more?
+    pub(crate) fn verdict(&self, own: PrincipalClass, held: u32, count: u32) -> Verdict {
+        if self.has_room(own, count) {
+            return Verdict::Room;
+        }
+        let newcomer = (held == 0).then_some(own);
+        let shares = self.shares(newcomer);
+        if held + count > shares[own.index()] {
+            return Verdict::Refused;
+        }
+        // What a class holds within its reserve makes room for that class only.
+        Verdict::Evict(Limits(std::array::from_fn(|class| {
+            let helps = class == own.index() || self.used[class] > self.reserves[class];
+            if helps { shares[class] } else { u32::MAX }
+        })))
+    }
+}
+
+/// May a principal take something more of a resource?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes, there is room.
+    Room,
+    /// Yes, in place of what others hold above these limits.
+    Evict(Limits),
+    /// No, it has its share.
+    Refused,
+}
+
+/// Limits by class above which principals give way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits(pub(crate) [u32; PrincipalClass::COUNT]);
