@@ -1,4 +1,4 @@
-//! Client of the control socket, for `namewire log`, `namewire capture` and others.
+//! Client of the control socket, for `namewire log`, `namewire capture` and others: the connection.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -6,16 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use ndn_packet::{Interest, Name};
 use rustix::net::sockopt::socket_peercred;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::packet_trace::TraceLine;
-use super::protocol::{
-    MANAGEMENT_MARGIN, ManagementData, RESPONSE_LEN_MAX, Request, Response, management_timeout,
-};
+use super::protocol::{RESPONSE_LEN_MAX, Response};
 
 /// Failure of a request on the control socket.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +40,12 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// Time limit for an answer, in addition to the requested duration.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// A connection to the control socket of a forwarder.
 #[derive(Debug)]
 pub struct ControlClient {
     reader: BufReader<UnixStream>,
+    /// Time limit for answers, instead of that of the request.
+    timeout: Option<Duration>,
 }
 
 impl ControlClient {
@@ -69,32 +63,23 @@ impl ControlClient {
             let text = format!("user {} listens there", server.as_raw());
             return Err(failed(io::Error::new(ErrorKind::PermissionDenied, text)));
         }
-        Ok(Self { reader: BufReader::new(stream) })
+        Ok(Self { reader: BufReader::new(stream), timeout: None })
     }
 
-    /// Sends a request and waits for its result.
-    ///
-    /// # Errors
-    /// The connection fails, the answer is malformed, or the forwarder refuses.
-    pub fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
-        let takes = if let Request::TraceLatency { milliseconds } = request {
-            Duration::from_millis(*milliseconds)
-        } else {
-            Duration::ZERO
-        };
-        self.call_within(request, PATIENCE + takes)
+    /// Waits for answers for this long only.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
-    /// As [`Self::call`], with a time limit.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub fn call_within<T: DeserializeOwned>(
+    /// Sends a request and waits for its result, for `timeout` unless the client has [one](Self::with_timeout).
+    pub(crate) fn exchange<T: DeserializeOwned>(
         &mut self,
-        request: &Request,
-        patience: Duration,
+        request: &impl Serialize,
+        timeout: Duration,
     ) -> Result<T, ControlError> {
-        self.reader.get_ref().set_read_timeout(Some(patience))?;
+        let timeout = self.timeout.unwrap_or(timeout);
+        self.reader.get_ref().set_read_timeout(Some(timeout))?;
         let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
         line.push(b'\n');
         self.reader.get_mut().write_all(&line)?;
@@ -115,18 +100,6 @@ impl ControlClient {
         }
     }
 
-    /// Executes a management Interest; returns the Data.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub fn management(&mut self, interest: &[u8]) -> Result<Vec<u8>, ControlError> {
-        let lifetime_ms = Interest::parse(interest).map_or(0, |interest| interest.lifetime_ms());
-        let patience = management_timeout(lifetime_ms) + MANAGEMENT_MARGIN;
-        let request = Request::Management { interest: BASE64.encode(interest) };
-        let ManagementData { data } = self.call_within(&request, patience)?;
-        BASE64.decode(data).map_err(|error| ControlError::Malformed(error.to_string()))
-    }
-
     /// Determines why no answer has arrived.
     fn silent(&self) -> ControlError {
         let peer =
@@ -142,39 +115,8 @@ impl ControlClient {
         })
     }
 
-    /// Turns the connection into a trace of the decisions about packets: the iterator returns them until the forwarder
-    /// ends it, which [`StreamEnd`] requests.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub fn trace_packets(
-        mut self,
-        name: &Name,
-        sample: u32,
-    ) -> Result<
-        (impl Iterator<Item = Result<TraceLine, ControlError>> + use<>, StreamEnd),
-        ControlError,
-    > {
-        self.call::<()>(&Request::TracePackets { name: name.to_string(), sample })?;
-        let end = StreamEnd(self.reader.get_ref().try_clone()?);
-        let lines = self.reader.lines().map(|line| {
-            let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
-            serde_json::from_str(&line?).map_err(malformed)
-        });
-        Ok((lines, end))
-    }
-
-    /// Turns the connection into a capture: the reader returns pcapng until the forwarder ends it, which
-    /// [`StreamEnd`] requests.
-    ///
-    /// # Errors
-    /// As [`Self::call`].
-    pub fn start_capture(
-        mut self,
-        face_id: Option<u64>,
-        snap_len: usize,
-    ) -> Result<(impl Read, StreamEnd), ControlError> {
-        self.call::<()>(&Request::CaptureStart { face_id, snap_len })?;
+    /// What the connection carries from now on, and the handle that ends it.
+    pub(crate) fn into_stream(self) -> Result<(BufReader<UnixStream>, StreamEnd), ControlError> {
         let end = StreamEnd(self.reader.get_ref().try_clone()?);
         Ok((self.reader, end))
     }

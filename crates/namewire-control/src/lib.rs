@@ -6,33 +6,43 @@
 //! carries a pcapng capture or lines of a trace until either side closes it. Only the owner of the socket may connect (mode 0600), because
 //! captures contain the traffic of other users.
 //!
+//! A request is [declared](REQUESTS) once, in `requests.rs`. The forwarder implements it as one of its [`Operations`], and
+//! a client calls it as a method of [`ControlClient`].
+//!
 //! The [server](ControlSocket) has one thread that accepts and one per connection. They block in the kernel
 //! and never touch the packet path.
 #![forbid(unsafe_code)]
 
+mod base64;
 pub mod capture;
 mod client;
+mod declare;
 mod packet_trace;
 mod protocol;
+mod requests;
 mod server;
 mod service_times;
+mod streams;
+mod uri;
 mod values;
 
 pub use client::{ControlClient, ControlError, StreamEnd};
+pub use declare::{FieldInfo, RequestInfo, ResultInfo};
 pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
     Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown, LogLevels,
-    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, ManagementData, MemifStatus, PrincipalStatus, Request,
-    Statistics, TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
-    management_timeout,
+    ManagementData, MemifStatus, PrincipalStatus, RESULTS, Statistics, TableStatus, Version,
+    WaitingFace, WebTransportStatus, WorkerStatistics,
 };
-pub use server::{
-    CaptureStream, ControlListener, ControlSocket, DispatchAction, Handler, ServiceTimesTrace,
+pub use requests::{
+    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, management_timeout,
 };
+pub use server::{ControlListener, ControlSocket};
 pub use service_times::{
-    BurstTimes, ServiceTimesBefore, ServiceTimesReport, TimeBucket, TimeHistogram,
-    WorkerServiceTimes,
+    BurstTimes, SERVICE_TIMES_RESULTS, ServiceTimesBefore, ServiceTimesReport, ServiceTimesStream,
+    ServiceTimesTrace, TimeBucket, TimeHistogram, WorkerServiceTimes,
 };
+pub use streams::CaptureStream;
 
 #[cfg(test)]
 mod tests;

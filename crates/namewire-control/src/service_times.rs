@@ -4,73 +4,77 @@
 //! of the machine.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ndn_forwarding::{BurstFigures, HistogramSnapshot, ServiceTimes, StageSnapshot};
 use serde::{Deserialize, Serialize};
 
-/// Measurements of an interval.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceTimesReport {
-    /// Length of the interval.
-    pub nanoseconds: u64,
-    /// One per worker.
-    pub workers: Vec<WorkerServiceTimes>,
-}
+use crate::declare::results;
 
-/// Service times of one worker, or of all workers together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerServiceTimes {
-    /// Forwarded bursts, measured or not.
-    pub bursts: u64,
-    /// Packets in them.
-    pub packets: u64,
-    /// Parsing, hashing and dispatching an Interest.
-    pub interest_dispatch: TimeHistogram,
-    /// Parsing, hashing and dispatching a Data.
-    pub data_dispatch: TimeHistogram,
-    /// Forwarding an Interest: tables, pipelines, strategy, and its share of the work per burst.
-    pub interest_forwarding: TimeHistogram,
-    /// Forwarding a Data.
-    pub data_forwarding: TimeHistogram,
-    /// Dispatching a whole burst, by burst size.
-    pub dispatch_by_burst_size: Vec<BurstTimes>,
-    /// Forwarding a whole burst, by burst size.
-    pub forwarding_by_burst_size: Vec<BurstTimes>,
-}
+results! {
+    SERVICE_TIMES_RESULTS;
 
-/// Histogram of times.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeHistogram {
-    /// Packets measured.
-    pub count: u64,
-    /// Sum of all times.
-    pub sum_ns: u64,
-    /// Non-empty buckets, in order.
-    pub buckets: Vec<TimeBucket>,
-}
+    /// Measurements of an interval.
+    pub struct ServiceTimesReport {
+        /// Length of the interval.
+        pub nanoseconds: u64,
+        /// One per worker.
+        pub workers: Vec<WorkerServiceTimes>,
+    }
 
-/// Packets that took `from_ns` or longer, and less than `below_ns`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeBucket {
-    /// Lower bound, inclusive.
-    pub from_ns: u64,
-    /// Upper bound, exclusive.
-    pub below_ns: u64,
-    /// Number of packets.
-    pub count: u64,
-}
+    /// Service times of one worker, or of all workers together.
+    pub struct WorkerServiceTimes {
+        /// Forwarded bursts, measured or not.
+        pub bursts: u64,
+        /// Packets in them.
+        pub packets: u64,
+        /// Parsing, hashing and dispatching an Interest.
+        pub interest_dispatch: TimeHistogram,
+        /// Parsing, hashing and dispatching a Data.
+        pub data_dispatch: TimeHistogram,
+        /// Forwarding an Interest: tables, pipelines, strategy, and its share of the work per burst.
+        pub interest_forwarding: TimeHistogram,
+        /// Forwarding a Data.
+        pub data_forwarding: TimeHistogram,
+        /// Dispatching a whole burst, by burst size.
+        pub dispatch_by_burst_size: Vec<BurstTimes>,
+        /// Forwarding a whole burst, by burst size.
+        pub forwarding_by_burst_size: Vec<BurstTimes>,
+    }
 
-/// Measured bursts of one size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BurstTimes {
-    /// Packets in each of them.
-    pub packets: u64,
-    /// Number of bursts.
-    pub bursts: u64,
-    /// Interests in all bursts.
-    pub interests: u64,
-    /// Sum of all times.
-    pub sum_ns: u64,
+    /// Histogram of times.
+    pub struct TimeHistogram {
+        /// Packets measured.
+        pub count: u64,
+        /// Sum of all times.
+        pub sum_ns: u64,
+        /// Non-empty buckets, in order.
+        pub buckets: Vec<TimeBucket>,
+    }
+
+    /// Packets that took `from_ns` or longer, and less than `below_ns`.
+    #[derive(Copy)]
+    pub struct TimeBucket {
+        /// Lower bound, inclusive.
+        pub from_ns: u64,
+        /// Upper bound, exclusive.
+        pub below_ns: u64,
+        /// Number of packets.
+        pub count: u64,
+    }
+
+    /// Measured bursts of one size.
+    #[derive(Copy)]
+    pub struct BurstTimes {
+        /// Packets in each of them.
+        pub packets: u64,
+        /// Number of bursts.
+        pub bursts: u64,
+        /// Interests in all bursts.
+        pub interests: u64,
+        /// Sum of all times.
+        pub sum_ns: u64,
+    }
 }
 
 impl TimeHistogram {
@@ -138,6 +142,28 @@ fn add_bursts(sum: &mut Vec<BurstTimes>, others: &[BurstTimes]) {
             Err(index) => sum.insert(index, *other),
         }
     }
+}
+
+/// An active measurement of service times. Dropping it ends the measurement.
+pub struct ServiceTimesStream {
+    /// How long to measure.
+    pub milliseconds: u64,
+    /// The measurement.
+    pub trace: Box<dyn ServiceTimesTrace>,
+}
+
+impl fmt::Debug for ServiceTimesStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = &self.milliseconds;
+        let mut fields = formatter.debug_struct("ServiceTimesStream");
+        fields.field("milliseconds", milliseconds).finish_non_exhaustive()
+    }
+}
+
+/// An active measurement of service times.
+pub trait ServiceTimesTrace: Send {
+    /// Returns the measurements since the start.
+    fn report(&self) -> ServiceTimesReport;
 }
 
 /// Snapshot of a worker's service times at the start of a measurement.

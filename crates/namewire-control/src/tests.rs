@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use ndn_face::FaceValues;
-use ndn_forwarding::TraceFilter;
+use ndn_packet::Name;
 
 use super::*;
 use crate::capture::{CaptureFilter, CapturedPacket, Direction};
@@ -20,24 +20,34 @@ struct Recorder {
     capture: Mutex<Option<(CaptureFilter, SyncSender<CapturedPacket>)>>,
 }
 
-impl Handler for Recorder {
-    fn log_directives(&self) -> String {
-        self.directives.lock().unwrap().clone()
+impl Operations for Recorder {
+    fn version(&self) -> Result<Version, String> {
+        Ok(Version { version: "1".to_owned(), process_id: 7 })
     }
 
-    fn set_log_directives(&self, directives: &str) -> Result<(), String> {
+    fn log_levels(&self) -> Result<LogLevels, String> {
+        Ok(LogLevels { directives: self.directives.lock().unwrap().clone() })
+    }
+
+    fn set_log_levels(&self, directives: String) -> Result<LogLevels, String> {
         if directives == "bad" {
             return Err("`bad` is no level".to_owned());
         }
-        directives.clone_into(&mut self.directives.lock().unwrap());
-        Ok(())
+        *self.directives.lock().unwrap() = directives;
+        self.log_levels()
     }
 
-    fn statistics(&self) -> Statistics {
+    fn management(&self, interest: Vec<u8>) -> Result<ManagementData, String> {
+        // 5 is the TLV-TYPE of an Interest.
+        let is_interest = interest.first() == Some(&5);
+        is_interest.then(|| ManagementData { data: vec![6, 0] }).ok_or("no Interest".to_owned())
+    }
+
+    fn statistics(&self) -> Result<Statistics, String> {
         let mut busy = WorkerStatistics::default();
         (busy.calls.receive_calls, busy.shard.cs_hits, busy.interests.entered) = (7, 8, 9);
         (busy.queued_data.most, busy.burst_sizes[2]) = (10, 11);
-        Statistics { workers: vec![WorkerStatistics::default(), busy] }
+        Ok(Statistics { workers: vec![WorkerStatistics::default(), busy] })
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
@@ -47,9 +57,13 @@ impl Handler for Recorder {
         Ok(if after.is_none() { BTreeMap::from([(300, counters)]) } else { BTreeMap::new() })
     }
 
-    fn waiting_faces(&self, name: Option<&ndn_packet::Name>) -> Result<Vec<WaitingFace>, String> {
-        let face_id = if name.is_some() { 302 } else { 301 };
-        Ok(vec![WaitingFace { face_id: Some(face_id), ..WaitingFace::default() }])
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
+        Ok(vec![WaitingFace { face_id: Some(301), ..WaitingFace::default() }])
+    }
+
+    fn waiting_faces_for(&self, name: Name) -> Result<Vec<WaitingFace>, String> {
+        let remote_uri = name.to_string();
+        Ok(vec![WaitingFace { face_id: Some(302), remote_uri, ..WaitingFace::default() }])
     }
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
@@ -60,53 +74,58 @@ impl Handler for Recorder {
         Ok(LedgerStatus::default())
     }
 
-    fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
-        // 5 is the TLV-TYPE of an Interest.
-        if interest.first() == Some(&5) { Ok(vec![6, 0]) } else { Err("no Interest".to_owned()) }
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        let hash = "ab".repeat(32);
+        Ok(WebTransportStatus { certificate_hashes: vec![hash], ..WebTransportStatus::default() })
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {
         Ok(MemifStatus { clients: 3, ..MemifStatus::default() })
     }
 
-    fn webtransport(&self) -> Result<WebTransportStatus, String> {
-        let hash = "ab".repeat(32);
-        Ok(WebTransportStatus { certificate_hashes: vec![hash], ..WebTransportStatus::default() })
+    fn dispatch(&self) -> Result<Dispatch, String> {
+        Ok(Dispatch { depth: 2, ..Dispatch::default() })
     }
 
-    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
-        match action {
-            DispatchAction::List => Ok(Dispatch { depth: 2, ..Dispatch::default() }),
-            DispatchAction::Balance => Ok(Dispatch { moved: 3, ..Dispatch::default() }),
-            DispatchAction::Set { name, worker } => Err(format!("{name} not to {worker}")),
-        }
+    fn set_dispatch(&self, name: Name, worker: u8) -> Result<Dispatch, String> {
+        Err(format!("{name} not to {worker}"))
     }
 
-    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
-        Box::new(Trace(Arc::clone(&self.traces)))
+    fn balance_dispatch(&self) -> Result<Dispatch, String> {
+        Ok(Dispatch { moved: 3, ..Dispatch::default() })
     }
 
-    fn trace_packets(&self, filter: TraceFilter) -> Result<PacketTraceStream, String> {
+    fn measure_service_times(&self, milliseconds: u64) -> Result<ServiceTimesStream, String> {
+        let trace = Box::new(Trace(Arc::clone(&self.traces)));
+        Ok(ServiceTimesStream { milliseconds, trace })
+    }
+
+    fn trace_packets(&self, name: Name, _: u32) -> Result<PacketTraceStream, String> {
         let (sender, packets) = sync_channel(1);
         let packet = TracedPacket {
             worker: 0,
             unix_ns: 1,
             face_id: 300,
             packet: "Interest".to_owned(),
-            name: filter.prefix.to_string(),
+            name: name.to_string(),
             decisions: vec![TracedDecision::Dropped { reason: "no_next_hop".to_owned() }],
         };
         sender.send(packet).unwrap();
         Ok(PacketTraceStream { packets, lost: Box::new(|| 7), end: Box::new(()) })
     }
 
-    fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
-        if filter.face_id == Some(99) {
+    fn start_capture(
+        &self,
+        face_id: Option<u64>,
+        snap_len: usize,
+    ) -> Result<CaptureStream, String> {
+        if face_id == Some(99) {
             return Err("there is no face 99".to_owned());
         }
+        let filter = CaptureFilter::new(face_id, snap_len);
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter, sender));
-        Ok(CaptureStream { packets, dropped: Box::new(|| 7) })
+        Ok(CaptureStream { filter, packets, dropped: Box::new(|| 7) })
     }
 }
 
@@ -143,8 +162,7 @@ fn service_times_are_reported_after_the_measurement() {
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
     for _ in 0..2 {
-        let request = Request::TraceLatency { milliseconds: 1 };
-        let report: ServiceTimesReport = client.call(&request).unwrap();
+        let report = client.measure_service_times(1).unwrap();
         assert_eq!(report.nanoseconds, 2, "the recorder and one trace");
         assert_eq!(report.workers[0].interest_dispatch.buckets.len(), 5000);
     }
@@ -175,15 +193,12 @@ fn log_levels_are_changed_and_reported() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
-    let version: Version = client.call(&Request::Version).unwrap();
-    assert_eq!(version.process_id, std::process::id());
-    let set = Request::LogSet { directives: "debug".to_owned() };
-    let levels: LogLevels = client.call(&set).unwrap();
+    assert_eq!(client.version().unwrap().process_id, 7);
+    let levels = client.set_log_levels("debug".to_owned()).unwrap();
     assert_eq!(levels.directives, "debug");
-    let bad = Request::LogSet { directives: "bad".to_owned() };
-    let refused = client.call::<LogLevels>(&bad).unwrap_err();
+    let refused = client.set_log_levels("bad".to_owned()).unwrap_err();
     assert_eq!(refused.to_string(), "`bad` is no level");
-    let levels: LogLevels = client.call(&Request::LogLevels).unwrap();
+    let levels = client.log_levels().unwrap();
     assert_eq!(levels.directives, "debug", "a refused change changes nothing");
 }
 
@@ -192,18 +207,15 @@ fn statistics_are_reported() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(socket.path()).unwrap();
-    let statistics: Statistics = client.call(&Request::Statistics).unwrap();
-    assert_eq!(statistics, setup.recorder.statistics());
-    let links = |client: &mut ControlClient, after| {
-        client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after }).unwrap()
-    };
-    let mut waiting = |request| client.call::<Vec<WaitingFace>>(&request).unwrap()[0].face_id;
-    assert_eq!(waiting(Request::WaitingFaces), Some(301));
-    assert_eq!(waiting(Request::WaitingFor { name: "/a".to_owned() }), Some(302));
-    let first = links(&mut client, None);
+    assert_eq!(client.statistics().unwrap(), setup.recorder.statistics().unwrap());
+    assert_eq!(client.waiting_faces().unwrap()[0].face_id, Some(301));
+    let name = Name::from_uri("/a").unwrap();
+    let [waiting] = &client.waiting_faces_for(name).unwrap()[..] else { panic!("one face") };
+    assert_eq!((waiting.face_id, waiting.remote_uri.as_str()), (Some(302), "/a"));
+    let first = client.links(None).unwrap();
     assert_eq!(first[&300].counters.out_retransmissions, 5);
     assert_eq!(first[&300].drops["malformed"], 3);
-    assert!(links(&mut client, Some(300)).is_empty());
+    assert!(client.links(Some(300)).unwrap().is_empty());
 }
 
 #[test]
@@ -225,7 +237,7 @@ fn stale_socket_is_replaced() {
     drop(UnixListener::bind(&setup.path).unwrap());
     assert!(setup.path.exists());
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
-    ControlClient::connect(socket.path()).unwrap().call::<Version>(&Request::Version).unwrap();
+    ControlClient::connect(socket.path()).unwrap().version().unwrap();
 }
 
 #[test]
@@ -233,9 +245,23 @@ fn malformed_request_is_answered_and_the_connection_continues() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut stream = UnixStream::connect(socket.path()).unwrap();
-    stream.write_all(b"hello\n{\"method\":\"fly\"}\n{\"method\":\"version\"}\n").unwrap();
+    let requests = r#"hello
+        {"method":"fly"}
+        {"method":"ndt.set","params":{"name":"/%zz","worker":7}}
+        {"method":"management","params":{"interest":"%"}}
+        {"method":"log.set"}
+        {"method":"version"}
+    "#;
+    stream.write_all(requests.as_bytes()).unwrap();
     let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
-    for expected in ["not a request", "unknown variant `fly`", "process_id"] {
+    for expected in [
+        "not a request",
+        "unknown variant `fly`",
+        "/%zz is no name",
+        "not base64",
+        "missing field `params`",
+        "process_id",
+    ] {
         let line = lines.next().unwrap();
         assert!(line.contains(expected), "{line}");
     }
@@ -288,7 +314,7 @@ fn traced_packets_and_lost_ones_are_reported() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let client = ControlClient::connect(socket.path()).unwrap();
-    let name = ndn_packet::Name::from_uri("/a/b").unwrap();
+    let name = Name::from_uri("/a/b").unwrap();
     let (lines, _end) = client.trace_packets(&name, 1).unwrap();
     let lines: Vec<TraceLine> = lines.map(Result::unwrap).collect();
     let [TraceLine::Packet(packet), TraceLine::Lost(7)] = &lines[..] else { panic!("{lines:?}") };
@@ -312,11 +338,11 @@ fn connections_beyond_the_limit_are_closed() {
     let mut held: Vec<ControlClient> = Vec::new();
     for _ in 0..16 {
         let mut client = ControlClient::connect(socket.path()).unwrap();
-        client.call::<Version>(&Request::Version).unwrap();
+        client.version().unwrap();
         held.push(client);
     }
     let mut refused = ControlClient::connect(socket.path()).unwrap();
-    assert!(refused.call::<Version>(&Request::Version).is_err());
+    assert!(refused.version().is_err());
 }
 
 #[test]
@@ -336,15 +362,10 @@ fn name_dispatch_is_reported_and_changed() {
     let setup = setup();
     let _socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut client = ControlClient::connect(&setup.path).unwrap();
-    let list: Dispatch = client.call(&Request::NdtList).unwrap();
-    assert_eq!(list.depth, 2);
-    let balanced: Dispatch = client.call(&Request::NdtBalance).unwrap();
-    assert_eq!(balanced.moved, 3);
-    for (name, message) in [("/a/b", "/a/b not to 7"), ("/%zz", "/%zz is no name")] {
-        let request = Request::NdtSet { name: name.to_owned(), worker: 7 };
-        let refused = client.call::<Dispatch>(&request).unwrap_err().to_string();
-        assert!(refused.starts_with(message), "{refused}");
-    }
+    assert_eq!(client.dispatch().unwrap().depth, 2);
+    assert_eq!(client.balance_dispatch().unwrap().moved, 3);
+    let refused = client.set_dispatch(Name::from_uri("/a/b").unwrap(), 7).unwrap_err();
+    assert_eq!(refused.to_string(), "/a/b not to 7");
 }
 
 #[test]
@@ -352,15 +373,15 @@ fn drop_ends_the_threads_of_connections() {
     let setup = setup();
     let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
     let mut idle = ControlClient::connect(&setup.path).unwrap();
-    idle.call::<Version>(&Request::Version).unwrap();
+    idle.version().unwrap();
     let mut ended = ControlClient::connect(&setup.path).unwrap();
-    ended.call::<Version>(&Request::Version).unwrap();
+    ended.version().unwrap();
     drop(ended);
     let handlers = Arc::strong_count(&setup.recorder);
     assert!(handlers > 2, "each thread has the handler: {handlers}");
     drop(socket);
     assert_eq!(Arc::strong_count(&setup.recorder), 1);
-    assert!(idle.call::<Version>(&Request::Version).is_err());
+    assert!(idle.version().is_err());
 }
 
 #[test]
@@ -369,7 +390,7 @@ fn management_interest_is_answered_with_its_data() {
     let path = directory.path().join("control.sock");
     let _socket = ControlSocket::serve(&path, Arc::new(Recorder::default())).unwrap();
     let mut client = ControlClient::connect(&path).unwrap();
-    assert_eq!(client.management(&[5, 0]).unwrap(), [6, 0]);
-    let error = client.management(&[6, 0]).unwrap_err();
+    assert_eq!(client.management(vec![5, 0]).unwrap().data, [6, 0]);
+    let error = client.management(vec![6, 0]).unwrap_err();
     assert!(matches!(error, ControlError::Refused(_)), "{error}");
 }

@@ -6,8 +6,8 @@ use ndn_dataplane::{Balanced, Balancer, Dataplane, MEASURED_PACKETS_MIN};
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
 use crate::control::service::{Cx, Reason, Service};
-use crate::operator::DispatchRequest;
-use namewire_control::{Dispatch, DispatchAction, DispatchEntry};
+use crate::operator::{DispatchAction, DispatchRequest};
+use namewire_control::{Dispatch, DispatchEntry};
 
 /// Interval between measurements.
 const PERIOD: Duration = Duration::from_millis(500);

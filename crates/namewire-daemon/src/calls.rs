@@ -29,6 +29,12 @@ pub enum CallError {
     Malformed(String),
 }
 
+impl From<CallError> for String {
+    fn from(error: CallError) -> Self {
+        error.to_string()
+    }
+}
+
 /// Management of a forwarder in this process. Each call consists of one or more Interests of NFD's management
 /// protocol.
 pub trait Management {

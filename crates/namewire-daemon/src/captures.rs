@@ -97,6 +97,7 @@ impl Captures {
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
         shared.captures.push(Capture { filter, packets: sender, dropped });
         Ok(CaptureStream {
+            filter,
             packets: receiver,
             dropped: Box::new(move || count.load(Ordering::Relaxed)),
         })

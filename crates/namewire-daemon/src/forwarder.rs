@@ -2,14 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use namewire_control::ControlListener;
+use namewire_control::{ControlListener, Operations};
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
-use ndn_sys::poll::Waker;
 
 use crate::calls::{CallError, Management};
 use crate::config::Config;
@@ -92,10 +90,11 @@ impl OpenForwarder {
         memory::tell(&places, &dataplane);
         let nodes = places.iter().map(|place| place.node);
         let (operator, requests) = operator(&hooks.log, dataplane.workers(), nodes, &environment)?;
-        let (sender, waker) = (operator.requests(), Arc::clone(&requests.waker));
+        let operator = Arc::new(operator);
+        let operations: Arc<dyn Operations> = operator.clone();
         let mut control_socket = match control_socket {
             None => None,
-            Some(socket) => Some(socket.serve(Arc::new(operator)).context("the control socket")?),
+            Some(socket) => Some(socket.serve(operations).context("the control socket")?),
         };
         let parts = Parts {
             clock: environment.clock,
@@ -122,7 +121,7 @@ impl OpenForwarder {
             result.and(finished)
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(run)?;
-        Ok(Forwarder { requests: stop, calls: Calls { sender, waker }, thread: Some(thread) })
+        Ok(Forwarder { requests: stop, operator, thread: Some(thread) })
     }
 }
 
@@ -155,15 +154,8 @@ pub(crate) fn operator(
 #[derive(Debug)]
 pub struct Forwarder {
     requests: Requests,
-    calls: Calls,
+    operator: Arc<Operator>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
-}
-
-/// Sends calls to the control thread.
-#[derive(Debug)]
-struct Calls {
-    sender: Sender<OperatorRequest>,
-    waker: Arc<Waker>,
 }
 
 impl Forwarder {
@@ -177,6 +169,12 @@ impl Forwarder {
         OpenForwarder::open(config, plan)?.start(hooks)
     }
 
+    /// The operations of the control socket, for other threads too.
+    #[must_use]
+    pub fn operations(&self) -> Arc<dyn Operations> {
+        self.operator.clone()
+    }
+
     /// Creates a face whose frames go through queues in this process.
     ///
     /// # Errors
@@ -185,7 +183,7 @@ impl Forwarder {
         &self,
         options: MemoryFaceOptions,
     ) -> Result<(u64, InternalEnd), CallError> {
-        let added = self.calls.ask(|answer| OperatorRequest::AddMemoryFace(options, answer))?;
+        let added = self.operator.ask(|answer| OperatorRequest::AddMemoryFace(options, answer))?;
         added.map_err(|error| CallError::NoAnswer(error.to_string()))
     }
 
@@ -229,23 +227,11 @@ impl Drop for Forwarder {
 impl Management for &Forwarder {
     fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let answer = |answer| OperatorRequest::Local(LocalRequest { interest, answer });
-        self.calls.ask(answer)?.map_err(CallError::NoAnswer)
+        self.operator.ask(answer)?.map_err(CallError::NoAnswer)
     }
 
     fn unix_ms(&self) -> u64 {
         crate::environment::now(&ndn_sys::clock::Clock::System).unix_ms()
-    }
-}
-
-impl Calls {
-    fn ask<T>(
-        &self,
-        request: impl FnOnce(std::sync::mpsc::SyncSender<T>) -> OperatorRequest,
-    ) -> Result<T, CallError> {
-        let (answer, answered) = sync_channel(1);
-        self.sender.send(request(answer)).map_err(|_| CallError::Stopping)?;
-        self.waker.wake();
-        answered.recv().map_err(|_| CallError::Stopping)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests of the control socket: log levels, worker counters, service times, captures.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -19,12 +20,13 @@ use ndn_sys::poll::Waker;
 use ndn_table::LedgerReport;
 use ndn_types::{Counter, Timestamp};
 
+use crate::calls::CallError;
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
-    CaptureStream, Dispatch, DispatchAction, FaceLimit, Handler, LedgerStatus, LinkCounters,
-    MemifStatus, PacketTraceStream, ServiceTimesTrace, Statistics, WaitingFace, WebTransportStatus,
-    WorkerStatistics,
+    CaptureStream, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData,
+    MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics, Version,
+    WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 
 use super::ledger_sum::LedgerSum;
@@ -44,6 +46,22 @@ pub(super) struct CaptureRequest {
     pub(super) filter: CaptureFilter,
     /// Receives the answer.
     pub(super) answer: SyncSender<Result<CaptureStream, String>>,
+}
+
+/// An action on the dispatch of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DispatchAction {
+    /// Report only.
+    List,
+    /// Move the entry of a name to a worker.
+    Set {
+        /// The name.
+        name: Name,
+        /// The worker.
+        worker: u8,
+    },
+    /// Balance the load.
+    Balance,
 }
 
 /// A request about name dispatch, for the control thread.
@@ -177,6 +195,12 @@ pub(super) struct Operator {
     clock: Clock,
 }
 
+impl fmt::Debug for Operator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Operator").field("workers", &self.workers).finish_non_exhaustive()
+    }
+}
+
 /// The control thread's side.
 #[derive(Debug)]
 pub(super) struct OperatorRequests {
@@ -205,52 +229,75 @@ impl Operator {
         Ok((operator, requests))
     }
 
-    /// The queue of requests to the control thread.
-    pub(super) fn requests(&self) -> Sender<OperatorRequest> {
-        self.requests.clone()
+    /// Sends a request to the control thread and waits for the answer.
+    ///
+    /// # Errors
+    /// The forwarder is stopping.
+    pub(super) fn ask<T>(
+        &self,
+        request: impl FnOnce(SyncSender<T>) -> OperatorRequest,
+    ) -> Result<T, CallError> {
+        let (answer, answered) = sync_channel(1);
+        self.send(request(answer))?;
+        answered.recv().map_err(|_| CallError::Stopping)
     }
 
-    /// Sends a request to the control thread and waits for the answer.
-    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> OperatorRequest) -> Result<T, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
-        let (answer, answered) = sync_channel(1);
-        self.requests.send(request(answer)).map_err(|_| stopping())?;
+    fn send(&self, request: OperatorRequest) -> Result<(), CallError> {
+        self.requests.send(request).map_err(|_| CallError::Stopping)?;
         self.waker.wake();
-        answered.recv().map_err(|_| stopping())
+        Ok(())
+    }
+
+    fn dispatch_action(&self, action: DispatchAction) -> Result<Dispatch, String> {
+        self.ask(|answer| OperatorRequest::Dispatch(DispatchRequest { action, answer }))?
     }
 }
 
-impl Handler for Operator {
-    fn log_directives(&self) -> String {
-        self.log.directives()
+impl Operations for Operator {
+    fn version(&self) -> Result<Version, String> {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Version { version, process_id: std::process::id() })
     }
 
-    fn set_log_directives(&self, directives: &str) -> Result<(), String> {
-        self.log.set(directives)
+    fn log_levels(&self) -> Result<LogLevels, String> {
+        Ok(LogLevels { directives: self.log.directives() })
     }
 
-    fn statistics(&self) -> Statistics {
+    fn set_log_levels(&self, directives: String) -> Result<LogLevels, String> {
+        self.log.set(&directives)?;
+        tracing::info!(%directives, "log levels changed");
+        self.log_levels()
+    }
+
+    fn management(&self, interest: Vec<u8>) -> Result<ManagementData, String> {
+        let request = |answer| OperatorRequest::Local(LocalRequest { interest, answer });
+        Ok(ManagementData { data: self.ask(request)?? })
+    }
+
+    fn statistics(&self) -> Result<Statistics, String> {
         let now = Timestamp::from_nanos(self.clock.now_ns());
-        Statistics { workers: self.workers.iter().map(|worker| worker.read(now)).collect() }
+        Ok(Statistics { workers: self.workers.iter().map(|worker| worker.read(now)).collect() })
     }
 
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
-        self.ask(|answer| OperatorRequest::Links(LinksRequest { after, answer }))
+        Ok(self.ask(|answer| OperatorRequest::Links(LinksRequest { after, answer }))?)
     }
 
-    fn webtransport(&self) -> Result<WebTransportStatus, String> {
-        self.ask(OperatorRequest::WebTransport)
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
+        Ok(self.ask(|answer| OperatorRequest::WaitingFaces(None, answer))?)
+    }
+
+    fn waiting_faces_for(&self, name: Name) -> Result<Vec<WaitingFace>, String> {
+        Ok(self.ask(|answer| OperatorRequest::WaitingFaces(Some(name), answer))?)
     }
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
-        self.ask(OperatorRequest::FaceLimit)
+        Ok(self.ask(OperatorRequest::FaceLimit)?)
     }
 
     fn limits(&self) -> Result<LedgerStatus, String> {
-        let stopping = || "the forwarder is stopping".to_owned();
         let (answer, reports) = sync_channel(self.workers.len());
-        self.requests.send(OperatorRequest::Ledger(answer)).map_err(|_| stopping())?;
-        self.waker.wake();
+        self.send(OperatorRequest::Ledger(answer))?;
         let mut sum = LedgerSum::default();
         loop {
             match reports.recv_timeout(WORKER_PATIENCE) {
@@ -262,33 +309,39 @@ impl Handler for Operator {
         }
     }
 
-    fn management(&self, interest: Vec<u8>) -> Result<Vec<u8>, String> {
-        self.ask(|answer| OperatorRequest::Local(LocalRequest { interest, answer }))?
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        Ok(self.ask(OperatorRequest::WebTransport)?)
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {
-        self.ask(OperatorRequest::Memif)
+        Ok(self.ask(OperatorRequest::Memif)?)
     }
 
-    fn waiting_faces(&self, name: Option<&Name>) -> Result<Vec<WaitingFace>, String> {
-        self.ask(|answer| OperatorRequest::WaitingFaces(name.cloned(), answer))
+    fn dispatch(&self) -> Result<Dispatch, String> {
+        self.dispatch_action(DispatchAction::List)
     }
 
-    fn dispatch(&self, action: DispatchAction) -> Result<Dispatch, String> {
-        self.ask(|answer| OperatorRequest::Dispatch(DispatchRequest { action, answer }))?
+    fn set_dispatch(&self, name: Name, worker: u8) -> Result<Dispatch, String> {
+        self.dispatch_action(DispatchAction::Set { name, worker })
     }
 
-    fn trace_service_times(&self) -> Box<dyn ServiceTimesTrace> {
-        self.trace.begin(self.workers.iter().map(|worker| TracedWorker {
+    fn balance_dispatch(&self) -> Result<Dispatch, String> {
+        self.dispatch_action(DispatchAction::Balance)
+    }
+
+    fn measure_service_times(&self, milliseconds: u64) -> Result<ServiceTimesStream, String> {
+        let workers = self.workers.iter().map(|worker| TracedWorker {
             times: Arc::clone(&worker.service_times),
             rounds: Arc::clone(&worker.rounds),
-        }))
+        });
+        Ok(ServiceTimesStream { milliseconds, trace: self.trace.begin(workers) })
     }
 
-    fn trace_packets(&self, filter: TraceFilter) -> Result<PacketTraceStream, String> {
+    fn trace_packets(&self, name: Name, sample: u32) -> Result<PacketTraceStream, String> {
+        let filter = TraceFilter { prefix: name, sample };
         let start = |sink| {
             let request = |answer| PacketTraceRequest { filter, sink, answer };
-            self.ask(|answer| OperatorRequest::TracePackets(Some(request(answer))))
+            Ok(self.ask(|answer| OperatorRequest::TracePackets(Some(request(answer))))?)
         };
         let (requests, waker) = (self.requests.clone(), Arc::clone(&self.waker));
         let stop = move || {
@@ -299,7 +352,12 @@ impl Handler for Operator {
         self.packet_traces.begin(&self.clock, start, stop)
     }
 
-    fn start_capture(&self, filter: CaptureFilter) -> Result<CaptureStream, String> {
+    fn start_capture(
+        &self,
+        face_id: Option<u64>,
+        snap_len: usize,
+    ) -> Result<CaptureStream, String> {
+        let filter = CaptureFilter::new(face_id, snap_len);
         self.ask(|answer| OperatorRequest::Capture(CaptureRequest { filter, answer }))?
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use namewire_control::{FieldInfo, REQUESTS, RESULTS, ResultInfo, SERVICE_TIMES_RESULTS};
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
 use ndn_face::{CallValues, FaceValues, LinkDropReason};
 use ndn_forwarding::{DropReason, InterestAccount, ShardValues};
@@ -179,17 +180,78 @@ fn names_of_a_worker_are_distinct() {
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
 
+/// A type of the control protocol in JSON; structures are links to their sections.
+fn json_type(of: &str) -> String {
+    if let Some(item) = of.strip_prefix("Vec<").and_then(|rest| rest.strip_suffix('>')) {
+        return format!("array of {}", json_type(item));
+    }
+    if let Some(item) = of.strip_prefix("Option<").and_then(|rest| rest.strip_suffix('>')) {
+        return format!("{} or null", json_type(item));
+    }
+    if let Some(value) = of.strip_prefix("BTreeMap<").and_then(|rest| rest.strip_suffix('>')) {
+        let (_, value) = value.split_once(", ").unwrap();
+        return format!("object of {}", json_type(value));
+    }
+    match of {
+        "u8" | "u32" | "u64" | "usize" => "number".to_owned(),
+        "bool" => "boolean".to_owned(),
+        "String" | "Name" | "Vec<u8>" => "string".to_owned(),
+        "[u64; BURST_SIZE_CLASSES]" => "array of number".to_owned(),
+        _ if of.ends_with("Values") || of == "InterestAccount" => {
+            format!("[{of}](counters.md)")
+        }
+        _ => format!("[{of}](#{}-object)", of.to_lowercase()),
+    }
+}
+
+fn results() -> impl Iterator<Item = &'static ResultInfo> {
+    RESULTS.iter().chain(SERVICE_TIMES_RESULTS)
+}
+
+fn fields(page: &mut String, heading: &str, fields: &[FieldInfo]) {
+    writeln!(page, "\n| {heading} | type | meaning |\n|---|---|---|").unwrap();
+    for field in fields {
+        let name =
+            if field.is_flat { "the fields of".to_owned() } else { format!("`{}`", field.name) };
+        // Base64, which is a string in JSON.
+        let of = if field.of == "Vec<u8>" { "string".to_owned() } else { json_type(field.of) };
+        writeln!(page, "| {name} | {of} | {} |", field.help).unwrap();
+    }
+}
+
+/// The page of the control protocol: the requests, and the structures of their results.
+fn protocol_parts() -> Parts {
+    let (mut requests, mut structures) = (String::new(), String::new());
+    for (index, request) in REQUESTS.iter().enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        writeln!(requests, "{gap}### `{}`\n\n{}", request.method, request.help).unwrap();
+        let result = request.result.map(|of| format!("Result: {}. ", json_type(of)));
+        let result = result.unwrap_or_default();
+        writeln!(requests, "{result}Used by {}.", request.used_by).unwrap();
+        if !request.parameters.is_empty() {
+            fields(&mut requests, "parameter", request.parameters);
+        }
+    }
+    for (index, result) in results().enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        writeln!(structures, "{gap}### {} object\n\n{}", result.name, result.help).unwrap();
+        fields(&mut structures, "field", result.fields);
+    }
+    BTreeMap::from([("requests", requests), ("results", structures)])
+}
+
 #[test]
-fn page_of_the_control_protocol_lists_every_request() {
-    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let source = read("crates/namewire-control/src/protocol.rs");
-    let (_, requests) = source.split_once("pub enum Request {").unwrap();
-    let (requests, _) = requests.split_once("\n}\n").unwrap();
-    let names = requests.split("rename = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
-    let declared: BTreeSet<&str> = names.collect();
-    let page = read("docs/reference/control-protocol.md");
-    let (_, methods) = page.split_once("## Methods").unwrap();
-    let rows = methods.lines().filter_map(|line| line.strip_prefix("| `"));
-    let listed: BTreeSet<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
-    assert_eq!(declared, listed);
+fn page_of_the_control_protocol_equals_the_declarations() {
+    check_page("docs/reference/control-protocol.md", protocol_parts());
+}
+
+#[test]
+fn every_structure_of_the_control_protocol_is_on_the_page() {
+    let listed: BTreeSet<String> =
+        results().map(|result| format!("#{}-object", result.name.to_lowercase())).collect();
+    let page = protocol_parts().into_values().collect::<String>();
+    let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    let links: BTreeSet<String> =
+        links.filter(|link| link.starts_with('#')).map(str::to_owned).collect();
+    assert_eq!(links, listed);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use ndn_security::DigestSigner;
 use rustix::io::Errno;
 
 use namewire_control::{
-    ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, Request, WaitingFace,
+    ControlClient, ControlError, FaceLimit, LinkCounters, MemifStatus, WaitingFace,
 };
 
 /// Maximum time for an explanation.
@@ -33,8 +33,7 @@ pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
     let Some(mut client) = connect(endpoint) else { return links };
     let mut after = None;
     loop {
-        let answer = client.call::<BTreeMap<u64, LinkCounters>>(&Request::Links { after });
-        match answer {
+        match client.links(after) {
             Ok(some) if !some.is_empty() => links.extend(some),
             Ok(_) | Err(_) => return links,
         }
@@ -53,7 +52,7 @@ pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String,
 
 /// The number of faces and its limit.
 pub(super) fn face_limit(endpoint: &Endpoint) -> Option<FaceLimit> {
-    connect(endpoint)?.call(&Request::FaceLimit).ok()
+    connect(endpoint)?.face_limit().ok()
 }
 
 /// The first of these addresses that a connection would reach, if its forwarder has reached its
@@ -79,7 +78,7 @@ fn is_there(address: &ForwarderAddress) -> bool {
 /// Whether the forwarder at this address has reached its limit of faces. The query has a short
 /// timeout, as the forwarder may hang.
 pub(super) fn is_full(address: &ForwarderAddress) -> Option<FaceLimit> {
-    ask_soon(address, Request::FaceLimit)?.ok().filter(FaceLimit::is_reached)
+    limit_soon(address)?.ok().filter(FaceLimit::is_reached)
 }
 
 /// A stream to the management of a forwarder, over its control socket instead of a face.
@@ -117,7 +116,7 @@ fn serve_management(mut client: ControlClient, mut stream: &UnixStream) -> io::R
             let frame: Vec<u8> = buffer.drain(..length).collect();
             let packet = LpPacket::parse(&frame).map_err(io::Error::other)?;
             let Some(interest) = packet.fragment() else { continue };
-            match client.management(interest) {
+            match client.management(interest.to_vec()).map(|answer| answer.data) {
                 Ok(data) => stream.write_all(&data)?,
                 Err(error) => {
                     stream.write_all(&refusal(interest, &error)?)?;
@@ -145,44 +144,38 @@ fn refusal(interest: &[u8], error: &ControlError) -> io::Result<Vec<u8>> {
 
 /// Queries the limit of faces of the forwarder at this address. None if there is no control socket,
 /// or no response within [`PATIENCE`]: even connecting blocks while nothing accepts.
-fn ask_soon(address: &ForwarderAddress, request: Request) -> Option<Result<FaceLimit, String>> {
+fn limit_soon(address: &ForwarderAddress) -> Option<Result<FaceLimit, ControlError>> {
     let ForwarderAddress::Unix(path) = address else { return None };
     let path = path.with_extension("control.sock");
     if !path.exists() {
         return None;
     }
-    let (told, answer) = mpsc::sync_channel(1);
+    let (sender, answer) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
+        let client = ControlClient::connect(&path);
+        let limit = client.and_then(|client| client.with_timeout(PATIENCE).face_limit());
         // The receiver may have given up.
-        let _ = told.send(ask(&path, &request));
+        let _ = sender.send(limit);
     });
     answer.recv_timeout(PATIENCE).ok()
 }
 
-fn ask(path: &Path, request: &Request) -> Result<FaceLimit, String> {
-    let client = ControlClient::connect(path);
-    client
-        .and_then(|mut client| client.call_within(request, PATIENCE))
-        .map_err(|error| error.to_string())
-}
-
 /// The state of the memif listener, if there is one.
 pub(super) fn memif(endpoint: &Endpoint) -> Option<MemifStatus> {
-    let status: MemifStatus = connect(endpoint)?.call(&Request::Memif).ok()?;
+    let status = connect(endpoint)?.memif().ok()?;
     status.is_listening.then_some(status)
 }
 
 /// The faces of [`waiting_faces`] to which Interests with this name would be forwarded.
 pub(super) fn waiting_for(endpoint: &Endpoint, name: &Name) -> Vec<WaitingFace> {
-    let request = Request::WaitingFor { name: name.to_string() };
     let client = connect(endpoint);
-    client.and_then(|mut client| client.call(&request).ok()).unwrap_or_default()
+    client.and_then(|mut client| client.waiting_faces_for(name.clone()).ok()).unwrap_or_default()
 }
 
 /// Faces that are being created or reconnected.
 pub(super) fn waiting_faces(endpoint: &Endpoint) -> Vec<WaitingFace> {
     let client = connect(endpoint);
-    client.and_then(|mut client| client.call(&Request::WaitingFaces).ok()).unwrap_or_default()
+    client.and_then(|mut client| client.waiting_faces().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -190,9 +183,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
+    use std::path::Path;
 
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
     use namewire_control::ManagementData;
     use ndn_packet::{Data, InterestBuilder};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -261,7 +253,7 @@ mod tests {
             let name = Name::from_uri("/b").unwrap();
             let data = DataBuilder::new(&name).content(b"x");
             let data = ndn_security::sign_data(&data, &DigestSigner).unwrap();
-            let data = ManagementData { data: STANDARD.encode(data) };
+            let data = ManagementData { data };
             for answer in [
                 serde_json::json!({ "error": "management is turned off" }),
                 serde_json::json!({ "result": data }),

@@ -7,7 +7,7 @@ use clap::Args;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use namewire_control::{LedgerStatus, PrincipalStatus, Request};
+use namewire_control::{LedgerStatus, PrincipalStatus};
 
 /// Number of principals shown without --all.
 const PRINCIPALS_SHOWN: usize = 20;
@@ -30,7 +30,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let mut client = options.control.connect()?;
-    let status: LedgerStatus = client.call(&Request::Limits)?;
+    let status = client.limits()?;
     if options.json {
         let value = serde_json::to_value(&status);
         output::print_json(&value.map_err(|error| Failure::Failed(error.to_string()))?)?;

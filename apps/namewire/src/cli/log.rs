@@ -5,7 +5,6 @@ use clap::Args;
 use super::control::ControlOptions;
 use super::failure::Outcome;
 use super::output;
-use namewire_control::{LogLevels, Request};
 
 /// Show or change the log levels of a running forwarder
 ///
@@ -27,11 +26,10 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let mut client = options.control.connect()?;
-    let request = match options.directives.as_slice() {
-        [] => Request::LogLevels,
-        directives => Request::LogSet { directives: directives.join(",") },
+    let levels = match options.directives.as_slice() {
+        [] => client.log_levels()?,
+        directives => client.set_log_levels(directives.join(","))?,
     };
-    let levels: LogLevels = client.call(&request)?;
     let parts: Vec<&str> = levels.directives.split(',').collect();
     if options.json {
         let modules: serde_json::Map<String, serde_json::Value> = parts

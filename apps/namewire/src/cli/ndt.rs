@@ -8,7 +8,7 @@ use super::arguments::name;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, counted, grouped};
-use namewire_control::{Dispatch, Request};
+use namewire_control::Dispatch;
 
 /// Number of entries shown without --all.
 const ENTRIES_SHOWN: usize = 10;
@@ -63,15 +63,14 @@ struct Common {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let (common, request) = match &options.action {
-        Action::List { common, .. } => (common, Request::NdtList),
-        Action::Balance(common) => (common, Request::NdtBalance),
-        Action::Set { name, worker, common } => {
-            (common, Request::NdtSet { name: name.to_uri(), worker: *worker })
-        }
-    };
+    let (Action::List { common, .. } | Action::Balance(common) | Action::Set { common, .. }) =
+        &options.action;
     let mut client = common.control.connect()?;
-    let dispatch: Dispatch = client.call(&request)?;
+    let dispatch = match &options.action {
+        Action::List { .. } => client.dispatch(),
+        Action::Balance(_) => client.balance_dispatch(),
+        Action::Set { name, worker, .. } => client.set_dispatch(name.clone(), *worker),
+    }?;
     if let Action::Set { name, .. } = &options.action {
         warn_of_short_name(name, dispatch.depth);
     }

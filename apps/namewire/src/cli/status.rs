@@ -13,8 +13,7 @@ use super::face::down_for_people;
 use super::failure::Outcome;
 use super::output::{self, grouped, span_for_people};
 use namewire_control::{
-    ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, Request, Statistics,
-    WaitingFace, WorkerStatistics,
+    ControlClient, FaceLimit, LinkCounters, LinkDown, MemifStatus, WaitingFace, WorkerStatistics,
 };
 use namewire_daemon::text::transport_uri;
 
@@ -119,7 +118,7 @@ fn down(faces: &[FaceStatus], links: &BTreeMap<u64, LinkCounters>) -> Vec<DownFa
 fn workers(address: &ForwarderAddress) -> Vec<WorkerStatistics> {
     let ForwarderAddress::Unix(path) = address else { return Vec::new() };
     ControlClient::connect(&path.with_extension("control.sock"))
-        .and_then(|mut client| client.call::<Statistics>(&Request::Statistics))
+        .and_then(|mut client| client.statistics())
         .map_or_else(|_| Vec::new(), |statistics| statistics.workers)
 }
 

@@ -13,8 +13,7 @@ use super::failure::{Failure, Outcome};
 use super::interrupt;
 use super::output::{self, Table, grouped};
 use namewire_control::{
-    ControlError, Request, ServiceTimesReport, TimeHistogram, TraceLine, TracedPacket,
-    WorkerServiceTimes,
+    ControlError, ServiceTimesReport, TimeHistogram, TraceLine, TracedPacket, WorkerServiceTimes,
 };
 
 /// Measure service times in a running forwarder, or show its decisions about packets
@@ -92,7 +91,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn latency(span: Duration, control: &ControlOptions, json: bool) -> Outcome {
     let milliseconds = duration_ms(span);
     let mut client = control.connect()?;
-    let report: ServiceTimesReport = client.call(&Request::TraceLatency { milliseconds })?;
+    let report = client.measure_service_times(milliseconds)?;
     let mut total = WorkerServiceTimes::default();
     report.workers.iter().for_each(|worker| total.add(worker));
     if json { print_json(&report, &total) } else { print(&report, &total) }

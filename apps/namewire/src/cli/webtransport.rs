@@ -5,7 +5,6 @@ use clap::Args;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::output;
-use namewire_control::{Request, WebTransportStatus};
 
 /// Show the WebTransport addresses of a running forwarder and the hashes of its certificates
 ///
@@ -22,7 +21,7 @@ pub(super) struct Options {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let mut client = options.control.connect()?;
-    let status: WebTransportStatus = client.call(&Request::WebTransport)?;
+    let status = client.webtransport()?;
     if options.json {
         let json = serde_json::to_value(&status);
         output::print_json(&json.map_err(|error| Failure::Failed(error.to_string()))?)?;

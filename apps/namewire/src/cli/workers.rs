@@ -11,7 +11,7 @@ use super::arguments::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use namewire_control::{ControlClient, Request, Statistics, WorkerStatistics};
+use namewire_control::{ControlClient, Statistics, WorkerStatistics};
 use ndn_dataplane::QueueDepthValues;
 
 /// A counter.
@@ -176,7 +176,7 @@ fn plan(file: &Path, json: bool) -> Outcome {
 }
 
 fn statistics(client: &mut ControlClient) -> Outcome<Statistics> {
-    Ok(client.call(&Request::Statistics)?)
+    Ok(client.statistics()?)
 }
 
 fn print(workers: &[Interval]) -> Outcome {

@@ -28,6 +28,9 @@ pub struct CapturedPacket {
     pub original_len: usize,
 }
 
+/// Upper limit of the snap length.
+const SNAP_LEN_MAX: usize = 65_536;
+
 /// Selects the packets to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureFilter {
@@ -35,4 +38,12 @@ pub struct CaptureFilter {
     pub face_id: Option<u64>,
     /// Maximum bytes captured per packet.
     pub snap_len: usize,
+}
+
+impl CaptureFilter {
+    /// A filter with a snap length of 65,536 bytes at most.
+    #[must_use]
+    pub fn new(face_id: Option<u64>, snap_len: usize) -> Self {
+        Self { face_id, snap_len: snap_len.min(SNAP_LEN_MAX) }
+    }
 }

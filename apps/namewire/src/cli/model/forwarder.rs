@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use namewire_control::{ControlClient, Dispatch, Request, ServiceTimesReport, Statistics};
+use namewire_control::{ControlClient, ServiceTimesReport, Statistics};
 use namewire_daemon::{Forwarder, Hooks, Management};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
@@ -202,8 +202,9 @@ impl Subject {
             let mut client = self.client()?;
             for number in 0..PREFIXES {
                 let worker = u8::try_from(number % setting.workers).unwrap_or(0);
-                let request = Request::NdtSet { name: prefix(number), worker };
-                client.call::<Dispatch>(&request).map_err(|error| failed("ndt set")(&error))?;
+                let uri = prefix(number);
+                let name = Name::from_uri(&uri).map_err(|error| failed(&uri)(&error))?;
+                client.set_dispatch(name, worker).map_err(|error| failed("ndt set")(&error))?;
             }
         }
         Ok(())
@@ -225,7 +226,7 @@ struct Snapshot {
 impl Snapshot {
     fn take(client: &mut ControlClient, workers: usize) -> Outcome<Self> {
         let statistics: Statistics =
-            client.call(&Request::Statistics).map_err(|error| failed("statistics")(&error))?;
+            client.statistics().map_err(|error| failed("statistics")(&error))?;
         let (mut cpu_ns, mut delayed_ns) = (vec![0; workers], vec![0; workers]);
         for (name, cpu, delayed) in threads()? {
             let number =
@@ -291,7 +292,7 @@ fn run_once(
                 return Ok(None);
             }
             let milliseconds = Duration::from_secs_f64(window.seconds).as_millis() as u64;
-            let report = tracing.call(&Request::TraceLatency { milliseconds });
+            let report = tracing.measure_service_times(milliseconds);
             report.map(Some).map_err(|error| failed("trace latency")(&error))
         });
         sleep_until(from_ns);

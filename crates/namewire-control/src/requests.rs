@@ -1,0 +1,200 @@
+//! The requests of the control socket.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read};
+use std::time::Duration;
+
+use ndn_packet::{Interest, Name};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::client::{ControlClient, ControlError, StreamEnd};
+use crate::declare::requests;
+use crate::packet_trace::{PacketTraceStream, TraceLine};
+use crate::protocol::{
+    Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData, MemifStatus,
+    Statistics, Version, WaitingFace, WebTransportStatus,
+};
+use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
+use crate::streams::{Answer, CaptureStream};
+
+requests! {
+    answered {
+        /// Identifies the forwarder.
+        "version" Version => version -> Version, used by "all commands";
+
+        /// Reports the log levels in force.
+        "log.levels" LogLevels => log_levels -> LogLevels, used by "`log`";
+
+        /// Changes log levels; reports the resulting ones.
+        "log.set" LogSet => set_log_levels {
+            /// `debug` for all modules, `ndn_dataplane=debug` for one, `ndn_dataplane=default` to remove its level;
+            /// separated by commas.
+            directives: String,
+        } -> LogLevels, used by "`log`";
+
+        /// Executes one management Interest, a command or one for a dataset segment, as over a local face. It works when
+        /// `limits.faces` is reached.
+        "management" Management => management {
+            /// The Interest, in base64.
+            #[serde(with = "crate::base64")]
+            interest: Vec<u8>,
+        } -> ManagementData, used by "commands at the limit of faces";
+
+        /// Reports the counters of the workers since the start.
+        "statistics" Statistics => statistics -> Statistics, used by "`status`, `workers`";
+
+        /// Reports link counters by FaceId, for at most a hundred faces. The client repeats the request after the last
+        /// FaceId until the result is empty.
+        "links" Links => links {
+            /// Only faces with higher FaceIds; null starts at the lowest.
+            after: Option<u64>,
+        } -> BTreeMap<u64, LinkCounters>, used by "`face list`, `face show`, `status`";
+
+        /// Reports required faces that are missing or being created.
+        "faces.waiting" WaitingFaces => waiting_faces -> Vec<WaitingFace>, used by "`face list`, `status`";
+
+        /// Reports those of them that Interests with a name would go to.
+        "faces.waiting_for" WaitingFor => waiting_faces_for {
+            /// The name, as a URI.
+            #[serde(with = "crate::uri")]
+            name: Name,
+        } -> Vec<WaitingFace>, used by "`ping`, `peek`, `get`";
+
+        /// Reports the number of faces and its limit.
+        "faces.limit" FaceLimit => face_limit -> FaceLimit, used by "`status`, commands that cannot connect";
+
+        /// Reports what principals hold of the tables of the PIT.
+        "limits" Limits => limits -> LedgerStatus, used by "`limits`";
+
+        /// Reports the state of the WebTransport listener.
+        "webtransport" WebTransport => webtransport -> WebTransportStatus, used by "`webtransport`";
+
+        /// Reports the state of the memif listener.
+        "memif" Memif => memif -> MemifStatus, used by "`status`";
+
+        /// Reports the dispatch of names to workers.
+        "ndt.list" NdtList => dispatch -> Dispatch, used by "`ndt list`";
+
+        /// Moves the entry of a name to a worker; reports the resulting dispatch.
+        "ndt.set" NdtSet => set_dispatch {
+            /// The name, as a URI.
+            #[serde(with = "crate::uri")]
+            name: Name,
+            /// The number of the worker.
+            worker: u8,
+        } -> Dispatch, used by "`ndt set`";
+
+        /// Balances the load of the workers now; reports the resulting dispatch.
+        "ndt.balance" NdtBalance => balance_dispatch -> Dispatch, used by "`ndt balance`";
+    }
+    streamed {
+        /// Measures service times; the result follows when the time is over.
+        "trace.latency" TraceLatency => measure_service_times {
+            /// Duration; an hour at most.
+            milliseconds: u64,
+        } -> ServiceTimesStream as ServiceTimesReport, used by "`trace latency`";
+
+        /// Traces the decisions about packets. After an empty result, the connection carries one JSON object per line:
+        /// `{"packet": …}` with the decisions about a packet, or `{"lost": …}` with the number of packets not reported so
+        /// far, until the client closes its side.
+        "trace.packets" TracePackets => trace_packets {
+            /// Only packets whose names have this prefix, a URI.
+            #[serde(with = "crate::uri")]
+            name: Name,
+            /// One of this number of packets.
+            sample: u32,
+        } -> PacketTraceStream, used by "`trace packets`";
+
+        /// Captures packets. After an empty result, the connection carries a pcapng file, until the client closes its
+        /// side.
+        "capture.start" CaptureStart => start_capture {
+            /// Only this face; null captures all faces.
+            face_id: Option<u64>,
+            /// Maximum bytes captured per packet; 65,536 at most.
+            snap_len: usize,
+        } -> CaptureStream, used by "`capture`";
+    }
+}
+
+/// Time limit for an answer, in addition to the requested duration.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Minimum time in which the server answers a management Interest; it waits longer if the Interest's lifetime is longer.
+/// The client waits [one second more](MANAGEMENT_MARGIN), so that it learns the reason of the server.
+pub const MANAGEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// See [`MANAGEMENT_TIMEOUT`].
+pub const MANAGEMENT_MARGIN: Duration = Duration::from_secs(1);
+
+/// Returns the time in which the server answers a management Interest of this lifetime.
+#[must_use]
+pub fn management_timeout(lifetime_ms: u64) -> Duration {
+    MANAGEMENT_TIMEOUT.max(Duration::from_millis(lifetime_ms))
+}
+
+impl Request {
+    /// Returns how long the client waits for the answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        if let Self::TraceLatency { milliseconds } = self {
+            ANSWER_TIMEOUT + Duration::from_millis(*milliseconds)
+        } else if let Self::Management { interest } = self {
+            let lifetime = Interest::parse(interest).map_or(0, |interest| interest.lifetime_ms());
+            management_timeout(lifetime) + MANAGEMENT_MARGIN
+        } else {
+            ANSWER_TIMEOUT
+        }
+    }
+}
+
+impl ControlClient {
+    fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        self.exchange(request, request.timeout())
+    }
+
+    /// Measures service times for this long.
+    ///
+    /// # Errors
+    /// The connection fails, the answer is malformed, or the forwarder refuses.
+    pub fn measure_service_times(
+        &mut self,
+        milliseconds: u64,
+    ) -> Result<ServiceTimesReport, ControlError> {
+        self.call(&Request::TraceLatency { milliseconds })
+    }
+
+    /// Turns the connection into a trace of the decisions about packets: the iterator returns them until the forwarder
+    /// ends it, which [`StreamEnd`] requests.
+    ///
+    /// # Errors
+    /// As for [`measure_service_times`](Self::measure_service_times).
+    pub fn trace_packets(
+        mut self,
+        name: &Name,
+        sample: u32,
+    ) -> Result<
+        (impl Iterator<Item = Result<TraceLine, ControlError>> + use<>, StreamEnd),
+        ControlError,
+    > {
+        self.call::<()>(&Request::TracePackets { name: name.clone(), sample })?;
+        let (reader, end) = self.into_stream()?;
+        let lines = reader.lines().map(|line| {
+            let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());
+            serde_json::from_str(&line?).map_err(malformed)
+        });
+        Ok((lines, end))
+    }
+
+    /// Turns the connection into a capture: the reader returns pcapng until the forwarder ends it, which
+    /// [`StreamEnd`] requests.
+    ///
+    /// # Errors
+    /// As for [`measure_service_times`](Self::measure_service_times).
+    pub fn start_capture(
+        mut self,
+        face_id: Option<u64>,
+        snap_len: usize,
+    ) -> Result<(impl Read, StreamEnd), ControlError> {
+        self.call::<()>(&Request::CaptureStart { face_id, snap_len })?;
+        self.into_stream()
+    }
+}

@@ -1,0 +1,202 @@
+//! Answers of the server that take time or turn the connection into a stream.
+
+use std::fmt;
+use std::io::{self, BufWriter, Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use ndn_sys::clock;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
+use crate::packet_trace::{PacketTraceStream, TraceLine};
+use crate::protocol::Response;
+use crate::service_times::ServiceTimesStream;
+
+/// Maximum time that captured packets stay in a buffer.
+const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
+/// Maximum number of packets that are sent after the client has closed its sending side.
+const LATE_PACKETS_MAX: usize = 8192;
+/// Maximum duration of a service time measurement: one hour.
+const TRACE_MS_MAX: u64 = 3_600_000;
+/// Poll interval for a closed connection during a measurement.
+const PAUSE_STEP: Duration = Duration::from_millis(100);
+
+/// The answer to a request.
+pub(crate) enum Answer {
+    /// A result.
+    Result(Value),
+    /// A result that takes time, or a stream.
+    Stream(Box<dyn AnswerStream>),
+}
+
+impl Answer {
+    pub(crate) fn result(result: impl Serialize) -> Result<Self, String> {
+        serde_json::to_value(result).map(Self::Result).map_err(|error| error.to_string())
+    }
+}
+
+/// An answer that the server writes over time. Dropping it ends what it measures.
+pub(crate) trait AnswerStream {
+    /// Writes the answer, with the result in front. Further requests may follow, unless it breaks.
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>>;
+}
+
+/// An active capture.
+pub struct CaptureStream {
+    /// What is captured.
+    pub filter: CaptureFilter,
+    /// The packets in capture order.
+    pub packets: Receiver<CapturedPacket>,
+    /// Returns the number of packets dropped because the stream was full.
+    pub dropped: Box<dyn Fn() -> u64 + Send>,
+}
+
+impl fmt::Debug for CaptureStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CaptureStream")
+            .field("dropped", &(self.dropped)())
+            .finish_non_exhaustive()
+    }
+}
+
+impl AnswerStream for ServiceTimesStream {
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        if !pause(connection, self.milliseconds.min(TRACE_MS_MAX))? {
+            return Ok(ControlFlow::Break(()));
+        }
+        respond(connection, &Response::Result(serde_json::to_value(self.trace.report())?))?;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+pub(crate) fn respond(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+impl AnswerStream for CaptureStream {
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        respond(connection, &Response::Result(Value::Null))?;
+        write_capture(connection, self)?;
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+impl AnswerStream for PacketTraceStream {
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        respond(connection, &Response::Result(Value::Null))?;
+        write_trace(connection, self)?;
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+/// Sends packets until the client closes its side or the forwarder ends the stream.
+fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()> {
+    let filter = capture.filter;
+    stream.set_nonblocking(false)?;
+    let mut writer = PcapngWriter::new(BufWriter::new(stream), filter.snap_len)?;
+    if filter.face_id.is_some() {
+        writer.describe_face(filter.face_id)?;
+    }
+    writer.flush()?;
+    let (mut last_ns, mut checked_ns) = (0, clock::now());
+    loop {
+        match capture.packets.recv_timeout(CAPTURE_FLUSH) {
+            Ok(packet) => {
+                last_ns = packet.unix_ns;
+                writer.write(&packet)?;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        // By time, so that a capture without pauses ends too.
+        let now_ns = clock::now();
+        if u128::from(now_ns - checked_ns) >= CAPTURE_FLUSH.as_nanos() {
+            checked_ns = now_ns;
+            writer.flush()?;
+            if peer_has_closed(stream)? {
+                break;
+            }
+        }
+    }
+    // Packets captured before the client closed its sending side are still sent.
+    for packet in capture.packets.try_iter().take(LATE_PACKETS_MAX) {
+        last_ns = packet.unix_ns;
+        writer.write(&packet)?;
+    }
+    writer.write_dropped(last_ns, (capture.dropped)())?;
+    writer.flush()
+}
+
+/// Sends traced packets until the client closes its side or the forwarder ends the stream. The number of lost packets
+/// follows whenever it has grown.
+fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let mut writer = BufWriter::new(stream);
+    let (mut reported, mut checked_ns) = (0, clock::now());
+    let mut is_open = true;
+    while is_open {
+        match trace.packets.recv_timeout(CAPTURE_FLUSH) {
+            Ok(packet) => write_line(&mut writer, &TraceLine::Packet(packet))?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => is_open = false,
+        }
+        let now_ns = clock::now();
+        if is_open && u128::from(now_ns - checked_ns) < CAPTURE_FLUSH.as_nanos() {
+            continue;
+        }
+        checked_ns = now_ns;
+        let lost = (trace.lost)();
+        if lost > reported {
+            reported = lost;
+            write_line(&mut writer, &TraceLine::Lost(lost))?;
+        }
+        writer.flush()?;
+        is_open = is_open && !peer_has_closed(stream)?;
+    }
+    for packet in trace.packets.try_iter().take(LATE_PACKETS_MAX) {
+        write_line(&mut writer, &TraceLine::Packet(packet))?;
+    }
+    writer.flush()
+}
+
+fn write_line(writer: &mut impl Write, line: &TraceLine) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, line)?;
+    writer.write_all(b"\n")
+}
+
+/// Waits; returns false if the client has closed the connection meanwhile.
+fn pause(stream: &UnixStream, milliseconds: u64) -> io::Result<bool> {
+    let begin = clock::now();
+    let nanos = milliseconds * 1_000_000;
+    loop {
+        let left = nanos.saturating_sub(clock::now() - begin);
+        if left == 0 {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_nanos(left).min(PAUSE_STEP));
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(stream, &mut [0_u8; 1], flags) {
+            Ok((0, _)) => return Ok(false),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn peer_has_closed(mut stream: &UnixStream) -> io::Result<bool> {
+    stream.set_nonblocking(true)?;
+    let read = stream.read(&mut [0; 16]);
+    stream.set_nonblocking(false)?;
+    match read {
+        Ok(count) => Ok(count == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
