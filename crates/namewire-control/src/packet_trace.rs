@@ -73,10 +73,19 @@ pub enum TracedDecision {
     },
     /// The packet went on to the worker whose shard owns its name.
     PassedOn,
-    /// The packet was dropped, or one that it caused, or one that gave way to it.
+    /// The packet was dropped, or this number of packets that it caused.
     Dropped {
         /// Name of the drop reason.
         reason: String,
+        /// Number of packets.
+        count: u64,
+    },
+    /// This number of records of other Interests gave way to the Interest.
+    Evicted {
+        /// Name of the drop reason.
+        reason: String,
+        /// Number of records.
+        count: u64,
     },
 }
 
@@ -124,7 +133,12 @@ impl From<Decision> for TracedDecision {
                 Self::Sent { packet: packet.to_owned(), nack_reason, face_id }
             }
             Decision::PassedOn => Self::PassedOn,
-            Decision::Dropped(reason) => Self::Dropped { reason: reason.name().to_owned() },
+            Decision::Dropped(reason, count) => {
+                Self::Dropped { reason: reason.name().to_owned(), count }
+            }
+            Decision::Evicted(reason, count) => {
+                Self::Evicted { reason: reason.name().to_owned(), count }
+            }
         }
     }
 }
@@ -151,7 +165,9 @@ impl fmt::Display for TracedDecision {
                 write!(formatter, "sent {packet} {reason} to face {face_id}")
             }
             Self::PassedOn => formatter.write_str("passed on to another worker"),
-            Self::Dropped { reason } => write!(formatter, "dropped {reason}"),
+            Self::Dropped { reason, count: 1 } => write!(formatter, "dropped {reason}"),
+            Self::Dropped { reason, count } => write!(formatter, "dropped {count} {reason}"),
+            Self::Evicted { reason, count } => write!(formatter, "{reason} {count}"),
         }
     }
 }

@@ -108,7 +108,7 @@ impl Operations for Recorder {
             face_id: 300,
             packet: "Interest".to_owned(),
             name: name.to_string(),
-            decisions: vec![TracedDecision::Dropped { reason: "no_next_hop".to_owned() }],
+            decisions: vec![TracedDecision::Dropped { reason: "no_next_hop".to_owned(), count: 1 }],
         };
         sender.send(packet).unwrap();
         Ok(PacketTraceStream { packets, lost: Box::new(|| 7), end: Box::new(()) })

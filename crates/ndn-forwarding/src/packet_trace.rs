@@ -78,8 +78,10 @@ pub enum Decision {
     },
     /// The packet went on to the shard that owns its name.
     PassedOn,
-    /// The packet was dropped, or one that it caused, or one that gave way to it.
-    Dropped(DropReason),
+    /// The packet was dropped, or this number of packets that it caused.
+    Dropped(DropReason, u64),
+    /// This number of records of other Interests gave way to the Interest.
+    Evicted(DropReason, u64),
 }
 
 /// Where the trace of all workers goes.
@@ -182,13 +184,14 @@ impl Before {
     pub(crate) fn decisions(&self, kind: PacketKind, tables: &Tables) -> (Vec<Decision>, bool) {
         let (counters, cs_insertions) = (&tables.counters, tables.pcct.cs_counters().insertions);
         let (before, after) = (&self.values, counters.values());
-        let dropped: Vec<DropReason> = DropReason::ALL
+        let dropped: Vec<(DropReason, u64)> = DropReason::ALL
             .into_iter()
             .zip(self.drops.iter().zip(drops(counters)))
-            .filter(|(_, (before, after))| *after != **before)
-            .map(|(reason, _)| reason)
+            .map(|(reason, (before, after))| (reason, after - before))
+            .filter(|(_, count)| *count > 0)
             .collect();
-        let is_refused = DropReason::REFUSED_INTEREST.iter().any(|reason| dropped.contains(reason));
+        let is_refused =
+            dropped.iter().any(|(reason, _)| DropReason::REFUSED_INTEREST.contains(reason));
         let is_hit = after.cs_hits != before.cs_hits;
         let is_passed_on = after.passed_on_interests != before.passed_on_interests
             || after.passed_on_nacks != before.passed_on_nacks;
@@ -216,7 +219,10 @@ impl Before {
         if kind == PacketKind::Data && satisfied > 0 {
             decisions.push(Decision::PitSatisfied(satisfied));
         }
-        decisions.extend(dropped.into_iter().map(Decision::Dropped));
+        decisions.extend(dropped.into_iter().map(|(reason, count)| match reason {
+            DropReason::Evicted | DropReason::OutRecordEvicted => Decision::Evicted(reason, count),
+            _ => Decision::Dropped(reason, count),
+        }));
         (decisions, is_pending)
     }
 }

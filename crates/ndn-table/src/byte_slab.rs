@@ -100,11 +100,6 @@ impl ByteSlab {
         self.chunk_count * CHUNK_SIZE
     }
 
-    /// Limit on the bytes of chunks in use.
-    pub(crate) fn limit(&self) -> usize {
-        self.chunk_limit * CHUNK_SIZE
-    }
-
     /// Changes the limit, up to the size the slab was built with.
     pub(crate) fn set_limit(&mut self, bytes_max: usize) {
         self.chunk_limit = (bytes_max / CHUNK_SIZE).clamp(1, self.chunk_count_max);

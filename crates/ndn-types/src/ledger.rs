@@ -179,6 +179,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         total + count <= open
     }
 
+    /// Units that are missing if a principal takes `count` more.
+    #[must_use]
+    pub fn excess(&self, index: PrincipalIndex, resource: R, count: u32) -> u32 {
+        self.divisions[resource.index()].excess(self.class(index), count)
+    }
+
     /// Whether a principal may take `count` units more.
     #[must_use]
     #[cold]
@@ -424,6 +430,59 @@ mod tests {
         assert_eq!(ledger.report().principals.len(), 1);
     }
 
+    /// The share as docs/operating/limits.md states it, of the principals of the property below:
+    /// management, two local ones, a neighbour, two remote ones. `percents` are the reserves of
+    /// management, local principals and neighbours.
+    fn share(capacity: usize, percents: [u8; 3], held: [u32; 6], who: usize) -> usize {
+        let [management, local, neighbour] =
+            percents.map(|percent| capacity * usize::from(percent) / 100);
+        let open = capacity - management - local - neighbour;
+        // The one that asks counts as one that holds something.
+        let holds = |other: usize| usize::from(other == who || held[other] > 0);
+        let holders: usize = (0..6).map(holds).sum();
+        let of_class = match who {
+            0 => management,
+            1 | 2 => local / (holds(1) + holds(2)),
+            3 => neighbour,
+            _ => 0,
+        };
+        (open / holders + of_class).max(1)
+    }
+
+    #[test]
+    fn shares_are_parts_of_the_open_places_and_of_the_reserve() {
+        // Reserves of 50, 100 and 200 places leave 650.
+        let mut ledger = ledger(1000, Reserves { management: 5, local: 10, neighbour: 20 });
+        let neighbour = PrincipalKey::Neighbour { face_id: 300 };
+        let keys = [PrincipalKey::Management, local(1), local(2), neighbour, remote(1), remote(2)];
+        let indices = keys.map(|key| ledger.attach(key));
+        let shares = |ledger: &Ledger<Places, 1>| ledger.report().resources[0].shares;
+        assert_eq!(shares(&ledger), [700, 750, 850, 650], "as if each were the only one");
+        for (index, expected) in indices.into_iter().zip([
+            // 650 / 1 + 50, 650 / 1 + 100, 650 / 1 + 200, 650 / 1
+            [700, 750, 850, 650],
+            // 650 / 2: 325
+            [375, 425, 525, 325],
+            // 650 / 3: 216; 100 / 2: 50
+            [266, 266, 416, 216],
+            // 650 / 4: 162
+            [212, 212, 362, 162],
+            // 650 / 5: 130
+            [180, 180, 330, 130],
+            // 650 / 6: 108
+            [158, 158, 308, 108],
+        ]) {
+            ledger.charge(index, R, 1);
+            assert_eq!(shares(&ledger), expected);
+        }
+        ledger.charge(indices[4], R, 107);
+        ledger.charge(indices[5], R, 541);
+        assert_eq!(ledger.verdict(indices[4], R, 1), Verdict::Refused, "it has its 108");
+        ledger.release(indices[4], R, 1);
+        ledger.charge(indices[5], R, 1);
+        assert!(matches!(ledger.verdict(indices[4], R, 1), Verdict::Evict(_)), "it has 107");
+    }
+
     /// One in four requests releases instead.
     fn requests() -> impl Strategy<Value = Vec<(usize, bool)>> {
         proptest::collection::vec((0..6_usize, prop::bool::weighted(0.75)), 0..600)
@@ -435,10 +494,10 @@ mod tests {
         #[test]
         fn below_its_share_nobody_is_refused(
             capacity in 1..80_usize,
-            percents in (0..20_u8, 0..30_u8, 0..40_u8),
+            percents in [0..20_u8, 0..40_u8, 0..30_u8],
             requests in requests(),
         ) {
-            let (management, neighbour, local_part) = percents;
+            let [management, local_part, neighbour] = percents;
             let reserves = Reserves { management, local: local_part, neighbour };
             let mut ledger = ledger(capacity, reserves);
             let keys = [
@@ -457,11 +516,8 @@ mod tests {
                 match ledger.verdict(index, R, 1) {
                     Verdict::Room => ledger.charge(index, R, 1),
                     Verdict::Refused => {
-                        let is_new = ledger.held(index, R) == 0;
-                        let newcomer = is_new.then_some(ledger.class(index));
-                        let shares = ledger.divisions[0].shares(newcomer);
-                        let class = ledger.class(index).index();
-                        prop_assert!(ledger.held(index, R) >= shares[class]);
+                        let held = indices.map(|index| ledger.held(index, R));
+                        prop_assert!(held[who] as usize >= share(capacity, percents, held, who));
                     }
                     Verdict::Evict(limits) => {
                         let victim = indices.iter().find(|&&it| ledger.exceeds(it, R, limits));

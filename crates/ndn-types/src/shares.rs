@@ -114,11 +114,12 @@ impl Division {
         classes.map(|(used, reserve)| used.saturating_sub(reserve)).sum()
     }
 
-    /// Whether a class may take `count` units more.
-    pub(crate) fn has_room(&self, class: PrincipalClass, count: u32) -> bool {
+    /// Units that are missing if a class takes `count` more.
+    pub(crate) fn excess(&self, class: PrincipalClass, count: u32) -> u32 {
         let class = class.index();
         let reserved = self.reserves[class].saturating_sub(self.used[class]);
-        self.used_of_open().saturating_add(count.saturating_sub(reserved)) <= self.open
+        let wanted = self.used_of_open().saturating_add(count.saturating_sub(reserved));
+        wanted.saturating_sub(self.open)
     }
 
     /// Shares by class, with one more active principal in `newcomer`.
@@ -134,7 +135,7 @@ impl Division {
 
     /// May a principal that holds `held` take `count` units more?
     pub(crate) fn verdict(&self, own: PrincipalClass, held: u32, count: u32) -> Verdict {
-        if self.has_room(own, count) {
+        if self.excess(own, count) == 0 {
             return Verdict::Room;
         }
         let newcomer = (held == 0).then_some(own);

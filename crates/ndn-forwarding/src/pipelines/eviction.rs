@@ -3,17 +3,13 @@
 
 use ndn_packet::NackReason;
 use ndn_table::{
-    FaceIndex, Limits, PIT_TOKEN_INLINE_MAX, PitIndex, PrincipalIndex, Resource, Verdict, Victim,
-    long_blocks,
+    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, Limits, PIT_TOKEN_INLINE_MAX, PitIndex,
+    PitPhase, PrincipalIndex, RecordPlace, Resource, VICTIM_STEPS, Verdict, Victim, long_blocks,
 };
 
 use super::finalize::Ending;
 use crate::DropReason;
 use crate::strategy::Context;
-
-/// Maximum number of places that are checked for one packet, so that its cost is bounded. The next
-/// packet continues behind them.
-const STEPS_PER_PACKET_MAX: u32 = 256;
 
 impl Context<'_> {
     /// Makes room for a new PIT entry, with an Interest of this length.
@@ -29,26 +25,68 @@ impl Context<'_> {
         if has_room { Ok(()) } else { Err(DropReason::PitShare) }
     }
 
-    /// Makes room for the in-record of a face in an entry, and for its token.
+    /// Makes room for the in-record of a face in an entry, where its present one is in `own`, and for its
+    /// token. Returns where the present one is afterwards.
     #[inline]
     pub(super) fn admit_in_record(
         &mut self,
         principal: PrincipalIndex,
         entry: PitIndex,
-        face: FaceIndex,
+        own: Option<(FaceIndex, RecordPlace)>,
         token_length: usize,
-    ) -> Result<(), DropReason> {
-        let own = self.in_record(entry, face);
-        let is_further = own.is_none() && self.tables.pcct.entry(entry).in_record_count() > 0;
+    ) -> Result<Option<RecordPlace>, DropReason> {
+        let pcct = &self.tables.pcct;
+        let is_further = own.is_none() && pcct.entry(entry).in_record_count() > 0;
         // A record that is renewed keeps the place of its token.
-        let has_place =
-            own.is_some_and(|own| self.tables.pcct.token_bytes(own).len() > PIT_TOKEN_INLINE_MAX);
+        let needs_token = token_length > PIT_TOKEN_INLINE_MAX
+            && !own.is_some_and(|(_, place)| pcct.has_long_token(entry, place));
+        if is_further && !self.has_room_in_entry(principal, entry) {
+            return Err(DropReason::InRecordsFull);
+        }
         let has_room = (!is_further
             || self.has_room(Resource::InRecords, principal, 1, Some(entry)))
-            && (token_length <= PIT_TOKEN_INLINE_MAX
-                || has_place
-                || self.has_room(Resource::LongTokens, principal, 1, Some(entry)));
-        if has_room { Ok(()) } else { Err(DropReason::InRecordsFull) }
+            && (!needs_token || self.has_room(Resource::LongTokens, principal, 1, Some(entry)));
+        if !has_room {
+            return Err(DropReason::InRecordsFull);
+        }
+        match own {
+            // What gave way may have been a record of this entry.
+            Some((face, _)) if needs_token => Ok(self.tables.pcct.find_in_record(entry, face)),
+            own => Ok(own.map(|(_, place)| place)),
+        }
+    }
+
+    /// Makes room among the in-records of an entry.
+    #[inline]
+    fn has_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
+        self.tables.pcct.entry(entry).in_record_count() < usize::from(IN_RECORDS_PER_ENTRY_MAX)
+            || self.make_room_in_entry(principal, entry)
+    }
+
+    /// Ends the oldest in-record of the principal that has the most in an entry, if it has at least two
+    /// more than `principal`. Returns whether there was one.
+    #[cold]
+    fn make_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
+        let mut principals = [PrincipalIndex::OTHER; IN_RECORDS_PER_ENTRY_MAX as usize];
+        let mut count = 0;
+        for (slot, record) in principals.iter_mut().zip(self.tables.pcct.in_records(entry)) {
+            *slot = record.principal;
+            count += 1;
+        }
+        let principals = &mut principals[..count];
+        principals.sort_unstable();
+        let groups = || principals.chunk_by(|a, b| a == b);
+        let own = groups().find(|group| group[0] == principal).map_or(0, <[_]>::len);
+        let Some(largest) = groups().max_by_key(|group| group.len()) else { return false };
+        if largest.len() < own + 2 {
+            return false;
+        }
+        let holder = largest[0];
+        let records = self.tables.pcct.in_records(entry);
+        let of_holder = records.filter(|record| record.principal == holder);
+        let oldest = of_holder.min_by_key(|record| record.renewed).map(|record| record.face);
+        oldest.into_iter().for_each(|face| self.evict_in_record(entry, face));
+        oldest.is_some()
     }
 
     /// Makes room for the out-record of a face in an entry.
@@ -88,18 +126,20 @@ impl Context<'_> {
         count: u32,
         keep: Option<PitIndex>,
     ) -> bool {
-        let mut steps = STEPS_PER_PACKET_MAX;
+        let mut steps = VICTIM_STEPS.saturating_mul(count);
         loop {
             let pcct = &mut self.tables.pcct;
-            match pcct.ledger().verdict(principal, resource, count) {
+            let limits = match pcct.ledger().verdict(principal, resource, count) {
                 Verdict::Room => return true,
                 Verdict::Refused => return false,
-                Verdict::Evict(limits) => {
-                    match pcct.next_victim(resource, limits, keep, &mut steps) {
-                        Some(victim) => self.evict(resource, victim, limits),
-                        None => return false,
-                    }
-                }
+                Verdict::Evict(limits) => limits,
+            };
+            match pcct.next_victim(resource, limits, keep, &mut steps) {
+                Some(victim) => self.evict(resource, victim, limits),
+                None if steps > 0 => return false,
+                // Later requests continue behind the places checked.
+                None if pcct.has_credit(resource, principal, count) => return true,
+                None => steps = u32::MAX,
             }
         }
     }
@@ -113,27 +153,39 @@ impl Context<'_> {
         }
     }
 
-    /// Ends the in-records that an entry is charged for, as far as their principals are above their
-    /// limits. The others keep the entry.
+    /// Ends the in-records of the principal that an entry is charged to, if it is above its limit, then those
+    /// of the next one. What is left of the in-records keeps the entry.
     fn evict_entry(&mut self, resource: Resource, entry: PitIndex, limits: Limits) {
-        let token = self.tables.pcct.token(entry, self.tables.shard);
-        while self.tables.pcct.find_token(token).is_some() {
+        loop {
             let pcct = &self.tables.pcct;
-            if !pcct.ledger().exceeds(pcct.entry(entry).principal(), resource, limits) {
+            let holder = pcct.entry(entry).principal();
+            if !pcct.ledger().exceeds(holder, resource, limits) {
                 return;
             }
-            let first = self.in_records(entry).next().map(|record| record.face);
-            match first {
-                Some(face) => self.evict_in_record(entry, face),
-                None => self.finalize_unsatisfied(entry, Ending::Nack),
+            let mut records = [None; IN_RECORDS_PER_ENTRY_MAX as usize];
+            let of_holder = pcct.in_records(entry).filter(|record| record.principal == holder);
+            records.iter_mut().zip(of_holder).for_each(|(slot, record)| *slot = Some(*record));
+            records.iter().flatten().for_each(|record| self.refuse_evicted(entry, record));
+            self.tables.pcct.retain_in_records(entry, |record| record.principal != holder);
+            if !self.shorten(entry) {
+                return self.finalize_unsatisfied(entry, Ending::Nack);
             }
         }
     }
 
-    /// Ends an in-record, with a Nack to its downstream; with the last one, ends the entry.
+    /// Ends an in-record; with the last one, ends the entry.
     fn evict_in_record(&mut self, entry: PitIndex, face: FaceIndex) {
         let Some(&record) = self.in_record(entry, face) else { return };
-        match self.tables.faces.find(face) {
+        self.refuse_evicted(entry, &record);
+        self.tables.pcct.remove_in_record(entry, face);
+        if !self.shorten(entry) {
+            self.finalize_unsatisfied(entry, Ending::Nack);
+        }
+    }
+
+    /// Counts an in-record that is about to be removed, with a Nack to its downstream.
+    fn refuse_evicted(&mut self, entry: PitIndex, record: &InRecord) {
+        match self.tables.faces.find(record.face) {
             None => self.tables.counters.in_records_face_gone.increment(),
             Some(_) if record.expiry() <= self.now => {
                 self.tables.counters.in_records_expired.increment();
@@ -141,14 +193,22 @@ impl Context<'_> {
             Some(flags) => {
                 self.count_drop(DropReason::Evicted);
                 if flags.is_point_to_point() {
-                    self.send_nack_for(entry, &record, NackReason::CONGESTION, 0);
+                    self.send_nack_for(entry, record, NackReason::CONGESTION, 0);
                 }
             }
         }
-        self.tables.pcct.remove_in_record(entry, face);
-        if self.tables.pcct.entry(entry).in_record_count() == 0 {
-            self.finalize_unsatisfied(entry, Ending::Nack);
+    }
+
+    /// Lets an entry that has lost in-records end with the last of the others, whose principal is charged
+    /// for it. Returns false if there is none.
+    pub(super) fn shorten(&mut self, entry: PitIndex) -> bool {
+        let pcct = &mut self.tables.pcct;
+        let Some(expiry) = pcct.charge_to_latest(entry) else { return false };
+        let pending = pcct.entry(entry);
+        if pending.phase() == PitPhase::Pending && expiry < pending.expiry() {
+            pcct.set_expiry(entry, expiry, self.now);
         }
+        true
     }
 
     /// Removes an out-record. Its Data is accepted nevertheless; a loop is found by the dead nonce

@@ -1,10 +1,12 @@
 //! Incoming Interest pipeline: loop detection, Content Store hit and miss.
 
+use std::cmp::Ordering;
+
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
-    CsIndex, FibSlot, FibSnapshot, InRecord, InRecordInsert, InterestKey, NextHop,
-    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId,
+    CsIndex, FibSlot, FibSnapshot, InRecord, InterestKey, NextHop, PIT_TOKEN_INLINE_MAX,
+    PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId, Timestamp,
 };
 
 use super::finalize::Ending;
@@ -250,44 +252,64 @@ impl<'a> Context<'a> {
                 entry
             }
         };
-        let token_length = rx.token.len();
-        if pending.is_some() || token_length > PIT_TOKEN_INLINE_MAX {
-            let admitted = self.admit_in_record(principal, entry, descriptor.face, token_length);
-            if admitted.is_err() && pending.is_none() {
-                self.tables.erase_pending(entry);
-            }
-            admitted?;
-        }
-        let tables = &mut *self.tables;
-        let lifetime_ms = descriptor.period_ms;
-        let record = InRecord::new(descriptor.face, descriptor.nonce, lifetime_ms, self.now)
-            .charged_to(principal);
-        let inserted = tables.pcct.insert_in_record(entry, record, rx.token);
-        match inserted {
-            Ok(InRecordInsert::Added) => {}
-            Ok(InRecordInsert::Renewed) => tables.counters.in_record_refreshes.increment(),
-            Err(_) => {
+        let expiry = match self.record_downstream(rx, entry, pending.is_some(), principal) {
+            Ok(expiry) => expiry,
+            Err(reason) => {
                 if pending.is_none() {
-                    tables.erase_pending(entry);
+                    self.tables.erase_pending(entry);
                 }
-                return Err(DropReason::InRecordsFull);
+                return Err(reason);
             }
-        }
+        };
+        let tables = &mut *self.tables;
         let joined = tables.pcct.entry_mut(entry);
         if joined.phase() == PitPhase::Lingering {
             joined.set_phase(PitPhase::Pending);
-        }
-        let mut expiry = self.now.plus_millis(u64::from(lifetime_ms));
-        // Only if this downstream had the latest expiry can the entry's expiry decrease.
-        if pending.is_some() && expiry < tables.pcct.entry(entry).expiry() {
-            let others = tables.pcct.in_records(entry).map(|record| record.expiry());
-            expiry = others.max().unwrap_or(expiry);
         }
         tables.pcct.set_expiry(entry, expiry, self.now);
         if let Some(peers) = &mut tables.peers {
             peers.note_expiry(expiry);
         }
         Ok(entry)
+    }
+
+    /// Adds or renews the in-record of an Interest, and charges the entry to the principal of the in-record
+    /// that expires last. Returns when that is.
+    #[inline]
+    fn record_downstream(
+        &mut self,
+        rx: &RxPacket<'_>,
+        entry: PitIndex,
+        is_pending: bool,
+        principal: PrincipalIndex,
+    ) -> Result<Timestamp, DropReason> {
+        let (face, lifetime_ms) = (rx.descriptor.face, rx.descriptor.period_ms);
+        let mut place = None;
+        if is_pending || rx.token.len() > PIT_TOKEN_INLINE_MAX {
+            let own = self.tables.pcct.find_in_record(entry, face).map(|place| (face, place));
+            place = self.admit_in_record(principal, entry, own, rx.token.len())?;
+        }
+        let pcct = &mut self.tables.pcct;
+        let record =
+            InRecord::new(face, rx.descriptor.nonce, lifetime_ms, self.now).charged_to(principal);
+        let inserted = match place {
+            None => pcct.add_in_record(entry, record, rx.token),
+            Some(place) => pcct.renew_in_record(entry, place, record, rx.token).map(|()| place),
+        };
+        if place.is_some() && inserted.is_ok() {
+            self.tables.counters.in_record_refreshes.increment();
+        }
+        let place = inserted.map_err(|_| DropReason::InRecordsFull)?;
+        let expiry = self.now.plus_millis(u64::from(lifetime_ms));
+        if is_pending {
+            match expiry.cmp(&pcct.entry(entry).expiry()) {
+                // Only if this downstream had the latest expiry can the entry's expiry decrease.
+                Ordering::Less => return Ok(pcct.charge_to_latest(entry).unwrap_or(expiry)),
+                Ordering::Equal => {}
+                Ordering::Greater => pcct.charge_to(entry, place),
+            }
+        }
+        Ok(expiry)
     }
 
     /// The next hops of the first delegation of a ForwardingHint that has any.

@@ -17,11 +17,10 @@ const PAUSE_MS: u64 = 1000;
 /// finds the latest expiry of the Interests that are pending.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
-    position: usize,
-    /// Slots still to be visited.
-    left: usize,
-    /// Number of slots when `left` was set; slots that are added later lie behind them.
-    slots: usize,
+    /// The next slot; `None` between passes.
+    position: Option<usize>,
+    /// Another pass follows this one: a face was removed since it started.
+    is_due_again: bool,
     /// The latest expiry found in this pass.
     latest_expiry: Timestamp,
     /// When the next pass for the latest expiry may start.
@@ -29,21 +28,34 @@ pub(crate) struct Sweep {
 }
 
 impl Tables {
-    /// Starts a pass over all entries that exist. A pass in progress goes on until it has visited
-    /// all of them again.
+    /// Starts a pass over all entries that exist. If one is in progress, it is completed first: each pass
+    /// ends, however often another is asked for.
     pub(crate) fn start_sweep(&mut self) {
-        let Self { sweep, pcct, peers, .. } = self;
-        if sweep.left == 0 {
-            sweep.latest_expiry = Timestamp::ZERO;
-            peers.iter_mut().for_each(|peers| peers.begin_pass());
+        match self.sweep.position {
+            Some(_) => self.sweep.is_due_again = true,
+            None => self.begin_pass(),
         }
-        sweep.slots = pcct.pit_slots();
-        sweep.left = sweep.slots;
+    }
+
+    fn begin_pass(&mut self) {
+        self.sweep.position = Some(0);
+        self.sweep.latest_expiry = Timestamp::ZERO;
+        self.peers.iter_mut().for_each(|peers| peers.begin_pass());
+    }
+
+    fn end_pass(&mut self, now: Timestamp) {
+        let Self { sweep, peers, .. } = self;
+        sweep.position = None;
+        sweep.resumes = now.plus_millis(PAUSE_MS);
+        peers.iter_mut().for_each(|peers| peers.end_pass(sweep.latest_expiry));
+        if std::mem::take(&mut sweep.is_due_again) {
+            self.begin_pass();
+        }
     }
 
     /// When a pass continues, or one for the latest expiry starts.
     pub(crate) fn next_sweep(&self) -> Option<Timestamp> {
-        if self.sweep.left > 0 {
+        if self.sweep.position.is_some() {
             return Some(Timestamp::ZERO);
         }
         let peers = self.peers.as_ref().filter(|peers| peers.is_latest_stale())?;
@@ -55,7 +67,7 @@ impl Tables {
 impl Context<'_> {
     /// Continues a pass, or starts one if it is time. Returns whether there is more to visit.
     pub(crate) fn sweep(&mut self) -> bool {
-        if self.tables.sweep.left == 0 {
+        if self.tables.sweep.position.is_none() {
             let Tables { peers: Some(peers), sweep, .. } = &mut *self.tables else { return false };
             if !peers.is_latest_stale() {
                 return false;
@@ -68,39 +80,34 @@ impl Context<'_> {
             if self.now < sweep.resumes {
                 return false;
             }
-            self.tables.start_sweep();
+            self.tables.begin_pass();
         }
         let mut steps = 0;
-        while self.tables.sweep.left > 0 && steps < STEPS_PER_POLL_MAX {
-            steps += self.visit_next_slot();
+        while steps < STEPS_PER_POLL_MAX
+            && let Some(slot) = self.tables.sweep.position
+        {
+            if slot < self.tables.pcct.pit_slots() {
+                self.tables.sweep.position = Some(slot + 1);
+                steps += self.visit_slot(slot);
+            } else {
+                self.tables.end_pass(self.now);
+                steps += 1;
+            }
         }
-        let Tables { sweep, peers, .. } = &mut *self.tables;
-        if sweep.left > 0 {
-            return true;
-        }
-        sweep.resumes = self.now.plus_millis(PAUSE_MS);
-        if let Some(peers) = peers {
-            peers.end_pass(sweep.latest_expiry);
-        }
-        false
+        self.tables.sweep.position.is_some()
     }
 
     /// Returns the number of steps that it took.
-    fn visit_next_slot(&mut self) -> usize {
-        let Tables { sweep, pcct, faces, counters, .. } = &mut *self.tables;
-        let slots = pcct.pit_slots();
-        sweep.left += slots - sweep.slots;
-        sweep.slots = slots;
-        sweep.left -= 1;
-        let next = sweep.position + 1;
-        sweep.position = if next < slots { next } else { 0 };
-        let Some(entry) = pcct.entry_in_slot(sweep.position) else { return 1 };
+    fn visit_slot(&mut self, slot: usize) -> usize {
+        let Tables { pcct, faces, counters, .. } = &mut *self.tables;
+        let Some(entry) = pcct.entry_in_slot(slot) else { return 1 };
         let record_count = pcct.entry(entry).in_record_count();
         let gone = pcct.retain_in_records(entry, |record| faces.find(record.face).is_some());
         counters.in_records_face_gone.add(gone as u64);
-        if gone > 0 && gone == record_count {
+        if gone > 0 && !self.shorten(entry) {
             self.finalize_unsatisfied(entry, Ending::Expiry);
         } else {
+            let Tables { sweep, pcct, .. } = &mut *self.tables;
             sweep.latest_expiry = sweep.latest_expiry.max(pcct.entry(entry).expiry());
         }
         1 + record_count

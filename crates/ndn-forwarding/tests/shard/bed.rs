@@ -404,7 +404,8 @@ impl Bed {
         while self.poll(Timestamp::from_millis(now)) {}
     }
 
-    fn poll(&mut self, now: Timestamp) -> bool {
+    /// Runs the timers of each shard once; returns whether there is more to do.
+    pub fn poll(&mut self, now: Timestamp) -> bool {
         let sent = &mut self.sent;
         self.shards.iter_mut().fold(false, |more, shard| {
             let has_more = shard.poll_timers(now, sent);

@@ -10,7 +10,7 @@ use super::cs_entry::CsIndex;
 use super::data_match::PitMatches;
 use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
-use super::records::{InRecord, InRecordInsert, OutRecord};
+use super::records::{InRecord, InRecordInsert, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
 use crate::{
     DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
@@ -174,13 +174,6 @@ impl Pcct {
         self.pit.capacity()
     }
 
-    /// Bytes in use for Interests longer than
-    /// [`PIT_INTEREST_INLINE_MAX`](crate::PIT_INTEREST_INLINE_MAX), in whole chunks, and the limit.
-    #[must_use]
-    pub fn pit_bytes(&self) -> (usize, usize) {
-        self.pit.bytes()
-    }
-
     /// Number of in-records and out-records beyond the first of their entry.
     #[must_use]
     pub fn extra_record_counts(&self) -> (usize, usize) {
@@ -325,7 +318,70 @@ impl Pcct {
         record: InRecord,
         token: &[u8],
     ) -> Result<InRecordInsert, PitError> {
-        self.pit.insert_in_record(index, record, token)
+        let place = self.pit.find_in_record(index, record.face);
+        match place {
+            Some(place) => {
+                self.renew_in_record(index, place, record, token).map(|()| InRecordInsert::Renewed)
+            }
+            None => self.add_in_record(index, record, token).map(|_| InRecordInsert::Added),
+        }
+    }
+
+    /// Where the in-record of a face is.
+    #[must_use]
+    #[inline]
+    pub fn find_in_record(&self, index: PitIndex, face: FaceIndex) -> Option<RecordPlace> {
+        self.pit.find_in_record(index, face)
+    }
+
+    /// Whether the in-record in a place has a token of more than 8 bytes.
+    #[must_use]
+    pub fn has_long_token(&self, index: PitIndex, place: RecordPlace) -> bool {
+        self.pit.in_record_at(index, place).has_long_token()
+    }
+
+    /// Renews the in-record in a place, as [`Self::insert_in_record`] does.
+    ///
+    /// # Errors
+    /// [`PitError::TokensFull`]; nothing is changed then.
+    #[inline]
+    pub fn renew_in_record(
+        &mut self,
+        index: PitIndex,
+        place: RecordPlace,
+        record: InRecord,
+        token: &[u8],
+    ) -> Result<(), PitError> {
+        self.pit.renew_in_record(index, place, record, token)
+    }
+
+    /// Adds the in-record of a face that has none, as [`Self::insert_in_record`] does.
+    ///
+    /// # Errors
+    /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]; nothing is changed then.
+    #[inline]
+    pub fn add_in_record(
+        &mut self,
+        index: PitIndex,
+        record: InRecord,
+        token: &[u8],
+    ) -> Result<RecordPlace, PitError> {
+        self.pit.add_in_record(index, record, token)
+    }
+
+    /// Charges an entry to the principal of one of its in-records.
+    #[cold]
+    pub fn charge_to(&mut self, index: PitIndex, place: RecordPlace) {
+        self.pit.charge_to(index, place);
+    }
+
+    /// Charges an entry to the principal of the in-record that expires last, and returns when it does;
+    /// `None` if there is no in-record.
+    #[cold]
+    pub fn charge_to_latest(&mut self, index: PitIndex) -> Option<Timestamp> {
+        let (place, expiry) = self.pit.latest_in_record(index)?;
+        self.pit.charge_to(index, place);
+        Some(expiry)
     }
 
     /// Removes the in-record of `face`; returns false when there was none.
@@ -430,9 +486,18 @@ impl Pcct {
         self.pit.note_published(index);
     }
 
-    /// The next thing of a table that is charged to a principal above its limit, and not part of
-    /// the entry `keep`. Each place of the table that is checked takes one from `budget`; the next
-    /// call continues behind it.
+    /// Whether a principal below its share may take `count` places although what gives way for them is
+    /// not found yet: after [`VICTIM_STEPS`](crate::VICTIM_STEPS) steps of [`Self::next_victim`] for each
+    /// of them.
+    #[must_use]
+    #[cold]
+    pub fn has_credit(&self, resource: Resource, principal: PrincipalIndex, count: u32) -> bool {
+        self.pit.has_credit(resource, principal, count)
+    }
+
+    /// The next thing of a table that is charged to a principal above its limit, and whose end does not
+    /// end the entry `keep`. Each place of the table that is checked takes one from `budget`; the next
+    /// call continues behind it. `None` with `budget` above 0 means that there is none.
     #[cold]
     pub fn next_victim(
         &mut self,

@@ -5,6 +5,7 @@
 //! | `config` | [`PcctConfig`], [`PitError`], [`CsError`], [`CsCounters`] |
 //! | `composite` | [`Pcct`]: what a shard calls, with the prefetch stages of a burst |
 //! | `pit_entry`, `records` | [`PitEntry`], [`InRecord`], [`OutRecord`] |
+//! | `interest_store` | Interests that are too long for their entry |
 //! | `packet_name` | the name in the bytes of a packet |
 //! | `pit` | the PIT: find, insert, erase, expire, records, Data match |
 //! | `data_match` | [`PitMatches`], and what tells quickly that no entry matches |
@@ -21,6 +22,7 @@ mod config;
 mod cs;
 mod cs_entry;
 mod data_match;
+mod interest_store;
 mod packet_name;
 mod pit;
 mod pit_entry;
@@ -34,10 +36,10 @@ pub use cs::{
 };
 pub use cs_entry::CsIndex;
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};
-pub use pit::Victim;
+pub use pit::{VICTIM_STEPS, Victim};
 pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
 pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
     IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX,
+    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, RecordPlace,
 };

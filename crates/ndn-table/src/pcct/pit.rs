@@ -7,14 +7,14 @@ use ndn_types::{Capacity, Resources as _};
 
 use super::config::{PcctConfig, PitError};
 use super::data_match::{DigestWaiters, PitMatches, PrefixLengths};
+use super::interest_store::{INTEREST_BLOCKS_MAX, InterestStore, StoredInterest};
 use super::packet_name::{packet_has_name, packet_name};
 use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex, long_blocks};
 use super::records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    PIT_TOKEN_INLINE_MAX, RecordList, RecordStore, TokenStore,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, RecordList,
+    RecordPlace, RecordStore, TokenStore,
 };
 use crate::arena::{Arena, NONE};
-use crate::byte_slab::{BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::name_hash::DIGEST_COMPONENT_LENGTH;
 use crate::timer_wheel::{Step, TimerWheel};
@@ -48,7 +48,7 @@ pub(super) struct Pit {
     pub(super) in_records_len: usize,
     pub(super) out_store: RecordStore<OutRecord>,
     pub(super) tokens: TokenStore,
-    blocks: ByteSlab,
+    interests: InterestStore,
     wheel: TimerWheel,
     pub(super) prefix_lengths: PrefixLengths,
     pub(super) digest_waiters: DigestWaiters,
@@ -56,6 +56,10 @@ pub(super) struct Pit {
     pub(super) ledger: Ledger,
     /// Position of [`Self::next_victim`] in each table.
     hands: [usize; Resource::COUNT],
+    /// Places of each table beyond its capacity, see [`Self::has_credit`].
+    credits: [u32; Resource::COUNT],
+    /// A bit for each slot whose entry is in the table of short-prefix Interests.
+    published: Box<[u64]>,
 }
 
 /// What gives way for others, see [`Pcct::next_victim`](super::Pcct::next_victim).
@@ -67,37 +71,53 @@ pub struct Victim {
     pub face: Option<FaceIndex>,
 }
 
-/// A block takes up to a quarter more than the Interest in it, and chunks of several block sizes
-/// are partly empty: shares are of this many quarters of the memory for long Interests.
-const LONG_BLOCK_QUARTERS: usize = 3;
+/// Number of places of a table that are checked for each place that is asked for, so that the cost of
+/// a packet is bounded.
+pub const VICTIM_STEPS: u32 = 256;
 
 impl Pit {
     pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
         let entries = config.pit_entries_max as usize;
         assert!(config.pit_entries_max <= Token::ENTRY_COUNT_MAX, "a token names 2^24 entries");
-        let blocks = ByteSlab::new(config.pit_bytes_max);
+        let interests = InterestStore::new(config.pit_bytes_max);
         let extra_records = config.extra_records_max as usize;
-        let capacities = Resource::ALL.map(|resource| match resource {
-            Resource::Entries => entries,
-            Resource::InRecords | Resource::OutRecords | Resource::LongTokens => extra_records,
-            Resource::LongBlocks => {
-                blocks.limit() / Resource::LONG_BLOCK_BYTES * LONG_BLOCK_QUARTERS / 4
+        let slots_of_words = entries.div_ceil(64);
+        // Places of each table, and the most steps that it takes to visit all that is charged.
+        let sizes = Resource::ALL.map(|resource| match resource {
+            Resource::Entries => (entries, entries),
+            Resource::InRecords | Resource::OutRecords | Resource::LongTokens => {
+                (extra_records, extra_records)
             }
-            Resource::ShortPrefixes => SHORT_PREFIX_INTERESTS_MAX,
+            Resource::LongBlocks => (interests.capacity(), entries),
+            Resource::ShortPrefixes => {
+                (SHORT_PREFIX_INTERESTS_MAX, slots_of_words + SHORT_PREFIX_INTERESTS_MAX)
+            }
         });
+        let credits = Resource::ALL.map(|resource| {
+            let (places, steps) = sizes[resource.index()];
+            let rounds = steps / VICTIM_STEPS as usize;
+            let last = match resource {
+                Resource::LongBlocks => INTEREST_BLOCKS_MAX as usize,
+                _ => 0,
+            };
+            if rounds == 0 { 0 } else { (rounds + last).min(places / 8) }
+        });
+        let capacities = std::array::from_fn(|index| sizes[index].0 - credits[index]);
         Self {
             entries: Arena::new(entries),
             in_store: RecordStore::new(config.extra_records_max as usize),
             in_records_len: 0,
             out_store: RecordStore::new(config.extra_records_max as usize),
             tokens: TokenStore::new(config.extra_records_max as usize),
-            blocks,
+            interests,
             wheel: TimerWheel::new(entries * usize::from(TIMERS_PER_ENTRY_MAX), config.now),
             prefix_lengths: PrefixLengths::EMPTY,
             digest_waiters: DigestWaiters::new(entries),
             hasher,
             ledger: Ledger::new(capacities.map(Capacity::of), config.reserves),
             hands: [0; Resource::COUNT],
+            credits: credits.map(|credit| u32::try_from(credit).unwrap_or(u32::MAX)),
+            published: vec![0; slots_of_words].into(),
         }
     }
 
@@ -107,11 +127,6 @@ impl Pit {
 
     pub(super) fn capacity(&self) -> usize {
         self.entries.capacity()
-    }
-
-    /// Bytes in use for Interests that do not fit their entry, and the limit.
-    pub(super) fn bytes(&self) -> (usize, usize) {
-        (self.blocks.bytes_in_use(), self.blocks.limit())
     }
 
     /// Whether a reference of the index is one to a PIT entry.
@@ -152,10 +167,10 @@ impl Pit {
     #[inline(always)]
     pub(super) fn interest_of<'a>(&'a self, entry: &'a PitEntry) -> &'a [u8] {
         let length = usize::from(entry.wire_length);
-        if entry.block == BlockRef::NONE {
+        if entry.stored == StoredInterest::NONE {
             &entry.inline[..length]
         } else {
-            self.blocks.bytes(entry.block, length)
+            self.interests.bytes(entry.stored, length)
         }
     }
 
@@ -197,19 +212,21 @@ impl Pit {
     ) -> Result<PitIndex, PitError> {
         debug_assert_eq!(packet_name(wire), key.name.value());
         let wire_length = u16::try_from(wire.len()).map_err(|_| PitError::TooLong)?;
-        let block = if wire.len() <= PIT_INTEREST_INLINE_MAX {
-            BlockRef::NONE
+        let slot = self.entries.allocate(|| PitEntry::EMPTY).ok_or(PitError::Full)?;
+        let stored = if wire.len() <= PIT_INTEREST_INLINE_MAX {
+            Ok(StoredInterest::NONE)
         } else {
-            let block = self.blocks.allocate(wire.len()).ok_or(PitError::BytesFull)?;
-            self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
-            block
+            self.store_interest(slot, wire)
         };
-        let Some(slot) = self.entries.allocate(|| PitEntry::EMPTY) else {
-            self.release_block(block);
-            return Err(PitError::Full);
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.entries.release(slot);
+                return Err(error);
+            }
         };
         if index.insert(key.name_hash(), slot | PIT_BIT).is_err() {
-            self.release_block(block);
+            self.release_interest(stored);
             self.entries.release(slot);
             return Err(PitError::IndexFull);
         }
@@ -219,11 +236,11 @@ impl Pit {
         entry.strategy_state = 0;
         entry.user_data = 0;
         entry.principal = principal;
-        entry.block = block;
+        entry.stored = stored;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);
         entry.name_components = u8::try_from(key.hashes.len() - 1).unwrap_or(u8::MAX);
         entry.wire_length = wire_length;
-        if block == BlockRef::NONE {
+        if stored == StoredInterest::NONE {
             entry.inline[..wire.len()].copy_from_slice(wire);
         } else {
             self.ledger.charge(principal, Resource::LongBlocks, long_blocks(wire.len()));
@@ -249,12 +266,14 @@ impl Pit {
         {
             self.prefix_lengths.subtract(usize::from(entry.name_components));
         }
-        let (hash, block, principal) = (entry.hash, entry.block, entry.principal);
+        let (hash, stored, principal) = (entry.hash, entry.stored, entry.principal);
         self.ledger.release(principal, Resource::Entries, 1);
-        if block != BlockRef::NONE {
+        if stored != StoredInterest::NONE {
             self.ledger.release(principal, Resource::LongBlocks, entry.long_blocks());
+            self.interests.release(stored);
         }
         if entry.flags.has(PitFlags::PUBLISHED) {
+            self.published[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
             self.ledger.release(principal, Resource::ShortPrefixes, 1);
         }
         entry.flags = PitFlags(0);
@@ -271,8 +290,13 @@ impl Pit {
         }
         let removed = index.remove(hash, slot.0 | PIT_BIT);
         debug_assert!(removed);
-        self.release_block(block);
         self.entries.release(slot.0);
+    }
+
+    /// Stores an Interest that is too long for its entry.
+    fn store_interest(&mut self, slot: u32, wire: &[u8]) -> Result<StoredInterest, PitError> {
+        let Self { interests, entries, .. } = self;
+        interests.insert(slot, wire, |other, stored| entries[other].stored = stored)
     }
 
     #[cold]
@@ -282,9 +306,9 @@ impl Pit {
         self.digest_waiters.subtract(self.hasher.hash_value(data_name));
     }
 
-    fn release_block(&mut self, block: BlockRef) {
-        if block != BlockRef::NONE {
-            self.blocks.release(block);
+    fn release_interest(&mut self, stored: StoredInterest) {
+        if stored != StoredInterest::NONE {
+            self.interests.release(stored);
         }
     }
 
@@ -364,24 +388,47 @@ impl Pit {
         self.tokens.token(record)
     }
 
+    /// Where the in-record of a face is.
     #[inline]
-    pub(super) fn insert_in_record(
+    pub(super) fn find_in_record(&self, slot: PitIndex, face: FaceIndex) -> Option<RecordPlace> {
+        let entry = &self.entries[slot.0];
+        self.in_store.find(&entry.in_first, entry.in_list, face)
+    }
+
+    /// The in-record in a place.
+    pub(super) fn in_record_at(&self, slot: PitIndex, place: RecordPlace) -> &InRecord {
+        self.in_store.at(&self.entries[slot.0].in_first, place)
+    }
+
+    /// Renews the in-record in a place.
+    #[inline]
+    pub(super) fn renew_in_record(
+        &mut self,
+        slot: PitIndex,
+        place: RecordPlace,
+        new: InRecord,
+        token: &[u8],
+    ) -> Result<(), PitError> {
+        let record = self.in_store.at_mut(&mut self.entries[slot.0].in_first, place);
+        if !self.tokens.set(&mut self.ledger, slot.0, record, token) {
+            return Err(PitError::TokensFull);
+        }
+        record.nonce = new.nonce;
+        record.renewed = new.renewed;
+        record.lifetime_ms = new.lifetime_ms;
+        Ok(())
+    }
+
+    /// Adds the in-record of a face that has none.
+    #[inline]
+    pub(super) fn add_in_record(
         &mut self,
         slot: PitIndex,
         new: InRecord,
         token: &[u8],
-    ) -> Result<InRecordInsert, PitError> {
+    ) -> Result<RecordPlace, PitError> {
         let entry = &mut self.entries[slot.0];
         let list = &mut entry.in_list;
-        if let Some(record) = self.in_store.find_mut(&mut entry.in_first, *list, new.face) {
-            if !self.tokens.set(&mut self.ledger, slot.0, record, token) {
-                return Err(PitError::TokensFull);
-            }
-            record.nonce = new.nonce;
-            record.renewed = new.renewed;
-            record.lifetime_ms = new.lifetime_ms;
-            return Ok(InRecordInsert::Renewed);
-        }
         if list.count >= IN_RECORDS_PER_ENTRY_MAX {
             return Err(PitError::RecordsFull);
         }
@@ -389,17 +436,37 @@ impl Pit {
         if !self.tokens.set(&mut self.ledger, slot.0, &mut record, token) {
             return Err(PitError::TokensFull);
         }
-        if !self.in_store.push(&mut entry.in_first, list, record, slot.0) {
+        let Some(place) = self.in_store.push(&mut entry.in_first, list, record, slot.0) else {
             self.tokens.release(&mut self.ledger, &mut record);
             return Err(PitError::RecordsFull);
-        }
+        };
         self.in_records_len += 1;
         if list.count > 1 {
             self.ledger.charge(record.principal, Resource::InRecords, 1);
         } else if entry.principal != record.principal {
             self.charge_to_first(slot);
         }
-        Ok(InRecordInsert::Added)
+        Ok(place)
+    }
+
+    /// The in-record of an entry that expires last, and when.
+    pub(super) fn latest_in_record(&self, slot: PitIndex) -> Option<(RecordPlace, Timestamp)> {
+        let entry = &self.entries[slot.0];
+        let places = self.in_store.places(entry.in_list);
+        let expiry = |place| self.in_store.at(&entry.in_first, place).expiry();
+        places.map(|place| (place, expiry(place))).max_by_key(|&(_, expiry)| expiry)
+    }
+
+    /// Charges an entry to the principal of one of its in-records, which becomes the first.
+    pub(super) fn charge_to(&mut self, slot: PitIndex, place: RecordPlace) {
+        let entry = &mut self.entries[slot.0];
+        let next = self.in_store.at(&entry.in_first, place).principal;
+        if next == entry.principal {
+            return;
+        }
+        self.in_store.swap_with_first(&mut entry.in_first, place);
+        self.ledger.charge(entry.principal, Resource::InRecords, 1);
+        self.note_new_first(slot);
     }
 
     pub(super) fn in_record_mut(
@@ -407,8 +474,8 @@ impl Pit {
         slot: PitIndex,
         face: FaceIndex,
     ) -> Option<&mut InRecord> {
-        let entry = &mut self.entries[slot.0];
-        self.in_store.find_mut(&mut entry.in_first, entry.in_list, face)
+        let place = self.find_in_record(slot, face)?;
+        Some(self.in_store.at_mut(&mut self.entries[slot.0].in_first, place))
     }
 
     pub(super) fn remove_in_record(&mut self, slot: PitIndex, face: FaceIndex) -> bool {
@@ -510,12 +577,13 @@ impl Pit {
     ) -> Result<(), PitError> {
         let entry = &mut self.entries[slot.0];
         let list = &mut entry.out_list;
-        if let Some(record) = self.out_store.find_mut(&mut entry.out_first, *list, new.face) {
+        if let Some(place) = self.out_store.find(&entry.out_first, *list, new.face) {
+            let record = self.out_store.at_mut(&mut entry.out_first, place);
             *record = OutRecord { strategy_state: record.strategy_state, ..new };
             return Ok(());
         }
         if list.count >= OUT_RECORDS_PER_ENTRY_MAX
-            || !self.out_store.push(&mut entry.out_first, list, new, slot.0)
+            || self.out_store.push(&mut entry.out_first, list, new, slot.0).is_none()
         {
             return Err(PitError::RecordsFull);
         }
@@ -531,7 +599,8 @@ impl Pit {
         face: FaceIndex,
     ) -> Option<&mut OutRecord> {
         let entry = &mut self.entries[slot.0];
-        self.out_store.find_mut(&mut entry.out_first, entry.out_list, face)
+        let place = self.out_store.find(&entry.out_first, entry.out_list, face)?;
+        Some(self.out_store.at_mut(&mut entry.out_first, place))
     }
 
     pub(super) fn remove_out_record(&mut self, slot: PitIndex, face: FaceIndex) -> bool {
@@ -543,13 +612,22 @@ impl Pit {
         removed.is_some()
     }
 
+    #[inline(always)]
     pub(super) fn clear_out_records(&mut self, slot: PitIndex) {
-        let entry = &mut self.entries[slot.0];
-        let further = entry.out_list.count.saturating_sub(1);
-        self.out_store.clear(&mut entry.out_list);
-        if further > 0 {
-            self.ledger.release(entry.principal, Resource::OutRecords, u32::from(further));
+        let list = &mut self.entries[slot.0].out_list;
+        if list.count > 1 {
+            self.clear_further_out_records(slot);
+        } else {
+            *list = RecordList::EMPTY;
         }
+    }
+
+    #[cold]
+    fn clear_further_out_records(&mut self, slot: PitIndex) {
+        let entry = &mut self.entries[slot.0];
+        let further = u32::from(entry.out_list.count - 1);
+        self.out_store.clear(&mut entry.out_list);
+        self.ledger.release(entry.principal, Resource::OutRecords, further);
     }
 }
 
@@ -560,12 +638,25 @@ impl Pit {
         let entry = &mut self.entries[slot.0];
         if !entry.flags.has(PitFlags::PUBLISHED) {
             entry.flags.0 |= PitFlags::PUBLISHED;
+            self.published[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
             self.ledger.charge(entry.principal, Resource::ShortPrefixes, 1);
         }
     }
 
-    /// The next thing charged to a principal above its limit, not in the entry `keep`. Each place
-    /// checked takes one from `budget`; the next call continues behind it.
+    /// Whether a principal below its share may take `count` places although what gives way for them is
+    /// not found yet. Each table has enough places beyond its capacity for the requests that visit it
+    /// once, [`VICTIM_STEPS`] places each; by then all that is above the shares is found.
+    pub(super) fn has_credit(
+        &self,
+        resource: Resource,
+        principal: PrincipalIndex,
+        count: u32,
+    ) -> bool {
+        self.ledger.excess(principal, resource, count) <= self.credits[resource.index()]
+    }
+
+    /// The next thing charged to a principal above its limit whose end does not end the entry `keep`.
+    /// Each place checked takes one from `budget`; the next call continues behind it.
     pub(super) fn next_victim(
         &mut self,
         resource: Resource,
@@ -573,14 +664,14 @@ impl Pit {
         keep: Option<PitIndex>,
         budget: &mut u32,
     ) -> Option<Victim> {
-        let Self { entries, in_store, out_store, tokens, ledger, .. } = self;
+        let Self { entries, in_store, out_store, tokens, ledger, published, .. } = self;
         let hand = &mut self.hands[resource.index()];
         let entries = entries.slots();
         let of_entry = |number: usize| {
             let entry = entries.get(number)?;
             let holds = entry.flags.has(PitFlags::IN_USE)
                 && match resource {
-                    Resource::LongBlocks => entry.block != BlockRef::NONE,
+                    Resource::LongBlocks => entry.stored != StoredInterest::NONE,
                     Resource::ShortPrefixes => entry.flags.has(PitFlags::PUBLISHED),
                     Resource::Entries
                     | Resource::InRecords
@@ -618,9 +709,16 @@ impl Pit {
             }
             *budget -= 1;
             *hand = if *hand + 1 < count { *hand + 1 } else { 0 };
+            if resource == Resource::ShortPrefixes && published[*hand / 64] == 0 {
+                *hand |= 63;
+                continue;
+            }
             let Some((entry, face, principal)) = place(*hand) else { continue };
-            let entry_is_kept = entry == NONE || keep == Some(PitIndex(entry));
-            if !entry_is_kept && ledger.exceeds(principal, resource, limits) {
+            if entry == NONE || !ledger.exceeds(principal, resource, limits) {
+                continue;
+            }
+            let is_last = |entry: u32| entries[entry as usize].in_list.count <= 1;
+            if keep != Some(PitIndex(entry)) || face.is_some() && !is_last(entry) {
                 return Some(Victim { entry: PitIndex(entry), face });
             }
         }
@@ -658,8 +756,8 @@ impl Pit {
             for (position, record) in self.in_records(slot).enumerate() {
                 assert!(position > 0 || record.principal == entry.principal, "of the first record");
                 add(record.principal, Resource::InRecords, u32::from(position > 0));
-                let is_long = self.tokens.token(record).len() > PIT_TOKEN_INLINE_MAX;
-                add(record.principal, Resource::LongTokens, u32::from(is_long));
+                let is_long = u32::from(record.has_long_token());
+                add(record.principal, Resource::LongTokens, is_long);
             }
         }
         held

@@ -1,8 +1,8 @@
 //! PIT entry: 256 bytes.
 
+use super::interest_store::{StoredInterest, blocks_of};
 use super::records::{InRecord, OutRecord, RecordList};
-use crate::byte_slab::BlockRef;
-use crate::{PrincipalIndex, Resource, Timestamp};
+use crate::{PrincipalIndex, Timestamp};
 
 /// Interests up to this many bytes are stored in the entry.
 pub const PIT_INTEREST_INLINE_MAX: usize = 128;
@@ -28,7 +28,7 @@ pub struct PitEntry {
     pub strategy_state: u64,
     /// Reserved for the forwarder, for example the slot of the FIB entry; 0 in a new entry.
     pub user_data: u32,
-    pub(super) block: BlockRef,
+    pub(super) stored: StoredInterest,
     pub(super) in_list: RecordList,
     pub(super) out_list: RecordList,
     pub(super) flags: PitFlags,
@@ -88,7 +88,7 @@ impl PitEntry {
         timer: Timestamp::MAX,
         strategy_state: 0,
         user_data: 0,
-        block: BlockRef::NONE,
+        stored: StoredInterest::NONE,
         in_list: RecordList::EMPTY,
         out_list: RecordList::EMPTY,
         flags: PitFlags(0),
@@ -143,7 +143,8 @@ impl PitEntry {
         self.flags.has(PitFlags::MUST_BE_FRESH)
     }
 
-    /// The principal that the entry is charged to: that of its first in-record.
+    /// The principal that the entry is charged to: that of its first in-record, see
+    /// [`Pcct::charge_to_latest`](crate::Pcct::charge_to_latest).
     #[must_use]
     #[inline]
     pub fn principal(&self) -> PrincipalIndex {
@@ -158,10 +159,14 @@ impl PitEntry {
     }
 
     /// Memory of an Interest that is stored outside the entry, in blocks of
-    /// [`Resource::LONG_BLOCK_BYTES`]; 0 for others.
+    /// [`Resource::LONG_BLOCK_BYTES`](crate::Resource::LONG_BLOCK_BYTES); 0 for others.
     #[inline]
     pub(super) fn long_blocks(&self) -> u32 {
-        if self.block == BlockRef::NONE { 0 } else { long_blocks(usize::from(self.wire_length)) }
+        if self.stored == StoredInterest::NONE {
+            0
+        } else {
+            long_blocks(usize::from(self.wire_length))
+        }
     }
 
     /// Number of in-records.
@@ -179,12 +184,12 @@ impl PitEntry {
     }
 }
 
-/// Memory of an Interest of this length, in blocks of [`Resource::LONG_BLOCK_BYTES`]; 0 if the
+/// Memory of an Interest of this length, in blocks of [`Resource::LONG_BLOCK_BYTES`](crate::Resource::LONG_BLOCK_BYTES); 0 if the
 /// Interest is stored in its entry.
 #[must_use]
 pub fn long_blocks(wire_length: usize) -> u32 {
     if wire_length <= PIT_INTEREST_INLINE_MAX {
         return 0;
     }
-    u32::try_from(wire_length.div_ceil(Resource::LONG_BLOCK_BYTES)).unwrap_or(u32::MAX)
+    blocks_of(u16::try_from(wire_length).unwrap_or(u16::MAX))
 }

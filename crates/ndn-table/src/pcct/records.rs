@@ -96,10 +96,15 @@ impl InRecord {
         self.renewed.plus_millis(u64::from(self.lifetime_ms))
     }
 
+    /// Whether its token takes a place in the table of long tokens.
+    #[inline]
+    pub(super) fn has_long_token(&self) -> bool {
+        usize::from(self.token_length) > PIT_TOKEN_INLINE_MAX
+    }
+
     fn long_token(&self) -> Option<u32> {
         let [a, b, c, d, ..] = self.token;
-        (usize::from(self.token_length) > PIT_TOKEN_INLINE_MAX)
-            .then(|| u32::from_le_bytes([a, b, c, d]))
+        self.has_long_token().then(|| u32::from_le_bytes([a, b, c, d]))
     }
 }
 
@@ -150,6 +155,15 @@ impl RecordList {
     pub(super) const EMPTY: Self = Self { count: 0, chain: NONE };
 }
 
+/// Place of a record of an entry: until records of this entry are removed or moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordPlace(u32);
+
+impl RecordPlace {
+    /// In the entry itself; other places are links of the side array.
+    pub(super) const FIRST: Self = Self(NONE);
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link<T> {
     pub(super) record: T,
@@ -189,28 +203,52 @@ impl<T: Record> RecordStore<T> {
         RecordIter { store: self, first: (list.count > 0).then_some(first), chain: list.chain }
     }
 
-    /// The record of `face`.
+    /// Where the record of `face` is.
     #[inline]
-    pub(super) fn find_mut<'a>(
-        &'a mut self,
-        first: &'a mut T,
-        list: RecordList,
-        face: FaceIndex,
-    ) -> Option<&'a mut T> {
+    pub(super) fn find(&self, first: &T, list: RecordList, face: FaceIndex) -> Option<RecordPlace> {
         if list.count == 0 {
             return None;
         }
         if first.face() == face {
-            return Some(first);
+            return Some(RecordPlace::FIRST);
         }
         let mut position = list.chain;
         while position != NONE && self.links[position].record.face() != face {
             position = self.links[position].next;
         }
-        (position != NONE).then(|| &mut self.links[position].record)
+        (position != NONE).then_some(RecordPlace(position))
     }
 
-    /// Adds a record of `entry`; returns false when the side array is full.
+    /// The record in a place.
+    #[inline]
+    pub(super) fn at<'a>(&'a self, first: &'a T, place: RecordPlace) -> &'a T {
+        if place == RecordPlace::FIRST { first } else { &self.links[place.0].record }
+    }
+
+    /// The record in a place.
+    #[inline]
+    pub(super) fn at_mut<'a>(&'a mut self, first: &'a mut T, place: RecordPlace) -> &'a mut T {
+        if place == RecordPlace::FIRST { first } else { &mut self.links[place.0].record }
+    }
+
+    /// All places of an entry.
+    pub(super) fn places(&self, list: RecordList) -> impl Iterator<Item = RecordPlace> {
+        let first = (list.count > 0).then_some(RecordPlace::FIRST);
+        let link = |position: u32| (position != NONE).then_some(position);
+        let chain = std::iter::successors(link(list.chain), move |&position| {
+            link(self.links[position].next)
+        });
+        first.into_iter().chain(chain.map(RecordPlace))
+    }
+
+    /// Exchanges the record in a place with the first.
+    pub(super) fn swap_with_first(&mut self, first: &mut T, place: RecordPlace) {
+        if place != RecordPlace::FIRST {
+            std::mem::swap(first, &mut self.links[place.0].record);
+        }
+    }
+
+    /// Adds a record of `entry`; returns `None` when the side array is full.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -218,18 +256,18 @@ impl<T: Record> RecordStore<T> {
         list: &mut RecordList,
         record: T,
         entry: u32,
-    ) -> bool {
+    ) -> Option<RecordPlace> {
+        let mut place = RecordPlace::FIRST;
         if list.count == 0 {
             *first = record;
         } else {
-            let Some(position) = self.links.allocate(|| Link { record, next: NONE, entry }) else {
-                return false;
-            };
+            let position = self.links.allocate(|| Link { record, next: NONE, entry })?;
             self.links[position] = Link { record, next: list.chain, entry };
             list.chain = position;
+            place = RecordPlace(position);
         }
         list.count += 1;
-        true
+        Some(place)
     }
 
     /// Removes the record of `face`.
@@ -370,7 +408,7 @@ impl TokenStore {
 
     /// Sets the token of `record` in `entry`. Returns false when the token is too long or there is no room;
     /// the record is unchanged then.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set(
         &mut self,
         ledger: &mut Ledger,
@@ -378,28 +416,39 @@ impl TokenStore {
         record: &mut InRecord,
         token: &[u8],
     ) -> bool {
-        let Ok(token_length) = u8::try_from(token.len()) else { return false };
-        if token.len() <= PIT_TOKEN_INLINE_MAX {
-            self.release(ledger, record);
-            record.token[..token.len()].copy_from_slice(token);
-        } else {
-            let mut padded = [0; PIT_TOKEN_LENGTH_MAX];
-            let Some(slot) = padded.get_mut(..token.len()) else { return false };
-            slot.copy_from_slice(token);
-            let InRecord { face, principal, .. } = *record;
-            let long = LongToken { bytes: padded, entry, face, principal };
-            let position = match record.long_token() {
-                Some(position) => position,
-                None => {
-                    let Some(position) = self.tokens.allocate(|| long) else { return false };
-                    ledger.charge(principal, Resource::LongTokens, 1);
-                    position
-                }
-            };
-            self.tokens[position] = long;
-            record.token[..4].copy_from_slice(&position.to_le_bytes());
+        if token.len() > PIT_TOKEN_INLINE_MAX {
+            return self.set_long(ledger, entry, record, token);
         }
-        record.token_length = token_length;
+        self.release(ledger, record);
+        record.token[..token.len()].copy_from_slice(token);
+        record.token_length = u8::try_from(token.len()).unwrap_or_default();
+        true
+    }
+
+    #[cold]
+    fn set_long(
+        &mut self,
+        ledger: &mut Ledger,
+        entry: u32,
+        record: &mut InRecord,
+        token: &[u8],
+    ) -> bool {
+        let mut bytes = [0; PIT_TOKEN_LENGTH_MAX];
+        let Some(slot) = bytes.get_mut(..token.len()) else { return false };
+        slot.copy_from_slice(token);
+        let InRecord { face, principal, .. } = *record;
+        let long = LongToken { bytes, entry, face, principal };
+        let position = match record.long_token() {
+            Some(position) => position,
+            None => {
+                let Some(position) = self.tokens.allocate(|| long) else { return false };
+                ledger.charge(principal, Resource::LongTokens, 1);
+                position
+            }
+        };
+        self.tokens[position] = long;
+        record.token[..4].copy_from_slice(&position.to_le_bytes());
+        record.token_length = u8::try_from(token.len()).unwrap_or_default();
         true
     }
 
@@ -414,13 +463,20 @@ impl TokenStore {
     }
 
     /// Removes the token of `record`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release(&mut self, ledger: &mut Ledger, record: &mut InRecord) {
+        if record.has_long_token() {
+            self.release_long(ledger, record);
+        }
+        record.token_length = 0;
+    }
+
+    #[cold]
+    fn release_long(&mut self, ledger: &mut Ledger, record: &InRecord) {
         if let Some(position) = record.long_token() {
             self.tokens[position].entry = NONE;
             self.tokens.release(position);
             ledger.release(record.principal, Resource::LongTokens, 1);
         }
-        record.token_length = 0;
     }
 }

@@ -22,6 +22,8 @@ const OTHER_PEER: Face = 60;
 const HOLE: Face = 2;
 const PRODUCER: Face = 3;
 const LONGEST_MS: u64 = 60_000;
+const REMOTE: FaceSpec =
+    FaceSpec { local: false, link: Link::PointToPoint, tokens: Tokens::Never, local_fields: false };
 
 fn address(number: u32) -> PrincipalKey {
     PrincipalKey::remote((Ipv4Addr::from_bits(0xC000_0200 + number), 6363).into())
@@ -42,15 +44,9 @@ fn bed(shard_count: usize, pit_capacity: usize) -> Bed {
     let reserves = Reserves::default();
     let mut bed =
         Bed::new(&BedConfig { shard_count, pit_capacity, reserves, ..BedConfig::default() });
-    let spec = FaceSpec {
-        local: false,
-        link: Link::PointToPoint,
-        tokens: Tokens::Never,
-        local_fields: false,
-    };
     let upstreams = [HOLE, PRODUCER, 4, 5, 6, 7];
     for face in upstreams.into_iter().chain(BYSTANDERS).chain([OTHER_PEER]).chain(ATTACKERS) {
-        bed.add_face_of(face, spec, principal(face));
+        bed.add_face_of(face, REMOTE, principal(face));
     }
     bed.add_route(&name("/hole"), HOLE, 0);
     bed.add_route(&name("/good"), PRODUCER, 0);
@@ -149,6 +145,149 @@ fn long_interests_of_one_address_leave_memory_to_others() {
         }
     }
     assert_everything_is_given_back(&mut bed, 1);
+}
+
+/// Each length is one that the memory was divided by formerly.
+#[test]
+fn long_interests_of_all_lengths_leave_memory_to_others_of_any_length() {
+    let mut bed = bed(1, 1000);
+    let lengths = [150, 220, 280, 350, 400, 470, 600, 700, 820, 950, 1080, 1200, 1400, 1700, 2500];
+    for (serial, length) in (0..).zip(lengths.repeat(2)) {
+        let uri = format!("/hole/{}/{serial}", "x".repeat(length));
+        bed.process(0, &[from(100, interest(&uri, serial).lifetime_ms(LONGEST_MS))]);
+    }
+    for (round, length) in (0..).zip([3000, 500, 4000, 6000, 8000]) {
+        for face in BYSTANDERS {
+            let uri = format!("/good/{}/{face}/{round}", "y".repeat(length));
+            bed.sent.0.clear();
+            bed.process(1, &[from(face, interest(&uri, 10_000 + round * 100 + face))]);
+            bed.process(1, &[from(PRODUCER, data(&uri))]);
+            let answers = bed.sent.0.iter().filter(|sent| sent.face == face).count();
+            assert_eq!(answers, 1, "{length} bytes of face {face}");
+        }
+    }
+    bed.check_ledgers().unwrap();
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
+/// What gives way is behind thousands of places that do not.
+#[test]
+fn request_below_its_share_is_served_wherever_the_largest_holder_is() {
+    for is_long in [false, true] {
+        let mut bed = bed(1, 12_000);
+        let long = "x".repeat(7000);
+        let mut serial = 0;
+        let mut send = |bed: &mut Bed, face, name: &str, count| {
+            for _ in 0..count {
+                serial += 1;
+                let sent = interest(&format!("/{name}/{serial}"), serial).lifetime_ms(LONGEST_MS);
+                bed.process(0, &[from(face, sent)]);
+            }
+        };
+        // Less than its share.
+        send(&mut bed, OTHER_PEER, "hole", 4000);
+        let before = bed.counters[0].dropped(DropReason::PitShare);
+        match is_long {
+            false => send(&mut bed, 100, "hole", 12_000),
+            true => send(&mut bed, 100, &format!("hole/{long}"), 2000),
+        }
+        let refused = bed.counters[0].dropped(DropReason::PitShare);
+        assert!(refused - before > 500, "there is room for the attack");
+        let name = if is_long { format!("hole/{long}") } else { "hole".to_owned() };
+        send(&mut bed, 50, &name, 100);
+        assert_eq!(bed.counters[0].dropped(DropReason::PitShare), refused);
+        assert_eq!(bed.counters[0].dropped(DropReason::PitFull), 0);
+        bed.check_ledgers().unwrap();
+        // What was taken in advance is found.
+        send(&mut bed, 50, "hole", 100);
+        let report = bed.shards[0].ledger();
+        for (resource, table) in Resource::ALL.iter().zip(&report.resources) {
+            assert!(table.total <= table.capacity, "{resource:?}: {table:?}");
+        }
+        bed.check_accounts().unwrap();
+        assert_everything_is_given_back(&mut bed, 1);
+    }
+}
+
+#[test]
+fn ports_of_one_address_leave_in_records_of_an_entry_to_others() {
+    let mut bed = bed(1, 5000);
+    let ports = 200..1400;
+    for face in ports.clone() {
+        bed.add_face_of(face, REMOTE, address(1));
+        bed.process(0, &[from(face, interest("/good/all", face).lifetime_ms(LONGEST_MS))]);
+    }
+    assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 1200 - 1024);
+    for face in BYSTANDERS.chain([OTHER_PEER]) {
+        bed.process(1, &[from(face, interest("/good/all", face))]);
+    }
+    // The ports do not get their places back.
+    for face in ports {
+        bed.process(2, &[from(face, interest("/good/all", 10_000 + face).lifetime_ms(LONGEST_MS))]);
+    }
+    bed.check_accounts().unwrap();
+    bed.check_ledgers().unwrap();
+    bed.sent.0.clear();
+    bed.process(3, &[from(PRODUCER, data("/good/all"))]);
+    assert_eq!(bed.sent.0.len(), 1024);
+    for face in BYSTANDERS.chain([OTHER_PEER]) {
+        let is_answer = |sent: &crate::bed::Sent| sent.face == face && sent.kind == SentKind::Data;
+        assert!(bed.sent.0.iter().any(is_answer), "face {face}");
+    }
+    assert_everything_is_given_back(&mut bed, 3);
+}
+
+/// The principal that the PIT entry of the only pending Interest is charged to.
+fn holder(bed: &Bed) -> PrincipalKey {
+    let report = bed.shards[0].ledger();
+    let holds = |resource: Resource| {
+        let of = report.principals.iter().find(|principal| principal.held[resource.index()] > 0);
+        of.map(|principal| principal.key)
+    };
+    holds(Resource::Entries).unwrap()
+}
+
+#[test]
+fn entry_is_charged_to_the_downstream_that_keeps_it_longest() {
+    let mut bed = bed(1, 1000);
+    let sent = |face, nonce, lifetime_ms| {
+        from(face, interest("/hole/x", nonce).lifetime_ms(lifetime_ms)).token(&[7; 20])
+    };
+    bed.process(0, &[sent(100, 1, 500)]);
+    assert_eq!(holder(&bed), address(1));
+    bed.process(10, &[sent(OTHER_PEER, 2, 100)]);
+    assert_eq!(holder(&bed), address(1), "the other one ends first");
+    bed.process(20, &[sent(50, 3, 4000)]);
+    assert_eq!(holder(&bed), address(2));
+    bed.process(30, &[sent(50, 4, 100)]);
+    assert_eq!(holder(&bed), address(1), "the latest is renewed with a shorter lifetime");
+    bed.process(40, &[sent(OTHER_PEER, 5, 2000)]);
+    assert_eq!(holder(&bed), address(3));
+    bed.check_ledgers().unwrap();
+    bed.remove_face(OTHER_PEER);
+    bed.advance(50);
+    assert_eq!(holder(&bed), address(1));
+    bed.advance(502);
+    assert!(bed.shards[0].ledger().is_zero(), "the entry ends with the last downstream");
+    bed.check_accounts().unwrap();
+}
+
+#[test]
+fn latest_expiry_is_found_while_faces_come_and_go() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut bed = bed(2, 4000);
+    for serial in 0..3000 {
+        bed.process(0, &[from(51, interest(&format!("/hole/{serial}"), serial))]);
+    }
+    bed.process(0, &[from(51, interest("/nowhere", 5000).lifetime_ms(HOUR_MS))]);
+    for round in 0..400 {
+        // A face that was removed for each step of the pass over the PIT.
+        bed.remove_face(100 + round % 13);
+        bed.add_face(100 + round % 13, REMOTE);
+        bed.poll(ndn_table::Timestamp::from_millis(2_000 + u64::from(round)));
+    }
+    let latest = bed.counters.iter().map(|counters| counters.latest_expiry_ns.value()).max();
+    assert!(latest.unwrap() < 60_000 * 1_000_000, "{latest:?}");
 }
 
 #[test]

@@ -184,14 +184,19 @@ impl Model {
         self.dead_nonces.retain(|_, until| *until > now);
     }
 
-    /// An entry ends with the last of its downstreams.
+    /// An entry ends with the last of the downstreams that are left.
     fn end_records_of_gone_faces(&mut self, now: Time) {
         let gone = &self.gone;
         let mut abandoned = Vec::new();
         for (key, entry) in &mut self.pit {
             let before = entry.in_records.len();
             entry.in_records.retain(|record| !gone.contains(&record.face));
-            if before > 0 && entry.in_records.is_empty() {
+            let removed = before - entry.in_records.len();
+            if removed > 0 {
+                let latest = entry.in_records.iter().map(|record| record.expiry).max();
+                entry.expiry = entry.expiry.min(latest.unwrap_or(now));
+            }
+            if entry.expiry <= now {
                 abandoned.push(key.clone());
             }
         }
