@@ -108,8 +108,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Sends a Nack to a downstream of `entry` and removes its in-record. Returns whether it was
-    /// sent: only point-to-point faces get Nacks.
+    /// Sends a Nack to a downstream of `entry`, unless its Interest has expired, and removes its
+    /// in-record. Returns whether the in-record was removed: only point-to-point faces get Nacks.
     pub(crate) fn outgoing_nack(
         &mut self,
         entry: PitIndex,
@@ -125,8 +125,12 @@ impl Context<'_> {
             return false;
         };
         let record = *record;
-        tables.counters.in_records_nacked.increment();
-        self.send_nack_for(entry, &record, reason, congestion_mark);
+        if record.expiry() > self.now {
+            tables.counters.in_records_nacked.increment();
+            self.send_nack_for(entry, &record, reason, congestion_mark);
+        } else {
+            tables.counters.in_records_expired.increment();
+        }
         self.tables.pcct.remove_in_record(entry, face);
         true
     }

@@ -90,8 +90,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a Nack to `face`, if it is a point-to-point downstream of `entry`, and removes its
-    /// in-record.
+    /// Sends a Nack to `face`, if it is a point-to-point downstream of `entry` that still waits, and
+    /// removes its in-record.
     pub fn send_nack(
         &mut self,
         entry: PitIndex,
@@ -102,7 +102,8 @@ impl Context<'_> {
         self.outgoing_nack(entry, face, reason, congestion_mark);
     }
 
-    /// Sends a Nack to every point-to-point downstream of `entry`.
+    /// Sends a Nack to every point-to-point downstream of `entry` that still waits, and removes the
+    /// in-records of all of them.
     pub fn send_nacks(&mut self, entry: PitIndex, reason: NackReason, congestion_mark: u16) {
         // A downstream that takes no Nacks keeps its record, so this iterates by position.
         let mut kept = 0;

@@ -71,6 +71,11 @@ fn returned_after_all_upstreams() {
             .at(20, from(2, x(2)), [to(3, x(2))])
             .at(30, from(3, nack(NO_ROUTE, x(2))), [to(2, nack(NO_ROUTE, x(2)))])
             .at(40, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))]),
+        Case::new("not to a downstream whose Interest has expired")
+            .route("/a", 2)
+            .at(0, from(1, x(1)), [to(2, x(1))])
+            .dropped(1, from(4, x(2).lifetime_ms(100)), DropReason::RetransmissionSuppressed)
+            .at(200, from(2, nack(NO_ROUTE, x(1))), [to(1, nack(NO_ROUTE, x(1)))]),
         Case::new("and the Nonce is dead")
             .route("/a", 2)
             .at(0, from(1, x(1)), [to(2, x(1))])

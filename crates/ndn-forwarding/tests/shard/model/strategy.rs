@@ -61,7 +61,13 @@ impl Strategy {
         }
     }
 
-    pub(super) fn after_receive_nack(self, model: &mut Model, key: &PitKey, arrival: &Arrival) {
+    pub(super) fn after_receive_nack(
+        self,
+        model: &mut Model,
+        now: Time,
+        key: &PitKey,
+        arrival: &Arrival,
+    ) {
         if let Self::Multicast(_) = self {
             return;
         }
@@ -79,11 +85,11 @@ impl Strategy {
         match waiting[..] {
             [] => {
                 for face in downstreams {
-                    model.send_nack(key, face, reason, arrival.mark);
+                    model.send_nack(now, key, face, reason, arrival.mark);
                 }
             }
             [face] if downstreams.contains(&face) => {
-                model.send_nack(key, face, reason, arrival.mark);
+                model.send_nack(now, key, face, reason, arrival.mark);
             }
             _ => {}
         }
@@ -119,7 +125,7 @@ fn best_route(
                 model.send_interest(now, key, arrival, interest, hop);
             }
             None => {
-                model.send_nack(key, arrival.face, NO_ROUTE, 0);
+                model.send_nack(now, key, arrival.face, NO_ROUTE, 0);
                 model.finalize(key, None, now);
             }
         }
