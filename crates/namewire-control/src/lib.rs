@@ -31,8 +31,8 @@ pub use declare::{FieldInfo, RequestInfo, ResultInfo};
 pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
     Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown, LogLevels,
-    ManagementData, MemifStatus, PrincipalStatus, RESULTS, Statistics, TableStatus, Version,
-    WaitingFace, WebTransportStatus, WorkerStatistics,
+    ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics, TableStatus,
+    Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use requests::{
     MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, management_timeout,

@@ -227,6 +227,30 @@ results! {
     }
 }
 
+ndn_types::drop_reasons! {
+    /// Why a memif client was rejected.
+    pub enum MemifRefusal {
+        "memif handshakes" {
+            /// The interface has a secret, and the client has sent none.
+            NoSecret = "no_secret" as "without a secret",
+            /// The client has sent another secret.
+            WrongSecret = "wrong_secret" as "with a wrong secret",
+            /// The interface has a client already.
+            Taken = "taken" as "as their interface is taken",
+            /// All clients together, or those of this user, have reached the memory limit.
+            NoMemory = "no_memory" as "because of the memory limit",
+            /// The client has refused the forwarder, before it had a face.
+            Left = "left" as "by themselves",
+            /// Too many handshakes were under way.
+            TooManyHandshakes = "too_many_handshakes" as "because of too many handshakes",
+            /// The handshake took too long.
+            TooSlow = "too_slow" as "because they were too slow",
+            /// The client violated the protocol, or its memory was not usable.
+            Misbehaved = "misbehaved" as "because they misbehaved",
+        }
+    }
+}
+
 impl FaceLimit {
     /// Returns whether new faces are rejected.
     #[must_use]

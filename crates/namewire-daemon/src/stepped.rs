@@ -6,7 +6,10 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_forwarding::Counters;
-use ndn_management::{ControlState, FibUpdate, NextHop};
+use ndn_management::ControlState;
+#[cfg(feature = "planted-faults")]
+use ndn_management::{FibUpdate, NextHop};
+#[cfg(feature = "planted-faults")]
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_table::{LedgerReport, Timestamp};
@@ -123,11 +126,13 @@ impl SteppedForwarder {
     }
 
     /// The workers, for faults that a simulation plants.
+    #[cfg(feature = "planted-faults")]
     pub fn workers_mut(&mut self) -> &mut [SteppedWorker] {
         &mut self.workers
     }
 
     /// Plants a fault: `face_id` becomes the only next hop of `prefix` in the FIB of the workers, without a route.
+    #[cfg(feature = "planted-faults")]
     pub fn corrupt_next_hop(&mut self, prefix: &Name, face_id: u64) {
         let next_hops = vec![NextHop { face_id, cost: 0 }];
         let updates = vec![FibUpdate::Set { prefix: prefix.clone(), next_hops }];

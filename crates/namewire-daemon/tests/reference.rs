@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use namewire_control::{FieldInfo, REQUESTS, RESULTS, ResultInfo, SERVICE_TIMES_RESULTS};
+use namewire_control::{
+    FieldInfo, MemifRefusal, REQUESTS, RESULTS, ResultInfo, SERVICE_TIMES_RESULTS,
+};
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
 use ndn_face::{CallValues, FaceValues, LinkDropReason};
 use ndn_forwarding::{DropReason, InterestAccount, ShardValues};
@@ -55,6 +57,7 @@ fn counter_parts() -> Parts {
     BTreeMap::from([
         ("DropReason", drop_reasons(DropReason::ALL.into_iter().map(DropReason::info))),
         ("LinkDropReason", drop_reasons(link_reasons)),
+        ("MemifRefusal", drop_reasons(MemifRefusal::ALL.into_iter().map(MemifRefusal::info))),
         ("InterestAccount", counters::<InterestAccount>()),
         ("ShardValues", counters::<ShardValues>()),
         ("WorkerValues", counters::<WorkerValues>()),

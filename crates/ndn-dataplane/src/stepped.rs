@@ -57,6 +57,7 @@ impl SteppedWorker {
 
     /// Plants a fault: the oldest message of another worker disappears from its ring, uncounted. Returns whether a
     /// message waited.
+    #[cfg(feature = "planted-faults")]
     pub fn lose_message(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return false };
         let inter_worker = worker.inter_worker.as_mut();
@@ -65,6 +66,7 @@ impl SteppedWorker {
 
     /// Plants a fault: the timer of a PIT entry that has expired disappears, so that nothing removes the entry.
     /// Returns whether an entry had expired.
+    #[cfg(feature = "planted-faults")]
     pub fn lose_expiry(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return false };
         let now = Timestamp::from_nanos(worker.clock.now_ns());

@@ -48,11 +48,11 @@ ndn_types::counter_values! {
     /// Values of [`PoolCounters`].
     pub struct PoolValues {
         /// Blocks of 64 KiB of packet memory in use.
-        packet_blocks: Gauge(Blocks),
+        packet_blocks: Gauge(Blocks) as "packet memory",
         /// Maximum number of blocks in use at one time, which is what the kernel has populated.
-        packet_blocks_max: Gauge(Blocks),
+        packet_blocks_max: Gauge(Blocks) as "packet memory at most",
         /// Requests for a block when none was free.
-        packet_block_failures: Monotone(Requests),
+        packet_block_failures: Monotone(Requests) as "packet memory refused",
         /// Capacity of the packet memory.
         packet_blocks_capacity: Gauge(Blocks),
         /// Packet memory in reserved huge pages.

@@ -1,4 +1,5 @@
-//! The declaration of a counter and of a drop reason: name, kind, unit, help text.
+//! The declaration of a counter and of a drop reason: name, kind, unit, help text, and the label of a counter in
+//! `namewire status` if it is shown there.
 //!
 //! [`counters!`](crate::counters) declares a set of counters. From the declaration follow the structure that one thread
 //! writes, the structure of its values at a moment, their sum and difference, their form on the control socket and in
@@ -12,7 +13,7 @@
 //!         /// Packets that were queued.
 //!         queued: Monotone(Packets),
 //!         /// Bytes in the queue now.
-//!         bytes: Gauge(Bytes),
+//!         bytes: Gauge(Bytes) as "bytes queued",
 //!     }
 //! }
 //! let counters = QueueCounters::default();
@@ -137,6 +138,8 @@ pub struct CounterInfo {
     pub unit: Unit,
     /// What is counted, as sentences.
     pub help: &'static str,
+    /// Label in the text of `namewire status`; `None` if it is not shown there.
+    pub label: Option<&'static str>,
 }
 
 /// The values of a declared set of counters at a moment.
@@ -182,7 +185,10 @@ macro_rules! counters {
     (
         $(#[$meta:meta])*
         pub struct $Counters:ident, $Values:ident {
-            $( $(#[doc = $help:literal])+ $field:ident: $kind:ident($unit:ident), )+
+            $(
+                $(#[doc = $help:literal])+
+                $field:ident: $kind:ident($unit:ident) $(as $label:literal)?,
+            )+
             $( state $( $(#[$state_meta:meta])* $visibility:vis $state:ident: $State:ty, )+ )?
         }
     ) => {
@@ -208,7 +214,7 @@ macro_rules! counters {
         $crate::counter_values! {
             #[doc = concat!("Values of [`", stringify!($Counters), "`].")]
             pub struct $Values {
-                $( $(#[doc = $help])+ $field: $kind($unit), )+
+                $( $(#[doc = $help])+ $field: $kind($unit) $(as $label)?, )+
             }
         }
     };
@@ -220,7 +226,10 @@ macro_rules! counter_values {
     (
         $(#[$meta:meta])*
         pub struct $Values:ident {
-            $( $(#[doc = $help:literal])+ $field:ident: $kind:ident($unit:ident), )+
+            $(
+                $(#[doc = $help:literal])+
+                $field:ident: $kind:ident($unit:ident) $(as $label:literal)?,
+            )+
         }
     ) => {
         $(#[$meta])*
@@ -238,6 +247,7 @@ macro_rules! counter_values {
                             kind: $crate::CounterKind::$kind,
                             unit: $crate::Unit::$unit,
                             help: concat!($($help),+).trim_ascii(),
+                            label: $crate::optional_text!($($label)?),
                         }
                     },
                     &mut self.$field,
@@ -304,7 +314,7 @@ macro_rules! drop_reasons {
             const INFO: &[$crate::DropReasonInfo] = &[$($($crate::DropReasonInfo {
                 stage: $stage,
                 name: $name,
-                words: $crate::drop_reasons!(@words $($words)?),
+                words: $crate::optional_text!($($words)?),
                 help: concat!($($help),+).trim_ascii(),
             }),+),+];
 
@@ -328,8 +338,18 @@ macro_rules! drop_reasons {
             }
         }
     };
-    (@words) => { None };
-    (@words $words:literal) => { Some($words) };
+}
+
+/// `Some` of a literal, if there is one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! optional_text {
+    () => {
+        None
+    };
+    ($text:literal) => {
+        Some($text)
+    };
 }
 
 #[cfg(test)]
@@ -345,7 +365,7 @@ mod tests {
             /// of any kind.
             received: Monotone(Packets),
             /// Bytes in use.
-            used_bytes: Gauge(Bytes),
+            used_bytes: Gauge(Bytes) as "used",
             state
             /// The time of the last packet.
             pub last_ns: Counter,
@@ -369,9 +389,11 @@ mod tests {
             kind: CounterKind::Monotone,
             unit: Unit::Packets,
             help: "Packets that were received, of any kind.",
+            label: None,
         };
         assert_eq!(*declared[0], first);
         assert_eq!((declared.len(), declared[1].kind), (2, CounterKind::Gauge));
+        assert_eq!(declared[1].label, Some("used"));
     }
 
     drop_reasons! {

@@ -6,6 +6,7 @@ use ndn_face::LinkDropReason;
 use ndn_forwarding::DropReason;
 use serde_json::Value;
 
+use namewire_control::MemifRefusal;
 use namewire_daemon::text::without_numbers;
 
 /// Minimum width of a column that is truncated to fit the terminal.
@@ -19,7 +20,9 @@ pub fn note(text: &dyn std::fmt::Display) {
 /// A drop reason in words; JSON has the name of the counter.
 pub(super) fn reason_in_words(reason: &str) -> String {
     let of_faces = LinkDropReason::ALL.into_iter().map(LinkDropReason::info);
-    let mut reasons = of_faces.chain(DropReason::ALL.into_iter().map(DropReason::info));
+    let of_memif = MemifRefusal::ALL.into_iter().map(MemifRefusal::info);
+    let of_shards = DropReason::ALL.into_iter().map(DropReason::info);
+    let mut reasons = of_faces.chain(of_shards).chain(of_memif);
     let words = reasons.find(|info| info.name == reason).and_then(|info| info.words);
     words.map_or_else(|| reason.replace('_', " "), str::to_owned)
 }

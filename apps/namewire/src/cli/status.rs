@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use ndn_client::ForwarderAddress;
 use ndn_management::{ChannelStatus, CsInfo, Dataset, FaceStatus, ForwarderStatus};
+use ndn_types::{CounterKind, CounterValues, Unit};
 use serde_json::json;
 
 use super::connect::{ConnectOptions, block_on};
@@ -131,17 +132,10 @@ fn blocks_to_mebibytes(blocks: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "a size for display")]
 fn memif_for_people(memif: &MemifStatus) -> String {
     let MemifStatus { clients, memory_bytes, memory_bytes_max, refused, .. } = memif;
-    let in_words = |reason: &str| match reason {
-        "no_secret" => "refused without a secret".to_owned(),
-        "wrong_secret" => "refused with a wrong secret".to_owned(),
-        "taken" => "refused as their interface is taken".to_owned(),
-        "no_memory" => "refused because of the memory limit".to_owned(),
-        "left" => "closed before they had a face".to_owned(),
-        other => format!("refused: {}", other.replace('_', " ")),
-    };
     let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let refused =
-        refused.iter().map(|(reason, count)| format!("; {} {}", grouped(*count), in_words(reason)));
+    let refused = refused.iter().map(|(reason, count)| {
+        format!("; {} refused {}", grouped(*count), output::reason_in_words(reason))
+    });
     format!(
         "{}, with {} of {}{}",
         grouped(*clients),
@@ -151,19 +145,35 @@ fn memif_for_people(memif: &MemifStatus) -> String {
     )
 }
 
-/// Rejected connections and datagrams, if there are any.
-fn refused_for_people(limit: Option<FaceLimit>, workers: &[WorkerStatistics]) -> Option<String> {
-    let peers: u64 = workers.iter().map(|one| one.work.refused_peers).sum();
-    let full = limit.filter(FaceLimit::is_reached);
-    let full = full.map(|_| "limit reached".to_owned());
-    let connections = limit.filter(|limit| limit.refused > 0).map(|limit| {
-        let FaceLimit { faces_max, refused, .. } = limit;
-        format!("{} connections: limits.faces ({faces_max}) reached", grouped(refused))
+/// Rejected connections, if there are any.
+fn refused_for_people(limit: Option<FaceLimit>) -> Option<String> {
+    let limit = limit?;
+    let FaceLimit { faces_max, refused, .. } = limit;
+    let connections = (refused > 0)
+        .then(|| format!("{} connections: limits.faces ({faces_max}) reached", grouped(refused)));
+    let full = limit.is_reached().then(|| "limit reached".to_owned());
+    let parts: Vec<String> = [connections, full].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// The sums of the counters that are declared with a label: states, and those that occurred.
+fn labelled<T: CounterValues>(workers: impl Iterator<Item = T>) -> Vec<(&'static str, String)> {
+    let mut sum = T::sum(workers);
+    let entries = sum.entries().into_iter();
+    let shown = entries.filter_map(|(info, value)| {
+        let is_shown = info.kind == CounterKind::Gauge || *value > 0;
+        Some((info.label.filter(|_| is_shown)?, amount(info.unit, *value)))
     });
-    let peers =
-        (peers > 0).then(|| format!("{} datagrams of peers without a face", grouped(peers)));
-    let told: Vec<String> = [connections, peers, full].into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    shown.collect()
+}
+
+/// A value with its unit.
+fn amount(unit: Unit, value: u64) -> String {
+    if unit == Unit::Blocks {
+        format!("{:.1} MiB", blocks_to_mebibytes(value))
+    } else {
+        format!("{} {}", grouped(value), unit.name())
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for display")]
@@ -222,18 +232,11 @@ impl Found {
                     per_call(sum(|one| one.calls.sent_frames), sum(|one| one.calls.send_calls)),
                 ),
             ));
-            let mebibytes = |blocks: u64| format!("{:.1} MiB", blocks_to_mebibytes(blocks));
-            fields.push((
-                "packet memory",
-                format!(
-                    "{} in use, at most {}; {} packets without",
-                    mebibytes(sum(|one| one.pool.packet_blocks)),
-                    mebibytes(sum(|one| one.pool.packet_blocks_max)),
-                    grouped(sum(|one| one.pool.packet_block_failures)),
-                ),
-            ));
+            fields.extend(labelled(workers.iter().map(|one| one.pool)));
+            fields.extend(labelled(workers.iter().map(|one| one.calls)));
+            fields.extend(labelled(workers.iter().map(|one| one.work)));
         }
-        if let Some(refused) = refused_for_people(*limit, workers) {
+        if let Some(refused) = refused_for_people(*limit) {
             fields.push(("refused", refused));
         }
         if !discarded.is_empty() {

@@ -23,7 +23,7 @@ use super::service::{Cx, Reason, Service};
 use crate::config::{Config, MemifSecrecy};
 use crate::faces::{self, Wanted};
 use crate::settings;
-use namewire_control::MemifStatus;
+use namewire_control::{MemifRefusal, MemifStatus};
 
 /// First token of handshakes.
 pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
@@ -72,7 +72,7 @@ pub(super) struct Memif {
     /// Memory budget shared by all clients.
     memory: Arc<MemoryBudget>,
     /// Number of rejected clients, by reason.
-    refused: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<MemifRefusal, u64>,
 }
 
 /// Events of memif.
@@ -110,7 +110,7 @@ impl Service for Memif {
         let late = self.pending.extract_if(.., |_, pending| pending.deadline_ns <= now_ns);
         for (_, pending) in late {
             ndn_memif::send_disconnect(pending.handshake.as_fd(), "The handshake takes too long");
-            *self.refused.entry("too_slow").or_default() += 1;
+            *self.refused.entry(MemifRefusal::TooSlow).or_default() += 1;
         }
         let late = self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns);
         for (_, attempt) in late {
@@ -137,7 +137,7 @@ impl Memif {
             clients: self.taken.len() as u64,
             memory_bytes: self.memory.used(),
             memory_bytes_max: self.memory.bytes_max(),
-            refused: refused.map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            refused: refused.map(|(reason, count)| (reason.name().to_owned(), *count)).collect(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Memif {
         cx.timers.set(Reason::Memif, pending.chain(attempts).min());
     }
 
-    fn count(&mut self, reason: &'static str) {
+    fn count(&mut self, reason: MemifRefusal) {
         *self.refused.entry(reason).or_default() += 1;
     }
 
@@ -164,7 +164,7 @@ impl Memif {
                 _ => "Too many clients of this user connect at this moment",
             };
             ndn_memif::send_disconnect(stream.as_fd(), reason);
-            return self.count("too_many_handshakes");
+            return self.count(MemifRefusal::TooManyHandshakes);
         }
         let options = ServerOptions {
             buffer_length: cx.config.listeners.memif.dataroom,
@@ -227,10 +227,10 @@ impl Memif {
                 let client = format!("{client} for {interface}");
                 cx.faces.refused.memif_refused(cx.now, &client, error);
                 self.count(match refusal {
-                    Refusal::SecretMissing => "no_secret",
-                    Refusal::SecretWrong => "wrong_secret",
-                    Refusal::Taken => "taken",
-                    Refusal::MemoryUsedUp => "no_memory",
+                    Refusal::SecretMissing => MemifRefusal::NoSecret,
+                    Refusal::SecretWrong => MemifRefusal::WrongSecret,
+                    Refusal::Taken => MemifRefusal::Taken,
+                    Refusal::MemoryUsedUp => MemifRefusal::NoMemory,
                 });
             }
             // The client closed the connection.
@@ -239,14 +239,14 @@ impl Memif {
             }
             HandshakeError::Refused(_) => {
                 debug!(%error, "a memif handshake has ended");
-                self.count("left");
+                self.count(MemifRefusal::Left);
             }
             HandshakeError::Message(_)
             | HandshakeError::Protocol(_)
             | HandshakeError::Memory(_) => {
                 let client = format!("somebody at {}", socket.display());
                 cx.faces.refused.memif_refused(cx.now, &client, error);
-                self.count("misbehaved");
+                self.count(MemifRefusal::Misbehaved);
             }
         }
     }

@@ -36,7 +36,7 @@ use anyhow::Context;
 use ndn_dataplane::{Command, CsSettings, Dataplane, Event, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{Action, ControlState, FACE_ID_INTERNAL, FibUpdate, status};
+use ndn_management::{Action, ControlState, FACE_ID_INTERNAL, status};
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Events, Interest, Poller, Waker};
 use ndn_table::Timestamp;
@@ -376,7 +376,8 @@ impl Control {
     }
 
     /// Changes the FIB of the workers and leaves that of management as it is: a fault that a simulation plants.
-    pub(super) fn update_fib(&mut self, updates: Vec<FibUpdate>) {
+    #[cfg(feature = "planted-faults")]
+    pub(super) fn update_fib(&mut self, updates: Vec<ndn_management::FibUpdate>) {
         let action = Action::UpdateFib { updates, is_awaited: true };
         self.management.handle_event(&mut self.cx, ManagementEvent::Action(action));
         self.work();

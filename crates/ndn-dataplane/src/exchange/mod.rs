@@ -222,6 +222,7 @@ impl Exchange {
     }
 
     /// Removes one waiting message and counts nothing. Returns whether there was one.
+    #[cfg(feature = "planted-faults")]
     pub(crate) fn lose_message(&mut self, pool: &PacketPool) -> bool {
         let mut rings = self.inbound.iter_mut().flatten().flatten();
         let Some(queued) = rings.find_map(|ring| ring.pop()) else { return false };

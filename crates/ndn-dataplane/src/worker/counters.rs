@@ -30,7 +30,7 @@ ndn_types::counters! {
         /// drop reason `overload`.
         shed_interests: Monotone(Packets),
         /// Datagrams and frames of peers that got no on-demand face because a limit was reached.
-        refused_peers: Monotone(Frames),
+        refused_peers: Monotone(Frames) as "peers without a face",
         state
         /// Begin of the current wait on its clock; 0 while it works.
         pub waiting_since_ns: Counter,
