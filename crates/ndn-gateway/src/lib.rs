@@ -6,15 +6,16 @@ mod answer;
 mod body;
 mod catalog;
 mod conditions;
+mod connections;
 mod failure;
 mod hosts;
 mod listing;
 mod media_type;
 mod path;
-mod peers;
 mod range;
 mod respond;
 mod server;
+mod shares;
 mod stall_guard;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! From a request to its answer.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,8 +56,8 @@ pub(crate) struct Shared {
 /// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    /// The address that its transfers count for.
-    pub(crate) address: IpAddr,
+    /// Its address, which its transfers count for.
+    pub(crate) peer: SocketAddr,
     /// Ends the connection.
     pub(crate) end: Arc<Notify>,
     /// Connected over loopback.
@@ -294,7 +294,7 @@ impl Shared {
     }
 
     async fn permit(&self, client: &Client) -> Result<TransferPermit, Failure> {
-        let permit = self.transfers.acquire(client.address, Arc::clone(&client.end));
+        let permit = self.transfers.acquire(client.peer, Arc::clone(&client.end));
         match tokio::time::timeout(QUEUE_TIME, permit).await {
             Ok(permit) => Ok(permit),
             Err(_) => {

@@ -14,13 +14,12 @@ use ndn_client::Endpoint;
 use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::access_log::{AccessLog, Counters, Record};
 use crate::body::GatewayBody;
 use crate::catalog::Catalog;
-use crate::peers::{Peers, key_of};
+use crate::connections::{Connection, Connections};
 use crate::respond::{Client, Shared, respond};
 use crate::stall_guard::StallGuard;
 use crate::transfers::Transfers;
@@ -33,19 +32,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum number of connections; further ones wait to be accepted.
+    /// Maximum number of connections. A further one takes the place of one of the address with the most; if its own
+    /// address has its share, it is closed.
     pub connections: usize,
-    /// Maximum number of transfers; further ones wait, and are rejected after 30 s. An address with at least two fewer
-    /// than another does not wait: it takes one from the address with the most.
+    /// Maximum number of transfers. A further one takes the place of one of the address with the most; if its own
+    /// address has its share, it waits, and is rejected after 30 s.
     pub transfers: usize,
     /// Maximum number of segments fetched ahead per client.
     pub read_ahead_segments: u32,
     /// Maximum time to receive the head of a request, and of silence between requests.
     pub head_time: Duration,
-    /// Maximum number of connections per address; further ones are closed.
-    pub connections_per_address: usize,
-    /// Maximum number of transfers per address; further ones wait, and are rejected after 30 s.
-    pub transfers_per_address: usize,
     /// Period over which `rate_min` is averaged.
     pub stall_time: Duration,
     /// Minimum rate at which a client must receive available data, in bytes per second, averaged
@@ -60,8 +56,6 @@ impl Default for Limits {
             transfers: 64,
             read_ahead_segments: 256,
             head_time: Duration::from_secs(30),
-            connections_per_address: 256,
-            transfers_per_address: 16,
             stall_time: Duration::from_secs(60),
             rate_min: 1024,
         }
@@ -93,7 +87,7 @@ pub struct GatewayOptions {
 pub struct Gateway {
     shared: Arc<Shared>,
     limits: Limits,
-    peers: Peers,
+    connections: Arc<Connections>,
     log: AccessLog,
     counters: Arc<Counters>,
 }
@@ -113,10 +107,10 @@ impl Gateway {
         } = options;
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
         let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime, allow_older);
-        let transfers = Transfers::new(limits.transfers, limits.transfers_per_address);
+        let transfers = Transfers::new(limits.transfers);
         let shared = Arc::new(Shared { endpoint, prefix, catalog, hosts, transfers });
-        let peers = Peers::new(limits.connections_per_address);
-        Self { shared, limits, peers, log, counters: Arc::default() }
+        let connections = Connections::new(limits.connections);
+        Self { shared, limits, connections, log, counters: Arc::default() }
     }
 
     /// Counters.
@@ -127,22 +121,18 @@ impl Gateway {
 
     /// Serves clients of `listener` forever. Dropping the future ends their connections.
     pub async fn serve(&self, listener: TcpListener) {
-        let permits = Arc::new(Semaphore::new(self.limits.connections.max(1)));
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-                return;
-            };
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     self.counters.count_connection();
                     // An address that has used up its share gets no answer: that would use more.
-                    let Some(own) = self.peers.admit(peer) else {
-                        tracing::debug!(%peer, "the address has as many connections as it may");
+                    let Some(own) = self.connections.admit(peer) else {
+                        tracing::debug!(%peer, "the address has its share of the connections");
                         continue;
                     };
-                    connections.spawn(self.connection(stream, peer, [permit, own]));
+                    connections.spawn(self.connection(stream, peer, own));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -156,7 +146,7 @@ impl Gateway {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-        permits: [OwnedSemaphorePermit; 2],
+        own: Connection,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
         let (counters, limits) = (Arc::clone(&self.counters), self.limits);
@@ -165,13 +155,15 @@ impl Gateway {
             let _ = stream.set_nodelay(true);
             let is_local =
                 stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
-            let end = Arc::new(Notify::new());
-            let address = key_of(peer.ip());
-            let client = Client { address, end: Arc::clone(&end), is_local };
+            let (end, own) = (Arc::clone(own.end()), Arc::new(own));
+            let client = Client { peer, end: Arc::clone(&end), is_local };
+            let served = Arc::clone(&own);
             let service = service_fn(move |request: Request<Incoming>| {
                 let record = Record::new(&log, &counters, peer, ndn_sys::clock::wall_clock());
                 let (shared, client) = (Arc::clone(&shared), client.clone());
+                let busy = served.begin_request();
                 async move {
+                    let _busy = busy;
                     // Request bodies are not used, and not read.
                     let (head, _) = request.into_parts();
                     let response = respond(&shared, &client, &head, record).await;
@@ -191,10 +183,10 @@ impl Gateway {
                     tracing::debug!(%peer, %error, "a connection ended early");
                 },
                 () = end.notified() => {
-                    tracing::debug!(%peer, "a transfer ended: another address has fewer");
+                    tracing::debug!(%peer, "the connection ended: another address has fewer");
                 }
             }
-            drop(permits);
+            drop(own);
         }
     }
 }

@@ -1,29 +1,27 @@
 //! Shares of client addresses in the transfers.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ndn_types::PrincipalIndex;
 use tokio::sync::{Notify, oneshot};
 
-/// The transfers of all clients, divided between addresses by max-min fairness.
+use crate::shares::Shares;
+
+/// The transfers of all clients.
 ///
-/// While there is room, an address may have as many as its limit. If there is none, an address with at least two fewer
-/// than another takes one from the address with the most: the connection of its oldest transfer ends.
+/// If there is no room, an address below its share takes one from the address with the most: the connection of its
+/// oldest transfer ends.
 #[derive(Debug)]
-pub(crate) struct Transfers {
-    /// Maximum number for each address.
-    each_max: usize,
-    state: Mutex<State>,
-}
+pub(crate) struct Transfers(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
+    shares: Shares,
     free: usize,
-    /// Transfers that were taken away and have not ended yet.
-    ending: usize,
     /// Of each address, its transfers, the oldest first.
-    running: HashMap<IpAddr, VecDeque<Running>>,
+    running: HashMap<PrincipalIndex, VecDeque<Running>>,
     /// In the order of arrival.
     waiting: Vec<Waiting>,
     next_id: u64,
@@ -38,7 +36,9 @@ struct Running {
 
 #[derive(Debug)]
 struct Waiting {
-    address: IpAddr,
+    address: PrincipalIndex,
+    /// A transfer of another address ends for it, and it counts already.
+    is_promised: bool,
     end: Arc<Notify>,
     answer: oneshot::Sender<TransferPermit>,
 }
@@ -47,33 +47,36 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) struct TransferPermit {
     transfers: Arc<Transfers>,
-    address: IpAddr,
+    address: PrincipalIndex,
     id: u64,
 }
 
 impl Transfers {
-    pub(crate) fn new(transfers_max: usize, each_max: usize) -> Arc<Self> {
-        let state = State {
+    pub(crate) fn new(transfers_max: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            shares: Shares::new(transfers_max),
             free: transfers_max.max(1),
-            ending: 0,
             running: HashMap::new(),
             waiting: Vec::new(),
             next_id: 0,
-        };
-        Arc::new(Self { each_max: each_max.max(1), state: Mutex::new(state) })
+        })))
     }
 
-    /// Waits for a transfer of a connection from `address`. `end` is notified if the connection has to end because an
+    /// Waits for a transfer of a connection from `peer`. `end` is notified if the connection has to end because an
     /// address with fewer transfers needs one.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        address: IpAddr,
+        peer: SocketAddr,
         end: Arc<Notify>,
     ) -> TransferPermit {
         loop {
             let (answer, granted) = oneshot::channel();
             let end = Arc::clone(&end);
-            self.lock().waiting.push(Waiting { address, end, answer });
+            {
+                let mut state = self.lock();
+                let address = state.shares.enter(peer);
+                state.waiting.push(Waiting { address, is_promised: false, end, answer });
+            }
             self.dispatch();
             if let Ok(permit) = granted.await {
                 return permit;
@@ -82,12 +85,12 @@ impl Transfers {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Grants what is free, and takes away what is due to others.
     fn dispatch(self: &Arc<Self>) {
-        let granted = self.lock().dispatch(self.each_max);
+        let granted = self.lock().dispatch();
         for (waiting, id) in granted {
             let permit =
                 TransferPermit { transfers: Arc::clone(self), address: waiting.address, id };
@@ -98,54 +101,77 @@ impl Transfers {
 }
 
 impl State {
-    fn dispatch(&mut self, each_max: usize) -> Vec<(Waiting, u64)> {
+    fn dispatch(&mut self) -> Vec<(Waiting, u64)> {
         let mut granted = Vec::new();
-        self.waiting.retain(|waiting| !waiting.answer.is_closed());
-        while self.free > 0 {
-            let eligible = self.waiting.iter().enumerate();
-            let eligible = eligible.map(|(at, waiting)| (self.count(waiting.address), at));
-            let next = eligible.filter(|(count, _)| *count < each_max).min();
-            let Some((_, at)) = next else { return granted };
+        self.remove_those_that_left();
+        while self.free > 0
+            && let Some(at) = self.next_to_grant()
+        {
             let waiting = self.waiting.remove(at);
             self.free -= 1;
+            if !waiting.is_promised {
+                self.shares.take(waiting.address);
+            }
             self.next_id += 1;
             let running = Running { id: self.next_id, end: Arc::clone(&waiting.end) };
             self.running.entry(waiting.address).or_default().push_back(running);
             granted.push((waiting, self.next_id));
         }
-        // One for each that waits, and those that end already count.
-        loop {
-            let largest = self.running.values().map(VecDeque::len).max().unwrap_or(0);
-            let mut promised: HashMap<IpAddr, usize> = HashMap::new();
-            let is_short = |waiting: &&Waiting| {
-                let more = promised.entry(waiting.address).or_default();
-                let is_short = self.count(waiting.address) + *more + 1 < largest;
-                *more += usize::from(is_short);
-                is_short
-            };
-            if self.waiting.iter().filter(is_short).count() <= self.ending {
-                return granted;
+        for at in 0..self.waiting.len() {
+            let Waiting { address, is_promised, .. } = self.waiting[at];
+            if !is_promised && let Some(payer) = self.shares.payer_for(address) {
+                self.take_from(payer);
+                self.shares.take(address);
+                self.waiting[at].is_promised = true;
             }
-            let holder = self.running.values_mut().max_by_key(|running| running.len());
-            let Some(oldest) = holder.and_then(VecDeque::pop_front) else { return granted };
+        }
+        granted
+    }
+
+    fn remove_those_that_left(&mut self) {
+        for gone in self.waiting.extract_if(.., |waiting| waiting.answer.is_closed()) {
+            if gone.is_promised {
+                self.shares.give_back(gone.address);
+            }
+            self.shares.leave(gone.address);
+        }
+    }
+
+    /// Who waits and gets the next free transfer: one to whom it is promised, or one of the address with the fewest.
+    fn next_to_grant(&self) -> Option<usize> {
+        let promised = self.waiting.iter().position(|waiting| waiting.is_promised);
+        let others = || {
+            let waiting = self.waiting.iter().enumerate().filter(|_| self.shares.has_room());
+            waiting.min_by_key(|(_, one)| self.shares.held(one.address)).map(|(at, _)| at)
+        };
+        promised.or_else(others)
+    }
+
+    /// Ends the oldest transfer of an address, or, if it has none, takes one back that was promised to it.
+    fn take_from(&mut self, address: PrincipalIndex) {
+        self.shares.give_back(address);
+        if let Some(oldest) = self.running.get_mut(&address).and_then(VecDeque::pop_front) {
             oldest.end.notify_one();
-            self.ending += 1;
+            return;
+        }
+        let mut waiting = self.waiting.iter_mut();
+        if let Some(promised) = waiting.rfind(|one| one.is_promised && one.address == address) {
+            promised.is_promised = false;
         }
     }
 
-    fn count(&self, address: IpAddr) -> usize {
-        self.running.get(&address).map_or(0, VecDeque::len)
-    }
-
-    fn release(&mut self, address: IpAddr, id: u64) {
+    fn release(&mut self, address: PrincipalIndex, id: u64) {
         self.free += 1;
-        let running = self.running.get_mut(&address);
-        let at = running.as_ref().and_then(|running| running.iter().position(|one| one.id == id));
-        match (running, at) {
-            (Some(running), Some(at)) => _ = running.remove(at),
-            _ => self.ending -= 1,
+        let running = self.running.entry(address).or_default();
+        let at = running.iter().position(|one| one.id == id);
+        // It does not count any more if it was taken away.
+        if at.and_then(|at| running.remove(at)).is_some() {
+            self.shares.give_back(address);
         }
-        self.running.retain(|_, running| !running.is_empty());
+        if self.running.get(&address).is_some_and(VecDeque::is_empty) {
+            self.running.remove(&address);
+        }
+        self.shares.leave(address);
     }
 }
 
@@ -162,8 +188,8 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> IpAddr {
-        IpAddr::from([192, 0, 2, last])
+    fn address(last: u8) -> SocketAddr {
+        ([192, 0, 2, last], 4000).into()
     }
 
     /// A transfer that ends when its connection has to.
@@ -188,17 +214,19 @@ mod tests {
 
     fn counts(transfers: &Transfers) -> Vec<usize> {
         let state = transfers.lock();
-        (1..=9).map(|last| state.count(address(last))).filter(|count| *count > 0).collect()
+        let mut counts: Vec<_> = state.running.values().map(VecDeque::len).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts
     }
 
     #[tokio::test(start_paused = true)]
-    async fn address_has_its_limit_while_there_is_room() {
-        let transfers = Transfers::new(8, 3);
-        for _ in 0..3 {
+    async fn address_has_all_of_them_while_it_is_alone() {
+        let transfers = Transfers::new(8);
+        for _ in 0..8 {
             assert!(start(&transfers, 1).await);
         }
         assert!(!start(&transfers, 1).await);
-        assert_eq!((counts(&transfers), transfers.lock().free), (vec![3], 5));
+        assert_eq!((counts(&transfers), transfers.lock().free), (vec![8], 0));
         assert!(
             transfers.lock().waiting.is_empty() || transfers.lock().waiting[0].answer.is_closed()
         );
@@ -206,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn address_with_fewer_takes_from_the_one_with_most() {
-        let transfers = Transfers::new(8, 4);
+        let transfers = Transfers::new(8);
         for last in [1, 1, 1, 1, 2, 2, 2, 2] {
             assert!(start(&transfers, last).await);
         }
@@ -219,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn permits_of_clients_that_left_are_free_again() {
-        let transfers = Transfers::new(2, 2);
+        let transfers = Transfers::new(2);
         let end = || Arc::new(Notify::new());
         let first = transfers.acquire(address(1), end()).await;
         let second = transfers.acquire(address(1), end()).await;
@@ -228,7 +256,30 @@ mod tests {
             assert!(left.await.is_err());
         }
         drop((first, second));
+        transfers.dispatch();
         let state = transfers.lock();
-        assert_eq!((state.free, state.ending, state.running.len()), (2, 0, 0));
+        assert_eq!((state.free, state.running.len()), (2, 0));
+        assert!(state.shares.is_unused());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn promise_to_a_client_that_left_is_void() {
+        let transfers = Transfers::new(4);
+        let mut ends = Vec::new();
+        let mut permits = Vec::new();
+        for _ in 0..4 {
+            let end = Arc::new(Notify::new());
+            permits.push(transfers.acquire(address(1), Arc::clone(&end)).await);
+            ends.push(end);
+        }
+        {
+            let acquired = transfers.acquire(address(2), Arc::new(Notify::new()));
+            assert!(tokio::time::timeout(Duration::from_secs(1), acquired).await.is_err());
+        }
+        // The oldest was told to end, and the place is free for the next.
+        ends[0].notified().await;
+        drop(permits.remove(0));
+        assert!(start(&transfers, 1).await);
+        drop(permits);
     }
 }

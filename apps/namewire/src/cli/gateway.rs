@@ -71,19 +71,13 @@ pub(super) struct Options {
     /// whose name resolves to this machine cannot read PREFIX. Use it for a proxy on this machine that keeps the name.
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Maximum number of connections; further ones wait
+    /// Maximum number of connections; a further one takes the place of one of the address with the most, or is closed
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     connections: usize,
-    /// Maximum number of transfers; further ones wait, and get status 503 after 30 s
+    /// Maximum number of transfers; a further one takes the place of one of the address with the most, or waits, and
+    /// gets status 503 after 30 s
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
     transfers: usize,
-    /// Maximum number of connections of one address (IPv6: of one /64); further ones are closed [default: a quarter of
-    /// all]
-    #[arg(long, value_name = "COUNT")]
-    connections_per_address: Option<usize>,
-    /// Maximum number of transfers of one address; further ones wait [default: a quarter of all]
-    #[arg(long, value_name = "COUNT")]
-    transfers_per_address: Option<usize>,
     /// Minimum rate of a client that data waits for, bytes per second over 60 s; slower ones are disconnected
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().rate_min)]
     min_rate: u32,
@@ -118,8 +112,6 @@ pub(super) fn run(options: &Options) -> Outcome {
     let limits = Limits {
         connections: options.connections,
         transfers: options.transfers,
-        connections_per_address: share(options.connections_per_address, options.connections),
-        transfers_per_address: share(options.transfers_per_address, options.transfers),
         rate_min: options.min_rate,
         read_ahead_segments: options.read_ahead,
         ..Limits::default()
@@ -152,11 +144,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         tell_served(options, &gateway)
     })
-}
-
-/// The default limit of one address: a quarter of all.
-fn share(said: Option<usize>, all: usize) -> usize {
-    said.unwrap_or(all.div_ceil(4))
 }
 
 fn access_log(options: &Options) -> Outcome<AccessLog> {

@@ -82,9 +82,9 @@ async fn missing_request_head_ends_the_connection() {
 
 /// Connections beyond the share of an address are closed; when one ends, another is accepted.
 #[tokio::test]
-async fn connections_per_address_are_limited() {
+async fn connections_of_an_address_are_limited_to_its_share() {
     let mut options = options();
-    options.limits = Limits { connections_per_address: 2, ..Limits::default() };
+    options.limits = Limits { connections: 2, ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
     bed.write("a", b"1");
     let mut held = [bed.connect().await, bed.connect().await];
@@ -111,7 +111,7 @@ async fn connections_per_address_are_limited() {
 async fn stalled_reader_releases_its_transfers() {
     let mut options = options();
     options.limits = Limits {
-        transfers_per_address: 1,
+        transfers: 1,
         read_ahead_segments: 16,
         stall_time: Duration::from_secs(1),
         rate_min: 1 << 30,
@@ -133,13 +133,8 @@ async fn stalled_reader_releases_its_transfers() {
 #[tokio::test]
 async fn slow_readers_of_some_addresses_leave_transfers_to_others() {
     let mut options = options();
-    options.limits = Limits {
-        transfers: 4,
-        transfers_per_address: 2,
-        read_ahead_segments: 16,
-        rate_min: 0,
-        ..Limits::default()
-    };
+    options.limits =
+        Limits { transfers: 4, read_ahead_segments: 16, rate_min: 0, ..Limits::default() };
     let bed = Bed::with(options, ServerOptions::default()).await;
     bed.write("large", &bytes(1, 20_000_000));
     bed.write("small", b"1");
@@ -156,6 +151,24 @@ async fn slow_readers_of_some_addresses_leave_transfers_to_others() {
     // The others keep one each, at least.
     let aborted = bed.gateway.counters().aborted();
     assert!((1..=2).contains(&aborted), "{aborted}");
+}
+
+/// Connections without requests last until the head of a request is due.
+#[tokio::test]
+async fn idle_connections_of_some_addresses_leave_connections_to_others() {
+    let mut options = options();
+    options.limits = Limits { connections: 8, ..Limits::default() };
+    let bed = Bed::with(options, ServerOptions::default()).await;
+    bed.write("small", b"1");
+    let mut idle = Vec::new();
+    for last in [2, 3, 4, 5] {
+        for _ in 0..2 {
+            idle.push(bed.connect_from([127, 0, 0, last]).await);
+        }
+    }
+    for _ in 0..20 {
+        assert_eq!(bed.get("/small", &[]).await.text(), "1");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,164 @@
+//! Shares of client addresses in the connections.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ndn_types::PrincipalIndex;
+use tokio::sync::Notify;
+
+use crate::shares::Shares;
+
+/// The connections of all clients.
+///
+/// If there is no room, an address below its share takes the place of a connection of the address with the most: the
+/// oldest one without a request, or the oldest.
+#[derive(Debug)]
+pub(crate) struct Connections(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    shares: Shares,
+    /// Of each address, its connections, the oldest first.
+    open: HashMap<PrincipalIndex, VecDeque<Open>>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: u64,
+    requests: Arc<AtomicUsize>,
+    end: Arc<Notify>,
+}
+
+/// The right to one connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    connections: Arc<Connections>,
+    address: PrincipalIndex,
+    id: u64,
+    requests: Arc<AtomicUsize>,
+    end: Arc<Notify>,
+}
+
+/// A request of a connection, until its answer is sent.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<AtomicUsize>);
+
+impl Connections {
+    pub(crate) fn new(connections_max: usize) -> Arc<Self> {
+        let shares = Shares::new(connections_max);
+        Arc::new(Self(Mutex::new(State { shares, open: HashMap::new(), next_id: 0 })))
+    }
+
+    /// Counts a connection of `peer`; `None` if there is no room and the address has its share.
+    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Connection> {
+        let mut state = self.lock();
+        let address = state.shares.enter(peer);
+        if !state.shares.has_room() {
+            let Some(payer) = state.shares.payer_for(address) else {
+                state.shares.leave(address);
+                return None;
+            };
+            state.end_one(payer);
+        }
+        state.shares.take(address);
+        state.next_id += 1;
+        let (id, requests, end) = (state.next_id, Arc::default(), Arc::new(Notify::new()));
+        let open = Open { id, requests: Arc::clone(&requests), end: Arc::clone(&end) };
+        state.open.entry(address).or_default().push_back(open);
+        Some(Connection { connections: Arc::clone(self), address, id, requests, end })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Ends a connection of an address that has some. It does not count from now on.
+    fn end_one(&mut self, address: PrincipalIndex) {
+        let Some(open) = self.open.get_mut(&address) else { return };
+        let idle = open.iter().position(|one| one.requests.load(Ordering::Relaxed) == 0);
+        if let Some(ended) = open.remove(idle.unwrap_or(0)) {
+            ended.end.notify_one();
+            self.shares.give_back(address);
+        }
+    }
+}
+
+impl Connection {
+    /// Notified when the connection has to end because an address with fewer needs its place.
+    pub(crate) fn end(&self) -> &Arc<Notify> {
+        &self.end
+    }
+
+    /// Notes that a request has begun.
+    pub(crate) fn begin_request(&self) -> Busy {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(&self.requests))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut state = self.connections.lock();
+        let open = state.open.entry(self.address).or_default();
+        let at = open.iter().position(|one| one.id == self.id);
+        if at.and_then(|at| open.remove(at)).is_some() {
+            state.shares.give_back(self.address);
+        }
+        if state.open.get(&self.address).is_some_and(VecDeque::is_empty) {
+            state.open.remove(&self.address);
+        }
+        state.shares.leave(self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(last: u8) -> SocketAddr {
+        ([192, 0, 2, last], 4000).into()
+    }
+
+    fn is_ended(connection: &Connection) -> bool {
+        let state = connection.connections.lock();
+        let open = state.open.get(&connection.address);
+        !open.is_some_and(|open| open.iter().any(|one| one.id == connection.id))
+    }
+
+    #[test]
+    fn idle_connections_of_the_largest_address_give_way() {
+        let connections = Connections::new(6);
+        let held: Vec<_> = (0..6).map(|_| connections.admit(peer(1)).unwrap()).collect();
+        assert!(connections.admit(peer(1)).is_none(), "it has all of them");
+        let _busy = [0, 1, 3].map(|at| held[at].begin_request());
+        let others: Vec<_> = (0..3).map(|_| connections.admit(peer(2)).unwrap()).collect();
+        let ended: Vec<_> = held.iter().map(is_ended).collect();
+        assert_eq!(ended, [false, false, true, false, true, true]);
+        assert!(connections.admit(peer(2)).is_none(), "both have their shares");
+        assert!(connections.admit(peer(3)).is_some());
+        drop((held, others));
+        let state = connections.lock();
+        assert!(state.shares.is_unused() && state.open.is_empty());
+    }
+
+    #[test]
+    fn every_address_gets_a_connection_while_another_has_several() {
+        let connections = Connections::new(16);
+        let mut held: Vec<_> =
+            (1..=4).flat_map(|last| [last; 4]).map(|last| connections.admit(peer(last))).collect();
+        held.extend((5..=16).map(|last| connections.admit(peer(last))));
+        assert!(held.iter().all(Option::is_some));
+        assert!(connections.admit(peer(17)).is_none(), "sixteen addresses have one each");
+    }
+}
