@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ndn_face::{
-    Budget, ETHER_TYPE, FaceCounters, Holder, LinkOptions, LinkService, Received, Sender,
-    without_padding,
+    ETHER_TYPE, FaceCounters, FaceMemory, Holder, LinkOptions, LinkService, MemoryKind, Received,
+    Sender, without_padding,
 };
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_sys::packet::{Delivery, FrameReader};
-use ndn_table::Timestamp;
+use ndn_table::{Reserves, Timestamp};
 
 /// Bytes of fragments that may wait; little, so that a short input reaches it.
 const MEMORY: usize = 8 * 1024;
@@ -43,7 +43,7 @@ pub fn ethernet(mut bytes: &[u8]) {
     check_header(bytes);
     let counters = Arc::new(FaceCounters::default());
     let mut service = LinkService::new(LinkOptions::datagram(1500), Arc::clone(&counters), 0);
-    let mut memory = Budget::new(MEMORY);
+    let mut memory = FaceMemory::new(0, MEMORY, Reserves::NONE);
     let mut frames = 0;
     while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes([head[1], head[2]])).min(rest.len());
@@ -70,7 +70,7 @@ pub fn ethernet(mut bytes: &[u8]) {
             now,
             Some(sender),
             &payload[..length],
-            &mut memory.account(Holder::default()),
+            &mut memory.reassembly(Holder::LOOSE),
         ) {
             Ok(Received::Packet { offset, .. }) => assert!(offset < length),
             Ok(Received::Reassembled { packet, fields }) => {
@@ -79,9 +79,9 @@ pub fn ethernet(mut bytes: &[u8]) {
             }
             Ok(Received::Nothing) | Err(_) => {}
         }
-        assert!(memory.used() <= MEMORY);
+        assert!(memory.used(MemoryKind::Reassembly) <= MEMORY);
     }
     assert_eq!(counters.in_frames.value(), frames);
-    service.close(&mut memory.account(Holder::default()));
-    assert_eq!(memory.used(), 0);
+    service.close(&mut memory.reassembly(Holder::LOOSE));
+    assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use ndn_face::{
-    Budget, FaceCounters, FrameSink, Holder, LinkDropReason, LinkOptions, LinkService, Received,
+    FaceCounters, FaceMemory, FrameSink, Holder, LinkDropReason, LinkOptions, LinkService,
+    MemoryKind, Received,
 };
 use ndn_forwarding::{LpFields, TxKind, TxPacket};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_ring::PacketHandle;
-use ndn_table::Timestamp;
+use ndn_table::{Reserves, Timestamp};
 
 /// Bytes of fragments that may wait; little, so that a short input reaches it.
 const MEMORY: usize = 8 * 1024;
@@ -19,7 +20,7 @@ const MEMORY: usize = 8 * 1024;
 pub fn link(mut bytes: &[u8]) {
     let counters = Arc::new(FaceCounters::default());
     let mut service = LinkService::new(LinkOptions::stream(), Arc::clone(&counters), 0);
-    let mut memory = Budget::new(MEMORY);
+    let mut memory = FaceMemory::new(0, MEMORY, Reserves::NONE);
     let mut millis = 0;
     let (mut frames, mut delivered, mut refused) = (0, 0, 0);
     while let Some((head, rest)) = bytes.split_first_chunk::<3>() {
@@ -29,7 +30,7 @@ pub fn link(mut bytes: &[u8]) {
         millis += u64::from(head[0]) * 4;
         let now = Timestamp::from_millis(millis);
         frames += 1;
-        match service.receive(now, frame, &mut memory.account(Holder::default())) {
+        match service.receive(now, frame, &mut memory.reassembly(Holder::LOOSE)) {
             Ok(Received::Packet { offset, fields }) => {
                 delivered += 1;
                 forward(&frame[offset..], &fields, usize::from(head[2]));
@@ -41,9 +42,9 @@ pub fn link(mut bytes: &[u8]) {
             Ok(Received::Nothing) => {}
             Err(_) => refused += 1,
         }
-        assert!(memory.used() <= MEMORY);
+        assert!(memory.used(MemoryKind::Reassembly) <= MEMORY);
         if service.next_deadline().is_some_and(|deadline| deadline <= now) {
-            service.handle_timeout(now, &mut memory.account(Holder::default()));
+            service.handle_timeout(now, &mut memory.reassembly(Holder::LOOSE));
         }
     }
     assert_eq!(counters.in_frames.value(), frames);
@@ -51,8 +52,8 @@ pub fn link(mut bytes: &[u8]) {
     assert_eq!(kinds.map(|kind| kind.value()).iter().sum::<u64>(), delivered);
     let given_up = counters.dropped(LinkDropReason::ReassemblyTimeout).value();
     assert!(counters.dropped_total() >= refused && given_up <= frames);
-    service.close(&mut memory.account(Holder::default()));
-    assert_eq!(memory.used(), 0);
+    service.close(&mut memory.reassembly(Holder::LOOSE));
+    assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }
 
 /// Sends a delivered packet in frames of at most `mtu` bytes and receives it again.
@@ -83,15 +84,15 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
         return;
     }
     let mut receiver = LinkService::new(LinkOptions::stream(), Arc::default(), 0);
-    let mut memory = Budget::new(1 << 20);
+    let mut memory = FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE);
     let (last, first) = link.frames.split_last().expect("something was sent");
     for frame in first {
         let received =
-            receiver.receive(Timestamp::ZERO, frame, &mut memory.account(Holder::default()));
+            receiver.receive(Timestamp::ZERO, frame, &mut memory.reassembly(Holder::LOOSE));
         assert!(matches!(received, Ok(Received::Nothing)));
     }
     let (got, got_fields) =
-        match receiver.receive(Timestamp::ZERO, last, &mut memory.account(Holder::default())) {
+        match receiver.receive(Timestamp::ZERO, last, &mut memory.reassembly(Holder::LOOSE)) {
             Ok(Received::Packet { offset, fields }) => (&last[offset..], fields),
             Ok(Received::Reassembled { packet, fields }) => (packet, fields),
             other => panic!("{other:?} for the last frame"),

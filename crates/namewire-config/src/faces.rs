@@ -99,8 +99,8 @@ settings! {
         /// The same for Interests of on-demand peers.
         remote_interest_lifetime: Duration = Duration::from_secs(60) =>
             restart().within(Duration::from_secs(1)..=24 * HOUR),
-        /// Reserve of management, as a percentage of the PIT, of its further records and of its memory for long
-        /// Interests. Others cannot use it.
+        /// Reserve of management, as a percentage of each resource that principals share: tables of the PIT, and memory
+        /// for output and reassembly. Others cannot use it.
         management_reserve: u8 = 1 => restart().within(0..=30),
         /// Reserve of applications on this host, in the same way.
         local_reserve: u8 = 10 => restart().within(0..=30),

@@ -45,7 +45,7 @@ results! {
         pub next_attempt_ms: Option<u64>,
     }
 
-    /// What principals hold of the tables of the PIT, over all workers.
+    /// What principals hold of tables and memory, over all workers.
     pub struct LedgerStatus {
         /// By name of the table.
         pub tables: BTreeMap<String, TableStatus>,
@@ -53,7 +53,7 @@ results! {
         pub principals: Vec<PrincipalStatus>,
     }
 
-    /// One table, in places. The keys of maps are the classes of principals.
+    /// One resource, in places or bytes. The keys of maps are the classes of principals.
     pub struct TableStatus {
         /// All places.
         pub capacity: u64,

@@ -64,7 +64,7 @@ requests! {
         /// Reports the number of faces and its limit.
         "faces.limit" FaceLimit => face_limit -> FaceLimit, used by "`status`, commands that cannot connect";
 
-        /// Reports what principals hold of the tables of the PIT.
+        /// Reports what principals hold of scarce resources.
         "limits" Limits => limits -> LedgerStatus, used by "`limits`";
 
         /// Reports the state of the WebTransport listener.

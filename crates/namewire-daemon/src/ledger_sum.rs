@@ -1,23 +1,22 @@
-//! What principals hold of the PIT, summed over the workers.
+//! What principals hold, summed over the workers.
 
 use std::collections::BTreeMap;
 
 use namewire_control::{LedgerStatus, PrincipalStatus, TableStatus};
-use ndn_table::{LedgerReport, PrincipalReport, Resource};
-use ndn_types::{PrincipalClass, PrincipalKey, Resources as _};
+use ndn_types::{LedgerReport, PrincipalClass, PrincipalKey, PrincipalReport, Resources};
 
 /// The sum of the reports of workers.
 #[derive(Debug, Default)]
 pub(super) struct LedgerSum {
     tables: BTreeMap<String, TableStatus>,
-    /// Faces and places held.
-    principals: BTreeMap<PrincipalKey, (u64, [u64; Resource::COUNT])>,
+    /// Faces, and what is held by name of the resource.
+    principals: BTreeMap<PrincipalKey, (u64, BTreeMap<&'static str, u64>)>,
 }
 
 impl LedgerSum {
     /// Adds the report of a worker.
-    pub(super) fn add(&mut self, report: &LedgerReport) {
-        for resource in Resource::ALL {
+    pub(super) fn add<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
+        for resource in R::ALL {
             let from = &report.resources[resource.index()];
             let to = self.tables.entry(resource.name().to_owned()).or_default();
             to.capacity += u64::from(from.capacity);
@@ -28,25 +27,25 @@ impl LedgerSum {
         }
         for PrincipalReport { key, faces, held } in &report.principals {
             let (faces_of_key, sums) = self.principals.entry(*key).or_default();
-            // Every worker knows all faces.
+            // Every worker that forwards knows all faces.
             *faces_of_key = u64::from(*faces).max(*faces_of_key);
-            for (sum, held) in sums.iter_mut().zip(held) {
-                *sum += u64::from(*held);
+            for (resource, held) in R::ALL.iter().zip(held) {
+                *sums.entry(resource.name()).or_default() += u64::from(*held);
             }
         }
     }
 
     /// The sum, without principals that have no faces and hold nothing.
     pub(super) fn into_status(self) -> LedgerStatus {
-        let exists = |(_, (faces, held)): &(PrincipalKey, (u64, [u64; Resource::COUNT]))| {
-            *faces > 0 || held.iter().any(|held| *held > 0)
-        };
-        let principals = self.principals.into_iter().filter(exists);
+        let principals = self
+            .principals
+            .into_iter()
+            .filter(|(_, (faces, held))| *faces > 0 || held.values().any(|held| *held > 0));
         let principals = principals.map(|(key, (faces, held))| PrincipalStatus {
             principal: key.to_string(),
             class: key.class().name().to_owned(),
             faces,
-            held: Resource::ALL.iter().map(|one| one.name().to_owned()).zip(held).collect(),
+            held: held.into_iter().map(|(name, held)| (name.to_owned(), held)).collect(),
         });
         LedgerStatus { principals: principals.collect(), tables: self.tables }
     }
@@ -60,6 +59,7 @@ fn add_by_class(sums: &mut BTreeMap<String, u64>, counts: &[u32; PrincipalClass:
 
 #[cfg(test)]
 mod tests {
+    use ndn_table::Resource;
     use ndn_types::ResourceReport;
 
     use super::*;
@@ -75,10 +75,10 @@ mod tests {
         };
         let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
         let principals = vec![PrincipalReport { key: peer, faces: 3, held: [7; Resource::COUNT] }];
-        let report = LedgerReport { resources: [table; Resource::COUNT], principals };
+        let report = ndn_table::LedgerReport { resources: [table; Resource::COUNT], principals };
         let mut sum = LedgerSum::default();
-        sum.add(&report);
-        sum.add(&report);
+        sum.add::<Resource, _>(&report);
+        sum.add::<Resource, _>(&report);
         let status = sum.into_status();
         let entries = &status.tables["pit_entries"];
         assert_eq!((entries.capacity, entries.used, entries.shares["remote"]), (200, 14, 138));

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use ndn_dataplane::{
     ExchangeCounters, ExchangeValues, MemoryFaceOptions, QueueDepth, QueueDepthValues,
-    WorkerCounters,
+    WorkerCounters, WorkerLedgers,
 };
-use ndn_face::{CallCounters, InternalEnd};
+use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
-use ndn_table::LedgerReport;
+use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
 
 use crate::calls::CallError;
@@ -117,7 +117,7 @@ pub(super) enum OperatorRequest {
     /// Report the state of the WebTransport listener.
     WebTransport(SyncSender<WebTransportStatus>),
     /// Report what principals hold; each forwarding worker answers.
-    Ledger(SyncSender<LedgerReport>),
+    Ledgers(SyncSender<WorkerLedgers>),
     /// Report the number of faces.
     FaceLimit(SyncSender<FaceLimit>),
     /// Report the state of the memif listener.
@@ -297,11 +297,16 @@ impl Operations for Operator {
 
     fn limits(&self) -> Result<LedgerStatus, String> {
         let (answer, reports) = sync_channel(self.workers.len());
-        self.send(OperatorRequest::Ledger(answer))?;
+        self.send(OperatorRequest::Ledgers(answer))?;
         let mut sum = LedgerSum::default();
         loop {
             match reports.recv_timeout(WORKER_PATIENCE) {
-                Ok(report) => sum.add(&report),
+                Ok(WorkerLedgers { tables, memory }) => {
+                    if let Some(tables) = tables {
+                        sum.add::<Resource, _>(&tables);
+                    }
+                    sum.add::<MemoryKind, _>(&memory);
+                }
                 // All have answered.
                 Err(RecvTimeoutError::Disconnected) => return Ok(sum.into_status()),
                 Err(RecvTimeoutError::Timeout) => return Err("a worker does not answer".to_owned()),

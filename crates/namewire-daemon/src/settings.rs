@@ -61,6 +61,7 @@ pub(super) fn dataplane_options(
             },
             output_bytes_max: (defaults.output_bytes_max / count).max(OUTPUT_BYTES_MIN),
             reassembly_bytes_max: (defaults.reassembly_bytes_max / count).max(REASSEMBLY_BYTES_MIN),
+            reserves: reserves(&config.limits),
         },
         faces_max: config.limits.faces,
         workers: worker_options(places, channels),
@@ -82,6 +83,15 @@ pub(super) fn dataplane_options(
         remote_lifetime_max: config.limits.remote_interest_lifetime,
         default_hop_limit: config.forwarder.default_hop_limit,
         clock: environment.clock.clone(),
+    }
+}
+
+/// The reserves of every resource that principals share.
+pub(crate) fn reserves(limits: &Limits) -> Reserves {
+    Reserves {
+        management: limits.management_reserve,
+        local: limits.local_reserve,
+        neighbour: limits.neighbour_reserve,
     }
 }
 
@@ -131,11 +141,7 @@ fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestam
         shard: 0,
         hasher,
         pcct: PcctConfig {
-            reserves: Reserves {
-                management: config.limits.management_reserve,
-                local: config.limits.local_reserve,
-                neighbour: config.limits.neighbour_reserve,
-            },
+            reserves: reserves(&config.limits),
             cs_bytes_max: bytes,
             cs_policy: match tables.cs.policy {
                 config::CsPolicy::Lru => ndn_table::CsPolicy::Lru,

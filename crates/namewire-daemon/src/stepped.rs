@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerView};
+use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerLedgers, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_forwarding::Counters;
 use ndn_management::ControlState;
@@ -12,7 +12,7 @@ use ndn_management::{FibUpdate, NextHop};
 #[cfg(feature = "planted-faults")]
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
-use ndn_table::{LedgerReport, Timestamp};
+use ndn_table::Timestamp;
 
 use crate::calls::{CallError, Management};
 use crate::config::Config;
@@ -139,10 +139,10 @@ impl SteppedForwarder {
         self.control.update_fib(updates);
     }
 
-    /// What principals hold of the PIT of each worker.
+    /// What principals hold in each worker.
     #[must_use]
-    pub fn ledgers(&self) -> Vec<LedgerReport> {
-        self.workers.iter().filter_map(SteppedWorker::ledger).collect()
+    pub fn ledgers(&self) -> Vec<WorkerLedgers> {
+        self.workers.iter().filter_map(SteppedWorker::ledgers).collect()
     }
 
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.

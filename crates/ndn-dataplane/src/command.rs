@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, PortId, PortSocket};
+use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, MemoryReport, PortId, PortSocket};
 use ndn_forwarding::{ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
@@ -76,14 +76,29 @@ pub enum Command {
     },
     /// Show every frame to this tap from now on; `None` ends that.
     SetTap(Option<Box<dyn FrameTap>>),
-    /// Report what principals hold; no answer where there is no room for one.
-    ReportLedger(SyncSender<LedgerReport>),
+    /// Report what principals hold; no answer where there is no room for one. Workers that forward report their tables
+    /// too.
+    ReportLedgers {
+        /// Whether the worker forwards.
+        forwards: bool,
+        /// Where the report goes.
+        answer: SyncSender<WorkerLedgers>,
+    },
     /// Start or stop measuring service times.
     Trace(bool),
     /// Trace the decisions about these packets from now on; `None` ends that.
     TracePackets(Option<(TraceFilter, Arc<dyn TraceSink>)>),
     /// Send what waits, close all faces and end.
     Stop,
+}
+
+/// What principals hold in one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerLedgers {
+    /// The tables of its shard, if it forwards.
+    pub tables: Option<LedgerReport>,
+    /// The memory of its faces.
+    pub memory: MemoryReport,
 }
 
 /// A new face.

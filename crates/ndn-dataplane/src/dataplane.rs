@@ -219,10 +219,9 @@ impl Dataplane {
             Command::SetRegions(regions) => {
                 self.broadcast(|| Command::SetRegions(Arc::clone(&regions)));
             }
-            Command::ReportLedger(answer) => {
-                let workers = self.workers.iter_mut().zip(&self.roles);
-                for (worker, _) in workers.filter(|(_, roles)| roles.forwards) {
-                    worker.send(Command::ReportLedger(answer.clone()));
+            Command::ReportLedgers { answer, .. } => {
+                for (worker, &Roles { forwards, .. }) in self.workers.iter_mut().zip(&self.roles) {
+                    worker.send(Command::ReportLedgers { forwards, answer: answer.clone() });
                 }
             }
             Command::Trace(is_on) => self.broadcast(|| Command::Trace(is_on)),

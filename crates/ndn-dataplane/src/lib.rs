@@ -34,7 +34,7 @@ mod worker;
 
 pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
 pub use command::{
-    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions,
+    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions, WorkerLedgers,
 };
 pub use dataplane::Dataplane;
 pub use event::{Event, FaceCreated};

@@ -1,8 +1,9 @@
 //! A worker without a thread: the embedder runs its rounds.
 
 use ndn_sys::poll::Events;
-use ndn_table::{LedgerReport, Timestamp};
+use ndn_table::Timestamp;
 
+use crate::command::WorkerLedgers;
 use crate::worker::{EVENTS_PER_ROUND, Worker};
 
 /// A worker that runs in [`step`](Self::step) only. It never blocks: sockets are polled with a timeout of
@@ -42,10 +43,10 @@ impl SteppedWorker {
         self.worker.as_ref()?.next_deadline(self.events.len())
     }
 
-    /// What principals hold of the tables of its shard; `None` once it has ended.
+    /// What principals hold of the tables of its shard and the memory of its faces; `None` once it has ended.
     #[must_use]
-    pub fn ledger(&self) -> Option<LedgerReport> {
-        self.worker.as_ref().map(|worker| worker.shard.ledger())
+    pub fn ledgers(&self) -> Option<WorkerLedgers> {
+        self.worker.as_ref().map(|worker| worker.ledgers(true))
     }
 
     /// Whether it has ended, because [`Dataplane::stop`](crate::Dataplane::stop) was called or the handle

@@ -32,6 +32,8 @@ pub enum CloseReason {
     Silent,
     /// An on-demand face that received nothing for its idle timeout.
     Idle,
+    /// It kept a part of a frame or a message in memory that others needed, and its principal had more than its share.
+    OverShare,
     /// The peer of a memif face violated the protocol.
     Misbehaved,
     /// The network device has no link at the moment.
@@ -59,6 +61,7 @@ impl fmt::Display for CloseReason {
             Self::WebSocket(code) => write!(formatter, "WebSocket closed with status {code}"),
             Self::Silent => formatter.write_str("the peer does not answer"),
             Self::Idle => formatter.write_str("idle for too long"),
+            Self::OverShare => formatter.write_str("other peers needed the memory that it held"),
             Self::Misbehaved => formatter.write_str("the peer violated the protocol"),
             Self::NoLink => formatter.write_str("the interface has no link"),
             Self::InterfaceGone => formatter.write_str("the interface is gone"),

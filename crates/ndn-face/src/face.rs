@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ndn_forwarding::RxFace;
 use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{Persistency, PrincipalKey};
+use ndn_types::Persistency;
 
-use crate::budget::Holder;
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::link::LinkService;
+use crate::memory::Holder;
 use crate::options::FaceOptions;
 
 /// Reads of the other kind that change the direction of a source.
@@ -49,9 +49,8 @@ pub(crate) struct Face {
     pub(crate) rx: RxFace,
     pub(crate) link: LinkService,
     pub(crate) options: FaceOptions,
-    /// The account of its principal, and the principal that it was made with.
+    /// Its account in the memory of the worker.
     pub(crate) holder: Holder,
-    pub(crate) principal: PrincipalKey,
     /// The entry of the face in the deadlines of the worker.
     pub(crate) deadline: Option<Timestamp>,
     /// The face is listed for the next flush.
@@ -77,7 +76,6 @@ impl Face {
             link: LinkService::new(options.link, counters, first_sequence),
             options: *options,
             holder,
-            principal: options.properties.principal,
             deadline: None,
             listed: false,
             direction: TrafficDirection::default(),
@@ -192,10 +190,6 @@ impl<T> FaceTable<T> {
             self.slots.resize_with(slot + 1, || None);
         }
         self.slots[slot].insert(Box::new(entry))
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FaceEntry<T>> {
-        self.slots.iter_mut().flatten().map(|entry| &mut **entry)
     }
 
     pub(crate) fn remove(&mut self, index: FaceIndex) -> Option<Box<FaceEntry<T>>> {

@@ -18,7 +18,6 @@
 //! | `tap` | [`FrameTap`]: capture of frames |
 #![forbid(unsafe_code)]
 
-mod budget;
 mod counters;
 mod datagram;
 mod datagram_queue;
@@ -28,6 +27,7 @@ mod face;
 mod internal;
 mod link;
 mod memif;
+mod memory;
 mod options;
 mod output;
 mod padding;
@@ -40,7 +40,6 @@ mod tap;
 mod transport;
 mod websocket;
 
-pub use budget::{Account, Budget, Holder};
 pub use counters::{
     CallCounters, CallValues, ChannelCounters, FaceCounters, FaceValues, LinkDropReason,
 };
@@ -49,6 +48,7 @@ pub use event::{CloseReason, FaceChange, FaceEvent};
 pub use internal::InternalEnd;
 pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
+pub use memory::{Account, FaceMemory, Holder, MemoryKind, MemoryReport};
 pub use ndn_types::Persistency;
 pub use options::{
     CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions,

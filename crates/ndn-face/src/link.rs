@@ -26,8 +26,8 @@ use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE, types};
 use ndn_ring::PacketHandle;
 use ndn_table::Timestamp;
 
-use crate::budget::Account;
 use crate::counters::{FaceCounters, LinkDropReason};
+use crate::memory::Account;
 use crate::options::{LinkOptions, ReassemblyLimits};
 use crate::output::FrameSink;
 use crate::source::Sender;

@@ -15,10 +15,10 @@ use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::{Account, Holder};
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, Holds};
+use crate::memory::{Account, Holder};
 use crate::output::FrameSink;
 use crate::padding::without_padding;
 use crate::receive::{Arrival, Progress, RxSink};
@@ -219,8 +219,8 @@ impl Transport for Memifs {
         memif: &mut Box<MemifState>,
         outgoing: Outgoing<'_, '_>,
     ) {
-        let Shared { output_budget, tap, .. } = &mut *cx.shared;
-        let account = output_budget.account(face.holder);
+        let Shared { memory, tap, .. } = &mut *cx.shared;
+        let account = memory.output(face.holder);
         let bytes_max = face.link.options().queue_bytes_max;
         let tap = Context::tap_point(tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, account, bytes_max, tap });
@@ -240,7 +240,7 @@ impl Transport for Memifs {
     ) -> Result<(), CloseReason> {
         let Some(interrupter) = &mut self.interrupter else { return Ok(()) };
         cx.shared.calls.send_calls.increment();
-        let flushed = memif.flush(interrupter, &mut cx.shared.output_budget.account(face.holder));
+        let flushed = memif.flush(interrupter, &mut cx.shared.memory.output(face.holder));
         let queued = memif.queue.bytes();
         memif.retry_at = (queued > 0).then(|| cx.now.plus(RETRY_AFTER));
         face.link.counters().queued_bytes.set(queued as u64);
@@ -311,7 +311,7 @@ impl Transport for Memifs {
     }
 
     fn shed(&mut self, shared: &mut Shared, face: &mut Face, memif: &mut Box<MemifState>) {
-        let dropped = memif.queue.clear(&mut shared.output_budget.account(face.holder));
+        let dropped = memif.queue.clear(&mut shared.memory.output(face.holder));
         face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
     }
 
@@ -646,7 +646,7 @@ impl MemifState {
             }
             Rings::Waiting(_) => {}
         }
-        self.queue.clear(&mut shared.output_budget.account(holder));
+        self.queue.clear(&mut shared.memory.output(holder));
         self.retry_at = None;
         self.fault = None;
         self.is_polled = false;

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_sys::stream;
 
-use crate::budget::Account;
 use crate::counters::{CallCounters, LinkDropReason};
+use crate::memory::Account;
 
 /// Packets of at least this length are written from their pool block; shorter ones are copied, so that
 /// one system call writes many of them as one run of bytes.

@@ -11,8 +11,8 @@ use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::{Reserves, Resources as _};
 
-use crate::budget::{Budget, Principals};
 use crate::counters::{CallCounters, ChannelCounters, FaceCounters};
 use crate::datagram::{DatagramState, Datagrams};
 use crate::ethernet::{PortOptions, PortSocket, Ports, StationState};
@@ -20,6 +20,7 @@ use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceEntry, FaceTable, Holds, TrafficDirection};
 use crate::internal::{InternalEnd, Internals};
 use crate::memif::{MemifEnd, MemifState, Memifs};
+use crate::memory::{Claim, FaceMemory, MemoryKind, MemoryReport, Remedy};
 use crate::options::FaceOptions;
 use crate::receive::{Progress, ReadCounts, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
@@ -40,6 +41,8 @@ pub struct FaceSetOptions {
     pub output_bytes_max: usize,
     /// Bytes of incomplete messages of all faces together, divided likewise.
     pub reassembly_bytes_max: usize,
+    /// Parts of both that only principals of a class can use.
+    pub reserves: Reserves,
     /// Where the numbering of fragments starts; should be random.
     pub first_sequence: u64,
     /// How soon permanent faces connect again.
@@ -51,6 +54,7 @@ impl Default for FaceSetOptions {
         Self {
             output_bytes_max: 64 << 20,
             reassembly_bytes_max: 8 << 20,
+            reserves: Reserves::default(),
             first_sequence: 0,
             reconnect_waits: ReconnectWaits::default(),
         }
@@ -118,9 +122,11 @@ impl FaceSet {
                 poller: Poller::new()?,
                 receive_block: None,
                 copy_block: None,
-                output_budget: Budget::new(options.output_bytes_max),
-                reassembly_budget: Budget::new(options.reassembly_bytes_max),
-                principals: Principals::default(),
+                memory: FaceMemory::new(
+                    options.output_bytes_max,
+                    options.reassembly_bytes_max,
+                    options.reserves,
+                ),
                 deadlines: Deadlines::default(),
                 events: VecDeque::new(),
                 reconnect_waits: options.reconnect_waits,
@@ -192,11 +198,11 @@ impl FaceSet {
         let Some(mut entry) = self.faces.remove(index) else { return false };
         self.shared.deadlines.disarm(&mut entry.face);
         let holder = entry.face.holder;
-        entry.face.link.close(&mut self.shared.reassembly_budget.account(holder));
+        entry.face.link.close(&mut self.shared.memory.reassembly(holder));
         with_transport!(self, &mut *entry, |kind, face, state| {
             kind.close(&mut self.shared, pool, face, state);
         });
-        self.shared.principals.face_removed(entry.face.principal);
+        self.shared.memory.detach(holder);
         self.forget_suspended(pool);
         true
     }
@@ -209,41 +215,56 @@ impl FaceSet {
         let mut cx = Context { shared: &mut self.shared, pool, now };
         self.datagrams.flush_all(&mut cx, &mut self.faces);
         self.ports.flush_all(&mut cx, &mut self.faces);
-        if self.shared.output_budget.is_exceeded() || self.shared.reassembly_budget.is_exceeded() {
-            self.settle_budgets();
+        if self.shared.memory.is_short() {
+            self.settle_claims(now, pool);
         }
     }
 
-    /// Takes from the principals that hold most what others got within their shares beyond the limits.
+    /// Takes from the principals above their shares what others got within theirs although nothing was left.
     #[cold]
-    fn settle_budgets(&mut self) {
-        while let Some((holder, target)) = self.shared.reassembly_budget.debtor() {
-            let budget = &mut self.shared.reassembly_budget;
-            for entry in self.faces.iter_mut().filter(|entry| entry.face.holder == holder) {
-                let link = &mut entry.face.link;
-                while budget.held_by(holder) > target
-                    && link.evict_message(&mut budget.account(holder))
-                {}
-            }
-            if budget.held_by(holder) > target {
-                // The rest are parts of WebSocket messages, which have a deadline of their own.
-                break;
+    fn settle_claims(&mut self, now: Timestamp, pool: &PacketPool) {
+        for kind in MemoryKind::ALL {
+            while let Some(claim) = self.shared.memory.claim(kind) {
+                match claim.remedy {
+                    Remedy::Shed => {
+                        let has_more = self.shed(kind, claim);
+                        self.shared.memory.note_shed(kind, claim, has_more);
+                    }
+                    Remedy::Close => {
+                        self.end_connection(now, claim.face, CloseReason::OverShare, pool);
+                    }
+                }
             }
         }
-        while let Some((holder, target)) = self.shared.output_budget.debtor() {
-            for entry in self.faces.iter_mut().filter(|entry| entry.face.holder == holder) {
-                if self.shared.output_budget.held_by(holder) <= target {
-                    break;
+    }
+
+    /// Has a face drop what its principal may not keep. True if it could drop more.
+    fn shed(&mut self, kind: MemoryKind, claim: Claim) -> bool {
+        let Some(entry) = self.faces.get_mut(claim.face) else { return false };
+        match kind {
+            MemoryKind::Reassembly => {
+                let memory = &mut self.shared.memory.reassembly(claim.holder);
+                let link = &mut entry.face.link;
+                while memory.principal_exceeds(claim.keeps) {
+                    if !link.evict_message(memory) {
+                        return false;
+                    }
                 }
+                true
+            }
+            MemoryKind::Output => {
                 with_transport!(self, entry, |kind, face, state| {
                     kind.shed(&mut self.shared, face, state);
                 });
-            }
-            if self.shared.output_budget.held_by(holder) > target {
-                // Frames that are written in part stay.
-                break;
+                false
             }
         }
+    }
+
+    /// What principals hold of the memory of the faces.
+    #[must_use]
+    pub fn memory(&self) -> MemoryReport {
+        self.shared.memory.report()
     }
 
     /// Accepts packets from a shard. They go out with the next [`flush`](Self::flush).
@@ -900,7 +921,7 @@ impl FaceSet {
     ) -> Arc<FaceCounters> {
         // Far enough from the next face that their numbers do not meet.
         self.next_sequence = self.next_sequence.wrapping_add(1 << 40);
-        let holder = self.shared.principals.face_added(options.properties.principal);
+        let holder = self.shared.memory.attach(index, options.properties.principal);
         let face = Face::new(now, index, options, holder, self.next_sequence);
         let counters = Arc::clone(face.link.counters());
         self.faces.insert(FaceEntry { face, transport });
@@ -944,7 +965,7 @@ impl FaceSet {
         let Some(entry) = self.faces.get_mut(index) else { return Ok(()) };
         let face = &mut entry.face;
         face.deadline = None;
-        let memory = &mut self.shared.reassembly_budget.account(face.holder);
+        let memory = &mut self.shared.memory.reassembly(face.holder);
         face.link.handle_timeout(now, memory);
         if face.idle_deadline().is_some_and(|deadline| deadline <= now) {
             return Err(CloseReason::Idle);

@@ -11,10 +11,10 @@ use ndn_sys::poll::{Event, Interest};
 use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::{Account, Holder};
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::Face;
+use crate::memory::{Account, Holder};
 use crate::output::FrameSink;
 use crate::output::{Flushed, OutputQueue, SpareQueues};
 use crate::receive::{Arrival, Progress, RxSink};
@@ -135,11 +135,11 @@ impl Transport for Streams {
             return outgoing.drop_while_down(&mut face.link, cx.now);
         }
         let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
-        let Shared { output_budget, tap, .. } = &mut *cx.shared;
+        let Shared { memory, tap, .. } = &mut *cx.shared;
         let mut sink = StreamSink {
             queue,
             pool: cx.pool,
-            account: output_budget.account(face.holder),
+            account: memory.output(face.holder),
             bytes_max: face.link.options().queue_bytes_max,
             is_websocket: stream.websocket.is_some(),
             tap: Context::tap_point(tap, cx.now, face.index),
@@ -163,8 +163,8 @@ impl Transport for Streams {
             return Ok(());
         };
         let was_blocked = queue.is_blocked();
-        let Shared { output_budget, calls, poller, .. } = &mut *cx.shared;
-        let account = &mut output_budget.account(face.holder);
+        let Shared { memory, calls, poller, .. } = &mut *cx.shared;
+        let account = &mut memory.output(face.holder);
         let result = queue.flush(connection.as_fd(), cx.pool, account, &mut self.scratch, calls);
         face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
         let interest = match result.map_err(|error| failed(&error))? {
@@ -228,7 +228,7 @@ impl Transport for Streams {
 
     fn shed(&mut self, shared: &mut Shared, face: &mut Face, stream: &mut StreamState) {
         if let Some(queue) = &mut stream.output {
-            let dropped = queue.shed(&mut shared.output_budget.account(face.holder));
+            let dropped = queue.shed(&mut shared.memory.output(face.holder));
             face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
         }
     }
@@ -242,7 +242,7 @@ impl Transport for Streams {
     ) {
         self.discard_output(shared, pool, face.holder, stream);
         if let Some(websocket) = &stream.websocket {
-            shared.reassembly_budget.account(face.holder).give_back(websocket.message.len());
+            shared.memory.reassembly(face.holder).give_back(websocket.message.len());
         }
     }
 }
@@ -341,7 +341,7 @@ impl Streams {
         stream: &mut StreamState,
     ) {
         if let Some(queue) = &mut stream.output {
-            queue.discard(pool, &mut shared.output_budget.account(holder));
+            queue.discard(pool, &mut shared.memory.output(holder));
         }
         self.spare_queues.put(stream.output.take());
     }
@@ -440,7 +440,7 @@ impl Streams {
         let length = write_head(opcode, payload.len(), &mut head);
         let bytes_max = face.link.options().queue_bytes_max;
         let queue = stream.output.get_or_insert_with(|| self.spare_queues.take());
-        let account = &mut cx.shared.output_budget.account(face.holder);
+        let account = &mut cx.shared.memory.output(face.holder);
         let _ = queue.push(&head[..length], payload, None, cx.pool, account, bytes_max);
         list(&mut self.unflushed, face, queue);
     }
@@ -492,7 +492,7 @@ fn accept_frame(
             if websocket.message.len() + payload.len() > FRAME_LENGTH_MAX {
                 return FrameAction::Close(CloseCode::TooLong);
             }
-            if !cx.shared.reassembly_budget.account(holder).take(payload.len()) {
+            if !cx.shared.memory.reassembly(holder).take(payload.len()) {
                 return FrameAction::Close(CloseCode::NoMemory);
             }
             websocket.message.extend_from_slice(payload);
@@ -507,7 +507,7 @@ fn accept_frame(
 
 /// Delivers a message that came in several frames, which is rare.
 fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: &mut impl RxSink) {
-    cx.shared.reassembly_budget.account(face.holder).give_back(message.len());
+    cx.shared.memory.reassembly(face.holder).give_back(message.len());
     let Some(mut block) = cx.pool.allocate_block().filter(|_| !message.is_empty()) else { return };
     block.spare_mut()[..message.len()].copy_from_slice(message);
     block.commit(message.len());

@@ -9,11 +9,11 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::poll::{Event, Poller};
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::budget::{Budget, Principals};
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceTable};
 use crate::link::{LinkService, Received};
+use crate::memory::FaceMemory;
 use crate::output::FrameSink;
 use crate::receive::{Arrival, Progress, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
@@ -218,10 +218,8 @@ pub(crate) struct Shared {
     pub(crate) receive_block: Option<FillBlock>,
     /// The block for packets that do not lie in a receive block: reassembled ones.
     pub(crate) copy_block: Option<FillBlock>,
-    pub(crate) output_budget: Budget,
-    pub(crate) reassembly_budget: Budget,
-    /// The accounts in both.
-    pub(crate) principals: Principals,
+    /// What is kept for peers that do not read, and of incomplete messages.
+    pub(crate) memory: FaceMemory,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: VecDeque<FaceEvent>,
     pub(crate) reconnect_waits: ReconnectWaits,
@@ -267,7 +265,7 @@ impl Context<'_> {
     ) {
         let Arrival { length, sender, delay } = arrival;
         let Face { rx, link, index, holder, .. } = face;
-        let memory = &mut self.shared.reassembly_budget.account(*holder);
+        let memory = &mut self.shared.memory.reassembly(*holder);
         let end = block.carved_offset() + length;
         let frame = &block.filled()[..length];
         if let Some(tap) = &mut self.shared.tap {

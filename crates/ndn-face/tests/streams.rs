@@ -14,7 +14,7 @@ use ndn_face::{
 use ndn_forwarding::{TxKind, TxPacket};
 use ndn_packet::{LpHeader, LpPacket, NackReason};
 use ndn_sys::stream;
-use ndn_types::PrincipalKey;
+use ndn_types::{PrincipalClass, PrincipalKey};
 use support::{Worker, local_stream, plain, read_available, tlv, write_all};
 
 const NOW: Duration = Duration::ZERO;
@@ -334,9 +334,9 @@ fn peer_that_reads_nothing_takes_no_output_memory_of_others() {
     }
     let dropped = |counters: &FaceCounters| counters.dropped(LinkDropReason::QueueFull).value();
     assert!(hogs.iter().all(|(_, counters, _)| dropped(counters) > 100));
-    // A bystander that pauses may queue half of it, and gets everything in order.
+    // A bystander that pauses may queue half of what is open to remote peers, and gets everything in order.
     let (face, counters, far) = add_remote(&mut worker, 2);
-    let sent = 150_u8;
+    let sent = 110_u8;
     for number in 0..sent {
         worker.send(face, &tlv(6, 4000, number));
         worker.flush();
@@ -441,5 +441,88 @@ fn packets_are_marked_while_the_queue_is_above_threshold() {
         bytes.drain(..length);
     }
     assert_eq!(marks, counters.out_marks.value());
+    worker.finish();
+}
+
+/// A WebSocket frame of a client that begins a message with this payload.
+fn first_part(payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    // The mask changes nothing.
+    [&[0x02, 0x80 | 126, high, low, 0, 0, 0, 0], payload].concat()
+}
+
+#[test]
+fn unfinished_websocket_messages_of_one_address_leave_room_for_fragments_of_others() {
+    let set = FaceSetOptions { reassembly_bytes_max: 1 << 20, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    let mut hogs = Vec::new();
+    let packet = tlv(5, 8000, 1);
+    for _ in 0..120 {
+        let mut options = local_stream();
+        options.properties.principal = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let (near, far) = stream::unix_pair().unwrap();
+        let index = worker.next_index();
+        worker.faces.add_websocket(worker.now, index, near, &options).unwrap();
+        write_all(&mut worker, &far, &first_part(&packet[..8000]));
+        worker.settle();
+        worker.flush();
+        hogs.push((index, far));
+    }
+    let is_open =
+        |worker: &Worker| hogs.iter().filter(|(at, _)| worker.faces.contains(*at)).count();
+    // All that is open to remote peers; what was refused is closed.
+    assert!((70..100).contains(&is_open(&worker)), "{}", is_open(&worker));
+    let (bystander, counters, far) = add_remote(&mut worker, 2);
+    for message in 0..60 {
+        write_all(&mut worker, &far, &fragment(message, 0, 2, &packet[..7000]));
+        worker.settle();
+        worker.flush();
+    }
+    // They were forgotten because of the limit of the face, not for lack of memory.
+    let kept = 32;
+    for message in 60 - kept..60 {
+        write_all(&mut worker, &far, &fragment(message, 1, 2, &packet[7000..]));
+        worker.settle();
+        let (from, wire, _) = worker.receive();
+        assert_eq!((from, &wire), (bystander, &packet), "message {message}");
+    }
+    assert_eq!(counters.dropped(LinkDropReason::ReassemblyFull).value(), 60 - kept);
+    assert!((45..70).contains(&is_open(&worker)), "{} keep their share", is_open(&worker));
+    assert!(worker.faces.memory().principals.len() >= 2);
+    worker.finish();
+}
+
+#[test]
+fn remote_peers_leave_the_reserve_of_applications_to_them() {
+    let set = FaceSetOptions { output_bytes_max: 1 << 20, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    let hogs: Vec<_> = (1..=100).map(|last| add_remote(&mut worker, last)).collect();
+    for _ in 0..100 {
+        for (face, _, _) in &hogs {
+            worker.send(*face, &tlv(6, 8000, 1));
+        }
+        worker.flush();
+    }
+    let of_class = |worker: &Worker, class: PrincipalClass| {
+        worker.faces.memory().resources[0].used[class.index()] as usize
+    };
+    let used = of_class(&worker, PrincipalClass::Remote);
+    assert!(used > 600_000 && used <= (1 << 20) * 69 / 100, "{used}");
+    let before: u64 = hogs.iter().map(|(_, counters, _)| counters.queued_bytes.value()).sum();
+    let mut options = local_stream();
+    options.properties.principal = PrincipalKey::LocalApplication { uid: 1, pid: 7 };
+    let (near, far) = stream::unix_pair().unwrap();
+    let (face, counters) = worker.add_stream_of(near, &options);
+    while of_class(&worker, PrincipalClass::Local) < 90_000 {
+        worker.send(face, &tlv(6, 1000, 2));
+        worker.flush();
+    }
+    assert_eq!(counters.dropped_total(), 0);
+    let after: u64 = hogs.iter().map(|(_, counters, _)| counters.queued_bytes.value()).sum();
+    assert_eq!(before, after, "nobody gave way");
+    drop(far);
+    for (face, _, _) in &hogs {
+        assert!(worker.faces.remove(*face, &worker.pool));
+    }
     worker.finish();
 }

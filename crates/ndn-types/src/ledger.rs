@@ -194,12 +194,25 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.divisions[resource.index()].verdict(account.class, held, count)
     }
 
+    /// While more is used than there is: the limits above which principals give back, how much in all, and what is
+    /// open to all.
+    pub(crate) fn overdraft(&self, resource: R) -> Option<(Limits, u32, u32)> {
+        let division = &self.divisions[resource.index()];
+        division.overdraft().map(|(limits, overdraft)| (limits, overdraft, division.open))
+    }
+
     /// Whether a principal holds more than its limit, and so gives way.
     #[must_use]
     #[inline]
     pub fn exceeds(&self, index: PrincipalIndex, resource: R, limits: Limits) -> bool {
         let account = self.account(index);
-        account.held[resource.index()] > limits.0[account.class.index()]
+        account.held[resource.index()] > limits.of(account.class)
+    }
+
+    /// Units in use.
+    #[must_use]
+    pub fn used(&self, resource: R) -> u32 {
+        self.divisions[resource.index()].total
     }
 
     /// What a principal holds.
@@ -301,7 +314,7 @@ pub struct PrincipalReport<const N: usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
     use proptest::prelude::*;
@@ -310,7 +323,7 @@ mod tests {
 
     /// The only resource.
     #[derive(Debug, Clone, Copy)]
-    struct Places;
+    pub(crate) struct Places;
 
     impl Resources<1> for Places {
         const ALL: [Self; 1] = [Self];

@@ -7,6 +7,7 @@
 //! | `face_uri` | [`FaceUri`] |
 //! | `ledger` | [`Ledger`]: what principals hold of scarce resources |
 //! | `principal` | [`PrincipalKey`], [`PrincipalClass`]: who is charged for scarce resources |
+//! | `ranking` | [`RankedLedger`]: a ledger that knows who holds most |
 //! | `shares` | [`Reserves`], [`Capacity`], [`Verdict`]: the policy by which principals share |
 //! | `time` | [`Timestamp`]; [`duration_ns`] and [`duration_ms`], which convert durations |
 //!
@@ -18,6 +19,7 @@ mod face;
 mod face_uri;
 mod ledger;
 mod principal;
+mod ranking;
 mod shares;
 mod time;
 
@@ -28,5 +30,6 @@ pub use ledger::{
     Ledger, LedgerReport, PrincipalIndex, PrincipalReport, ResourceReport, Resources,
 };
 pub use principal::{PrincipalClass, PrincipalKey, RemoteAddress};
+pub use ranking::{Debt, RankedLedger};
 pub use shares::{Capacity, Limits, Reserves, Verdict};
 pub use time::{NANOS_PER_MILLI, Timestamp, duration_ms, duration_ns};

@@ -143,11 +143,23 @@ impl Division {
         if held + count > shares[own.index()] {
             return Verdict::Refused;
         }
-        // What a class holds within its reserve makes room for that class only.
-        Verdict::Evict(Limits(std::array::from_fn(|class| {
-            let helps = class == own.index() || self.used[class] > self.reserves[class];
+        Verdict::Evict(self.limits(shares, Some(own)))
+    }
+
+    /// Limits above which principals make room for the class `own`, or in the part that is open to all.
+    fn limits(&self, shares: [u32; PrincipalClass::COUNT], own: Option<PrincipalClass>) -> Limits {
+        Limits(PrincipalClass::ALL.map(|class| {
+            // What a class holds within its reserve makes room for that class only.
+            let (class, is_own) = (class.index(), own == Some(class));
+            let helps = is_own || self.used[class] > self.reserves[class];
             if helps { shares[class] } else { u32::MAX }
-        })))
+        }))
+    }
+
+    /// While more is used than there is: who has to give back, and how much in all.
+    pub(crate) fn overdraft(&self) -> Option<(Limits, u32)> {
+        let overdraft = self.used_of_open().checked_sub(self.open).filter(|excess| *excess > 0)?;
+        Some((self.limits(self.shares(None), None), overdraft))
     }
 }
 
@@ -164,4 +176,17 @@ pub enum Verdict {
 
 /// Limits by class above which principals give way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits(pub(crate) [u32; PrincipalClass::COUNT]);
+pub struct Limits([u32; PrincipalClass::COUNT]);
+
+impl Limits {
+    /// The limit of a class.
+    #[inline]
+    pub(crate) const fn of(self, class: PrincipalClass) -> u32 {
+        self.0[class.index()]
+    }
+
+    /// The same classes give way, with everything that they hold.
+    pub(crate) fn without_shares(self) -> Self {
+        Self(self.0.map(|limit| if limit == u32::MAX { limit } else { 0 }))
+    }
+}

@@ -1,4 +1,4 @@
-//! `namewire limits`: what principals hold of the PIT.
+//! `namewire limits`: what principals hold of scarce resources.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use namewire_control::{LedgerStatus, PrincipalStatus};
 /// Number of principals shown without --all.
 const PRINCIPALS_SHOWN: usize = 20;
 
-/// Show how the PIT of a running forwarder is divided: tables, reserves, shares, and what principals hold
+/// Show how tables and memory of a running forwarder are divided: reserves, shares, and what principals hold
 ///
 /// A principal is management, a process on this host, a face of an operator, or an address. Numbers are sums over all
 /// workers; each worker divides its part by itself. Long Interests are counted in blocks of 64 bytes.
@@ -39,9 +39,18 @@ pub(super) fn run(options: &Options) -> Outcome {
     print(&status, options.all)
 }
 
+/// What a principal holds, in parts of a million of the resource that it holds most of.
+fn largest_part(status: &LedgerStatus, principal: &PrincipalStatus) -> u64 {
+    let parts = principal.held.iter().map(|(name, held)| {
+        let capacity = status.tables.get(name).map_or(1, |table| table.capacity.max(1));
+        held.saturating_mul(1_000_000) / capacity
+    });
+    parts.max().unwrap_or(0)
+}
+
 fn print(status: &LedgerStatus, all: bool) -> Outcome {
     let headings = [
-        "TABLE",
+        "RESOURCE",
         ">USED",
         ">CAPACITY",
         ">RESERVES",
@@ -64,9 +73,8 @@ fn print(status: &LedgerStatus, all: bool) -> Outcome {
     }
     tables.print("no tables")?;
     let mut principals: Vec<&PrincipalStatus> = status.principals.iter().collect();
-    principals.sort_by_key(|principal| {
-        (Reverse(principal.held.values().sum::<u64>()), &principal.principal)
-    });
+    principals
+        .sort_by_key(|principal| (Reverse(largest_part(status, principal)), &principal.principal));
     let shown = if all { principals.len() } else { PRINCIPALS_SHOWN.min(principals.len()) };
     let mut rows = Table::new(&["PRINCIPAL", "CLASS", ">FACES", "HOLDS"]);
     for principal in &principals[..shown] {

@@ -604,7 +604,9 @@ impl Control {
             OperatorRequest::AddMemoryFace(options, answer) => {
                 cx.faces.add_memory_face(&mut cx.dataplane, &options, answer);
             }
-            OperatorRequest::Ledger(answer) => cx.dataplane.send(Command::ReportLedger(answer)),
+            OperatorRequest::Ledgers(answer) => {
+                cx.dataplane.send(Command::ReportLedgers { forwards: true, answer });
+            }
             OperatorRequest::Trace(is_on) => cx.dataplane.send(Command::Trace(is_on)),
             OperatorRequest::TracePackets(None) => cx.dataplane.send(Command::TracePackets(None)),
             OperatorRequest::TracePackets(Some(request)) => {

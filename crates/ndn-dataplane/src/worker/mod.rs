@@ -30,7 +30,9 @@ use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
 use ndn_types::FaceUri;
 
-use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortChange};
+use crate::command::{
+    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, WorkerLedgers,
+};
 use crate::event::{Event, FaceCreated};
 use crate::exchange::{Frame, KINDS, Message, Notice, RoutedSink};
 use crate::faces::FACE_LIMIT_REACHED;
@@ -927,6 +929,12 @@ impl Worker {
 
 // Commands.
 impl Worker {
+    /// What principals hold; of the tables too if the worker forwards.
+    pub(crate) fn ledgers(&self, forwards: bool) -> WorkerLedgers {
+        let tables = forwards.then(|| self.shard.ledger());
+        WorkerLedgers { tables, memory: self.faces.memory() }
+    }
+
     /// Carries out commands. Returns whether there may be more.
     fn handle_commands(&mut self, now: Timestamp) -> bool {
         let mut handled = 0;
@@ -999,8 +1007,10 @@ impl Worker {
             Command::SetTap(tap) => {
                 self.faces.set_tap(tap);
             }
-            // The requester may have gone.
-            Command::ReportLedger(answer) => drop(answer.try_send(self.shard.ledger())),
+            Command::ReportLedgers { forwards, answer } => {
+                // The requester may have gone.
+                drop(answer.try_send(self.ledgers(forwards)));
+            }
             Command::Trace(is_on) => self.service.set_enabled(is_on, &self.clock),
             Command::TracePackets(trace) => {
                 let tracer = trace.map(|(filter, sink)| PacketTracer::new(filter, sink));

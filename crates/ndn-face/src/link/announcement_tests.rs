@@ -4,6 +4,7 @@
 use super::tests::{OWNER, at, deliver, fragment, frames, memory, packet, service, wire};
 use super::*;
 use crate::LinkDropReason as Reason;
+use crate::memory::MemoryKind;
 use ndn_forwarding::TxPacket;
 use ndn_packet::LpHeader;
 
@@ -26,14 +27,14 @@ fn announcement_follows_its_packet() {
         let (mut receiver, mut memory) = (service(None), memory());
         let got: Vec<_> = sent
             .iter()
-            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER)))
+            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory.reassembly(OWNER)))
             .collect();
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].0, [&data[..], &announcement[..]].concat(), "{mtu:?} {length}");
         assert_eq!(usize::from(got[0].1.announcement_length), announcement.len());
         assert_eq!(receiver.counters().in_data.value(), 1);
-        receiver.close(&mut memory.account(OWNER));
-        assert_eq!(memory.used(), 0);
+        receiver.close(&mut memory.reassembly(OWNER));
+        assert_eq!(memory.used(MemoryKind::Reassembly), 0);
     }
 }
 
@@ -50,7 +51,7 @@ fn announcement_that_exceeds_the_mtu_is_omitted() {
     let mut frame = [0; 64];
     let length = header.write(&[6, 1, 0], &mut frame).unwrap();
     let result =
-        service(None).receive(at(0), &frame[..length], &mut memory().account(OWNER)).map(|_| ());
+        service(None).receive(at(0), &frame[..length], &mut memory().reassembly(OWNER)).map(|_| ());
     assert_eq!(result, Err(Reason::Malformed), "it is no Data");
 }
 
@@ -66,7 +67,9 @@ fn senders_of_a_group_are_told_apart() {
             let mut payload = wire(100, seed);
             payload.rotate_left(index * half);
             let frame = fragment(Some(7 + index as u64), index as u64, 2, &payload);
-            match receiver.receive_from(at(0), sender, &frame, &mut memory.account(OWNER)).unwrap()
+            match receiver
+                .receive_from(at(0), sender, &frame, &mut memory.reassembly(OWNER))
+                .unwrap()
             {
                 Received::Reassembled { packet, .. } => got.push(packet.to_vec()),
                 Received::Packet { .. } | Received::Nothing => {}

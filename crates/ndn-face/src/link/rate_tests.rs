@@ -7,17 +7,18 @@ use ndn_table::Timestamp;
 
 use super::tests::OWNER;
 use super::*;
-use crate::budget::Budget;
+use crate::memory::FaceMemory;
+use ndn_types::Reserves;
 
 #[test]
 fn interests_beyond_the_rate_are_dropped_and_counted() {
     let interests_per_second = std::num::NonZeroU32::new(8);
     let options = LinkOptions { interests_per_second, ..LinkOptions::stream() };
     let mut link = LinkService::new(options, Arc::default(), 0);
-    let mut budget = Budget::new(0);
+    let mut budget = FaceMemory::new(0, 0, Reserves::NONE);
     let now = Timestamp::from_nanos(1_000_000_000);
     let mut receive =
-        |frame: &[u8]| link.receive(now, frame, &mut budget.account(OWNER)).map(|_| ());
+        |frame: &[u8]| link.receive(now, frame, &mut budget.reassembly(OWNER)).map(|_| ());
     let interest = [5, 8, 7, 3, 8, 1, b'a', 10, 1, 0];
     // A quarter of a second's worth, and the one that empties the bucket.
     for _ in 0..3 {
@@ -34,7 +35,7 @@ fn interests_beyond_the_rate_are_dropped_and_counted() {
 #[test]
 fn interests_to_management_beyond_their_rate_are_dropped_and_counted_and_no_others() {
     let mut link = LinkService::new(LinkOptions::stream(), Arc::default(), 0);
-    let mut budget = Budget::new(0);
+    let mut budget = FaceMemory::new(0, 0, Reserves::NONE);
     let now = Timestamp::from_nanos(1_000_000_000);
     let interest = |uri: &str| {
         let name = ndn_packet::Name::from_uri(uri).unwrap();
@@ -48,7 +49,7 @@ fn interests_to_management_beyond_their_rate_are_dropped_and_counted_and_no_othe
         frame
     };
     let mut receive = |link: &mut LinkService, frame: &[u8]| {
-        link.receive(now, frame, &mut budget.account(OWNER)).map(|_| ())
+        link.receive(now, frame, &mut budget.reassembly(OWNER)).map(|_| ())
     };
     for _ in 0..100 {
         assert_eq!(receive(&mut link, &command), Ok(()), "nothing is limited");

@@ -10,8 +10,8 @@ use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::Timestamp;
 
-use crate::budget::Account;
 use crate::counters::{FaceCounters, LinkDropReason};
+use crate::memory::Account;
 use crate::options::ReassemblyLimits;
 use crate::source::Sender;
 

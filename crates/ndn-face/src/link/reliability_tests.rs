@@ -14,6 +14,7 @@ use super::announcement_tests::announcement;
 use super::tests::{Frames, OWNER, at, memory, packet, wire};
 use super::*;
 use crate::LinkDropReason as Reason;
+use crate::memory::MemoryKind;
 
 fn reliable(mtu: usize) -> LinkService {
     let options = LinkOptions { reliability: true, ..LinkOptions::datagram(mtu) };
@@ -35,7 +36,7 @@ fn resend(end: &mut LinkService, now: Timestamp) -> Vec<Vec<u8>> {
 
 /// What `frame` is made of: the packet, or nothing, or a reason.
 fn receive(end: &mut LinkService, now: Timestamp, frame: &[u8]) -> Result<Option<Vec<u8>>, Reason> {
-    match end.receive(now, frame, &mut memory().account(OWNER)) {
+    match end.receive(now, frame, &mut memory().reassembly(OWNER)) {
         Ok(Received::Packet { offset, .. }) => Ok(Some(frame[offset..].to_vec())),
         Ok(Received::Reassembled { packet, .. }) => Ok(Some(packet.to_vec())),
         Ok(Received::Nothing) => Ok(None),
@@ -289,18 +290,18 @@ fn run(packets: &[Vec<u8>], mut loses: impl FnMut() -> bool) -> (Vec<Vec<u8>>, [
         assert!(now < at(300_000), "it comes to an end");
         while let Some(entry) = flying.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to, frame) = entry.remove();
-            match ends[to].receive(now, &frame, &mut memory.account(OWNER)) {
+            match ends[to].receive(now, &frame, &mut memory.reassembly(OWNER)) {
                 Ok(Received::Packet { offset, .. }) => delivered.push(frame[offset..].to_vec()),
                 Ok(Received::Reassembled { packet, .. }) => delivered.push(packet.to_vec()),
                 Ok(Received::Nothing) | Err(_) => {}
             }
         }
         for (index, end) in ends.iter_mut().enumerate() {
-            end.handle_timeout(now, &mut memory.account(OWNER));
+            end.handle_timeout(now, &mut memory.reassembly(OWNER));
             launch(&mut flying, now, 1 - index, resend(end, now));
         }
     }
-    assert_eq!(memory.used(), 0);
+    assert_eq!(memory.used(MemoryKind::Reassembly), 0);
     (delivered, ends)
 }
 

@@ -10,8 +10,9 @@ use ndn_ring::PacketHandle;
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::{Budget, Holder};
+use crate::memory::{FaceMemory, Holder, MemoryKind};
 use crate::{CONGESTION_INTERVAL, CONGESTION_THRESHOLD, LinkDropReason as Reason};
+use ndn_types::Reserves;
 
 pub(super) fn service(mtu: Option<usize>) -> LinkService {
     let options = LinkOptions { mtu, local_fields: true, ..LinkOptions::stream() };
@@ -20,10 +21,10 @@ pub(super) fn service(mtu: Option<usize>) -> LinkService {
 }
 
 /// The account of all faces in these tests.
-pub(super) const OWNER: Holder = Holder(0);
+pub(super) const OWNER: Holder = Holder::LOOSE;
 
-pub(super) fn memory() -> Budget {
-    Budget::new(1 << 20)
+pub(super) fn memory() -> FaceMemory {
+    FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE)
 }
 
 pub(super) fn at(millis: u64) -> Timestamp {
@@ -111,7 +112,7 @@ fn packet_without_fields_has_no_header() {
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent, std::slice::from_ref(&data));
     let (bytes, fields) =
-        deliver(&mut service(None), at(0), &sent[0], &mut memory().account(OWNER)).unwrap();
+        deliver(&mut service(None), at(0), &sent[0], &mut memory().reassembly(OWNER)).unwrap();
     assert_eq!(bytes, data);
     assert!(fields.pit_token.as_bytes().is_empty() && fields.nack.is_none());
 }
@@ -134,7 +135,7 @@ fn fields_arrive_with_and_without_fragmentation() {
         let (mut receiver, mut memory) = (service(None), memory());
         let mut got: Vec<_> = sent
             .iter()
-            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER)))
+            .filter_map(|frame| deliver(&mut receiver, at(0), frame, &mut memory.reassembly(OWNER)))
             .collect();
         let (bytes, fields) = got.pop().unwrap();
         assert!(got.is_empty());
@@ -145,7 +146,7 @@ fn fields_arrive_with_and_without_fragmentation() {
         assert_eq!(receiver.counters().in_nacks.value(), 1);
         assert_eq!(receiver.counters().in_interests.value(), 0);
         assert_eq!(receiver.counters().in_frames.value(), sent.len() as u64);
-        assert_eq!(memory.used(), 0);
+        assert_eq!(memory.used(MemoryKind::Reassembly), 0);
     }
 }
 
@@ -164,7 +165,8 @@ fn received_fields_reach_forwarding() {
     let mut frame = [0; 128];
     let length = header.write(&interest, &mut frame).unwrap();
     let (_, fields) =
-        deliver(&mut service(None), at(0), &frame[..length], &mut memory().account(OWNER)).unwrap();
+        deliver(&mut service(None), at(0), &frame[..length], &mut memory().reassembly(OWNER))
+            .unwrap();
     assert_eq!(fields.next_hop_face_id, Some(300));
     assert!(fields.no_cache && fields.non_discovery);
 }
@@ -194,7 +196,7 @@ fn no_frame_exceeds_the_mtu_and_counters_agree() {
             let got: Vec<_> = sent
                 .iter()
                 .filter_map(|frame| {
-                    deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER))
+                    deliver(&mut receiver, at(0), frame, &mut memory.reassembly(OWNER))
                 })
                 .collect();
             assert_eq!(got.len(), 1);
@@ -210,7 +212,7 @@ fn malformed_frames_are_counted_by_reason() {
     let mut idle = [0; 32];
     let length = LpHeader { acks: &[1, 2], ..LpHeader::default() }.write_idle(&mut idle).unwrap();
     assert!(matches!(
-        receiver.receive(at(0), &idle[..length], &mut memory.account(OWNER)),
+        receiver.receive(at(0), &idle[..length], &mut memory.reassembly(OWNER)),
         Ok(Received::Nothing)
     ));
     let long = wire(8801, 0);
@@ -226,7 +228,7 @@ fn malformed_frames_are_counted_by_reason() {
     ];
     for (index, (frame, reason)) in cases.into_iter().enumerate() {
         assert_eq!(
-            receiver.receive(at(0), frame, &mut memory.account(OWNER)).unwrap_err(),
+            receiver.receive(at(0), frame, &mut memory.reassembly(OWNER)).unwrap_err(),
             reason,
             "{frame:?}"
         );
@@ -250,15 +252,18 @@ fn invalid_fragments_are_counted_by_reason() {
         (fragment(Some(1), u64::MAX, u64::MAX, &payload), Reason::TooManyFragments),
     ];
     for (frame, reason) in &cases {
-        let result = receiver.receive(at(0), frame, &mut memory.account(OWNER)).unwrap_err();
+        let result = receiver.receive(at(0), frame, &mut memory.reassembly(OWNER)).unwrap_err();
         assert_eq!(result, *reason);
     }
-    assert!(receiver.next_deadline().is_none() && memory.used() == 0, "nothing of it was kept");
+    assert!(
+        receiver.next_deadline().is_none() && memory.used(MemoryKind::Reassembly) == 0,
+        "nothing of it was kept"
+    );
 
     // Another count for the same message, then the same fragment twice.
     let first = fragment(Some(20), 0, 2, &payload);
     assert!(matches!(
-        receiver.receive(at(0), &first, &mut memory.account(OWNER)),
+        receiver.receive(at(0), &first, &mut memory.reassembly(OWNER)),
         Ok(Received::Nothing)
     ));
     for (frame, reason) in [
@@ -266,25 +271,25 @@ fn invalid_fragments_are_counted_by_reason() {
         (first, Reason::DuplicateFragment),
     ] {
         assert_eq!(
-            receiver.receive(at(0), &frame, &mut memory.account(OWNER)).unwrap_err(),
+            receiver.receive(at(0), &frame, &mut memory.reassembly(OWNER)).unwrap_err(),
             reason
         );
     }
     // Neither has harmed the message.
     let second = fragment(Some(21), 1, 2, &payload);
-    assert!(deliver(&mut receiver, at(0), &second, &mut memory.account(OWNER)).is_some());
+    assert!(deliver(&mut receiver, at(0), &second, &mut memory.reassembly(OWNER)).is_some());
 
     // Together longer than a packet may be: the whole message goes.
     let long = [6; 5000];
     assert!(
         receiver
-            .receive(at(0), &fragment(Some(50), 0, 2, &long), &mut memory.account(OWNER))
+            .receive(at(0), &fragment(Some(50), 0, 2, &long), &mut memory.reassembly(OWNER))
             .is_ok()
     );
     let frame = fragment(Some(51), 1, 2, &long);
-    let result = receiver.receive(at(0), &frame, &mut memory.account(OWNER)).unwrap_err();
+    let result = receiver.receive(at(0), &frame, &mut memory.reassembly(OWNER)).unwrap_err();
     assert_eq!(result, Reason::ReassemblyTooLong);
-    assert_eq!(memory.used(), 0);
+    assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }
 
 #[test]
@@ -293,24 +298,24 @@ fn incomplete_message_expires() {
     let sent = frames(&mut service(Some(1400)), &packet(&data));
     assert_eq!(sent.len(), 3);
     let (mut receiver, mut memory) = (service(None), memory());
-    assert!(deliver(&mut receiver, at(10), &sent[0], &mut memory.account(OWNER)).is_none());
+    assert!(deliver(&mut receiver, at(10), &sent[0], &mut memory.reassembly(OWNER)).is_none());
     assert_eq!(receiver.next_deadline(), Some(at(510)));
-    assert!(deliver(&mut receiver, at(20), &sent[1], &mut memory.account(OWNER)).is_none());
+    assert!(deliver(&mut receiver, at(20), &sent[1], &mut memory.reassembly(OWNER)).is_none());
     assert_eq!(receiver.next_deadline(), Some(at(520)));
     let timeouts =
         |receiver: &LinkService| receiver.counters().dropped(Reason::ReassemblyTimeout).value();
-    receiver.handle_timeout(at(519), &mut memory.account(OWNER));
+    receiver.handle_timeout(at(519), &mut memory.reassembly(OWNER));
     assert_eq!(timeouts(&receiver), 0);
-    receiver.handle_timeout(at(520), &mut memory.account(OWNER));
-    assert_eq!((timeouts(&receiver), memory.used()), (1, 0));
-    assert!(deliver(&mut receiver, at(530), &sent[2], &mut memory.account(OWNER)).is_none());
-    assert!(deliver(&mut receiver, at(531), &sent[0], &mut memory.account(OWNER)).is_none());
-    let got = deliver(&mut receiver, at(532), &sent[1], &mut memory.account(OWNER));
+    receiver.handle_timeout(at(520), &mut memory.reassembly(OWNER));
+    assert_eq!((timeouts(&receiver), memory.used(MemoryKind::Reassembly)), (1, 0));
+    assert!(deliver(&mut receiver, at(530), &sent[2], &mut memory.reassembly(OWNER)).is_none());
+    assert!(deliver(&mut receiver, at(531), &sent[0], &mut memory.reassembly(OWNER)).is_none());
+    let got = deliver(&mut receiver, at(532), &sent[1], &mut memory.reassembly(OWNER));
     assert_eq!(got.unwrap().0, data, "sent again, it arrives");
     // Without work, the memory goes too.
     let idle = receiver.next_deadline().unwrap();
     assert!(idle > at(5000));
-    receiver.handle_timeout(idle, &mut memory.account(OWNER));
+    receiver.handle_timeout(idle, &mut memory.reassembly(OWNER));
     assert_eq!(receiver.next_deadline(), None);
 }
 
@@ -321,7 +326,7 @@ fn message_expires_although_fragments_keep_arriving() {
     for index in 0..40 {
         let now = index * 100;
         let frame = fragment(Some(1000 + index), index, 100, &[6; 10]);
-        assert!(receiver.receive(at(now), &frame, &mut memory.account(OWNER)).is_ok());
+        assert!(receiver.receive(at(now), &frame, &mut memory.reassembly(OWNER)).is_ok());
         let expired = receiver.counters().dropped(Reason::ReassemblyTimeout).value();
         if expired > 0 && expired_at.is_none() {
             expired_at = Some(now);
@@ -336,8 +341,8 @@ fn incomplete_messages_are_limited() {
     let mut used_max = 0;
     for message in 0..10_000 {
         let frame = fragment(Some(message * 1000), 0, 400, &[6; 1000]);
-        assert!(receiver.receive(at(0), &frame, &mut memory.account(OWNER)).is_ok());
-        used_max = used_max.max(memory.used());
+        assert!(receiver.receive(at(0), &frame, &mut memory.reassembly(OWNER)).is_ok());
+        used_max = used_max.max(memory.used(MemoryKind::Reassembly));
     }
     assert!(used_max <= 32 * 3000, "{used_max} bytes");
     let given_up = receiver.counters().dropped(Reason::ReassemblyFull).value();
@@ -345,13 +350,13 @@ fn incomplete_messages_are_limited() {
     // The latest can still be finished.
     let first = fragment(Some(1 << 40), 0, 2, &[6; 10]);
     let second = fragment(Some((1 << 40) + 1), 1, 2, &[6; 10]);
-    assert!(deliver(&mut receiver, at(0), &first, &mut memory.account(OWNER)).is_none());
+    assert!(deliver(&mut receiver, at(0), &first, &mut memory.reassembly(OWNER)).is_none());
     assert_eq!(
-        deliver(&mut receiver, at(0), &second, &mut memory.account(OWNER)).unwrap().0,
+        deliver(&mut receiver, at(0), &second, &mut memory.reassembly(OWNER)).unwrap().0,
         [6; 20]
     );
-    receiver.close(&mut memory.account(OWNER));
-    assert_eq!((memory.used(), receiver.next_deadline()), (0, None));
+    receiver.close(&mut memory.reassembly(OWNER));
+    assert_eq!((memory.used(MemoryKind::Reassembly), receiver.next_deadline()), (0, None));
 }
 
 #[test]
@@ -362,11 +367,11 @@ fn reassembly_limits_are_configurable() {
     let mut receiver = LinkService::new(options, Arc::default(), 0);
     let mut memory = memory();
     let too_many = fragment(Some(0), 0, 4, &[6; 10]);
-    let result = receiver.receive(at(0), &too_many, &mut memory.account(OWNER));
+    let result = receiver.receive(at(0), &too_many, &mut memory.reassembly(OWNER));
     assert_eq!(result.err(), Some(Reason::TooManyFragments));
     for message in 0..3 {
         let frame = fragment(Some(message * 10), 0, 3, &[6; 10]);
-        assert!(receiver.receive(at(message), &frame, &mut memory.account(OWNER)).is_ok());
+        assert!(receiver.receive(at(message), &frame, &mut memory.reassembly(OWNER)).is_ok());
     }
     assert_eq!(receiver.counters().dropped(Reason::ReassemblyFull).value(), 1);
     assert_eq!(receiver.next_deadline(), Some(at(71)));
@@ -374,22 +379,22 @@ fn reassembly_limits_are_configurable() {
 
 #[test]
 fn faces_share_the_reassembly_budget() {
-    let mut memory = Budget::new(10_000);
+    let mut memory = FaceMemory::new(10_000, 10_000, Reserves::NONE);
     let mut faces: Vec<_> = (0..100).map(|_| service(None)).collect();
     for round in 0..20 {
         for face in &mut faces {
             let frame = fragment(Some(round * 10), 0, 4, &[6; 1000]);
-            let _ = face.receive(at(0), &frame, &mut memory.account(OWNER));
-            assert!(memory.used() <= 10_000);
+            let _ = face.receive(at(0), &frame, &mut memory.reassembly(OWNER));
+            assert!(memory.used(MemoryKind::Reassembly) <= 10_000);
         }
     }
     let refused: u64 =
         faces.iter().map(|face| face.counters().dropped(Reason::ReassemblyFull).value()).sum();
     assert!(refused > 1000);
     for face in &mut faces {
-        face.close(&mut memory.account(OWNER));
+        face.close(&mut memory.reassembly(OWNER));
     }
-    assert_eq!(memory.used(), 0);
+    assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }
 
 #[test]
@@ -419,7 +424,7 @@ fn queue_above_threshold_marks_packets() {
         let mut sink = Frames { queued_bytes: CONGESTION_THRESHOLD + 1, ..Frames::default() };
         sender.send(at(now), &packet(&data), &mut sink).unwrap();
         let got =
-            deliver(&mut service(None), at(now), &sink.frames[0], &mut memory().account(OWNER));
+            deliver(&mut service(None), at(now), &sink.frames[0], &mut memory().reassembly(OWNER));
         marks.push(got.unwrap().1.congestion_mark);
     }
     assert_eq!(marks, [0, 0, 1]);
@@ -449,7 +454,7 @@ proptest! {
         let arrivals = order.iter().map(|at| all[at.index(all.len())]).chain(all.clone());
         for (message, index) in arrivals {
             let frame = &sent[message][index];
-            let got = deliver(&mut receiver, at(0), frame, &mut memory.account(OWNER)).map(|got| got.0);
+            let got = deliver(&mut receiver, at(0), frame, &mut memory.reassembly(OWNER)).map(|got| got.0);
             let have = arrived.entry(message).or_default();
             have.insert(index);
             let whole = have.len() == sent[message].len();
@@ -458,8 +463,8 @@ proptest! {
             }
             prop_assert_eq!(got, whole.then(|| packets[message].clone()));
         }
-        receiver.close(&mut memory.account(OWNER));
-        prop_assert_eq!(memory.used(), 0);
+        receiver.close(&mut memory.reassembly(OWNER));
+        prop_assert_eq!(memory.used(MemoryKind::Reassembly), 0);
     }
 
     #[test]
@@ -469,12 +474,12 @@ proptest! {
         let (mut receiver, mut memory) = (service(None), memory());
         for frame in &frames {
             if let Ok(Received::Packet { offset, .. }) =
-                receiver.receive(at(0), frame, &mut memory.account(OWNER))
+                receiver.receive(at(0), frame, &mut memory.reassembly(OWNER))
             {
                 prop_assert!(offset < frame.len());
             }
         }
-        receiver.handle_timeout(Timestamp::MAX, &mut memory.account(OWNER));
-        prop_assert_eq!(memory.used(), 0);
+        receiver.handle_timeout(Timestamp::MAX, &mut memory.reassembly(OWNER));
+        prop_assert_eq!(memory.used(MemoryKind::Reassembly), 0);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::budget::Account;
 use crate::counters::LinkDropReason;
+use crate::memory::Account;
 
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
@@ -72,15 +72,18 @@ impl FrameQueue {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::budget::{Budget, Holder};
+    use ndn_types::Reserves;
 
-    fn account(budget: &mut Budget) -> Account<'_> {
-        budget.account(Holder::default())
+    use crate::memory::{FaceMemory, Holder, MemoryKind};
+
+    fn account(budget: &mut FaceMemory) -> Account<'_> {
+        budget.output(Holder::LOOSE)
     }
 
     #[test]
     fn frames_leave_in_order() {
-        let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(1 << 20));
+        let (mut queue, mut budget) =
+            (FrameQueue::default(), FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE));
         let mut expected = VecDeque::new();
         for round in 0..1000_usize {
             for number in 0..round % 7 {
@@ -94,19 +97,20 @@ mod tests {
                 queue.pop(&mut account(&mut budget));
             }
             assert_eq!(queue.bytes(), expected.iter().map(Vec::len).sum::<usize>());
-            assert_eq!(budget.used(), queue.bytes());
+            assert_eq!(budget.used(MemoryKind::Output), queue.bytes());
         }
         queue.clear(&mut account(&mut budget));
-        assert!(queue.is_empty() && budget.used() == 0);
+        assert!(queue.is_empty() && budget.used(MemoryKind::Output) == 0);
     }
 
     #[test]
     fn queue_and_budget_limits_hold() {
-        let (mut queue, mut budget) = (FrameQueue::default(), Budget::new(100));
+        let (mut queue, mut budget) =
+            (FrameQueue::default(), FaceMemory::new(100, 100, Reserves::NONE));
         assert!(queue.push(&[0; 10], &[0; 41], &mut account(&mut budget), 50).is_err());
         queue.push(&[0; 10], &[0; 40], &mut account(&mut budget), 50).unwrap();
         assert!(queue.push(&[], &[0], &mut account(&mut budget), 50).is_err());
         assert!(queue.push(&[], &[0; 51], &mut account(&mut budget), 1000).is_err());
-        assert_eq!(budget.used(), 50);
+        assert_eq!(budget.used(MemoryKind::Output), 50);
     }
 }

@@ -1,0 +1,368 @@
+//! Memory that the faces of a worker share, divided between principals.
+
+use ndn_table::FaceIndex;
+use ndn_types::{
+    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
+};
+
+/// Least share of a principal in the memory for output: some of the largest packets.
+const OUTPUT_SHARE_MIN: usize = 64 << 10;
+/// Least share of a principal in the memory for reassembly: one of the largest packets, and what is kept beside it.
+const REASSEMBLY_SHARE_MIN: usize = 16 << 10;
+
+/// The memory of the face layer, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Frames that wait for peers that do not read.
+    Output,
+    /// Messages of which not all fragments have arrived.
+    Reassembly,
+}
+
+impl MemoryKind {
+    /// Number of kinds.
+    pub const COUNT: usize = 2;
+}
+
+impl Resources<{ MemoryKind::COUNT }> for MemoryKind {
+    const ALL: [Self; Self::COUNT] = [Self::Output, Self::Reassembly];
+
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Output => "output_bytes",
+            Self::Reassembly => "reassembly_bytes",
+        }
+    }
+}
+
+/// What principals hold of the memory of a worker's faces.
+pub type MemoryReport = LedgerReport<{ MemoryKind::COUNT }>;
+
+/// A face in the books of its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder(u32);
+
+impl Holder {
+    /// A link service that is not a face of a worker.
+    pub const LOOSE: Self = Self(0);
+}
+
+/// What a face holds.
+#[derive(Debug, Clone, Copy, Default)]
+struct FaceAccount {
+    /// `None` for [`Holder::LOOSE`].
+    face: Option<FaceIndex>,
+    principal: PrincipalIndex,
+    held: [u32; MemoryKind::COUNT],
+    /// Whether it is in the lists of its principal.
+    listed: [[bool; 2]; MemoryKind::COUNT],
+}
+
+/// How a face gives memory back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// It drops frames or messages.
+    Shed = 0,
+    /// It closes: what is left is a part of a frame or of a WebSocket message, without which its connection is of no
+    /// use.
+    Close = 1,
+}
+
+/// The faces of a principal that have taken memory since they were asked to give it back, by [`Remedy`].
+type Lists = [[Vec<Holder>; 2]; MemoryKind::COUNT];
+
+/// The memory of all faces of a worker.
+///
+/// Within its share, a principal gets memory although none is left. What is used beyond the capacity then is taken from
+/// others, once, when the worker asks for [`claim`](Self::claim)s: so the work is proportional to what was taken.
+#[derive(Debug)]
+pub struct FaceMemory {
+    ledger: RankedLedger<MemoryKind, { MemoryKind::COUNT }>,
+    /// By holder.
+    accounts: Vec<FaceAccount>,
+    unused: Vec<Holder>,
+    /// By principal.
+    lists: Vec<Lists>,
+}
+
+/// A demand on a face to give memory back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) face: FaceIndex,
+    pub(crate) holder: Holder,
+    pub(crate) remedy: Remedy,
+    /// What the principal of the face may keep.
+    pub(crate) keeps: u32,
+}
+
+impl FaceMemory {
+    /// Memory of which nothing is used, in bytes.
+    #[must_use]
+    pub fn new(output_bytes: usize, reassembly_bytes: usize, reserves: Reserves) -> Self {
+        let output = Capacity::with_floor(output_bytes, OUTPUT_SHARE_MIN.min(output_bytes));
+        let floor = REASSEMBLY_SHARE_MIN.min(reassembly_bytes);
+        let reassembly = Capacity::with_floor(reassembly_bytes, floor);
+        Self {
+            ledger: RankedLedger::new([output, reassembly], reserves),
+            accounts: vec![FaceAccount::default()],
+            unused: Vec::new(),
+            lists: Vec::new(),
+        }
+    }
+
+    /// Opens the account of a face.
+    pub(crate) fn attach(&mut self, face: FaceIndex, key: PrincipalKey) -> Holder {
+        let principal = self.ledger.attach(key);
+        let account = FaceAccount { face: Some(face), principal, ..FaceAccount::default() };
+        if principal.index() >= self.lists.len() {
+            self.lists.resize_with(principal.index() + 1, Lists::default);
+        }
+        if let Some(holder) = self.unused.pop() {
+            self.accounts[holder.0 as usize] = account;
+            return holder;
+        }
+        self.accounts.push(account);
+        Holder(u32::try_from(self.accounts.len() - 1).unwrap_or_default())
+    }
+
+    /// Closes the account of a face, which has given everything back.
+    pub(crate) fn detach(&mut self, holder: Holder) {
+        let account = std::mem::take(&mut self.accounts[holder.0 as usize]);
+        debug_assert_eq!(account.held, [0; MemoryKind::COUNT], "the face holds memory");
+        let lists = self.lists[account.principal.index()].as_flattened_mut().iter_mut();
+        for (list, is_listed) in lists.zip(account.listed.as_flattened()) {
+            if *is_listed {
+                list.retain(|listed| *listed != holder);
+            }
+        }
+        self.ledger.detach(account.principal);
+        self.unused.push(holder);
+    }
+
+    /// The memory for the output of a face.
+    #[inline]
+    pub fn output(&mut self, holder: Holder) -> Account<'_> {
+        Account { memory: self, holder, kind: MemoryKind::Output }
+    }
+
+    /// The memory for messages that a face receives.
+    #[inline]
+    pub fn reassembly(&mut self, holder: Holder) -> Account<'_> {
+        Account { memory: self, holder, kind: MemoryKind::Reassembly }
+    }
+
+    /// What principals hold.
+    #[must_use]
+    pub fn report(&self) -> MemoryReport {
+        self.ledger.report()
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self, kind: MemoryKind) -> usize {
+        self.ledger.used(kind) as usize
+    }
+
+    /// Whether a [`claim`](Self::claim) may be due.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        !self.ledger.is_open(MemoryKind::Output, 0)
+            || !self.ledger.is_open(MemoryKind::Reassembly, 0)
+    }
+
+    /// While more is used than there is: the face that gives back next. Its account says when it is done.
+    pub(crate) fn claim(&mut self, kind: MemoryKind) -> Option<Claim> {
+        let debt = self.ledger.debt(kind)?;
+        let lists = &mut self.lists[debt.principal.index()][kind.index()];
+        for remedy in [Remedy::Shed, Remedy::Close] {
+            while let Some(holder) = lists[remedy as usize].pop() {
+                let account = &mut self.accounts[holder.0 as usize];
+                account.listed[kind.index()][remedy as usize] = false;
+                if account.held[kind.index()] > 0
+                    && let Some(face) = account.face
+                {
+                    return Some(Claim { face, holder, remedy, keeps: debt.keeps });
+                }
+            }
+        }
+        debug_assert!(false, "what a principal holds is held by listed faces");
+        None
+    }
+
+    /// Notes what a face could not shed, after a claim.
+    pub(crate) fn note_shed(&mut self, kind: MemoryKind, claim: Claim, has_more: bool) {
+        if self.accounts[claim.holder.0 as usize].held[kind.index()] > 0 {
+            let remedy = if has_more { Remedy::Shed } else { Remedy::Close };
+            self.list(claim.holder, kind, remedy);
+        }
+    }
+
+    fn list(&mut self, holder: Holder, kind: MemoryKind, remedy: Remedy) {
+        let account = &mut self.accounts[holder.0 as usize];
+        let is_listed = &mut account.listed[kind.index()][remedy as usize];
+        if account.face.is_some() && !std::mem::replace(is_listed, true) {
+            self.lists[account.principal.index()][kind.index()][remedy as usize].push(holder);
+        }
+    }
+}
+
+/// The memory of one kind, as one face uses it.
+#[derive(Debug)]
+pub struct Account<'a> {
+    memory: &'a mut FaceMemory,
+    holder: Holder,
+    kind: MemoryKind,
+}
+
+impl Account<'_> {
+    fn face(&mut self) -> &mut FaceAccount {
+        &mut self.memory.accounts[self.holder.0 as usize]
+    }
+
+    /// Bytes that the face holds.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.memory.accounts[self.holder.0 as usize].held[self.kind.index()] as usize
+    }
+
+    /// Whether the principal of the face holds more than `bytes`.
+    pub(crate) fn principal_exceeds(&mut self, bytes: u32) -> bool {
+        let principal = self.face().principal;
+        self.memory.ledger.held(principal, self.kind) > bytes
+    }
+
+    /// Whether `bytes` more fit.
+    #[must_use]
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        let Ok(bytes) = u32::try_from(bytes) else { return false };
+        let principal = self.face().principal;
+        let ledger = &self.memory.ledger;
+        ledger.is_open(self.kind, bytes) || ledger.may_take(principal, self.kind, bytes)
+    }
+
+    /// Uses `bytes` more if they fit.
+    #[must_use]
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.has_room(bytes);
+        if fits {
+            self.force(bytes);
+        }
+        fits
+    }
+
+    /// Uses `bytes` more even beyond the capacity.
+    pub(crate) fn force(&mut self, bytes: usize) {
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if count == 0 {
+            return;
+        }
+        let kind = self.kind;
+        let face = self.face();
+        face.held[kind.index()] += count;
+        let principal = face.principal;
+        self.memory.ledger.charge(principal, kind, count);
+        self.memory.list(self.holder, kind, Remedy::Shed);
+    }
+
+    /// Gives `bytes` back.
+    pub fn give_back(&mut self, bytes: usize) {
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let kind = self.kind;
+        let face = self.face();
+        debug_assert!(count <= face.held[kind.index()], "the face holds less");
+        let count = count.min(face.held[kind.index()]);
+        face.held[kind.index()] -= count;
+        let principal = face.principal;
+        self.memory.ledger.release(principal, kind, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: MemoryKind = MemoryKind::Output;
+
+    fn face(slot: u32) -> FaceIndex {
+        FaceIndex::new(slot, 1)
+    }
+
+    fn memory() -> FaceMemory {
+        FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE)
+    }
+
+    fn neighbour(face_id: u64) -> PrincipalKey {
+        PrincipalKey::Neighbour { face_id }
+    }
+
+    #[test]
+    fn faces_of_the_largest_principal_are_claimed_until_it_has_its_share() {
+        let mut memory = memory();
+        let hog = [1, 2, 3].map(|slot| memory.attach(face(slot), neighbour(1)));
+        let other = memory.attach(face(4), neighbour(2));
+        for holder in hog {
+            assert!(memory.output(holder).take(300_000));
+        }
+        assert!(!memory.output(hog[0]).take(200_000));
+        assert!(memory.output(other).take(400_000), "within its share");
+        let mut claimed = Vec::new();
+        while let Some(claim) = memory.claim(KIND) {
+            assert_eq!(claim.remedy, Remedy::Shed);
+            claimed.push(claim.face);
+            let mut account = memory.output(claim.holder);
+            let held = account.held();
+            account.give_back(held);
+            memory.note_shed(KIND, claim, false);
+        }
+        assert_eq!(claimed, [face(3)]);
+        assert_eq!(memory.output(other).held(), 400_000);
+    }
+
+    #[test]
+    fn faces_that_cannot_shed_are_closed_and_each_is_asked_once() {
+        let mut memory = memory();
+        let hog: Vec<_> = (1..=10).map(|slot| memory.attach(face(slot), neighbour(1))).collect();
+        let other = memory.attach(face(20), neighbour(2));
+        for holder in &hog {
+            assert!(memory.reassembly(*holder).take(100_000));
+        }
+        assert!(memory.reassembly(other).take(400_000));
+        let (mut asked, mut closed) = (0, 0);
+        while let Some(claim) = memory.claim(MemoryKind::Reassembly) {
+            match claim.remedy {
+                Remedy::Shed => {
+                    asked += 1;
+                    memory.note_shed(MemoryKind::Reassembly, claim, false);
+                }
+                Remedy::Close => {
+                    closed += 1;
+                    let mut account = memory.reassembly(claim.holder);
+                    account.give_back(account.held());
+                    memory.detach(claim.holder);
+                }
+            }
+        }
+        assert_eq!((asked, closed), (10, 4));
+        assert_eq!(memory.claim(MemoryKind::Reassembly), None);
+    }
+
+    #[test]
+    fn account_of_a_closed_face_leaves_nothing() {
+        let mut memory = memory();
+        for round in 0..1000 {
+            let holder = memory.attach(face(round), neighbour(1));
+            assert!(memory.output(holder).take(1000) && memory.reassembly(holder).take(10));
+            memory.output(holder).give_back(1000);
+            memory.reassembly(holder).give_back(10);
+            memory.detach(holder);
+        }
+        assert_eq!((memory.accounts.len(), memory.unused.len()), (2, 1));
+        assert!(memory.report().is_zero());
+        assert!(memory.lists.as_flattened().as_flattened().iter().all(Vec::is_empty));
+    }
+}
