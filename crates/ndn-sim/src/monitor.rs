@@ -301,6 +301,12 @@ impl Monitor {
                 self.take_answered(now, port, &data)
             }
             Seen::Nack { name, nonce } => {
+                // The Nack ends the in-record.
+                let passages =
+                    self.passages.get_mut(name.value()).map(|of_name| &mut of_name.passages);
+                passages.into_iter().flatten().for_each(|passage| {
+                    passage.has_in_record &= (passage.nonce, passage.first_port) != (nonce, port);
+                });
                 let pending = self.pending[port].get_mut(name.value());
                 let pending = pending.and_then(|pending| {
                     let is_match =
@@ -409,6 +415,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use ndn_packet::{DataBuilder, InterestBuilder, SignatureInfo, SignatureType};
+    use ndn_packet::{LpHeader, NackReason};
 
     use super::*;
 
@@ -431,6 +438,13 @@ mod tests {
         let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
         let data = DataBuilder::new(&name).content(b"").freshness_ms(freshness_ms);
         data.to_vec(&info, 32, |_, _| Some(32)).unwrap()
+    }
+
+    fn nack(interest: &[u8]) -> Vec<u8> {
+        let header = LpHeader { nack: Some(NackReason::NO_ROUTE), ..LpHeader::default() };
+        let mut frame = vec![0; header.encoded_len(interest.len())];
+        header.write(interest, &mut frame).unwrap();
+        frame
     }
 
     #[test]
@@ -481,6 +495,23 @@ mod tests {
         for (interest, is_forwarded) in [(&first, true), (&second, false)] {
             monitor.note_delivered(at(10), OTHER_UPSTREAM, interest);
             let sent = monitor.check_sent(at(10), UPSTREAM, interest);
+            assert_eq!(sent.is_ok(), is_forwarded, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn nonce_that_no_record_has_after_a_nack_is_forgotten() {
+        let mut monitor = Monitor::new(&[true, false, false]);
+        let [first, second] = [1, 2].map(|nonce| interest("/a", nonce, false, false));
+        monitor.note_delivered(at(0), CONSUMER, &first);
+        monitor.check_sent(at(0), UPSTREAM, &first).unwrap();
+        // Replaces the nonce in the out-record.
+        monitor.note_delivered(at(20), OTHER_UPSTREAM, &second);
+        monitor.check_sent(at(20), UPSTREAM, &second).unwrap();
+        monitor.check_sent(at(30), CONSUMER, &nack(&first)).unwrap();
+        for (interest, is_forwarded) in [(&first, true), (&second, false)] {
+            monitor.note_delivered(at(40), UPSTREAM, interest);
+            let sent = monitor.check_sent(at(40), UPSTREAM, interest);
             assert_eq!(sent.is_ok(), is_forwarded, "{sent:?}");
         }
     }
