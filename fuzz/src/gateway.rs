@@ -1,6 +1,6 @@
 //! What HTTP clients ask a gateway for: paths and ranges.
 
-use ndn_gateway::{Wanted, encode, parse_path, wanted};
+use ndn_gateway::{RequestedRange, encode, parse_path, requested_range};
 use ndn_packet::{ComponentType, Name};
 
 /// Takes the first line as the path of a URL, the second as a Range field, and the number of bytes of the
@@ -44,7 +44,7 @@ fn check_path(path: &str) {
 
 /// Ranges lie within the file and are together no longer than it.
 fn check_range(field: &str, size: u64) {
-    let Wanted::Ranges(ranges) = wanted(field, size) else {
+    let RequestedRange::Ranges(ranges) = requested_range(field, size) else {
         return;
     };
     assert!(!ranges.is_empty());

@@ -113,7 +113,7 @@ fn access() -> AccessControl {
         rule { id b for data checker { type hierarchical } }";
     let node = Node::parse_single("rules", rules).expect("rules");
     let policy = TrustPolicy::from_info(&node, &mut |_| Ok(Vec::new())).expect("rules");
-    let mut access = AccessControl::anybody_local();
+    let mut access = AccessControl::everyone_local();
     access.set_localhop_rib(policy.clone());
     access.set_announcements(policy);
     access

@@ -32,8 +32,8 @@ thread_local! {
 pub fn memif(bytes: &[u8]) {
     let Some((&kind, rest)) = bytes.split_first() else { return };
     let _ = match kind % 4 {
-        0 => say_to_server(rest),
-        1 => say_to_client(rest),
+        0 => send_to_server(rest),
+        1 => send_to_client(rest),
         2 => hostile_client(rest),
         _ => hostile_server(rest),
     };
@@ -60,14 +60,14 @@ fn descriptor(kind: u8) -> Option<OwnedFd> {
 }
 
 /// What is counted while a client is there is given back, however it ends.
-fn say_to_server(bytes: &[u8]) -> Option<()> {
+fn send_to_server(bytes: &[u8]) -> Option<()> {
     let memory = MemoryBudget::new(4 * MEMORY as u64);
-    let said = say_within(bytes, &memory);
+    let output = send_within(bytes, &memory);
     assert_eq!(memory.used(), 0);
-    said
+    output
 }
 
-fn say_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
+fn send_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
     let (near, far) = seqpacket::pair().ok()?;
     let options = ServerOptions { memory: Some(Arc::clone(memory)), ..ServerOptions::default() };
     let mut server = ServerHandshake::new(near, options).ok()?;
@@ -88,7 +88,7 @@ fn say_within(bytes: &[u8], memory: &Arc<MemoryBudget>) -> Option<()> {
     None
 }
 
-fn say_to_client(bytes: &[u8]) -> Option<()> {
+fn send_to_client(bytes: &[u8]) -> Option<()> {
     let (near, far) = seqpacket::pair().ok()?;
     let mut client = ClientHandshake::new(near, small());
     for (kind, message) in messages(bytes) {
@@ -171,7 +171,7 @@ fn hostile_client(bytes: &[u8]) -> Option<()> {
     };
     let name = Name::new("fuzz");
     let init = Message::Init { version: VERSION, id: 0, mode: 0, secret: Secret::default(), name };
-    let said = [
+    let output = [
         (init, None),
         (Message::AddRegion { index: 0, size: MEMORY as u64 }, Some(&file)),
         (ring(true), Some(&interrupt)),
@@ -181,7 +181,7 @@ fn hostile_client(bytes: &[u8]) -> Option<()> {
     for at in [0, RING] {
         memory.word32(at).ok()?.store(COOKIE, Ordering::Relaxed);
     }
-    for (message, own) in said {
+    for (message, own) in output {
         seqpacket::send(far.as_fd(), &message.encode(), own.map(AsFd::as_fd)).ok()?;
         server = match server.advance(|_, _| Ok(())).ok()? {
             Progress::Waiting(server) => server,

@@ -12,7 +12,7 @@ use ndn_packet::{
 };
 use ndn_security::{DigestSigner, sign_data};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::wire::{PacketReader, data_with_freshness, name};
 
 /// Commands so far: no two of a process are the same.
@@ -44,7 +44,7 @@ impl Application {
     #[must_use]
     pub fn attach(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("the forwarder accepts");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
         let reader = PacketReader::new(&stream);
         Self { stream, reader }
     }
@@ -141,15 +141,15 @@ impl Application {
     /// # Panics
     /// None comes.
     pub fn receive(&mut self) -> Received {
-        self.try_receive(PATIENCE).expect("a packet")
+        self.try_receive(TIMEOUT).expect("a packet")
     }
 
     /// The next packet, if one comes within this time.
     ///
     /// # Panics
     /// The received bytes are not a packet.
-    pub fn try_receive(&mut self, patience: Duration) -> Option<Received> {
-        self.stream.set_read_timeout(Some(patience)).expect("a time-out");
+    pub fn try_receive(&mut self, timeout: Duration) -> Option<Received> {
+        self.stream.set_read_timeout(Some(timeout)).expect("a time-out");
         let frame = self.reader.next_frame()?;
         let packet = LpPacket::parse(&frame).expect("a frame");
         let wire = packet.fragment().expect("a packet");

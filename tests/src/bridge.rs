@@ -151,8 +151,9 @@ impl Bridge {
     pub fn faces(&self, host: usize, remote: &str, local: &str) -> Vec<Value> {
         let output = self.run(host, &["face", "list", "--json"]);
         let faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let is_wanted = |face: &Value| face["remote_uri"] == remote && face["local_uri"] == local;
-        faces.into_iter().filter(is_wanted).collect()
+        let is_requested =
+            |face: &Value| face["remote_uri"] == remote && face["local_uri"] == local;
+        faces.into_iter().filter(is_requested).collect()
     }
 
     /// The face of a host to `remote`, once there is one.
@@ -191,8 +192,8 @@ impl Bridge {
     /// Pings ten times, all of which come back.
     pub fn ping_often(&self, host: usize, prefix: &str) {
         self.ping(host, prefix);
-        let patient = ["--interval", "5ms", "--timeout", "30s"];
-        self.succeed(host, &[&["ping", prefix, "--count", "10"], &patient[..]].concat());
+        let waiting = ["--interval", "5ms", "--timeout", "30s"];
+        self.succeed(host, &[&["ping", prefix, "--count", "10"], &waiting[..]].concat());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::peers::{found_on_path, shout};
+use crate::peers::{found_on_path, report_missing};
 use crate::process::{Process, run_to_end};
 use crate::program::root;
 use crate::wait_until;
@@ -26,7 +26,7 @@ pub fn browser_found() -> bool {
     };
     let must = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!must, "no page can be shown: {missing}");
-    shout(&format!("no test with a browser: {missing}"));
+    report_missing(&format!("no test with a browser: {missing}"));
     false
 }
 
@@ -55,10 +55,10 @@ pub fn fetch_by_page(forwarder: &str, name: &str, directory: &Path) -> String {
     browser.env("HOME", directory);
     let process = Process::start("browser", browser, directory);
     wait_until("the page to fetch", || {
-        let said = process.stderr();
-        assert!(!said.contains("FAILED"), "{said}");
-        let start = said.find("FETCHED ")? + "FETCHED ".len();
-        let end = start + said[start..].find('.')?;
-        Some(said[start..end].to_owned())
+        let output = process.stderr();
+        assert!(!output.contains("FAILED"), "{output}");
+        let start = output.find("FETCHED ")? + "FETCHED ".len();
+        let end = start + output[start..].find('.')?;
+        Some(output[start..end].to_owned())
     })
 }

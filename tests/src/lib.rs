@@ -32,19 +32,19 @@ pub use topology::Topology;
 pub use well_known::WellKnownLink;
 
 /// How long anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` gives a value.
 ///
 /// # Panics
-/// It gives none within [`PATIENCE`]; the message says what was waited for.
+/// It gives none within [`TIMEOUT`]; the message says what was waited for.
 pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = now() + PATIENCE;
+    let deadline = now() + TIMEOUT;
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(now() < deadline, "waited {PATIENCE:?} in vain for {what}");
+        assert!(now() < deadline, "waited {TIMEOUT:?} in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

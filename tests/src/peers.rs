@@ -239,18 +239,18 @@ impl Peer {
 
     /// Why the application cannot be used here, if it cannot.
     fn missing(self) -> Option<String> {
-        let wanted = |path: PathBuf| {
+        let requested = |path: PathBuf| {
             (!path.exists())
                 .then(|| format!("{} does not exist (make setup installs it)", path.display()))
         };
         match self {
             Self::Namewire => None,
-            Self::Python => wanted(root().join(".venv/bin/python")),
-            Self::Ndnts => wanted(root().join("tests/interop/js/node_modules/@ndn/endpoint")),
+            Self::Python => requested(root().join(".venv/bin/python")),
+            Self::Ndnts => requested(root().join("tests/interop/js/node_modules/@ndn/endpoint")),
             Self::NdnJs | Self::NdnJsMarked => {
-                wanted(root().join("tests/interop/ndnjs/node_modules/ndn-js"))
+                requested(root().join("tests/interop/ndnjs/node_modules/ndn-js"))
             }
-            Self::NdnApp => wanted(root().join("target/interop/debug/producer"))
+            Self::NdnApp => requested(root().join("target/interop/debug/producer"))
                 .or_else(well_known::unreachable),
             Self::Chunks | Self::ChunksMarked => {
                 (!found_on_path("ndncatchunks")).then(|| "ndncatchunks is not on PATH".to_owned())
@@ -296,7 +296,7 @@ pub fn require(peers: &[Peer]) -> bool {
             let must =
                 peer.is_installable() && std::env::var("CI").is_ok_and(|value| value == "true");
             assert!(!must, "{} cannot be tested: {reason}", peer.name());
-            shout(&format!("no test with {}: {reason}", peer.name()));
+            report_missing(&format!("no test with {}: {reason}", peer.name()));
             complete = false;
         }
     }
@@ -308,7 +308,7 @@ pub fn require(peers: &[Peer]) -> bool {
 pub fn skip_unless_found(program: &str) -> bool {
     let found = found_on_path(program);
     if !found {
-        shout(&format!("{program} is not on PATH"));
+        report_missing(&format!("{program} is not on PATH"));
     }
     found
 }
@@ -318,19 +318,19 @@ pub fn skip_unless_found(program: &str) -> bool {
 pub fn skip_unless_file(path: &Path, what: &str) -> bool {
     let found = path.is_file();
     if !found {
-        shout(&format!("{} is not there: {what}", path.display()));
+        report_missing(&format!("{} is not there: {what}", path.display()));
     }
     found
 }
 
 /// Says loudly that a test is skipped, for a reason that only shows once its peer has been started.
 pub fn skip(reason: &str) {
-    shout(reason);
+    report_missing(reason);
 }
 
 /// Says that something is skipped, once for each reason, past the test runner, which keeps what
 /// passing tests print.
-pub(crate) fn shout(reason: &str) {
+pub(crate) fn report_missing(reason: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if SAID.lock().unwrap().insert(reason.to_owned()) {
         // There is nobody to tell if standard error is gone.

@@ -137,7 +137,7 @@ pub fn run_to_end(mut command: Command) -> Output {
     };
     let stdout = drain(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
     let stderr = drain(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let deadline = crate::now() + crate::PATIENCE * 2;
+    let deadline = crate::now() + crate::TIMEOUT * 2;
     let status = loop {
         if let Some(status) = child.try_wait().expect("its state") {
             break status;

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::peers::shout;
+use crate::peers::report_missing;
 use crate::process::run_to_end;
 use crate::program::program;
 use crate::{skip_unless_found, wait_until};
@@ -66,7 +66,7 @@ impl Topology {
         if topology.line() != "ready" || !topology.try_shell("ip netns add probe") {
             let why = [complaints, topology.directory.path().join("shell.log")];
             let why = why.map(|file| std::fs::read_to_string(file).unwrap_or_default());
-            shout(&format!("no network namespaces: {}", why.concat().trim()));
+            report_missing(&format!("no network namespaces: {}", why.concat().trim()));
             return None;
         }
         topology.furnish(nodes);
@@ -166,8 +166,8 @@ impl Topology {
         let command = format!("{environment}{} run --config {node}.toml", program().display());
         self.start(node, node, &command);
         wait_until(&format!("the forwarder of {node}"), || {
-            let said = std::fs::read_to_string(&stdout).unwrap_or_default();
-            said.contains("NDN_CLIENT_TRANSPORT=").then_some(())
+            let printed = std::fs::read_to_string(&stdout).unwrap_or_default();
+            printed.contains("NDN_CLIENT_TRANSPORT=").then_some(())
         });
     }
 
@@ -268,12 +268,12 @@ impl Topology {
 impl Drop for Topology {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let said = |name: String| {
+            let printed = |name: String| {
                 let text = std::fs::read_to_string(self.directory.path().join(&name));
                 eprintln!("--- {name}\n{}", text.unwrap_or_default());
             };
-            self.starts.keys().for_each(|name| said(format!("{name}.stderr")));
-            said("shell.log".to_owned());
+            self.starts.keys().for_each(|name| printed(format!("{name}.stderr")));
+            printed("shell.log".to_owned());
         }
         let _ = self.shell.kill();
         let _ = self.shell.wait();

@@ -144,8 +144,8 @@ impl Neighbour {
         loop {
             let wire = self.receive()?;
             if let Ok(interest) = Interest::parse(&wire) {
-                let wanted = certificates.iter().find(|c| c.name().starts_with(interest.name()));
-                if let Some(certificate) = wanted {
+                let expected = certificates.iter().find(|c| c.name().starts_with(interest.name()));
+                if let Some(certificate) = expected {
                     self.send(certificate.wire());
                 }
                 continue;
@@ -186,14 +186,14 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     // The certificates are known now; other keys are not accepted with them.
     let wire = register("/localhop/nfd", "/net/other", &user.signer(), unix_ms());
     assert_eq!(neighbour.code(&wire, &[]), 200);
-    let stranger = Identity::new("/net/site/user", None);
-    let wire = register("/localhop/nfd", "/stolen", &stranger.signer(), unix_ms());
-    assert_eq!(neighbour.code(&wire, &[&stranger.certificate]), 403);
+    let unknown_peer = Identity::new("/net/site/user", None);
+    let wire = register("/localhop/nfd", "/stolen", &unknown_peer.signer(), unix_ms());
+    assert_eq!(neighbour.code(&wire, &[&unknown_peer.certificate]), 403);
     let digest = register("/localhop/nfd", "/stolen", &DigestSigner, unix_ms());
     assert_eq!(neighbour.code(&digest, &[]), 403);
     wait_until("the refusals to be logged with their signer", || {
-        let said = forwarder.process.stderr();
-        (said.contains("refused") && said.contains("/net/site/user/KEY/k")).then_some(())
+        let text = forwarder.process.stderr();
+        (text.contains("refused") && text.contains("/net/site/user/KEY/k")).then_some(())
     });
     let routes = forwarder.run(&["nfdc", "route", "show", "/stolen"]);
     assert_eq!(routes.status.code(), Some(6));
@@ -265,8 +265,8 @@ fn a_flood_of_bad_commands_leaves_the_forwarder_as_it_was() {
     let root = Identity::new("/net", None);
     let forwarder = hub(&root);
     let neighbour = Neighbour::new(&forwarder);
-    let stranger = Identity::new("/net/x", None);
-    let good = register("/localhop/nfd", "/x", &stranger.signer(), unix_ms());
+    let unknown_peer = Identity::new("/net/x", None);
+    let good = register("/localhop/nfd", "/x", &unknown_peer.signer(), unix_ms());
     let before = forwarder.resident_kib();
     for round in 0..20_000_usize {
         let mut wire = good.clone();

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 
 use namewire_tests::wire::{interest, name};
-use namewire_tests::{Application, Forwarder, PATIENCE, Settings, wait_until};
+use namewire_tests::{Application, Forwarder, Settings, TIMEOUT, wait_until};
 use ndn_management::{CommandBuilder, ControlParameters, Verb};
 use ndn_packet::LpHeader;
 use rustix::fs::{Gid, Uid};
@@ -34,7 +34,7 @@ fn registration(prefix: &str) -> Vec<u8> {
 
 fn connect(forwarder: &Forwarder) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -87,7 +87,7 @@ fn connect_as(forwarder: &Forwarder, user: u32) -> TcpStream {
 }
 
 #[test]
-fn loopback_tcp_is_local_for_users_who_may_use_the_unix_socket() {
+fn loopback_tcp_is_local_for_users_of_the_unix_socket() {
     if !rustix::process::geteuid().is_root() {
         return namewire_tests::skip("only root can connect as another user");
     }
@@ -111,7 +111,7 @@ fn loopback_tcp_is_local_for_users_who_may_use_the_unix_socket() {
             let prefix = format!("/attack/user/{user}");
             stream.write_all(&registration(&prefix)).unwrap();
             if is_local {
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 stream.read_exact(&mut [0]).unwrap();
             }
             assert_eq!(has_route(&forwarder, &prefix), is_local, "user {user}");
@@ -144,7 +144,7 @@ impl Bystander {
                 before_each();
                 self.socket.send(&fragment(self.sequence + 1, 1, 2, second)).unwrap();
                 self.sequence += 2;
-                if producer.try_receive(PATIENCE / 10).is_none() {
+                if producer.try_receive(TIMEOUT / 10).is_none() {
                     return false;
                 }
                 producer.answer(&uri, b"yes", None);
@@ -159,7 +159,7 @@ impl Bystander {
 fn udp(forwarder: &Forwarder, address: [u8; 4]) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::from(address), 0)).unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
-    socket.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
     socket
 }
 

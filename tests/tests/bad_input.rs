@@ -130,7 +130,7 @@ fn malformed_packets() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn malformed_packets_on_a_stream_hurt_nobody_else() {
+fn malformed_packets_on_a_stream_affect_no_other_peer() {
     let victim = Victim::start(&Settings::new());
     let before = victim.forwarder.resident_kib();
     for (what, packet) in malformed_packets() {
@@ -175,7 +175,7 @@ fn a_malformed_packet_does_not_spoil_the_one_behind_it() {
 }
 
 #[test]
-fn malformed_datagrams_hurt_nobody() {
+fn malformed_datagrams_affect_no_other_peer() {
     let victim = Victim::start(&Settings::new().udp());
     let before = victim.forwarder.resident_kib();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -214,7 +214,7 @@ fn fragments_that_are_never_completed_are_forgotten() {
 }
 
 #[test]
-fn half_a_packet_holds_up_nobody_else() {
+fn half_a_packet_delays_no_other_peer() {
     let victim = Victim::start(&Settings::new());
     let before = victim.forwarder.resident_kib();
     let half = &data("/victim/half", &noise(1, 8000))[..4000];
@@ -231,7 +231,7 @@ fn half_a_packet_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_holds_up_nobody_else() {
+fn peer_that_reads_nothing_delays_no_other() {
     let victim = Victim::start(&Settings::new().toml("[faces]\nsend_queue = \"1MiB\""));
     let file = victim.forwarder.directory().join("object");
     std::fs::write(&file, noise(2, 8_000_000)).unwrap();
@@ -248,9 +248,9 @@ fn a_peer_that_reads_nothing_holds_up_nobody_else() {
     for stream in &mut greedy {
         stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         for segment in 0..1000_u32 {
-            let wanted = interest(&format!("/large/v=1/seg={segment}"), segment);
+            let requested = interest(&format!("/large/v=1/seg={segment}"), segment);
             // It may stop reading us as well, which is its right.
-            if stream.write_all(&wanted).is_err() {
+            if stream.write_all(&requested).is_err() {
                 break;
             }
         }
@@ -338,9 +338,9 @@ fn more_connections_than_faces_are_closed() {
 
 #[test]
 fn ten_thousand_connections_are_served() {
-    let wanted = 10_000_usize;
+    let requested = 10_000_usize;
     let limit = raise_descriptor_limit();
-    let count = wanted.min(usize::try_from(limit).unwrap_or(wanted).saturating_sub(100));
+    let count = requested.min(usize::try_from(limit).unwrap_or(requested).saturating_sub(100));
     assert!(count >= 500, "no test of many connections with {limit} descriptors");
     let victim = Victim::start(&Settings::new());
     let started = now();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use namewire_tests::{
-    Forwarder, PATIENCE, Process, Settings, Topology, program, run_to_end, skip_unless_found,
+    Forwarder, Process, Settings, TIMEOUT, Topology, program, run_to_end, skip_unless_found,
     wait_until, wire,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -28,7 +28,7 @@ fn routes(forwarder: &Forwarder, origin: &str) -> Vec<String> {
 }
 
 /// A peer that has spoken to the forwarder by UDP.
-fn speak(forwarder: &Forwarder) -> UdpSocket {
+fn converse(forwarder: &Forwarder) -> UdpSocket {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.connect(("127.0.0.1", forwarder.port())).unwrap();
     peer.send(&wire::interest("/nobody/serves/this", 1)).unwrap();
@@ -38,7 +38,7 @@ fn speak(forwarder: &Forwarder) -> UdpSocket {
 #[test]
 fn peers_that_connect_get_routes() {
     let forwarder = Settings::new().udp().start();
-    let early = speak(&forwarder);
+    let early = converse(&forwarder);
     wait_until("the face of the early peer", || {
         let port = early.local_addr().unwrap().port().to_string();
         forwarder.output(&["face", "list"]).contains(&port).then_some(())
@@ -47,7 +47,7 @@ fn peers_that_connect_get_routes() {
     let mut autoreg = forwarder.spawn("autoreg", &arguments);
     autoreg.wait_for_output("routing to peers");
     assert_eq!(routes(&forwarder, "autoreg"), ["/all 7", "/auto 7"]);
-    let _late = [speak(&forwarder), speak(&forwarder)];
+    let _late = [converse(&forwarder), converse(&forwarder)];
     wait_until("routes to the late peers", || {
         (routes(&forwarder, "autoreg").len() == 6).then_some(())
     });
@@ -106,16 +106,16 @@ fn a_hub_is_found_by_the_dns_or_a_web_server() {
     let dns = dns_server(hub.port());
     let dns = format!("--dns={}", dns.local_addr().unwrap());
     let nobody = run_to_end(forwarder.command(&["autoconfig", &dns, "--search", "other.example"]));
-    let said = String::from_utf8_lossy(&nobody.stderr);
-    assert_eq!(nobody.status.code(), Some(4), "{said}");
-    assert!(said.contains("other.example has no service _ndn._udp"), "{said}");
+    let printed = String::from_utf8_lossy(&nobody.stderr);
+    assert_eq!(nobody.status.code(), Some(4), "{printed}");
+    assert!(printed.contains("other.example has no service _ndn._udp"), "{printed}");
     // A hub that was not asked for is not queried.
-    assert!(!said.contains("NDN-FCH") && !said.contains("home hub"), "{said}");
+    assert!(!printed.contains("NDN-FCH") && !printed.contains("home hub"), "{printed}");
     assert_eq!(routes(&forwarder, "autoconf"), [""; 0]);
 
     let arguments = ["autoconfig", &dns, "--search", "other.example", "--search", "site.example"];
-    let told = forwarder.output(&arguments);
-    assert!(told.contains(&format!("udp://localhost:{} by DNS", hub.port())), "{told}");
+    let reported = forwarder.output(&arguments);
+    assert!(reported.contains(&format!("udp://localhost:{} by DNS", hub.port())), "{reported}");
     assert_eq!(routes(&forwarder, "autoconf"), ["/ 100", "/localhop/nfd 100"]);
     let server = hub.spawn("ping-server", &["ping-server", "/hub"]);
     wait_until("an answer from the hub", || {
@@ -127,8 +127,8 @@ fn a_hub_is_found_by_the_dns_or_a_web_server() {
     let (url, asked) = fch_server();
     let other = Settings::new().udp().start();
     let arguments = ["autoconfig", &dns, "--search", "other.example", "--ndn-fch-url", &url];
-    let told = other.output(&arguments);
-    assert!(told.contains("udp://127.0.0.1 by NDN-FCH"), "{told}");
+    let reported = other.output(&arguments);
+    assert!(reported.contains("udp://127.0.0.1 by NDN-FCH"), "{reported}");
     assert!(asked.join().unwrap().starts_with("GET /?k=1 HTTP/1.0\r\n"));
 }
 
@@ -199,15 +199,15 @@ fn a_hub_is_found_on_the_link() {
         // What may be registered at the hub, as far as anybody asks.
         let prefixes = "/localhop/nfd/rib/routable-prefixes";
         let arguments = ["peek", "--prefix", prefixes];
-        let told = topology.run("hub", &arguments).stdout;
-        assert_eq!(told, b"\x07\x09\x08\x04site\x08\x01a", "{told:?}");
+        let reported = topology.run("hub", &arguments).stdout;
+        assert_eq!(reported, b"\x07\x09\x08\x04site\x08\x01a", "{reported:?}");
         topology.stop(&name);
     }
 }
 
 fn get(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -219,8 +219,8 @@ fn the_status_is_served_over_http() {
     let forwarder = Settings::new().start();
     let mut server = forwarder.spawn("status", &["status-server", "--port", "0", "-v"]);
     server.wait_for_output("serving the status on http://127.0.0.1:");
-    let said = server.stdout();
-    let port = said.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
+    let printed = server.stdout();
+    let port = printed.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap();
     let port: u16 = port.parse().unwrap();
     let xml = get(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let foreign = get(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -275,7 +275,7 @@ fn names_of_other_programs_do_what_those_do() {
     command.args(["--prefix", "/auto"]);
     let mut autoreg = Process::start("autoreg", command, directory);
     autoreg.wait_for_output("routing to peers");
-    let _peer = speak(&forwarder);
+    let _peer = converse(&forwarder);
     wait_until("a route to the peer", || {
         (routes(&forwarder, "autoreg") == ["/auto 255"]).then_some(())
     });
@@ -301,9 +301,9 @@ fn a_forwarder_starts_in_the_background_and_stops() {
     // Its options may stand behind `--`, too.
     let start = [&start[..], &["--", "--socket", socket.to_str().unwrap()]].concat();
     let started = run(&start);
-    let said = String::from_utf8_lossy(&started.stdout);
+    let printed = String::from_utf8_lossy(&started.stdout);
     assert!(started.status.success(), "{started:?}");
-    let pid = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let pid = printed.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let pid = Pid::from_raw(pid).unwrap();
     // What it has logged so far is shown, whatever is kept.
     let shown = String::from_utf8_lossy(&started.stderr);
@@ -336,7 +336,7 @@ fn a_forwarder_starts_in_the_background_and_stops() {
 }
 
 #[test]
-fn a_start_leaves_the_outputs_of_whoever_has_called_it() {
+fn start_leaves_the_outputs_of_its_caller() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (socket, config) = (path("forwarder.sock"), path("namewire.toml"));
@@ -348,14 +348,14 @@ fn a_start_leaves_the_outputs_of_whoever_has_called_it() {
     let start = ["start", "--config", &config, "--no-udp", "--no-tcp", "--socket", &socket];
     std::fs::write(&config, "tables.pit_capacity = 1\n").unwrap();
     let wrong = run(&start);
-    let said = String::from_utf8_lossy(&wrong.stderr);
-    assert_eq!(wrong.status.code(), Some(2), "{said}");
-    assert!(said.contains("namewire.toml:1:"), "{said}");
+    let printed = String::from_utf8_lossy(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("namewire.toml:1:"), "{printed}");
     // Both outputs are pipes, which have to end although the forwarder runs.
     std::fs::write(&config, "# all defaults\n").unwrap();
     let started = run(&start);
-    let said = String::from_utf8_lossy(&started.stderr);
-    assert!(started.status.success(), "{said}");
-    assert!(said.contains("starting") && said.contains("--log-file"), "{said}");
+    let printed = String::from_utf8_lossy(&started.stderr);
+    assert!(started.status.success(), "{printed}");
+    assert!(printed.contains("starting") && printed.contains("--log-file"), "{printed}");
     assert!(run(&["stop"]).status.success());
 }

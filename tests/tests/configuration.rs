@@ -19,7 +19,7 @@ fn what_run_refuses_check_refuses_too() {
     let file = directory.path().join("namewire.toml");
     let path = file.to_str().unwrap();
     let unix = format!("listeners.unix.path = \"{}/n.sock\"\n", directory.path().display());
-    for (text, said) in [
+    for (text, stated) in [
         (
             "forwarder = { workers = 64, io_workers = 60, placement = \"P4\" }",
             "forwarder.placement",
@@ -35,7 +35,7 @@ fn what_run_refuses_check_refuses_too() {
         std::fs::write(&file, format!("{unix}{text}\n")).unwrap();
         let (checked, ran) = (run(&["config", "check", path]), run(&["run", "--config", path]));
         let reason = String::from_utf8(checked.stderr).unwrap();
-        assert!(reason.contains(said), "{text}: {reason}");
+        assert!(reason.contains(stated), "{text}: {reason}");
         assert_eq!(String::from_utf8(ran.stderr).unwrap(), reason, "{text}");
         assert!(!checked.status.success() && !ran.status.success(), "{text}");
     }
@@ -45,7 +45,7 @@ fn what_run_refuses_check_refuses_too() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_faults_are_reported_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let text = "forwarder.cpus = [4000]\n\
@@ -57,8 +57,8 @@ fn all_that_is_wrong_is_told_at_once() {
     std::fs::write(&file, text).unwrap();
     let checked = run(&["config", "check", file.to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(2), "{checked:?}");
-    let told = String::from_utf8(checked.stderr).unwrap();
-    let lines: Vec<_> = told.lines().collect();
+    let reported = String::from_utf8(checked.stderr).unwrap();
+    let lines: Vec<_> = reported.lines().collect();
     let expected = [
         (1, "processor 4000"),
         (2, "below mark_after"),
@@ -67,7 +67,7 @@ fn all_that_is_wrong_is_told_at_once() {
         (5, "/nonexistent/rules"),
         (6, "`static_routes.face` is missing"),
     ];
-    assert_eq!(lines.len(), expected.len(), "{told}");
+    assert_eq!(lines.len(), expected.len(), "{reported}");
     for (line, (number, reason)) in lines.iter().zip(expected) {
         assert!(
             line.contains(&format!("namewire.toml:{number}:")) && line.contains(reason),
@@ -77,26 +77,32 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_told_with_its_line() {
+fn missing_devices_are_reported_with_their_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (toml, conf) = (path("namewire.toml"), path("nfd.conf"));
     std::fs::write(&toml, "\n[forwarder]\ncpus = [4000]\n").unwrap();
     let refused = run(&["config", "check", &toml]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("namewire.toml:3:8: forwarder.cpus: processor 4000"), "{said}");
+    let stated = String::from_utf8_lossy(&refused.stderr);
+    assert!(stated.contains("namewire.toml:3:8: forwarder.cpus: processor 4000"), "{stated}");
     std::fs::write(&toml, "\nmanagement.localhop_rib = \"/nonexistent/rules\"\n").unwrap();
     let refused = run(&["config", "check", &toml]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("namewire.toml:2:27: ") && said.contains("/nonexistent/rules"), "{said}");
+    let stated = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        stated.contains("namewire.toml:2:27: ") && stated.contains("/nonexistent/rules"),
+        "{stated}"
+    );
     let text = format!(
         "face_system {{ unix {{ path {} }} }}\nmw-nfd {{\nforwarding-worker-core-assign 4000\n}}\n",
         path("nfd.sock")
     );
     std::fs::write(&conf, text).unwrap();
     let converted = run(&["config", "convert", &conf]);
-    let said = String::from_utf8_lossy(&converted.stderr);
-    assert!(said.contains("nfd.conf:3: `forwarding-worker-core-assign`: processor 4000"), "{said}");
+    let stated = String::from_utf8_lossy(&converted.stderr);
+    assert!(
+        stated.contains("nfd.conf:3: `forwarding-worker-core-assign`: processor 4000"),
+        "{stated}"
+    );
 }
 
 #[test]
@@ -124,14 +130,14 @@ fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
 }
 
 #[test]
-fn the_start_says_where_an_unusual_control_socket_is() {
+fn start_reports_an_unusual_control_socket() {
     let usual = Settings::new().start();
     assert!(!usual.process.stdout().contains("--control"), "{}", usual.process.stdout());
     let directory = tempfile::tempdir().unwrap();
     let control = directory.path().join("elsewhere.sock");
     let unusual = Settings::new().argument("--control").argument(control.to_str().unwrap()).start();
-    let said = unusual.process.stdout();
-    assert!(said.contains(&format!("--control {}", control.display())), "{said}");
+    let stated = unusual.process.stdout();
+    assert!(stated.contains(&format!("--control {}", control.display())), "{stated}");
     let _ = unusual.output(&["log", "--control", control.to_str().unwrap()]);
     let by_socket = run(&["webtransport", "--transport", usual.socket().to_str().unwrap()]);
     assert!(by_socket.status.success(), "{by_socket:?}");

@@ -14,7 +14,7 @@ use namewire_tests::{Forwarder, Settings, bench_program, program, run_to_end, wa
 /// A user that is nobody's.
 const NOBODY: u32 = 65_534;
 
-fn said(output: &Output) -> String {
+fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -45,7 +45,7 @@ fn full(toml: &str) -> (Forwarder, Vec<UnixStream>) {
 }
 
 #[test]
-fn a_forwarder_without_room_is_told_as_that_at_once() {
+fn forwarder_at_its_limit_of_faces_is_reported_at_once() {
     let (forwarder, held) = full("");
     let connections = || forwarder.json(&["status"])["face_limit"]["refused"].as_u64().unwrap();
     // A forwarder that does not get to answering within a second is connected to.
@@ -56,11 +56,11 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     });
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(
-        said(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3")
+        text(&refused).contains("has reached its limit of faces: it has 3 faces, the limit is 3")
     );
     // A user of the control socket is served at the limit, and can make room.
-    let told = forwarder.output(&["status"]);
-    assert!(told.contains("limit reached"), "{told}");
+    let reported = forwarder.output(&["status"]);
+    assert!(reported.contains("limit reached"), "{reported}");
     assert!(forwarder.run(&["nfdc", "status", "show"]).status.success());
     let faces = forwarder.json(&["face", "list", "--scheme", "fd"]);
     let faces: Vec<_> = faces.as_array().unwrap().iter().collect();
@@ -68,7 +68,7 @@ fn a_forwarder_without_room_is_told_as_that_at_once() {
     let gone = forwarder.output(&["face", "destroy", &first.to_string()]);
     assert!(gone.contains("destroyed"), "{gone}");
     let peeked = forwarder.run(&["peek", "/any/name"]);
-    assert!(said(&peeked).contains("no route to"), "{}", said(&peeked));
+    assert!(text(&peeked).contains("no route to"), "{}", text(&peeked));
     let after = forwarder.json(&["status"])["face_limit"].clone();
     assert_eq!(after["faces_max"], 3, "{after}");
     assert!(after["refused"].as_u64() > Some(0), "{after}");
@@ -81,17 +81,17 @@ fn a_forwarder_that_closes_connections_at_once_is_not_waited_for() {
     let (forwarder, _held) = full("[control]\nenabled = false\n");
     let status = forwarder.run(&["status"]);
     assert_eq!(status.status.code(), Some(1), "{status:?}");
-    assert!(said(&status).contains("closes our connections at once"), "{}", said(&status));
-    assert!(!said(&status).contains("busy"), "{}", said(&status));
+    assert!(text(&status).contains("closes our connections at once"), "{}", text(&status));
+    assert!(!text(&status).contains("busy"), "{}", text(&status));
 }
 
 #[test]
-fn an_ethernet_face_without_an_interface_is_told_with_an_example() {
+fn missing_interface_of_an_ethernet_face_is_reported_with_an_example() {
     let forwarder = Settings::new().start();
     let output = forwarder.run(&["face", "create", "ether://[08:00:27:01:02:03]"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let example = "namewire face create ether://[08:00:27:01:02:03] dev://eth1";
-    assert!(said(&output).contains(example), "{}", said(&output));
+    assert!(text(&output).contains(example), "{}", text(&output));
 }
 
 /// However short the content is: the next one may be longer.
@@ -104,8 +104,8 @@ fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
     for size in ["0", "9000"] {
         let output = run_to_end(at_home(home.path(), &["put", "/a", file, "--segment-size", size]));
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let told = format!("--segment-size {size}: a segment");
-        assert!(said(&output).contains(&told), "{}", said(&output));
+        let reported = format!("--segment-size {size}: a segment");
+        assert!(text(&output).contains(&reported), "{}", text(&output));
     }
 }
 
@@ -116,8 +116,8 @@ fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
     let address = forwarder.tcp();
     let status = forwarder.json(&["status", "--transport", &address]);
     assert!(status["face_limit"].is_null(), "{status}");
-    let told = forwarder.output(&["status", "--transport", &address]);
-    assert!(!told.contains("refused"), "{told}");
+    let reported = forwarder.output(&["status", "--transport", &address]);
+    assert!(!reported.contains("refused"), "{reported}");
     assert!(forwarder.json(&["status"])["face_limit"]["faces_max"].as_u64() > Some(0));
 }
 
@@ -126,9 +126,9 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let absent = run_to_end(at_home(home.path(), &["key", "list"]));
-    assert!(said(&absent).contains("there is no key chain yet"), "{}", said(&absent));
+    assert!(text(&absent).contains("there is no key chain yet"), "{}", text(&absent));
     let made = run_to_end(at_home(home.path(), &["key", "gen", "/of/another"]));
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", text(&made));
     let directory = home.path().join(".ndn");
     for closed in [directory.clone(), directory.join("pib.db")] {
         let before = std::fs::metadata(&closed).unwrap().permissions();
@@ -137,9 +137,9 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
         for arguments in [&["key", "list"][..], &["key", "gen", "/of/mine"]] {
             let refused = run_to_end(as_nobody(at_home(home.path(), arguments)));
             assert!(!refused.status.success(), "{refused:?}");
-            let said = said(&refused);
-            assert!(said.contains("no rights") && said.contains("pib.db"), "{closed:?}: {said}");
-            assert!(!said.contains("unable to open"), "{said}");
+            let text = text(&refused);
+            assert!(text.contains("no rights") && text.contains("pib.db"), "{closed:?}: {text}");
+            assert!(!text.contains("unable to open"), "{text}");
         }
         std::fs::set_permissions(&closed, before).unwrap();
     }
@@ -148,7 +148,7 @@ fn a_key_chain_that_is_closed_to_us_is_no_absent_one() {
     std::fs::create_dir_all(open.join(".ndn")).unwrap();
     std::fs::set_permissions(open.join(".ndn"), std::fs::Permissions::from_mode(0o555)).unwrap();
     let refused = run_to_end(as_nobody(at_home(&open, &["key", "gen", "/of/mine"])));
-    assert!(!refused.status.success() && said(&refused).contains("no rights"), "{refused:?}");
+    assert!(!refused.status.success() && text(&refused).contains("no rights"), "{refused:?}");
 }
 
 /// As a user without rights for what is closed, which root would have.
@@ -160,7 +160,7 @@ fn as_nobody(mut command: Command) -> Command {
 }
 
 #[test]
-fn who_only_reads_needs_no_key_chain() {
+fn reader_needs_no_key_chain() {
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let directory = home.path().join(".ndn");
@@ -183,16 +183,16 @@ fn who_only_reads_needs_no_key_chain() {
     for line in ["cs erase /x", &format!("-f {}", batch.display())] {
         let output = nfdc(line);
         assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
-        assert!(said(&output).contains("no rights"), "{line}: {}", said(&output));
+        assert!(text(&output).contains("no rights"), "{line}: {}", text(&output));
     }
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
-fn a_command_that_anybody_could_have_signed_is_told_what_to_sign_with() {
+fn rejected_digest_command_names_the_required_key() {
     let home = tempfile::tempdir().unwrap();
     let certificate = run_to_end(at_home(home.path(), &["key", "gen", "/operator"]));
-    assert!(certificate.status.success(), "{}", said(&certificate));
+    assert!(certificate.status.success(), "{}", text(&certificate));
     let file = home.path().join("operator.cert");
     std::fs::write(&file, certificate.stdout).unwrap();
     let forwarder = Settings::new()
@@ -210,15 +210,15 @@ fn a_command_that_anybody_could_have_signed_is_told_what_to_sign_with() {
     };
     let refused = create(&[]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let complaint = said(&refused);
+    let complaint = text(&refused);
     assert!(complaint.contains("403") && complaint.contains("digest only"), "{complaint}");
     assert!(complaint.contains("--identity NAME"), "{complaint}");
     let made = create(&["--identity", "/operator"]);
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", text(&made));
 }
 
 #[test]
-fn what_client_conf_says_of_the_forwarder_is_told_with_its_line() {
+fn forwarder_of_client_conf_is_reported_with_its_line() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join(".ndn");
     std::fs::create_dir(&directory).unwrap();
@@ -227,11 +227,11 @@ fn what_client_conf_says_of_the_forwarder_is_told_with_its_line() {
     let refused = run_to_end(at_home(home.path(), &["status"]));
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let place = format!("{}:2: ", file.display());
-    assert!(said(&refused).contains(&place), "{}", said(&refused));
+    assert!(text(&refused).contains(&place), "{}", text(&refused));
 }
 
 #[test]
-fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
+fn missing_faces_are_listed_and_reported_where_they_are_needed() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("tcp4://{}", nobody.local_addr().unwrap());
     drop(nobody);
@@ -253,8 +253,8 @@ fn faces_that_are_not_there_are_listed_and_told_where_they_are_needed() {
     assert!(!of_others.to_string().contains("waiting"), "{of_others}");
     for (name, is_needed) in [("/led/to", true), ("/elsewhere", false)] {
         let ping = forwarder.run(&["ping", name, "--count", "1", "--timeout", "100ms"]);
-        assert!(said(&ping).contains("there is no route for it"), "{}", said(&ping));
-        assert_eq!(said(&ping).contains(&uri), is_needed, "{name}: {}", said(&ping));
+        assert!(text(&ping).contains("there is no route for it"), "{}", text(&ping));
+        assert_eq!(text(&ping).contains(&uri), is_needed, "{name}: {}", text(&ping));
     }
 }
 
@@ -286,8 +286,8 @@ fn options_of_benches_without_effect_or_use_are_refused() {
         let mut bench = Command::new(program());
         bench.arg("bench").args(arguments);
         let output = run_to_end(bench);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
-        assert!(said(&output).contains(complaint), "{arguments:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(complaint), "{arguments:?}: {}", text(&output));
     }
     let mut help = Command::new(program());
     help.args(["bench", "relay", "--help"]);
@@ -296,13 +296,13 @@ fn options_of_benches_without_effect_or_use_are_refused() {
 }
 
 #[test]
-fn names_that_forwarders_of_this_kind_drop_are_told() {
+fn names_that_the_forwarder_drops_are_reported() {
     let forwarder = Settings::new().start();
     let traffic = |components: &str| {
         let names = ["--components", components, "--count", "1", "--lifetime", "50ms"];
         forwarder.run(&[&["traffic", "consumer", "/a"], &names[..]].concat())
     };
     let long = traffic("64");
-    assert!(said(&long).contains("drop their Interests"), "{}", said(&long));
-    assert!(!said(&traffic("63")).contains("drop their Interests"));
+    assert!(text(&long).contains("drop their Interests"), "{}", text(&long));
+    assert!(!text(&traffic("63")).contains("drop their Interests"));
 }

@@ -158,7 +158,7 @@ fn an_interrupted_fetch_goes_on() {
 }
 
 #[test]
-fn a_fetch_whose_producer_goes_away_goes_on_when_it_is_back() {
+fn fetch_resumes_when_its_producer_is_back() {
     let mut bed = Bed::new();
     bed.producer.signal(Signal::TERM);
     bed.producer.wait();

@@ -197,11 +197,11 @@ fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Valu
     let mut liar = Application::attach(bed.forwarder.socket());
     // With CAPTURE the server, which has the shorter prefix, is not asked.
     liar.register(&uri, 2);
-    let mut anybody = Application::attach(bed.forwarder.socket());
-    anybody.express(&uri, 1);
+    let mut everyone = Application::attach(bed.forwarder.socket());
+    everyone.express(&uri, 1);
     liar.expect_interest(&uri);
     answer(&mut liar, &uri);
-    anybody.expect_data(&uri);
+    everyone.expect_data(&uri);
     // Then it is gone, and what it said stays.
     let name = Some(namewire_tests::wire::name(&uri));
     let parameters = ControlParameters { name, ..ControlParameters::default() };

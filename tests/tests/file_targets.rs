@@ -55,16 +55,16 @@ impl Bed {
         command.args(["--verify", verify, "-o"]).arg(small.join("out"));
         command.env("NDN_CLIENT_TRANSPORT", self.forwarder.unix());
         let output = run_to_end(command);
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.code() == Some(77) || said.contains("unshare") {
-            eprintln!("\n*** SKIPPED: no file system can be mounted here: {said} ***\n");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(77) || printed.contains("unshare") {
+            eprintln!("\n*** SKIPPED: no file system can be mounted here: {printed} ***\n");
             return None;
         }
         Some(output)
     }
 }
 
-fn said(output: &Output) -> (String, String) {
+fn printed(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -73,18 +73,18 @@ fn said(output: &Output) -> (String, String) {
 fn a_file_that_does_not_fit_is_refused_before_it_comes() {
     let bed = Bed::new();
     let Some(output) = bed.get_into("size=2m", &bed.key) else { return };
-    let (there, complaint) = said(&output);
+    let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("bytes are needed"), "{complaint}");
     assert_eq!(there, "");
 }
 
 #[test]
-fn a_disk_that_is_full_in_the_middle_is_told_of_and_what_came_is_kept() {
+fn full_disk_is_reported_and_received_segments_are_kept() {
     let bed = Bed::new();
     // Without a manifest the length of the file is not known in advance.
     let Some(output) = bed.get_into("size=2m", "digest") else { return };
-    let (there, complaint) = said(&output);
+    let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("No space left"), "{complaint}");
     // The file system has no room for a part that tells nothing of itself either.
@@ -93,18 +93,18 @@ fn a_disk_that_is_full_in_the_middle_is_told_of_and_what_came_is_kept() {
 }
 
 #[test]
-fn a_target_that_cannot_be_written_is_told_of() {
+fn target_that_cannot_be_written_is_reported() {
     let bed = Bed::new();
     let get =
         |path: &str| bed.forwarder.run(&["get", "/files/file", "--verify", &bed.key, "-o", path]);
     let nowhere = bed.forwarder.directory().join("nowhere/out").display().to_string();
     let output = get(&nowhere);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).1.contains("there is no directory"), "{output:?}");
+    assert!(printed(&output).1.contains("there is no directory"), "{output:?}");
     let output = get("/proc/self/out");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let Some(output) = bed.get_into("size=20m,ro", &bed.key) else { return };
-    let (there, complaint) = said(&output);
+    let (there, complaint) = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("Read-only file system"), "{complaint}");
     assert_eq!(there, "");

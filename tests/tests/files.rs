@@ -118,7 +118,7 @@ fn the_file_client_of_ndnts_fetches_a_tree() {
 }
 
 #[test]
-fn segments_are_as_long_as_wanted() {
+fn segments_have_the_requested_length() {
     let bed = Bed::new(&Settings::new().tcp(), &["--segment-size", "1300"]);
     bed.assert_fetched(Peer::Namewire, &Transport(bed.forwarder.tcp()), "large");
     let metadata = bed.forwarder.run(&["peek", "-Pf", "/files/large/32=metadata"]);
@@ -244,9 +244,9 @@ fn a_tree_cannot_plant_the_beginning_of_another_file() {
 
     let tree = get("/files/evil", &["--recursive"], &out);
     assert_eq!(tree.status.code(), Some(1), "{tree:?}");
-    let told = String::from_utf8_lossy(&tree.stderr).into_owned();
+    let reported = String::from_utf8_lossy(&tree.stderr).into_owned();
     for refused in [".foo.part ", ".foo.part.json ", ".bar.part "] {
-        assert!(told.contains(&format!("/files/evil/{refused}")), "{told}");
+        assert!(reported.contains(&format!("/files/evil/{refused}")), "{reported}");
         assert!(!out.join(refused.trim_end()).exists(), "{refused}");
     }
     assert_eq!(fs::read(out.join("harmless")).unwrap(), b"harmless");

@@ -211,8 +211,8 @@ fn files_of_ndn6_tools_are_read() {
         bed.forwarder.run(&metadata).status.success().then_some(())
     });
     let fetched = bed.forwarder.run(&["get", "/theirs/large", "-o", "-"]);
-    let said = String::from_utf8_lossy(&fetched.stderr);
-    assert!(fetched.status.success() && fetched.stdout == large, "{said}");
+    let printed = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success() && fetched.stdout == large, "{printed}");
     let arguments = ["gateway", "--prefix", "/theirs", "--listen", "127.0.0.1:0"];
     let mut gateway = bed.forwarder.spawn("their-gateway", &arguments);
     gateway.wait_for_output("serving ");
@@ -260,8 +260,8 @@ impl Cache {
         let mut process = Process::start("xrootd", command, directory);
         let port = wait_until("XRootD to be ready", || {
             assert!(process.is_running(), "{}", process.everything());
-            let said = process.stderr();
-            let line = said.lines().find(|line| {
+            let printed = process.stderr();
+            let line = printed.lines().find(|line| {
                 line.ends_with("initialization completed.") && line.contains(" anon@")
             })?;
             line.rsplit(':').next()?.split(' ').next()?.parse().ok()
@@ -350,9 +350,9 @@ fn xrootd_reads_many_places_with_one_request() {
     command.args(reads.iter().map(argument));
     command.env("XRDCP_ALLOW_HTTP", "1").env("HOME", bed.forwarder.directory());
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n3\n100\n", "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n3\n100\n", "{printed}");
     let sent = wait_until("the requests in the log", || {
         let log = bed.log();
         let sent = log.iter().filter(|line| line["method"] == "GET" && line["path"] == "/large");

@@ -124,7 +124,7 @@ impl Hosts {
 
     /// Runs a block until it succeeds: a process that an earlier block started may not be ready yet.
     fn perform(&mut self, host: usize, block: &str) {
-        let deadline = now() + namewire_tests::PATIENCE * 2;
+        let deadline = now() + namewire_tests::TIMEOUT * 2;
         loop {
             let (is_done, output) = self.run(host, block);
             if is_done {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
-use namewire_tests::{Forwarder, PATIENCE, Settings, noise, wait_until, wire};
+use namewire_tests::{Forwarder, Settings, TIMEOUT, noise, wait_until, wire};
 use ndn_management::{
     CommandBuilder, ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Verb,
 };
@@ -70,7 +70,7 @@ fn unix_ms() -> u64 {
 struct Commands {
     time_ms: u64,
     operator: KeySigner,
-    stranger: KeySigner,
+    unknown_peer: KeySigner,
 }
 
 impl Commands {
@@ -107,7 +107,7 @@ impl Commands {
             let nonce = u32::try_from(self.time_ms % 1_000_000_007).unwrap();
             InterestBuilder::new(&name).nonce(nonce).lifetime_ms(1000).to_vec().unwrap()
         };
-        let (operator, stranger) = (self.operator.clone(), self.stranger.clone());
+        let (operator, unknown_peer) = (self.operator.clone(), self.unknown_peer.clone());
         match kind {
             "unsigned" => {
                 let mut parameters = Vec::new();
@@ -120,8 +120,10 @@ impl Commands {
             "oversized" => plain("/localhost/nfd/rib/register", &noise(3, 8000)),
             "unknown" => plain("/localhost/nfd/rib/rob", b"\x68\x00"),
             "digest" => self.signed(localhost, Verb::RibRegister, "/hostile/digest", &DigestSigner),
-            "other-key" => self.signed(localhost, Verb::RibRegister, "/hostile/unknown", &stranger),
-            "other-key-cs" => self.signed(localhost, Verb::CsConfig, "", &stranger),
+            "other-key" => {
+                self.signed(localhost, Verb::RibRegister, "/hostile/unknown", &unknown_peer)
+            }
+            "other-key-cs" => self.signed(localhost, Verb::CsConfig, "", &unknown_peer),
             "changed" => {
                 let mut command =
                     self.signed(localhost, Verb::RibRegister, "/hostile/changed", &operator);
@@ -183,7 +185,7 @@ struct Page(TcpStream);
 impl Page {
     fn open(forwarder: &Forwarder, origin: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(
             stream,
             "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -243,7 +245,7 @@ fn outcome(face: &mut dyn Face, is_local: bool, command: &[u8], mark: u32) -> St
     face.send(command);
     let interest = InterestBuilder::new(&after).can_be_prefix(true).nonce(mark);
     face.send(&interest.lifetime_ms(60_000).to_vec().unwrap());
-    let mut said = "nothing".to_owned();
+    let mut text = "nothing".to_owned();
     loop {
         let frame = face.receive();
         let packet = LpPacket::parse(&frame).unwrap();
@@ -263,9 +265,9 @@ fn outcome(face: &mut dyn Face, is_local: bool, command: &[u8], mark: u32) -> St
             }
         };
         if name.starts_with(after.as_ref()) {
-            return said;
+            return text;
         }
-        said = answer;
+        text = answer;
     }
 }
 
@@ -290,12 +292,12 @@ fn forwarders(toml: &str) -> [Forwarder; 2] {
 /// Faces, and whether they are local.
 fn faces([sockets, pages]: &[Forwarder; 2]) -> Vec<(&'static str, bool, Box<dyn Face>)> {
     let tcp = TcpStream::connect(("127.0.0.1", sockets.port())).unwrap();
-    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.connect(("127.0.0.1", sockets.port())).unwrap();
-    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    udp.set_read_timeout(Some(TIMEOUT)).unwrap();
     let unix = sockets.connect();
-    unix.set_read_timeout(Some(PATIENCE)).unwrap();
+    unix.set_read_timeout(Some(TIMEOUT)).unwrap();
     vec![
         ("Unix", true, Box::new(Stream(unix))),
         ("TCP", true, Box::new(Stream(tcp))),
@@ -354,8 +356,8 @@ fn ask_all(column: usize, toml: &str, commands: &mut Commands, check_after: impl
 #[test]
 fn every_face_gets_what_it_deserves() {
     let (operator, certificate) = signer("/operator");
-    let (stranger, _) = signer("/unknown");
-    let mut commands = Commands { time_ms: unix_ms(), operator, stranger };
+    let (unknown_peer, _) = signer("/unknown");
+    let mut commands = Commands { time_ms: unix_ms(), operator, unknown_peer };
     ask_all(0, "", &mut commands, |forwarder| {
         let routes = forwarder.output(&["nfdc", "route", "list"]);
         for prefix in ["/good", "/hostile/digest", "/hostile/unknown", "/hostile/forged"] {
@@ -375,8 +377,8 @@ fn every_face_gets_what_it_deserves() {
         assert!(!cs.contains("capacity=77"), "{cs}");
         for signer in ["nobody", "DigestSha256", "/unknown/KEY/k", "/operator/KEY/k"] {
             wait_until(&format!("the refusal of {signer} to be logged"), || {
-                let said = forwarder.process.stderr();
-                let mut lines = said.lines().filter(|line| line.contains("command refused"));
+                let text = forwarder.process.stderr();
+                let mut lines = text.lines().filter(|line| line.contains("command refused"));
                 let signer = format!("signer=\"{signer}\"");
                 lines.any(|line| line.contains(&signer)).then_some(())
             });

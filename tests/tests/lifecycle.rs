@@ -30,7 +30,7 @@ fn it_ends_cleanly_when_asked_to() {
 }
 
 #[test]
-fn a_second_instance_is_told_about_the_first() {
+fn second_instance_names_the_first() {
     let mut first = Settings::new().start();
     let socket = first.socket().display().to_string();
     let output =
@@ -62,9 +62,9 @@ fn what_cannot_be_carried_out_is_refused_before_it_listens() {
         check.args(["config", "check", &file_name]);
         for command in [check, run_with(&["--config", &file_name], directory.path())] {
             let output = run_to_end(command);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            assert!(said.contains(complaint), "{said}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{text}");
+            assert!(text.contains(complaint), "{text}");
             assert_eq!(output.stdout, b"");
             assert!(!socket.exists());
         }
@@ -120,7 +120,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn somebody_elses_listening_socket_is_left_alone() {
+fn listening_socket_of_another_process_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.sock");
     let _listener = UnixListener::bind(&path).unwrap();
@@ -132,7 +132,7 @@ fn somebody_elses_listening_socket_is_left_alone() {
 }
 
 #[test]
-fn everybody_may_attach_and_the_directory_is_made() {
+fn all_users_may_connect_and_the_directory_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/forwarder.sock");
     let socket = path.display().to_string();
@@ -147,7 +147,7 @@ fn everybody_may_attach_and_the_directory_is_made() {
 }
 
 #[test]
-fn it_says_where_it_listens_and_how_applications_find_it() {
+fn listening_addresses_are_announced() {
     let forwarder = Settings::new().tcp().udp().start();
     let printed = wait_until("the announcement", || {
         let printed = forwarder.process.stdout();
@@ -231,12 +231,12 @@ fn an_idle_forwarder_uses_no_processor_and_little_memory() {
 fn processes_of(directory: &Path) -> usize {
     let below = format!("{}/", directory.display());
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let told = processes.filter(|process| {
+    let reported = processes.filter(|process| {
         let read = |file| std::fs::read(process.path().join(file)).unwrap_or_default();
-        let told = [read("cmdline"), read("environ")].concat();
-        String::from_utf8_lossy(&told).contains(&below)
+        let reported = [read("cmdline"), read("environ")].concat();
+        String::from_utf8_lossy(&reported).contains(&below)
     });
-    told.count()
+    reported.count()
 }
 
 /// Programs that are not being measured are stopped: they would stay for ever.

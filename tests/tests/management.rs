@@ -12,7 +12,7 @@ fn array(value: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn status_tells_what_there_is() {
+fn status_shows_the_state_of_the_forwarder() {
     let forwarder =
         Settings::new().tcp().udp().toml("[tables.cs]\ncapacity_packets = 1234").start();
     let status = forwarder.json(&["status"]);
@@ -20,10 +20,10 @@ fn status_tells_what_there_is() {
     assert_eq!(status["cs"]["capacity_packets"], 1234);
     let channels: Vec<&str> = array(&status["channels"]).iter().filter_map(Value::as_str).collect();
     let port = forwarder.port();
-    for wanted in
+    for requested in
         [forwarder.unix(), format!("tcp4://127.0.0.1:{port}"), format!("udp4://127.0.0.1:{port}")]
     {
-        assert!(channels.contains(&wanted.as_str()), "{wanted} in {channels:?}");
+        assert!(channels.contains(&requested.as_str()), "{requested} in {channels:?}");
     }
     let text = forwarder.output(&["status"]);
     assert!(text.contains("1 234"), "{text}");
@@ -74,11 +74,11 @@ fn faces_that_cannot_be_are_refused() {
         ("tcp4://127.0.0.1:1", 1),
     ] {
         let output = forwarder.run(&["face", "create", uri]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{uri}: {said}");
+        let stated = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{uri}: {stated}");
         let is_connection = uri.starts_with("tcp4");
-        assert_eq!(is_connection, said.contains(": 504 Connection failed: "), "{said}");
-        assert!(!said.contains("os error"), "{said}");
+        assert_eq!(is_connection, stated.contains(": 504 Connection failed: "), "{stated}");
+        assert!(!stated.contains("os error"), "{stated}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_route_expires() {
 }
 
 #[test]
-fn management_answers_whatever_is_wanted_of_its_own_face() {
+fn management_answers_all_requests_about_its_own_face() {
     let forwarder = Settings::new().udp().start();
     for setting in [["--local-fields", "off"], ["--reliability", "on"]] {
         let _ = forwarder.output(&[["face", "update", "1"].as_slice(), &setting].concat());
@@ -358,7 +358,7 @@ fn a_fetch_is_verified_by_the_key_it_is_given() {
 }
 
 #[test]
-fn an_interest_that_nobody_wants_comes_back_as_a_nack() {
+fn interest_without_a_producer_is_answered_with_a_nack() {
     let forwarder = Settings::new().start();
     let mut stream = forwarder.connect();
     std::io::Write::write_all(&mut stream, &wire::interest("/nobody/home", 1)).unwrap();

@@ -122,8 +122,8 @@ fn python_ndn_knows_its_way_around() {
     let mut command = Peer::Python.interop("manage");
     command.arg(REMOTE).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
     let output = namewire_tests::run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     let log = Log::parse(&String::from_utf8(output.stdout).unwrap());
     for what in [
         "faces/create",

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use namewire_tests::wire::PacketReader;
-use namewire_tests::{PATIENCE, Settings, now, wait_until, wire};
+use namewire_tests::{Settings, TIMEOUT, now, wait_until, wire};
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use ndn_packet::{Data, InterestBuilder, LpPacket, Name};
 
@@ -101,7 +101,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn who_connects_while_others_are_served_is_answered_the_first_time() {
+fn connection_during_others_is_answered_at_once() {
     let forwarder = Settings::new().start();
     let (mut busy, is_over) = (forwarder.connect(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn who_connects_while_others_are_served_is_answered_the_first_time() {
         scope.spawn(|| register_until(&mut busy, &is_over));
         let unanswered = (0..300).find(|number| {
             let mut stream = forwarder.connect();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             let question = wire::name("/localhost/nfd/cs/info");
             let interest = InterestBuilder::new(&question).can_be_prefix(true).nonce(*number);
             stream.write_all(&interest.lifetime_ms(60_000).to_vec().unwrap()).unwrap();
@@ -145,7 +145,7 @@ fn a_face_goes_that_a_million_fib_entries_lead_to() {
         reader.next_packet().unwrap();
     }
     let mut other = forwarder.connect();
-    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut answers = PacketReader::new(&other);
     drop((stream, reader));
     let began = now();

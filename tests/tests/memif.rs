@@ -183,8 +183,8 @@ fn frames_through_dpdk(settings: &str) -> Option<u64> {
         "[listeners.memif]\n{settings}[[static_routes]]\nprefix = \"/memif\"\nface = {remote:?}\n"
     );
     // DPDK says why it does not want us.
-    for (said, answer) in [("", "Secret required"), ("swordfisch", "Incorrect secret")] {
-        let wrong = if said.is_empty() { String::new() } else { secret(&second, said) };
+    for (printed, answer) in [("", "Secret required"), ("swordfisch", "Incorrect secret")] {
+        let wrong = if printed.is_empty() { String::new() } else { secret(&second, printed) };
         let forwarder = Settings::new().toml(&toml).toml(&wrong).start();
         wait_until("a refusal by DPDK", || {
             refusal(&forwarder, &remote).contains(answer).then_some(())

@@ -29,7 +29,7 @@ fn attach(forwarder: &Forwarder, transport: &str, secret: &str, arguments: &[&st
     run_to_end(command)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -38,7 +38,7 @@ fn refused(forwarder: &Forwarder, reason: &str) -> u64 {
 }
 
 #[test]
-fn applications_say_the_secret_of_their_interface() {
+fn applications_send_the_secret_of_their_interface() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let secrets = [secret(&path, None, "swordfish"), secret(&path, Some(7), "seven")].concat();
@@ -55,16 +55,16 @@ fn applications_say_the_secret_of_their_interface() {
         for arguments in [&list[..], &traffic] {
             let output = attach(&forwarder, transport, wrong, arguments);
             assert_eq!(output.status.code(), Some(1));
-            let said = said(&output);
-            assert!(said.contains("it refuses: \"Incorrect secret\""), "{said}");
-            assert!(said.contains("What NDN_CLIENT_MEMIF_SECRET holds"), "{said}");
-            assert!(!said.contains("forwarder can be reached"), "{said}");
-            assert!(!said.contains(wrong) && !said.contains(right), "{said}");
+            let printed = printed(&output);
+            assert!(printed.contains("it refuses: \"Incorrect secret\""), "{printed}");
+            assert!(printed.contains("What NDN_CLIENT_MEMIF_SECRET holds"), "{printed}");
+            assert!(!printed.contains("forwarder can be reached"), "{printed}");
+            assert!(!printed.contains(wrong) && !printed.contains(right), "{printed}");
         }
         assert_eq!(refused(&forwarder, "wrong_secret"), before + 2);
-        let said = said(&attach(&forwarder, transport, "", &list));
-        assert!(said.contains("A secret is required"), "{said}");
-        assert!(said.contains("Set NDN_CLIENT_MEMIF_SECRET to the secret"), "{said}");
+        let printed = printed(&attach(&forwarder, transport, "", &list));
+        assert!(printed.contains("A secret is required"), "{printed}");
+        assert!(printed.contains("Set NDN_CLIENT_MEMIF_SECRET to the secret"), "{printed}");
     }
     assert!(forwarder.process.stderr().contains("memif clients need a secret"));
     assert_eq!(refused(&forwarder, "no_secret"), 2);
@@ -78,7 +78,7 @@ fn applications_say_the_secret_of_their_interface() {
 }
 
 #[test]
-fn a_forwarder_says_the_secret_of_a_server_and_hears_its_refusal() {
+fn secret_of_a_server_is_sent_and_its_rejection_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let mut server = listening(&path, &secret(&path, None, "swordfish")).start();
@@ -113,7 +113,7 @@ fn a_forwarder_says_the_secret_of_a_server_and_hears_its_refusal() {
 }
 
 #[test]
-fn a_client_hears_that_there_are_as_many_faces_as_there_may_be() {
+fn client_at_the_limit_of_faces_is_informed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let mut forwarder = listening(&path, "[limits]\nfaces = 3\nfaces_per_peer = 1\n").start();
@@ -126,8 +126,8 @@ fn a_client_hears_that_there_are_as_many_faces_as_there_may_be() {
     let transport = format!("memif://{}", path.display());
     let output = attach(&forwarder, &transport, "", &["peek", "/any/name"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = said(&output);
-    assert!(said.contains("it refuses: \"limits.faces reached\""), "{said}");
+    let printed = printed(&output);
+    assert!(printed.contains("it refuses: \"limits.faces reached\""), "{printed}");
     forwarder.assert_healthy();
     drop(held);
 }
@@ -145,7 +145,7 @@ fn clients_share_so_much_memory_together() {
     assert_eq!(status["memif"]["memory_bytes_max"], 16 << 20);
     assert!(status["memif"]["memory_bytes"].as_u64().unwrap() > 4 << 20, "{status}");
     let output = attach(&forwarder, &transport, "", &["face", "list"]);
-    assert!(said(&output).contains("Too much memory is shared"), "{}", said(&output));
+    assert!(printed(&output).contains("Too much memory is shared"), "{}", printed(&output));
     assert_eq!(refused(&forwarder, "no_memory"), 1);
     assert!(first.is_running());
     drop(first);
@@ -157,7 +157,7 @@ fn clients_share_so_much_memory_together() {
 }
 
 #[test]
-fn a_reload_changes_secrets_for_those_who_connect_then() {
+fn reload_changes_secrets_for_later_connections() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let forwarder = listening(&path, &secret(&path, None, "before")).start();
@@ -197,7 +197,7 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
     let nobody = format!("memif://{}", directory.path().join("nobody.sock").display());
     let too_long = "x".repeat(25);
     for arguments in [&["face", "list"][..], &["traffic", "consumer", "/x", "--count", "1"]] {
-        for (transport, secret, code, told) in [
+        for (transport, secret, code, reported) in [
             (&transport, too_long.as_str(), 2, "NDN_CLIENT_MEMIF_SECRET: a secret has at most 24"),
             (&too_high, "", 2, "4294967296 is no number of an interface"),
             (&no_number, "", 2, "abc is no number of an interface"),
@@ -205,10 +205,10 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
             (&nobody, "", 3, "no forwarder can be reached"),
         ] {
             let output = attach(&forwarder, transport, secret, arguments);
-            let said = said(&output);
-            assert_eq!(output.status.code(), Some(code), "{said}");
-            assert!(said.contains(told) && !said.contains(&too_long), "{said}");
-            assert!(!said.contains("unset the variable"), "{said}");
+            let printed = printed(&output);
+            assert_eq!(output.status.code(), Some(code), "{printed}");
+            assert!(printed.contains(reported) && !printed.contains(&too_long), "{printed}");
+            assert!(!printed.contains("unset the variable"), "{printed}");
         }
     }
     // All others need none, and who has a number hears what takes another one.
@@ -220,12 +220,12 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
     });
     let output = attach(&forwarder, &seventh, "", &["face", "list"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("Interface 8 has a client: without a number"));
+    assert!(printed(&output).contains("Interface 8 has a client: without a number"));
     // Nor has a forwarder use for a face to itself.
     let face = |uri: &str| forwarder.run(&["face", "create", uri]);
-    assert!(said(&face(&no_number)).contains("there has to be the number of an interface"));
+    assert!(printed(&face(&no_number)).contains("there has to be the number of an interface"));
     let refused = face(&format!("{transport}/9"));
-    assert!(said(&refused).contains("this forwarder listens there itself"), "{refused:?}");
+    assert!(printed(&refused).contains("this forwarder listens there itself"), "{refused:?}");
     let log = forwarder.process.stderr();
     assert!(log.contains("memif clients of these interfaces need a secret"), "{log}");
     forwarder.assert_healthy();
@@ -242,14 +242,17 @@ fn a_face_is_made_once_the_server_has_answered() {
     let mut client = Settings::new().toml(&secret(&path, Some(4), "another")).start();
     let create = |uri: &str| {
         let output = run_to_end(client.command(&["face", "create", uri]));
-        (output.status.code(), said(&output))
+        (output.status.code(), printed(&output))
     };
-    let (code, told) = create(&uri(3));
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("504 Cannot connect to memif:"), "{told}");
-    assert!(told.contains("A secret is required") && told.contains("[[memif_secrets]]"), "{told}");
-    let (code, told) = create(&uri(5));
-    assert_eq!(code, Some(0), "{told}");
+    let (code, reported) = create(&uri(3));
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains("504 Cannot connect to memif:"), "{reported}");
+    assert!(
+        reported.contains("A secret is required") && reported.contains("[[memif_secrets]]"),
+        "{reported}"
+    );
+    let (code, reported) = create(&uri(5));
+    assert_eq!(code, Some(0), "{reported}");
     // It is up by then, and goes on being that of the server.
     let status = client.json(&["status"]);
     assert_eq!(status["down_faces"].as_array().map(Vec::len), Some(0), "{status}");
@@ -259,11 +262,14 @@ fn a_face_is_made_once_the_server_has_answered() {
     // Somebody else takes connections there, and says nothing.
     let silent = directory.path().join("silent.sock");
     let _listener = ndn_sys::stream::Listener::unix_messages(&silent, 0o600).unwrap();
-    let (code, told) = create(&format!("memif://{}/0", silent.display()));
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("504") && told.contains("the server does not answer"), "{told}");
-    let (_, told) = create(&format!("memif://{}/0", directory.path().join("none").display()));
-    assert!(told.contains("504") && told.contains("No such file"), "{told}");
+    let (code, reported) = create(&format!("memif://{}/0", silent.display()));
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(
+        reported.contains("504") && reported.contains("the server does not answer"),
+        "{reported}"
+    );
+    let (_, reported) = create(&format!("memif://{}/0", directory.path().join("none").display()));
+    assert!(reported.contains("504") && reported.contains("No such file"), "{reported}");
     client.assert_healthy();
 }
 
@@ -320,13 +326,13 @@ fn one_user_cannot_have_all_handshakes() {
     // Half of the 64. They say nothing for as long as they may.
     let _silent: Vec<_> = (0..32).map(|_| ndn_sys::seqpacket::connect(&path).unwrap()).collect();
     let output = attach(&forwarder, &format!("memif://{}", path.display()), "", &["face", "list"]);
-    assert!(said(&output).contains("Too many clients of this user"), "{}", said(&output));
+    assert!(printed(&output).contains("Too many clients of this user"), "{}", printed(&output));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(refused(&forwarder, "too_many_handshakes"), 1);
 }
 
 #[test]
-fn secrets_without_use_are_told() {
+fn unused_secrets_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let check = |text: &str| {
@@ -334,15 +340,19 @@ fn secrets_without_use_are_told() {
         let mut command = std::process::Command::new(namewire_tests::program());
         command.args(["config", "check"]).arg(&file);
         let output = run_to_end(command);
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            printed(&output),
+        )
     };
     let own = "[listeners.memif]\nenabled = true\npath = \"/tmp/own.sock\"\n";
     let face = "[[static_faces]]\nuri = \"memif:///tmp/face.sock/3\"\n";
     let [of_own, of_face] = ["/tmp/own.sock", "/tmp/face.sock"].map(Path::new);
     let used = [secret(of_own, None, "a"), secret(of_face, Some(3), "b")].concat();
-    let (code, told, warned) = check(&format!("{own}{face}{used}"));
+    let (code, reported, warned) = check(&format!("{own}{face}{used}"));
     assert_eq!((code, warned.as_str()), (Some(0), ""));
-    assert!(told.contains("no problems"), "{told}");
+    assert!(reported.contains("no problems"), "{reported}");
     let unused = secret(of_face, Some(4), "c");
     for (text, line, reason) in [
         (
@@ -362,22 +372,22 @@ fn secrets_without_use_are_told() {
             "would be the socket of [listeners.memif], which is not enabled",
         ),
     ] {
-        let (code, told, warned) = check(&text);
+        let (code, reported, warned) = check(&text);
         assert_eq!(code, Some(0), "{warned}");
-        assert!(told.contains("usable, with 1 warning"), "{told}");
+        assert!(reported.contains("usable, with 1 warning"), "{reported}");
         let place = format!("namewire: warning: {}:{line}:", file.display());
         assert!(warned.starts_with(&place) && warned.contains(reason), "{text}\n{warned}");
     }
-    let (code, _, told) = check("[listeners.memif]\nenabled = true\nsecret = \"swordfish\"\n");
-    assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains(":3:1: ") && told.contains("[[memif_secrets]]"), "{told}");
-    assert!(!told.contains("swordfish"), "{told}");
+    let (code, _, reported) = check("[listeners.memif]\nenabled = true\nsecret = \"swordfish\"\n");
+    assert_eq!(code, Some(2), "{reported}");
+    assert!(reported.contains(":3:1: ") && reported.contains("[[memif_secrets]]"), "{reported}");
+    assert!(!reported.contains("swordfish"), "{reported}");
     // The default path of the socket is shown with the lines of memif.
     let long = "x".repeat(95);
     let text = format!(
         "listeners.unix.path = \"/tmp/{long}/n\"\ncontrol.path = \"/tmp/c.sock\"\n[listeners.memif]\nenabled = true\n"
     );
-    let (code, _, told) = check(&text);
-    assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains(":4:11: listeners.memif.path: "), "{told}");
+    let (code, _, reported) = check(&text);
+    assert_eq!(code, Some(2), "{reported}");
+    assert!(reported.contains(":4:11: listeners.memif.path: "), "{reported}");
 }

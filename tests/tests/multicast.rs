@@ -175,7 +175,7 @@ impl Link {
 }
 
 #[test]
-fn neighbours_on_a_link_hear_each_other() {
+fn neighbours_on_a_link_receive_from_each_other() {
     let Some(link) = Link::new([toml, toml]) else { return };
     let (near, far) = (link.face("near", "10.9.0.1"), link.face("far", "10.9.0.2"));
     for face in [&near, &far] {
@@ -314,17 +314,17 @@ fn near_ends_have_addresses_and_peers_need_a_way() {
     let listed = wait_until("the face", || link.face_at("near", "udp4://10.9.0.1:6363"));
     assert_eq!(listed["remote_uri"], "udp4://10.9.0.2:6363");
     for nowhere in ["udp4://203.0.113.1", "udp4://255.255.255.255"] {
-        let said = create(&link, nowhere).unwrap_err();
+        let printed = create(&link, nowhere).unwrap_err();
         let expected = "Face creation failed: connect: Network is unreachable";
-        assert!(said.contains("504") && said.contains(expected), "{said}");
-        assert!(!said.contains("os error"), "{said}");
+        assert!(printed.contains("504") && printed.contains(expected), "{printed}");
+        assert!(!printed.contains("os error"), "{printed}");
     }
-    let said = create(&link, "udp4://10.9.0.255").unwrap_err();
-    assert!(said.contains("connect: Permission denied"), "{said}");
+    let printed = create(&link, "udp4://10.9.0.255").unwrap_err();
+    assert!(printed.contains("connect: Permission denied"), "{printed}");
 }
 
 #[test]
-fn neighbours_are_told_apart_by_their_links() {
+fn neighbours_are_distinguished_by_their_links() {
     let Some(link) = Link::new([unicast, unicast]) else { return };
     link.change(
         "ip link add late0 type veth peer name plate0
@@ -358,9 +358,12 @@ fn neighbours_are_told_apart_by_their_links() {
     assert_eq!((&late["remote_uri"], &late["what"]), (&uri("%late0").into(), &"created".into()));
     assert_ne!(late["face_id"], near["face_id"]);
     for (wrong, why) in [("", "write its interface"), ("%nosuch", "no network interface nosuch")] {
-        let said = create(&link, &uri(wrong)).unwrap_err();
-        assert!(said.contains("400") && said.contains("Non-canonical remote URI: "), "{said}");
-        assert!(said.contains(why), "{said}");
+        let printed = create(&link, &uri(wrong)).unwrap_err();
+        assert!(
+            printed.contains("400") && printed.contains("Non-canonical remote URI: "),
+            "{printed}"
+        );
+        assert!(printed.contains(why), "{printed}");
     }
 
     let server = link.command("far", &["ping-server", "/link"]);

@@ -23,8 +23,8 @@ fn answers(transport: &str) -> Vec<Value> {
     let mut command = Peer::Python.interop("commands");
     command.env("NDN_CLIENT_TRANSPORT", transport);
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -115,21 +115,21 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_file_like_the_samples_starts_and_what_is_missing_is_told() {
+fn sample_file_starts_and_missing_parts_are_reported() {
     let forwarder = Running::start(LIKE_THE_SAMPLES);
     let status = forwarder.run(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["cs"]["capacity_packets"], 1234);
     let strategies = text(&forwarder.run(&["strategy", "list"]));
     assert!(strategies.contains("/hii/dcn"), "{strategies}");
-    let said = forwarder.process.stderr();
-    assert!(said.contains("nfd.conf:55: "), "prefix-length-for-distribution: {said}");
+    let printed = forwarder.process.stderr();
+    assert!(printed.contains("nfd.conf:55: "), "prefix-length-for-distribution: {printed}");
     let added = forwarder.run(&["face", "create", "udp4://192.0.2.1:6363"]);
     assert!(!added.status.success(), "there is no UDP socket: {}", text(&added));
 }
 
 #[test]
-fn without_privileges_nobody_does_anything() {
+fn operation_without_privileges_fails() {
     let conf = "face_system { unix { path SOCKET } }";
     let forwarder = Running::start(conf);
     for command in [
@@ -184,7 +184,7 @@ fn installed_sample() -> Option<PathBuf> {
 }
 
 #[test]
-fn a_converted_file_says_the_same() {
+fn converted_file_has_the_same_settings() {
     let directory = tempfile::tempdir().unwrap();
     write(LIKE_THE_SAMPLES, directory.path());
     let mut command = Command::new(program());
@@ -228,8 +228,8 @@ fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
     for times in 1..=2 {
         forwarder.process.signal(Signal::HUP);
         wait_until("the setting that waits", || {
-            let said = forwarder.process.stderr();
-            (said.matches("forwarder.default_hop_limit").count() >= times).then_some(())
+            let printed = forwarder.process.stderr();
+            (printed.matches("forwarder.default_hop_limit").count() >= times).then_some(())
         });
     }
 
@@ -262,8 +262,8 @@ fn a_reload_takes_what_is_new_and_refuses_what_is_wrong() {
         write(wrong, forwarder.directory.path());
         forwarder.process.signal(Signal::HUP);
         wait_until("the refusal", || {
-            let said = forwarder.process.stderr();
-            (said.matches("the configuration stays as it was").count() == times).then_some(())
+            let printed = forwarder.process.stderr();
+            (printed.matches("the configuration stays as it was").count() == times).then_some(())
         });
     }
     assert!(forwarder.process.stderr().contains("33 components"));

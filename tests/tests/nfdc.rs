@@ -148,10 +148,10 @@ fn a_session_prints_what_nfdc_prints() {
     let forwarder = forwarder();
     for (line, expected, status) in SESSION {
         let output = ours(&forwarder, line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(normalized(&output), *expected, "{line}: {said}");
-        assert_eq!(output.status.code(), Some(*status), "{line}: {said}");
-        assert_eq!(said.is_empty(), *status == 0, "{line}: {said}");
+        let stated = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(normalized(&output), *expected, "{line}: {stated}");
+        assert_eq!(output.status.code(), Some(*status), "{line}: {stated}");
+        assert_eq!(stated.is_empty(), *status == 0, "{line}: {stated}");
     }
 }
 
@@ -164,14 +164,14 @@ fn the_nfdc_of_nfd_sees_the_same() {
     let (forwarder, other) = (forwarder(), forwarder());
     for (line, expected, status) in SESSION {
         let output = real(&forwarder, line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(normalized(&output), *expected, "{line}: {said}");
-        assert_eq!(output.status.code(), Some(*status), "{line}: {said}");
+        let stated = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(normalized(&output), *expected, "{line}: {stated}");
+        assert_eq!(output.status.code(), Some(*status), "{line}: {stated}");
         // Standard error is the same, too, but for codes that depend on the library.
         let own = ours(&other, line);
         let own_said = String::from_utf8_lossy(&own.stderr);
-        if !said.contains("Error ") {
-            assert_eq!(own_said, said, "{line}");
+        if !stated.contains("Error ") {
+            assert_eq!(own_said, stated, "{line}");
         }
     }
     for line in LISTS {
@@ -392,8 +392,8 @@ fn a_batch_is_carried_out_up_to_the_first_failure() {
     .unwrap();
     let output = forwarder.run(&["nfdc", "-f", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(3));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("Failed to execute command on line 2 of the batch file"), "{said}");
+    let stated = String::from_utf8_lossy(&output.stderr);
+    assert!(stated.contains("Failed to execute command on line 2 of the batch file"), "{stated}");
     let list = String::from_utf8(ours(&forwarder, "strategy list").stdout).unwrap();
     assert!(list.contains("prefix=/a ") && !list.contains("prefix=/b "), "{list}");
     std::fs::write(&file, "face nonsense\n").unwrap();

@@ -49,7 +49,7 @@ fn outputs_that_cannot_be_written_are_no_reason_to_panic() {
 }
 
 #[test]
-fn a_forwarder_goes_on_when_nobody_can_read_its_lines() {
+fn forwarder_continues_when_its_output_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("s.sock");
     let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
@@ -68,7 +68,7 @@ fn a_forwarder_goes_on_when_nobody_can_read_its_lines() {
 }
 
 #[test]
-fn a_control_socket_in_use_is_told_with_the_option_that_helps() {
+fn control_socket_in_use_is_reported_with_the_option() {
     let first = Settings::new().start();
     let control = first.socket().with_extension("control.sock").display().to_string();
     let mut command = Command::new(program());
@@ -76,18 +76,18 @@ fn a_control_socket_in_use_is_told_with_the_option_that_helps() {
     command.args(["--control", &control]);
     let output = run_to_end(command);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--control") && said.contains(&control), "{said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--control") && text.contains(&control), "{text}");
 }
 
 #[test]
-fn what_the_root_cannot_be_used_for_is_told() {
+fn unusable_root_is_reported() {
     let forwarder = Settings::new().start();
     for arguments in [&["get", "/"][..], &["strategy", "unset", "/"]] {
         let output = forwarder.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("/: "), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("/: "), "{arguments:?}: {text}");
     }
 }
 
@@ -101,13 +101,13 @@ fn a_level_of_one_module_can_be_taken_away_again() {
     for module in ["ndn_fase=debug", "ndn_table=debug"] {
         let refused = forwarder.run(&["log", module]);
         assert!(!refused.status.success());
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("ndn_dataplane"), "it lists the modules: {said}");
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(text.contains("ndn_dataplane"), "it lists the modules: {text}");
     }
 }
 
 #[test]
-fn a_lost_forwarder_is_told() {
+fn lost_forwarder_is_reported() {
     let mut forwarder = Settings::new().start();
     let file = forwarder.directory().join("object");
     std::fs::write(&file, "content").unwrap();
@@ -148,7 +148,7 @@ fn a_lost_forwarder_is_told() {
 }
 
 #[test]
-fn a_port_that_nobody_has_is_named() {
+fn unused_port_is_named() {
     // Not where other tests look for free ports.
     let nobody = std::net::UdpSocket::bind("127.77.0.1:0").unwrap();
     let address = format!("udp://{}", nobody.local_addr().unwrap());
@@ -160,14 +160,14 @@ fn a_port_that_nobody_has_is_named() {
             asking.args(["--count", "2", "--interval", "10ms", "--timeout", "100ms"]);
         }
         let output = run_to_end(asking);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{said}");
-        assert!(said.contains(&address), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        assert!(text.contains(&address), "{text}");
     }
 }
 
 #[test]
-fn a_link_that_is_down_is_told_by_every_command_that_looks_at_it() {
+fn link_that_is_down_is_reported_by_all_commands() {
     let near = Settings::new().start();
     let mut far = Settings::new().tcp().start();
     let uri = format!("tcp4://127.0.0.1:{}", far.port());
@@ -181,14 +181,14 @@ fn a_link_that_is_down_is_told_by_every_command_that_looks_at_it() {
         (face["state"] == "down").then_some(face)
     });
     assert!(face["link"]["down"]["reason"].is_string(), "{face}");
-    let told = format!("{uri} is down for ");
-    assert!(near.output(&["face", "list"]).contains(&told));
+    let reported = format!("{uri} is down for ");
+    assert!(near.output(&["face", "list"]).contains(&reported));
     assert!(near.output(&["face", "show", &uri]).contains("down for "));
     assert_eq!(near.json(&["status"])["down_faces"][0]["remote_uri"], uri);
-    for (prefix, why) in [("/far", &*told), ("/nowhere", "no route")] {
+    for (prefix, why) in [("/far", &*reported), ("/nowhere", "no route")] {
         let ping = near.run(&["ping", prefix, "--count", "1", "--timeout", "100ms"]);
-        let said = String::from_utf8_lossy(&ping.stderr);
-        assert_eq!(ping.status.code(), Some(4), "{said}");
-        assert!(said.contains(why), "{said}");
+        let text = String::from_utf8_lossy(&ping.stderr);
+        assert_eq!(ping.status.code(), Some(4), "{text}");
+        assert!(text.contains(why), "{text}");
     }
 }

@@ -81,8 +81,8 @@ fn root_becomes_another_once_the_sockets_are_open() {
     let _ = forwarder.output(&["face", "create", &uri]);
     let _ = forwarder.output(&["route", "add", "/elsewhere", &uri]);
     // Sockets that share the listener's port: a neighbour's own, and that of a bound face.
-    let said = forwarder.process.stderr();
-    assert!(!said.contains("shares a socket with others"), "{said}");
+    let printed = forwarder.process.stderr();
+    assert!(!printed.contains("shares a socket with others"), "{printed}");
     let bound = format!("udp4+dev://lo:{}", forwarder.port());
     wait_until("the bound face", || {
         forwarder.output(&["face", "list"]).contains(&bound).then_some(())
@@ -113,13 +113,13 @@ fn root_becomes_another_once_the_sockets_are_open() {
 }
 
 #[test]
-fn a_log_that_cannot_be_rotated_is_told() {
+fn log_that_cannot_be_rotated_is_reported() {
     if !can_become_another() {
         eprintln!("*** SKIPPED: only root with all its rights can become another user ***");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    for (mode, is_told) in [(0o755, true), (0o777, false)] {
+    for (mode, is_informed) in [(0o755, true), (0o777, false)] {
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(mode)).unwrap();
         let log = directory.path().join(format!("{mode:o}.log"));
         let socket = directory.path().join(format!("{mode:o}.sock"));
@@ -132,17 +132,17 @@ fn a_log_that_cannot_be_rotated_is_told() {
         }
         let mut process = command.spawn().unwrap();
         wait_until("the end of root's rights", || {
-            let said = std::fs::read_to_string(&log).ok()?;
-            said.contains("privileges dropped").then_some(())
+            let printed = std::fs::read_to_string(&log).ok()?;
+            printed.contains("privileges dropped").then_some(())
         });
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, Signal::TERM).unwrap();
         assert!(process.wait().unwrap().success());
-        let said = std::fs::read_to_string(&log).unwrap();
+        let printed = std::fs::read_to_string(&log).unwrap();
         assert_eq!(
-            said.contains("log rotation must create the next file"),
-            is_told,
-            "{mode:o}: {said}"
+            printed.contains("log rotation must create the next file"),
+            is_informed,
+            "{mode:o}: {printed}"
         );
     }
 }

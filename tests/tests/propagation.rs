@@ -96,7 +96,7 @@ fn a_host_registers_its_prefixes_with_its_gateway() {
 }
 
 #[test]
-fn a_gateway_refuses_whom_it_does_not_know() {
+fn gateway_rejects_unknown_clients() {
     let home = tempfile::tempdir().unwrap();
     let anchor = home.path().join("root.cert");
     std::fs::write(&anchor, key(home.path(), &["gen", "/site"])).unwrap();

@@ -4,16 +4,16 @@
 use std::net::UdpSocket;
 
 use namewire_tests::wire::{data, interest};
-use namewire_tests::{Application, Forwarder, PATIENCE, Settings, wait_until};
+use namewire_tests::{Application, Forwarder, Settings, TIMEOUT, wait_until};
 
 fn peer(forwarder: &Forwarder) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
-fn strangers(forwarder: &Forwarder) -> usize {
+fn unknown_peers(forwarder: &Forwarder) -> usize {
     let faces = forwarder.json(&["face", "list"]);
     let udp = |face: &&serde_json::Value| face["remote_uri"].as_str().unwrap().starts_with("udp4:");
     faces.as_array().unwrap().iter().filter(udp).count()
@@ -40,7 +40,7 @@ fn a_peer_has_so_many_faces_and_places_in_the_pit() {
     three.send(&interest("/quota/67", 67)).unwrap();
     wait_until("three Interests to be refused", || {
         let status = forwarder.json(&["status"]).to_string();
-        (status.contains("pit_share") && strangers(&forwarder) == 2).then_some(())
+        (status.contains("pit_share") && unknown_peers(&forwarder) == 2).then_some(())
     });
     // An application has a share of its own: an Interest of the peer gives way.
     let mut application = Application::attach(forwarder.socket());
@@ -53,7 +53,7 @@ fn a_peer_has_so_many_faces_and_places_in_the_pit() {
 }
 
 #[test]
-fn a_face_whose_commands_are_refused_is_held_back_and_no_other() {
+fn face_with_rejected_commands_is_limited_and_no_other() {
     let limits = "[limits]\nrefused_commands_per_second = 5";
     let forwarder = Settings::new().workers(1).toml(limits).start();
     let [mut hostile, mut other] = [(); 2].map(|()| Application::attach(forwarder.socket()));

@@ -113,8 +113,8 @@ fn produce(socket: &Path) -> JoinHandle<()> {
 
 /// Sends each Interest once, and returns how many Data come while somebody still waits. An
 /// Interest that comes back as a Nack is sent again, if `takes_nacks`.
-fn consume(mut stream: UnixStream, patience: Duration, takes_nacks: bool) -> usize {
-    stream.set_read_timeout(Some(patience)).unwrap();
+fn consume(mut stream: UnixStream, timeout: Duration, takes_nacks: bool) -> usize {
+    stream.set_read_timeout(Some(timeout)).unwrap();
     let mut reader = PacketReader::new(&stream);
     let mut nonces = 0..;
     let mut send = |uri: &str| {
@@ -147,7 +147,7 @@ fn consume(mut stream: UnixStream, patience: Duration, takes_nacks: bool) -> usi
     answered.len()
 }
 
-fn between_two_of_ours(switch: &str, patience: Duration) -> (usize, u64) {
+fn between_two_of_ours(switch: &str, timeout: Duration) -> (usize, u64) {
     let [near, far] = [(); 2].map(|()| Settings::new().udp().start());
     let relay = Relay::new(near.port(), far.port());
     for (forwarder, remote) in [(&near, relay.near), (&far, relay.far)] {
@@ -162,7 +162,7 @@ fn between_two_of_ours(switch: &str, patience: Duration) -> (usize, u64) {
     let _ =
         near.output(&["nfdc", "route", "add", "/reliability", &format!("udp4://{}", relay.near)]);
     let producer = produce(far.socket());
-    let answered = consume(near.connect(), patience, false);
+    let answered = consume(near.connect(), timeout, false);
     // What the links have counted can be seen.
     let faces = far.json(&["face", "list"]);
     let is_far = |face: &&serde_json::Value| {

@@ -23,14 +23,14 @@ fn the_unit_is_one_that_systemd_takes() {
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&installed);
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !said.contains("namewire.service:"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !printed.contains("namewire.service:"), "{printed}");
     // What the sandbox leaves open, from 0 to 10 (tenths here): it talks to the network and to users.
     let mut command = Command::new("systemd-analyze");
     command.args(["security", "--offline=true", "--threshold=20"]).arg(&installed);
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_old = said.contains("unrecognized option");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let is_old = printed.contains("unrecognized option");
     assert!(output.status.success() || is_old, "{}", String::from_utf8_lossy(&output.stdout));
 }
 

@@ -137,7 +137,7 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
 }
 
 #[test]
-fn what_was_measured_is_told_when_the_forwarder_ends_first() {
+fn measurements_are_shown_when_the_forwarder_ends_first() {
     for threads in ["1", "2"] {
         let forwarder = Settings::new().start();
         let threads = ["--threads", threads, "--faces", threads];
@@ -160,8 +160,8 @@ fn what_was_measured_is_told_when_the_forwarder_ends_first() {
         forwarder.process.signal(Signal::KILL);
         for (process, key) in [(&mut consumer, "satisfied"), (&mut producer, "data")] {
             assert_eq!(process.wait().code(), Some(1), "{}", process.everything());
-            let told = process.stderr();
-            assert!(told.contains("the connection to the forwarder: "), "{told}");
+            let reported = process.stderr();
+            assert!(reported.contains("the connection to the forwarder: "), "{reported}");
             let found: Value = serde_json::from_str(&process.stdout()).unwrap();
             assert!(sum(&found, key) > 0, "{found}");
             assert!(found["seconds"].as_f64().unwrap() > 0.0, "{found}");
@@ -170,7 +170,7 @@ fn what_was_measured_is_told_when_the_forwarder_ends_first() {
 }
 
 #[test]
-fn nobody_to_answer_is_a_failure_with_its_own_status() {
+fn missing_answer_has_its_own_exit_status() {
     let forwarder = Settings::new().start();
     let refused = forwarder.run(&["traffic", "consumer", "/nobody", "--count", "10", "--json"]);
     assert_eq!(refused.status.code(), Some(4));

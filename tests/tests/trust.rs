@@ -133,15 +133,15 @@ impl Bed {
 
     fn assert_fetched(&self, rules: &str) {
         let fetched = self.get("/lab/a/files/x", rules);
-        let said = String::from_utf8_lossy(&fetched.stderr);
-        assert!(fetched.status.success() && fetched.stdout == self.content, "{rules}: {said}");
+        let printed = String::from_utf8_lossy(&fetched.stderr);
+        assert!(fetched.status.success() && fetched.stdout == self.content, "{rules}: {printed}");
     }
 
     fn assert_refused(&self, name: &str, rules: &str, explanation: &str) {
         let refused = self.get(name, rules);
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(5), "{said}");
-        assert!(said.contains(explanation), "{said}");
+        let printed = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(5), "{printed}");
+        assert!(printed.contains(explanation), "{printed}");
         assert!(refused.stdout.is_empty());
     }
 }

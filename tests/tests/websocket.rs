@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use namewire_tests::wire::name;
 use namewire_tests::{
-    Forwarder, PATIENCE, Peer, Settings, Transport, browser_found, fetch_by_page, noise, require,
+    Forwarder, Peer, Settings, TIMEOUT, Transport, browser_found, fetch_by_page, noise, require,
     wait_until,
 };
 use ndn_packet::InterestBuilder;
@@ -61,8 +61,8 @@ fn a_page_in_a_browser_fetches_an_object() {
     let unix = Transport(forwarder.unix());
     let _serving = Peer::Ndnts.produce(&unix, prefix, &path, forwarder.directory());
     // The page is in a file, and not local.
-    let said = fetch_by_page(&forwarder.websocket(), prefix, forwarder.directory());
-    assert_eq!(said, format!("{} bytes, checksum {checksum}", bytes.len()));
+    let text = fetch_by_page(&forwarder.websocket(), prefix, forwarder.directory());
+    assert_eq!(text, format!("{} bytes, checksum {checksum}", bytes.len()));
 }
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -74,7 +74,7 @@ struct Client(TcpStream);
 impl Client {
     fn new(forwarder: &Forwarder) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(stream)
     }
 

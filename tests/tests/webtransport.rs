@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use namewire_tests::{
-    Forwarder, PATIENCE, Peer, Settings, Transport, browser_found, fetch_by_page, noise, require,
+    Forwarder, Peer, Settings, TIMEOUT, Transport, browser_found, fetch_by_page, noise, require,
     run_to_end, skip_unless_found, wait_until,
 };
 use ndn_packet::MAX_PACKET_SIZE;
@@ -169,13 +169,13 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     let earlier = face(&branch, &url).unwrap();
     end(first);
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
-    let stranger = settings(other.path()).port(port).start();
-    let shown = hash(&stranger);
+    let unknown_peer = settings(other.path()).port(port).start();
+    let shown = hash(&unknown_peer);
     wait_until("the other certificate to be reported", || {
-        let told = branch.output(&["face", "list"]);
-        (told.contains(&url) && told.contains(shown.as_str().unwrap())).then_some(())
+        let reported = branch.output(&["face", "list"]);
+        (reported.contains(&url) && reported.contains(shown.as_str().unwrap())).then_some(())
     });
-    end(stranger);
+    end(unknown_peer);
     let second = settings(kept.path()).port(port).start();
     assert_eq!(hash(&second), first_hash);
     let later = wait_until("the face to come back", || face(&branch, &url));
@@ -200,8 +200,8 @@ fn a_page_in_a_browser_fetches_an_object() {
     let unix = Transport(forwarder.unix());
     let _serving = Peer::Ndnts.produce(&unix, prefix, &path, forwarder.directory());
     let url = forwarder.webtransport().replace("#sha256=", "&certificate=");
-    let said = fetch_by_page(&url, prefix, forwarder.directory());
-    assert_eq!(said, format!("{} bytes, checksum {checksum}", bytes.len()));
+    let printed = fetch_by_page(&url, prefix, forwarder.directory());
+    assert_eq!(printed, format!("{} bytes, checksum {checksum}", bytes.len()));
     assert!(counter(&forwarder, "accepted") > 0);
 }
 
@@ -221,10 +221,10 @@ fn a_page_in_a_browser_reads_streams() {
     let _ = fetch_by_page(&datagrams, prefix, forwarder.directory());
     assert_eq!(counter(&forwarder, "sent_streams"), 0);
     let streams = url.replace("#sha256=", "&streams=1&certificate=");
-    let said = fetch_by_page(&streams, prefix, forwarder.directory());
+    let printed = fetch_by_page(&streams, prefix, forwarder.directory());
     let object = format!("{} bytes, checksum {checksum}, ", bytes.len());
-    let received = said.strip_prefix(&object).and_then(|rest| rest.strip_suffix(" by streams"));
-    let received: u64 = received.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+    let received = printed.strip_prefix(&object).and_then(|rest| rest.strip_suffix(" by streams"));
+    let received: u64 = received.unwrap_or_else(|| panic!("{printed}")).parse().unwrap();
     assert!(received > 0);
     // A packet that was asked for again may come when the page has all.
     assert!(received <= counter(&forwarder, "sent_streams"));
@@ -256,7 +256,7 @@ fn clients_get_what_they_may_have() {
     let service = Service::start(None).unwrap();
     // Three are closed again, perhaps before their clients know that they were accepted.
     let opened: Vec<_> =
-        (0..6).map(|_| open(&service, &url, 1).recv_timeout(PATIENCE).unwrap()).collect();
+        (0..6).map(|_| open(&service, &url, 1).recv_timeout(TIMEOUT).unwrap()).collect();
     wait_until("three of the sessions to be closed", || {
         (counter(&forwarder, "accepted") == 6 && counter(&forwarder, "ended") == 3).then_some(())
     });
@@ -266,7 +266,7 @@ fn clients_get_what_they_may_have() {
     drop(opened);
     wait_until("the faces to go", || face(&forwarder, "quic://").is_none().then_some(()));
     // There is room again, and an invalid packet closes no face.
-    let session = open(&service, &url, 1).recv_timeout(PATIENCE).unwrap().unwrap();
+    let session = open(&service, &url, 1).recv_timeout(TIMEOUT).unwrap().unwrap();
     let stream = std::os::unix::net::UnixStream::from(session.stream);
     std::io::Write::write_all(&mut &stream, &[0x17, 1, 7, 0x64, 3, 1, 2, 3, 6, 2, 7, 0]).unwrap();
     let found = wait_until("the invalid packet to be counted", || {

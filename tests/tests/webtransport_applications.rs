@@ -125,16 +125,16 @@ fn a_producer_that_may_not_register_names_the_setting() {
     let put = ["put", "/t/object", file.to_str().unwrap(), "--transport", &url];
     for arguments in [&["traffic", "producer", "/t", "--transport", &url][..], &put] {
         let refused = forwarder.run(arguments);
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(4), "{said}");
-        assert!(said.contains("`management.localhop_rib`"), "{said}");
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{text}");
+        assert!(text.contains("`management.localhop_rib`"), "{text}");
     }
 }
 
 /// A face is made with the length that every path takes; lists tell the one that it has since its peer has said that it
 /// reads streams. One with an MTU of its own keeps it.
 #[test]
-fn lists_tell_how_long_frames_are_now() {
+fn lists_show_the_current_frame_length() {
     let gateway = Settings::new().webtransport().start();
     let url = gateway.webtransport();
     let mut other = Settings::new().start();

@@ -50,14 +50,14 @@ fn by_itself(directory: &Path, host: usize) -> String {
 }
 
 /// What a command says on a host.
-fn says(bridge: &Bridge, host: usize, command: &str) -> String {
+fn prints(bridge: &Bridge, host: usize, command: &str) -> String {
     bridge.change(&format!("nsenter -n -t $(cat host{host}.pid) {command} > said 2>&1"));
     std::fs::read_to_string(bridge.path("said")).unwrap()
 }
 
 /// Whether an XDP program is attached to the interface of a host.
 fn has_program(bridge: &Bridge, host: usize) -> bool {
-    let link = says(bridge, host, "ip link show eth0");
+    let link = prints(bridge, host, "ip link show eth0");
     assert!(link.contains("eth0"), "{link}");
     link.contains("xdp")
 }
@@ -93,7 +93,7 @@ fn hosts_by_af_xdp_beside_others() {
     assert!(table.contains("DRIVER") && table.contains(" packet"), "{table}");
     std::fs::write(bridge.path("tcp.py"), TCP).unwrap();
     for host in 1..=2 {
-        says(&bridge, host, &format!("ip address add 10.9.9.{host}/24 dev eth0"));
+        prints(&bridge, host, &format!("ip address add 10.9.9.{host}/24 dev eth0"));
     }
     bridge.change("nsenter -n -t $(cat host2.pid) python3 tcp.py server > server.err 2>&1 &");
     wait_until("the server", || bridge.path("server.ready").exists().then_some(()));
@@ -140,17 +140,17 @@ fn stations(bridge: &Bridge) -> Process {
     assert_eq!(bridge.face(3, GROUP)["link"]["driver"], "xdp");
     bridge.succeed(3, &["route", "add", "/station", &station(2)]);
     bridge.ping_often(3, "/station");
-    let text = says(
+    let text = prints(
         bridge,
         3,
         &format!("'{}' interfaces eth0 --json", namewire_tests::program().display()),
     );
-    let told: Vec<Value> = serde_json::from_str(&text).unwrap();
-    let of_interface = &told[0]["af_xdp"];
+    let reported: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let of_interface = &reported[0]["af_xdp"];
     assert!(of_interface["program"].is_u64(), "{text}");
     assert_eq!(of_interface["program_name"], "namewire_xdp", "{text}");
     assert_eq!(of_interface["process"]["name"], "namewire", "{text}");
-    assert_eq!(told[0]["pick"], "af_xdp", "{text}");
+    assert_eq!(reported[0]["pick"], "af_xdp", "{text}");
     create(1, "packet");
     assert!(!has_program(bridge, 3));
     bridge.ping_often(3, "/station");

@@ -122,22 +122,22 @@ fn on(bridge: &Bridge, host: usize, command: &str) -> String {
 
 /// A number of consumers of a kind ask a number of times, from this number on. All are answered once for each time.
 fn ask(bridge: &Bridge, kind: &str, first: u32, count: usize, rounds: u64) {
-    let said = on(bridge, 2, &format!("python3 ask.py {kind} {first} {count} {rounds}"));
-    let answers: Vec<u64> = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    let printed = on(bridge, 2, &format!("python3 ask.py {kind} {first} {count} {rounds}"));
+    let answers: Vec<u64> = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
     assert_eq!(answers, vec![rounds; count]);
 }
 
-fn faces(bridge: &Bridge, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
+fn faces(bridge: &Bridge, is_requested: impl Fn(&str) -> bool) -> Vec<Value> {
     let output = bridge.run(1, &["face", "list", "--json"]);
     let mut faces: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    faces.retain(|face| is_wanted(face["remote_uri"].as_str().unwrap()));
+    faces.retain(|face| is_requested(face["remote_uri"].as_str().unwrap()));
     faces
 }
 
 fn workers(bridge: &Bridge) -> Vec<Value> {
     let output = bridge.run(1, &["workers", "--json", "--seconds", "0.1"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    told.as_array().unwrap_or_else(|| panic!("{told}")).clone()
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    reported.as_array().unwrap_or_else(|| panic!("{reported}")).clone()
 }
 
 fn has_program(bridge: &Bridge) -> bool {
@@ -173,8 +173,8 @@ fn queues_of_an_interface_are_dealt_over_workers() {
 
 /// Waits until frames go both ways by both queues: a link that has just come up may lose some.
 fn settle(bridge: &Bridge) {
-    let said = on(bridge, 2, "python3 ask.py settle 1 1 1");
-    assert_eq!(said.trim(), "settled");
+    let printed = on(bridge, 2, "python3 ask.py settle 1 1 1");
+    assert_eq!(printed.trim(), "settled");
 }
 
 /// Stations, whose frames come by either queue.
@@ -187,10 +187,10 @@ fn stations(bridge: &Bridge) {
         assert_eq!((&counters["in_interests"], &counters["out_data"]), (&30.into(), &30.into()));
         assert_eq!(face["link"]["driver"], "xdp");
     }
-    let told = workers(bridge);
-    assert_eq!(told.len(), 2);
+    let reported = workers(bridge);
+    assert_eq!(reported.len(), 2);
     let crossed = |worker: &Value| worker["total"]["crossings_sent"].as_u64().unwrap();
-    assert!(told.iter().map(crossed).sum::<u64>() > 100, "{told:?}");
+    assert!(reported.iter().map(crossed).sum::<u64>() > 100, "{reported:?}");
 }
 
 /// The group has one face, which puts fragments together that come by either queue.

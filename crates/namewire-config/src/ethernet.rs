@@ -102,12 +102,12 @@ impl Ethernet {
     /// The multicast group to join on `interface`.
     #[must_use]
     pub fn group_on(&self, interface: &Interface) -> Option<[u8; 6]> {
-        let is_wanted = self.enabled
+        let is_requested = self.enabled
             && self.multicast
             && interface.can_multicast
             && matches(&self.interfaces, &self.except, interface)
             && matches(&self.multicast_interfaces, &self.multicast_except, interface);
-        is_wanted.then_some(self.group.0)
+        is_requested.then_some(self.group.0)
     }
 
     /// The interfaces with Ethernet faces, for log messages.
@@ -202,8 +202,8 @@ mod tests {
         let quiet = Ethernet { listen: false, ..config.clone() };
         assert_eq!(on(&quiet, "eth0"), (false, true));
         assert_eq!(on(&Ethernet { enabled: false, ..config }, "eth0"), (false, false));
-        let deaf = Interface { can_multicast: false, ..interface("eth0") };
-        assert_eq!(quiet.group_on(&deaf), None);
+        let not_receiving = Interface { can_multicast: false, ..interface("eth0") };
+        assert_eq!(quiet.group_on(&not_receiving), None);
     }
 
     #[test]

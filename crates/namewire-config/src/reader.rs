@@ -120,8 +120,8 @@ impl<'a> Section<'a> {
         let path = self.path_of(key);
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
-            let wanted = format!("tables, each under its own [[{path}]]");
-            self.reject(key, value.span(), &expected(&wanted, value.get_ref()));
+            let requested = format!("tables, each under its own [[{path}]]");
+            self.reject(key, value.span(), &expected(&requested, value.get_ref()));
             return None;
         };
         let mut sections = Vec::new();

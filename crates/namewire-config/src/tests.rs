@@ -299,8 +299,8 @@ fn empty_authorizations_round_trip() {
 #[test]
 fn every_invalid_item_of_a_list_is_reported() {
     let text = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"x1\", \"faces\", \"x2\"]\n";
-    let said = parse("a.toml", text).unwrap_err().to_string();
-    assert!(said.contains("x1") && said.contains("x2"), "{said}");
+    let output = parse("a.toml", text).unwrap_err().to_string();
+    assert!(output.contains("x1") && output.contains("x2"), "{output}");
 }
 
 #[test]

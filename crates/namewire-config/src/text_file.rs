@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_text_is_told_as_such() {
+    fn file_that_is_not_text_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, b"text").unwrap();

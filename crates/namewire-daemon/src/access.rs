@@ -46,7 +46,7 @@ pub(crate) fn access_control(
         };
         for Privilege(module) in &authorize.privileges {
             match &certificate {
-                None => control.grant_anybody(*module),
+                None => control.grant_everyone(*module),
                 Some(certificate) => control.grant(*module, Arc::clone(certificate)),
             }
         }

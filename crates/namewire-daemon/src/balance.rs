@@ -12,7 +12,7 @@ use namewire_control::{Dispatch, DispatchEntry};
 /// Interval between measurements.
 const PERIOD: Duration = Duration::from_millis(500);
 /// Maximum entries in a report; those with the most load come first.
-const TOLD_MAX: usize = 64;
+const ENTRIES_MAX: usize = 64;
 
 /// Balances the load of the workers periodically.
 #[derive(Debug, Default)]
@@ -109,6 +109,6 @@ fn describe(balancer: &Balancer) -> Dispatch {
         })
         .collect();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.load));
-    entries.truncate(TOLD_MAX);
+    entries.truncate(ENTRIES_MAX);
     Dispatch { depth: ndt.depth(), loads: balancer.shard_loads(), entries, ..Dispatch::default() }
 }

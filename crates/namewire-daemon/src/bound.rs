@@ -40,9 +40,9 @@ pub(super) struct InterfaceFaces {
 
 impl InterfaceFaces {
     /// Removes the faces that the rules no longer require.
-    fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
+    fn keep(&mut self, spec: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, state| {
-            let stays = wanted.contains(place);
+            let stays = spec.contains(place);
             if !stays && let State::Made(face_id) = *state {
                 info!(interface = place.interface, remote = %place.remote, "a bound face goes");
                 dataplane.send(Command::RemoveFace { face_id });
@@ -65,9 +65,9 @@ impl InterfaceFaces {
                 return true;
             }
         };
-        let wanted = places(&config.bound_faces, &all);
-        self.keep(&wanted, dataplane);
-        for place in wanted {
+        let spec = places(&config.bound_faces, &all);
+        self.keep(&spec, dataplane);
+        for place in spec {
             let known = self.faces.get(&place).copied();
             if !matches!(known, Some(State::Made(_))) {
                 let state = add(&place, known.is_none(), config, dataplane);
@@ -82,12 +82,12 @@ impl InterfaceFaces {
 fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
     let mut places = Vec::new();
     for rule in rules {
-        let is_wanted = |interface: &&Interface| {
+        let is_requested = |interface: &&Interface| {
             interface.is_running
                 && rule.interfaces.iter().any(|one| one.matches(interface))
                 && !rule.except.iter().any(|one| one.matches(interface))
         };
-        for interface in all.iter().filter(is_wanted) {
+        for interface in all.iter().filter(is_requested) {
             let is_there = |uri: &&FaceUri| uri.zone().is_none_or(|zone| zone == interface.name);
             let remotes = rule.remotes.iter().filter(is_there);
             for remote in remotes.filter_map(|uri| uri.socket_address()) {

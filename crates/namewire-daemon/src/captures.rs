@@ -150,7 +150,7 @@ impl FrameTap for Tap {
         };
         let unix_ns = duration_ns(self.clock.unix_time());
         captures.retain(|capture| {
-            if capture.filter.face_id.is_some_and(|wanted| wanted != face_id) {
+            if capture.filter.face_id.is_some_and(|spec| spec != face_id) {
                 return true;
             }
             let original_len = header.len() + payload.len();

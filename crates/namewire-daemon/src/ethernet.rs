@@ -24,13 +24,13 @@ pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
 use self::port::{Device, Found, Port, Purpose, asked, change, face_options, station_options};
-use super::faces::{Wanted, apply};
+use super::faces::{FaceSpec, apply};
 use crate::config::{Config, Driver};
 
 /// Poll interval without notifications of the kernel.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum interval between polls after notifications, so that a flapping interface costs little.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a requested interface is kept while its face is being created.
 const FACE_IN_THE_MAKING: Duration = Duration::from_secs(10);
 
@@ -63,7 +63,7 @@ impl Resized {
 }
 
 impl EthernetPorts {
-    /// Time of the next [`look`](Self::look).
+    /// Time of the next [`poll`](Self::look).
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
         self.is_used(config).then_some(self.next_poll_ns)
     }
@@ -75,7 +75,7 @@ impl EthernetPorts {
     /// Schedules a poll after an interface notification.
     pub(super) fn poll_soon(&mut self) {
         self.refused.clear();
-        self.next_poll_ns = self.next_poll_ns.min(self.last_poll_ns + duration_ns(LOOK_AGAIN));
+        self.next_poll_ns = self.next_poll_ns.min(self.last_poll_ns + duration_ns(RETRY_INTERVAL));
     }
 
     /// Returns the listening interfaces for `faces/channels`.
@@ -107,12 +107,12 @@ impl EthernetPorts {
 
     /// Creates ports and faces on new interfaces, and removes those of removed or unconfigured interfaces. `has_face`
     /// returns whether an interface has a face.
-    pub(super) fn look(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, has_face: impl Fn(&str) -> bool) {
         if !self.is_used(context.config) || context.now_ns < self.next_poll_ns {
             return;
         }
         self.last_poll_ns = context.now_ns;
-        self.next_poll_ns = context.now_ns + duration_ns(LOOK);
+        self.next_poll_ns = context.now_ns + duration_ns(POLL_INTERVAL);
         let (all, addresses) = match links().and_then(|all| Ok((all, interfaces()?))) {
             Ok(found) => found,
             Err(error) => return warn!(%error, "network interfaces cannot be listed"),
@@ -144,8 +144,8 @@ impl EthernetPorts {
             }
             let link = usable.get(name.as_str()).copied();
             let purpose = link.map_or(port.purpose, purpose_of);
-            let is_wanted = link.is_some() && !purpose.is_none();
-            if !is_wanted && !has_face(name) && port.kept_until_ns <= now_ns {
+            let is_requested = link.is_some() && !purpose.is_none();
+            if !is_requested && !has_face(name) && port.kept_until_ns <= now_ns {
                 info!(interface = name, "leaving an interface");
                 change(context.dataplane, port.id, PortChange::Remove);
                 removed.push(name.clone());
@@ -154,7 +154,7 @@ impl EthernetPorts {
                 let before = port.mtu();
                 port.follow(name, link, &Found { all, addresses }, context);
                 if port.is_suspended && !port.is_refused {
-                    self.next_poll_ns = now_ns + duration_ns(LOOK_AGAIN);
+                    self.next_poll_ns = now_ns + duration_ns(RETRY_INTERVAL);
                 }
                 let after = port.mtu();
                 self.resized
@@ -169,10 +169,10 @@ impl EthernetPorts {
             let before = self.refused.get(name).filter(|(index, _)| *index == link.index);
             let is_hopeless = before.is_some_and(|(_, is_busy)| !is_busy);
             let is_new = !self.ports.contains_key(name) && !is_hopeless && !purpose.is_none();
-            let was_told = before.is_some();
+            let was_logged = before.is_some();
             let found = Found { all, addresses };
             if is_new && let Err(error) = self.open(link, purpose, None, &found, context) {
-                if !was_told {
+                if !was_logged {
                     warn!(interface = name, %error, "no Ethernet faces on an interface");
                 }
                 self.refused.insert(name.to_owned(), (link.index, error.is_busy));
@@ -284,10 +284,10 @@ impl EthernetPorts {
         &mut self,
         mac: [u8; 6],
         name: &str,
-        wanted: &Wanted,
+        spec: &FaceSpec,
         context: &mut Context<'_>,
     ) -> Result<NewFace, String> {
-        let driver = wanted.options.driver;
+        let driver = spec.options.driver;
         let is_other = |port: &Port| driver.is_some_and(|driver| driver != port.driver);
         if self.ports.get(name).is_none_or(|port| port.device.is_none() || is_other(port)) {
             let all = links().map_err(|error| error.to_string())?;
@@ -315,11 +315,11 @@ impl EthernetPorts {
         let mtu = port.mtu().ok_or_else(|| format!("{name} cannot be used"))?;
         port.kept_until_ns = context.now_ns + duration_ns(FACE_IN_THE_MAKING);
         let face_id = context.dataplane.allocate_face_id();
-        let properties = wanted.properties(face_id, Scope::NonLocal);
-        let mut options = face_options(properties, wanted.persistency, mtu, context.config);
-        apply(&wanted.options, &mut options, Some(mtu));
+        let properties = spec.properties(face_id, Scope::NonLocal);
+        let mut options = face_options(properties, spec.persistency, mtu, context.config);
+        apply(&spec.options, &mut options, Some(mtu));
         Ok(NewFace {
-            ticket: wanted.ticket,
+            ticket: spec.ticket,
             transport: NewTransport::Station(port.id, mac),
             options,
             remote: FaceUri::ethernet(mac),

@@ -87,7 +87,7 @@ pub(super) fn accepted(
         Scope::Local => PitTokenPolicy::Never,
         Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
-    let is_stranger = scope == Scope::NonLocal;
+    let is_remote = scope == Scope::NonLocal;
     let principal = match peer {
         None => application(stream.as_fd()),
         Some(peer) if scope == Scope::Local => {
@@ -100,7 +100,7 @@ pub(super) fn accepted(
     };
     let properties =
         FaceProperties { pit_tokens, principal, ..FaceProperties::point_to_point(face_id, scope) };
-    let interests_per_second = config.limits.interests_per_second.filter(|_| is_stranger);
+    let interests_per_second = config.limits.interests_per_second.filter(|_| is_remote);
     let options = FaceOptions {
         link: LinkOptions {
             interests_per_second,
@@ -122,7 +122,7 @@ pub(super) fn connected_tcp(
     face_id: u64,
     stream: OwnedFd,
     remote: SocketAddr,
-    wanted: &Wanted,
+    spec: &FaceSpec,
     config: &Config,
 ) -> NewFace {
     let local = ndn_sys::stream::tcp_addresses(stream.as_fd())
@@ -132,11 +132,11 @@ pub(super) fn connected_tcp(
     let mut options = FaceOptions {
         link: settings::stream_link(&config.faces, &config.limits),
         reconnect_to: Some(remote),
-        ..FaceOptions::stream(wanted.properties(face_id, scope), wanted.persistency)
+        ..FaceOptions::stream(spec.properties(face_id, scope), spec.persistency)
     };
-    wanted.apply(&mut options);
+    spec.apply(&mut options);
     let transport = NewTransport::Stream(stream);
-    NewFace { ticket: wanted.ticket, transport, options, remote: FaceUri::tcp(remote), local }
+    NewFace { ticket: spec.ticket, transport, options, remote: FaceUri::tcp(remote), local }
 }
 
 /// Parameters of a face for an accepted session.
@@ -174,20 +174,20 @@ pub(super) fn opened_session(
     session: Accepted,
     mtu: usize,
     target: &Target,
-    wanted: &Wanted,
+    spec: &FaceSpec,
     config: &Config,
 ) -> NewFace {
-    let properties = wanted.properties(face_id, Scope::NonLocal);
+    let properties = spec.properties(face_id, Scope::NonLocal);
     let mut options = FaceOptions {
         link: LinkOptions {
             mtu: Some(mtu),
             ..settings::stream_link(&config.faces, &config.limits)
         },
-        ..FaceOptions::stream(properties, wanted.persistency)
+        ..FaceOptions::stream(properties, spec.persistency)
     };
-    apply(&wanted.options, &mut options, Some(mtu));
+    apply(&spec.options, &mut options, Some(mtu));
     NewFace {
-        ticket: wanted.ticket,
+        ticket: spec.ticket,
         transport: NewTransport::Stream(session.stream),
         options,
         // The target was parsed from a face URI.
@@ -201,19 +201,19 @@ pub(super) fn opened_session(
 pub(super) fn datagram(
     face_id: u64,
     remote: SocketAddr,
-    wanted: &Wanted,
+    spec: &FaceSpec,
     config: &Config,
 ) -> NewFace {
     let mtu = settings::mtu(&config.faces);
-    let properties = wanted.properties(face_id, Scope::NonLocal);
+    let properties = spec.properties(face_id, Scope::NonLocal);
     let mut options = FaceOptions {
         link: settings::datagram_link(&config.faces, &config.limits),
         idle_timeout: Some(config.faces.idle_timeout),
-        ..FaceOptions::datagram(properties, wanted.persistency, mtu)
+        ..FaceOptions::datagram(properties, spec.persistency, mtu)
     };
-    wanted.apply(&mut options);
+    spec.apply(&mut options);
     NewFace {
-        ticket: wanted.ticket,
+        ticket: spec.ticket,
         transport: NewTransport::Datagram(remote),
         options,
         remote: FaceUri::udp(remote),
@@ -227,7 +227,7 @@ pub(super) const FIRST_STATIC_TICKET: u64 = 1 << 63;
 
 /// Specification of a requested face.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct FaceSpec {
     /// Ticket of the requester.
     pub(super) ticket: Option<u64>,
     /// Persistency.
@@ -238,7 +238,7 @@ pub(super) struct Wanted {
     pub(super) options: ndn_management::request::FaceOptions,
 }
 
-impl Wanted {
+impl FaceSpec {
     /// Returns whether a command waits for the face.
     pub(super) fn is_command(&self) -> bool {
         self.ticket.is_some_and(|ticket| ticket < FIRST_STATIC_TICKET)

@@ -87,7 +87,7 @@ impl OpenForwarder {
         let udp = listeners.take_udp();
         let options = settings::dataplane_options(&config, &places, udp, &environment);
         let dataplane = Dataplane::start(options, fib, strategies)?;
-        memory::tell(&places, &dataplane);
+        memory::report(&places, &dataplane);
         let nodes = places.iter().map(|place| place.node);
         let (operator, requests) = operator(&hooks.log, dataplane.workers(), nodes, &environment)?;
         let operator = Arc::new(operator);

@@ -103,7 +103,7 @@ impl KeyChainSigner {
 
     /// Returns the cached answer; `None` while it is being read. While another program locks the key chain, a
     /// previously read key stays valid; the absence of a key does not.
-    fn look(&mut self, now: Now, question: &Question) -> Option<Found> {
+    fn poll(&mut self, now: Now, question: &Question) -> Option<Found> {
         self.take_answers(now);
         let known = self.known.entry(question.clone()).or_default();
         let is_recent = now.monotonic_ns.saturating_sub(known.read_at_ns) < TRUSTED_NS;
@@ -215,17 +215,15 @@ fn read(question: &Question, default: Option<&Name>) -> Reading {
         }
         Question::Key(identity) => identity.as_ref(),
     };
-    let wanted = identity.or(default);
-    let signer = open().and_then(|chain| match wanted {
+    let spec = identity.or(default);
+    let signer = open().and_then(|chain| match spec {
         Some(name) => chain.signer(name.as_ref()),
         None => chain.signer(chain.default_identity()?.as_ref()),
     });
     match signer {
         Ok(signer) => Ok(Found::Key(Arc::new(signer))),
         // Without a key chain, a digest suffices, as in ndn-cxx.
-        Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity)
-            if wanted.is_none() =>
-        {
+        Err(KeyChainError::NoKeyChain(_) | KeyChainError::NoDefaultIdentity) if spec.is_none() => {
             Ok(Found::Digest)
         }
         Err(error) => Err(error),
@@ -239,7 +237,7 @@ impl CommandSigner for KeyChainSigner {
         command: &UnsignedCommand<'_>,
         identity: Option<&Name>,
     ) -> Signing {
-        let signer = match self.look(now, &Question::Key(identity.cloned())) {
+        let signer = match self.poll(now, &Question::Key(identity.cloned())) {
             None => return Signing::Later,
             Some(Found::Key(signer)) => signer,
             Some(Found::Digest) => return DigestCommandSigner.sign(now, command, None),
@@ -262,7 +260,7 @@ impl CommandSigner for KeyChainSigner {
     }
 
     fn identities(&mut self, now: Now) -> Option<Vec<Name>> {
-        match self.look(now, &Question::Identities)? {
+        match self.poll(now, &Question::Identities)? {
             Found::Identities(all) => Some(all),
             Found::Key(_) | Found::Digest | Found::Nothing => Some(Vec::new()),
         }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_peers_are_those_who_may_use_the_unix_socket_by_default() {
+    fn loopback_peers_have_the_users_of_the_unix_socket_by_default() {
         let directory = tempfile::tempdir().unwrap();
         let inner = directory.path().join("inner");
         std::fs::create_dir(&inner).unwrap();

@@ -26,16 +26,16 @@ pub(super) fn warn_of_capacity(pool: &Pool, workers: usize) {
 
 /// Limits the Content Store's packet memory to three quarters of the system's memory: the kernel refuses to reserve
 /// more than exists.
-pub(super) fn cs_bytes(wanted: usize) -> usize {
+pub(super) fn cs_bytes(spec: usize) -> usize {
     let most = usize::try_from(system_bytes() / 4 * 3).unwrap_or(usize::MAX);
-    if wanted > most {
+    if spec > most {
         tracing::warn!(
-            wanted_mib = wanted >> 20,
+            wanted_mib = spec >> 20,
             taken_mib = most >> 20,
             "the Content Store cannot have more than three quarters of the memory: it holds as many packets as fit"
         );
     }
-    wanted.min(most)
+    spec.min(most)
 }
 
 /// Memory of this system, bytes.
@@ -45,7 +45,7 @@ fn system_bytes() -> u64 {
 }
 
 /// Logs the page sizes that each NUMA node provides for the packet buffers of its workers.
-pub(super) fn tell(places: &[WorkerPlacement], dataplane: &Dataplane) {
+pub(super) fn report(places: &[WorkerPlacement], dataplane: &Dataplane) {
     let mut nodes: BTreeMap<Option<usize>, (usize, PoolPages)> = BTreeMap::new();
     for (place, worker) in places.iter().zip(dataplane.workers()) {
         let (workers, pages) = nodes.entry(place.node).or_default();

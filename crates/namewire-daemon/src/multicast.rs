@@ -35,9 +35,9 @@ pub(super) struct MulticastFaces {
 
 impl MulticastFaces {
     /// Removes the faces that the configuration no longer requires.
-    fn keep(&mut self, wanted: &[Place], dataplane: &mut Dataplane) {
+    fn keep(&mut self, spec: &[Place], dataplane: &mut Dataplane) {
         self.faces.retain(|place, face_id| {
-            let stays = wanted.contains(place);
+            let stays = spec.contains(place);
             if !stays && let Some(face_id) = *face_id {
                 info!(interface = place.interface, group = %place.group, "leaving a UDP group");
                 dataplane.send(Command::RemoveFace { face_id });
@@ -60,9 +60,9 @@ impl MulticastFaces {
                 return true;
             }
         };
-        let wanted = places(&config.listeners.multicast, &all);
-        self.keep(&wanted, dataplane);
-        for place in wanted {
+        let spec = places(&config.listeners.multicast, &all);
+        self.keep(&spec, dataplane);
+        for place in spec {
             if let Entry::Vacant(vacant) = self.faces.entry(place) {
                 let face_id = add(vacant.key(), config, dataplane);
                 vacant.insert(face_id);
@@ -74,13 +74,13 @@ impl MulticastFaces {
 
 /// Returns the interfaces and addresses that need a face.
 fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
-    let is_wanted = |interface: &&Interface| {
+    let is_requested = |interface: &&Interface| {
         let can = interface.is_running && interface.can_multicast && !interface.is_loopback;
         can && config.interfaces.iter().any(|rule| rule.matches(interface))
             && !config.except.iter().any(|rule| rule.matches(interface))
     };
     let mut places = Vec::new();
-    for interface in all.iter().filter(is_wanted) {
+    for interface in all.iter().filter(is_requested) {
         for &group in &config.groups {
             // A link-local group requires a link-local source address.
             let is_source = |address: &&IpAddr| match address {

@@ -13,7 +13,7 @@ use ndn_sys::interface;
 use ndn_sys::poll::Waker;
 use ndn_types::FaceUri;
 
-use super::faces::Wanted;
+use super::faces::FaceSpec;
 
 /// Maximum concurrent look-ups; further ones wait.
 const THREADS_MAX: usize = 4;
@@ -24,7 +24,7 @@ const ADDRESSES_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct Answer {
     /// The requested face.
-    pub(super) wanted: Wanted,
+    pub(super) spec: FaceSpec,
     /// Remote URIs in canonical form, in the order to try; at least one.
     pub(super) result: Result<Vec<FaceUri>, String>,
 }
@@ -35,7 +35,7 @@ type Resolve = dyn Fn(&FaceUri) -> Result<Vec<FaceUri>, String> + Send + Sync;
 /// Look-ups that wait for a thread.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<(FaceUri, Wanted)>,
+    waiting: VecDeque<(FaceUri, FaceSpec)>,
     threads: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct HostNames {
     sender: Sender<Answer>,
     waker: Arc<Waker>,
     /// Remaining addresses for the faces of these tickets, for use if the current attempt fails.
-    left: HashMap<u64, (VecDeque<FaceUri>, Wanted)>,
+    left: HashMap<u64, (VecDeque<FaceUri>, FaceSpec)>,
 }
 
 impl fmt::Debug for HostNames {
@@ -87,19 +87,19 @@ impl HostNames {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn look_up(&self, uri: &FaceUri, wanted: Wanted) -> std::io::Result<()> {
+    pub(super) fn look_up(&self, uri: &FaceUri, spec: FaceSpec) -> std::io::Result<()> {
         let mut queue = lock(&self.queue);
-        queue.waiting.push_back((uri.clone(), wanted));
+        queue.waiting.push_back((uri.clone(), spec));
         if queue.threads >= THREADS_MAX {
             return Ok(());
         }
         let (resolve, shared) = (Arc::clone(&self.resolve), Arc::clone(&self.queue));
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let work = move || {
-            while let Some((uri, wanted)) = next(&shared) {
+            while let Some((uri, spec)) = next(&shared) {
                 let result = resolve(&uri);
                 // The receiver is gone only while the forwarder stops.
-                let _ = sender.send(Answer { wanted, result });
+                let _ = sender.send(Answer { spec, result });
                 waker.wake();
             }
         };
@@ -116,20 +116,20 @@ impl HostNames {
     }
 
     /// Returns the first address; the others are tried if it fails.
-    pub(super) fn first_of(&mut self, ends: Vec<FaceUri>, wanted: Wanted) -> Option<FaceUri> {
+    pub(super) fn first_of(&mut self, ends: Vec<FaceUri>, spec: FaceSpec) -> Option<FaceUri> {
         let mut ends = VecDeque::from(ends);
         let first = ends.pop_front();
-        if let Some(ticket) = wanted.ticket {
-            self.left.insert(ticket, (ends, wanted));
+        if let Some(ticket) = spec.ticket {
+            self.left.insert(ticket, (ends, spec));
         }
         first
     }
 
     /// Returns the next address for the face of this ticket after a failure.
-    pub(super) fn next_of(&mut self, ticket: Option<u64>) -> Option<(FaceUri, Wanted)> {
+    pub(super) fn next_of(&mut self, ticket: Option<u64>) -> Option<(FaceUri, FaceSpec)> {
         let ticket = ticket?;
-        let (ends, wanted) = self.left.get_mut(&ticket)?;
-        let next = ends.pop_front().map(|end| (end, *wanted));
+        let (ends, spec) = self.left.get_mut(&ticket)?;
+        let next = ends.pop_front().map(|end| (end, *spec));
         if next.is_none() {
             self.left.remove(&ticket);
         }
@@ -150,7 +150,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 /// Returns the next look-up of a thread; the thread ends on `None`.
-fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, Wanted)> {
+fn next(queue: &Mutex<Queue>) -> Option<(FaceUri, FaceSpec)> {
     let mut queue = lock(queue);
     let next = queue.waiting.pop_front();
     if next.is_none() {
@@ -261,8 +261,8 @@ mod tests {
         FaceUri::parse(text).unwrap()
     }
 
-    fn wanted(ticket: u64) -> Wanted {
-        Wanted {
+    fn spec(ticket: u64) -> FaceSpec {
+        FaceSpec {
             ticket: Some(ticket),
             persistency: Persistency::Permanent,
             pit_tokens: PitTokenPolicy::WhenSeen,
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(resolved("tcp4://localhost:7000").unwrap(), "tcp4://127.0.0.1:7000");
         let either = resolved("udp://localhost:6363").unwrap();
         assert!(["udp4://127.0.0.1:6363", "udp6://[::1]:6363"].contains(&&*either), "{either}");
-        let said = resolved("udp4://no-such-host.invalid:6363").unwrap_err();
-        assert!(said.contains("no-such-host.invalid"), "{said}");
+        let output = resolved("udp4://no-such-host.invalid:6363").unwrap_err();
+        assert!(output.contains("no-such-host.invalid"), "{output}");
         let both = "2001:db8::1 192.0.2.1 2001:db8::1 192.0.2.2";
         let all = "tcp6://[2001:db8::1]:6363 tcp4://192.0.2.1:6363 tcp4://192.0.2.2:6363";
         assert_eq!(far("tcp://host.example:6363", both).unwrap(), all);
@@ -293,8 +293,8 @@ mod tests {
             far("udp4://host.example:6363", both).unwrap(),
             "udp4://192.0.2.1:6363 udp4://192.0.2.2:6363"
         );
-        let said = far("udp6://host.example:6363", "192.0.2.1").unwrap_err();
-        assert!(said.contains("IP version"), "{said}");
+        let output = far("udp6://host.example:6363", "192.0.2.1").unwrap_err();
+        assert!(output.contains("IP version"), "{output}");
         let lo = interface::index_of("lo").unwrap();
         let on_lo = SocketAddrV6::new("fe80::1".parse().unwrap(), 6363, 0, lo).into();
         let ends = far_ends(&uri("udp://host.example:6363"), [on_lo].into_iter()).unwrap();
@@ -315,8 +315,8 @@ mod tests {
             for address in addresses {
                 for scheme in ["udp", "tcp"] {
                     let text = format!("{scheme}://host.example:6363");
-                    let said = far(&text, address).unwrap_err();
-                    assert!(said.contains(reason) && said.contains("host.example"), "{said}");
+                    let output = far(&text, address).unwrap_err();
+                    assert!(output.contains(reason) && output.contains("host.example"), "{output}");
                     let others = far(&text, &format!("{address} 192.0.2.1")).unwrap();
                     assert_eq!(others, format!("{scheme}4://192.0.2.1:6363"));
                 }
@@ -336,8 +336,8 @@ mod tests {
         let [six, four] = ["[::]:6363", "0.0.0.0:6363"].map(|text| text.parse().unwrap());
         assert_eq!(reachable(ends.to_vec(), &[six, four]).unwrap(), ends);
         assert_eq!(reachable(ends.to_vec(), &[four]).unwrap(), ends[1..]);
-        let said = reachable(ends[..1].to_vec(), &[four]).unwrap_err();
-        assert!(said.contains("2001:db8::1") && said.contains("UDP listener"), "{said}");
+        let output = reachable(ends[..1].to_vec(), &[four]).unwrap_err();
+        assert!(output.contains("2001:db8::1") && output.contains("UDP listener"), "{output}");
         let connected = vec![uri("tcp6://[2001:db8::1]:6363")];
         assert_eq!(reachable(connected.clone(), &[]).unwrap(), connected);
     }
@@ -356,16 +356,14 @@ mod tests {
         .unwrap();
         let mut missing: BTreeSet<u64> = (0..1000).collect();
         for ticket in missing.clone() {
-            names
-                .look_up(&uri(&format!("udp://host{ticket}.example:6363")), wanted(ticket))
-                .unwrap();
+            names.look_up(&uri(&format!("udp://host{ticket}.example:6363")), spec(ticket)).unwrap();
         }
         while !missing.is_empty() {
             let answer = names.answers.recv().unwrap();
-            let ticket = answer.wanted.ticket.unwrap();
+            let ticket = answer.spec.ticket.unwrap();
             assert!(missing.remove(&ticket));
-            let said = answer.result.unwrap_err();
-            assert!(said.contains(&format!("host{ticket}.example")), "{said}");
+            let output = answer.result.unwrap_err();
+            assert!(output.contains(&format!("host{ticket}.example")), "{output}");
         }
         assert!(names.take_answers().is_empty());
         assert!(running.1.load(Ordering::SeqCst) <= THREADS_MAX);
@@ -376,14 +374,14 @@ mod tests {
         let mut names = HostNames::new().unwrap();
         let ends = ["udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363", "udp4://192.0.2.3:6363"];
         let ends = ends.map(uri);
-        assert_eq!(names.first_of(ends.to_vec(), wanted(7)).as_ref(), Some(&ends[0]));
+        assert_eq!(names.first_of(ends.to_vec(), spec(7)).as_ref(), Some(&ends[0]));
         assert!(names.next_of(Some(8)).is_none() && names.next_of(None).is_none());
         assert_eq!(names.next_of(Some(7)).unwrap().0, ends[1]);
         assert_eq!(names.next_of(Some(7)).unwrap().0, ends[2]);
         assert!(names.next_of(Some(7)).is_none());
         assert!(names.left.is_empty());
         // A created face has no further address.
-        names.first_of(ends.to_vec(), wanted(7)).unwrap();
+        names.first_of(ends.to_vec(), spec(7)).unwrap();
         names.is_made(Some(7));
         assert!(names.next_of(Some(7)).is_none());
     }

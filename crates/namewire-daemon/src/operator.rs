@@ -37,7 +37,7 @@ use super::service_times::{TraceSwitch, TracedWorker};
 pub(super) const CAPTURE_QUEUE: usize = 8192;
 
 /// How long to wait for the report of a worker.
-const WORKER_PATIENCE: Duration = Duration::from_secs(5);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A request for the control thread.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ impl Operations for Operator {
         self.send(OperatorRequest::Ledgers(answer))?;
         let mut sum = LedgerSum::default();
         loop {
-            match reports.recv_timeout(WORKER_PATIENCE) {
+            match reports.recv_timeout(WORKER_TIMEOUT) {
                 Ok(WorkerLedgers { tables, memory }) => {
                     if let Some(tables) = tables {
                         sum.add::<Resource, _>(&tables);

@@ -115,26 +115,26 @@ mod tests {
 
     #[test]
     fn unavailable_resources_are_rejected() {
-        let said = refused("forwarder.cpus = [4000]");
-        assert!(said.contains("processor 4000"), "{said}");
+        let output = refused("forwarder.cpus = [4000]");
+        assert!(output.contains("processor 4000"), "{output}");
         let text = "forwarder = { workers = 64, placement = \"P4\", io_workers = 60 }";
-        let said = refused(text);
-        assert!(said.contains("forwarder.placement = P4"), "{said}");
-        let said = refused("control.path = \"/nonexistent/deep/control.sock\"");
-        assert!(said.contains("control.path: ") && said.contains("/nonexistent"), "{said}");
-        let said = refused("listeners.memif = { enabled = true, path = \"/nonexistent/a/b\" }");
-        assert!(said.contains("listeners.memif.path: "), "{said}");
-        let said = refused("listeners.unix.path = \"/etc/passwd\"");
-        assert!(said.contains("/etc/passwd exists"), "{said}");
-        let said = refused("management.localhost_rib = \"/nonexistent/rules\"");
-        assert!(said.contains("/nonexistent/rules"), "{said}");
-        let said = refused(
+        let output = refused(text);
+        assert!(output.contains("forwarder.placement = P4"), "{output}");
+        let output = refused("control.path = \"/nonexistent/deep/control.sock\"");
+        assert!(output.contains("control.path: ") && output.contains("/nonexistent"), "{output}");
+        let output = refused("listeners.memif = { enabled = true, path = \"/nonexistent/a/b\" }");
+        assert!(output.contains("listeners.memif.path: "), "{output}");
+        let output = refused("listeners.unix.path = \"/etc/passwd\"");
+        assert!(output.contains("/etc/passwd exists"), "{output}");
+        let output = refused("management.localhost_rib = \"/nonexistent/rules\"");
+        assert!(output.contains("/nonexistent/rules"), "{output}");
+        let output = refused(
             "listeners.webtransport = { enabled = true, state_directory = \"/etc/passwd\" }",
         );
         assert!(
-            said.starts_with("listeners.webtransport.state_directory: ")
-                && said.contains("/etc/passwd"),
-            "{said}"
+            output.starts_with("listeners.webtransport.state_directory: ")
+                && output.contains("/etc/passwd"),
+            "{output}"
         );
     }
 
@@ -162,8 +162,11 @@ mod tests {
     #[cfg(not(feature = "dpdk"))]
     #[test]
     fn dpdk_ports_are_rejected_without_dpdk() {
-        let said = refused("listeners.dpdk.ports = [\"net_tap0\"]");
-        assert!(said.contains("listeners.dpdk.ports: ") && said.contains("without DPDK"), "{said}");
+        let output = refused("listeners.dpdk.ports = [\"net_tap0\"]");
+        assert!(
+            output.contains("listeners.dpdk.ports: ") && output.contains("without DPDK"),
+            "{output}"
+        );
     }
 
     #[test]

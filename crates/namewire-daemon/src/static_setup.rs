@@ -12,7 +12,7 @@ use ndn_types::duration_ns;
 use tracing::{info, warn};
 
 use super::destinations::Destinations;
-use super::faces::{self, FIRST_STATIC_TICKET, Wanted};
+use super::faces::{self, FIRST_STATIC_TICKET, FaceSpec};
 use crate::config::{Config, StaticRoute};
 use crate::control::face_table::KnownFace;
 use crate::control::service::{Cx, FaceRequest, Message, Reason, Service};
@@ -29,7 +29,7 @@ struct StaticFace {
     remote: FaceUri,
     /// The network interface of an Ethernet face.
     local: Option<FaceUri>,
-    wanted: Wanted,
+    spec: FaceSpec,
     state: State,
     retry_ns: u64,
     /// FaceId and destinations from before its session ended.
@@ -56,7 +56,7 @@ struct LostSession {
     /// Remote URI.
     remote: FaceUri,
     /// Specification of the face.
-    wanted: Wanted,
+    spec: FaceSpec,
     /// Routes and next hops of the face.
     destinations: Destinations,
 }
@@ -119,9 +119,9 @@ impl Service for StaticSetup {
             StaticEvent::FaceClosed { face_id, face } => {
                 let is_session = face.remote.scheme() == "https";
                 if is_session && face.options.persistency == Persistency::Permanent {
-                    let wanted = Wanted::again(&face.options);
+                    let spec = FaceSpec::again(&face.options);
                     let destinations = Destinations::of(&cx.state, face_id);
-                    let lost = LostSession { face_id, remote: face.remote, wanted, destinations };
+                    let lost = LostSession { face_id, remote: face.remote, spec, destinations };
                     self.session_lost(cx.now_ns(), lost);
                 }
             }
@@ -188,15 +188,15 @@ impl StaticSetup {
         mtu: Option<u64>,
     ) {
         let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
-        let wanted = Wanted { ticket: None, persistency, pit_tokens, options };
+        let spec = FaceSpec { ticket: None, persistency, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
         let (away, failure, lost) = (None, None, None);
-        self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
+        self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
     }
 
     fn insert(&mut self, mut face: StaticFace) {
-        face.wanted.ticket = Some(self.next_ticket);
+        face.spec.ticket = Some(self.next_ticket);
         self.faces.insert(self.next_ticket, face);
         self.next_ticket += 1;
     }
@@ -227,7 +227,7 @@ impl StaticSetup {
             if matches!(face.state, State::DueAt(at) if at <= now_ns) {
                 face.state = State::Begun;
                 let (remote, local) = (face.remote.clone(), face.local.clone());
-                due.push(FaceRequest { remote, local, wanted: face.wanted });
+                due.push(FaceRequest { remote, local, spec: face.spec });
             }
         }
         due
@@ -276,7 +276,7 @@ impl StaticSetup {
     /// Uses the existing face of the peer, and makes it stay when idle.
     fn face_exists(&mut self, state: &mut ControlState, ticket: Option<u64>, face_id: u64) {
         if let Some(face) = self.face_of(ticket) {
-            state.adopt_face(face_id, face.wanted.persistency);
+            state.adopt_face(face_id, face.spec.persistency);
         }
         self.face_added(state, ticket, face_id);
     }
@@ -300,7 +300,7 @@ impl StaticSetup {
     /// Handles the end of a permanent face's session, which the worker cannot reopen: opens another session, whose
     /// face gets the routes of the former one.
     fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
-        let LostSession { face_id, remote, wanted, mut destinations } = lost;
+        let LostSession { face_id, remote, spec, mut destinations } = lost;
         self.returning.retain_mut(|(returning, left)| {
             let is_it = *returning == face_id;
             if is_it {
@@ -309,7 +309,7 @@ impl StaticSetup {
             !is_it
         });
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
-            face.wanted = Wanted { ticket: face.wanted.ticket, ..wanted };
+            face.spec = FaceSpec { ticket: face.spec.ticket, ..spec };
             face.away = Some((face_id, destinations));
             face.state = State::DueAt(now_ns.saturating_add(face.retry_ns));
             return;
@@ -323,14 +323,14 @@ impl StaticSetup {
         let lost =
             Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(duration_ns(LOST_TRIED)) });
         let (local, away, failure) = (None, Some((face_id, destinations)), None);
-        self.insert(StaticFace { remote, local, wanted, state, retry_ns, away, failure, lost });
+        self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
     }
 
     /// Returns the faces that are missing now: all, or those that Interests with `name` would go to.
     pub(super) fn waiting(&self, now_ns: u64, name: Option<&Name>) -> Vec<WaitingFace> {
         let waiting = self.faces.values().filter(|face| !matches!(face.state, State::Made(_)));
         let waiting = waiting.filter(|face| name.is_none_or(|name| self.leads(face, name)));
-        let told = waiting.map(|face| WaitingFace {
+        let reported = waiting.map(|face| WaitingFace {
             face_id: face.lost.map(|lost| lost.face_id),
             remote_uri: face.remote.to_string(),
             last_failure: face.failure.clone(),
@@ -339,7 +339,7 @@ impl StaticSetup {
                 State::Begun | State::Made(_) => None,
             },
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Returns whether a missing face will get a route for this name.

@@ -97,8 +97,8 @@ pub(super) fn links(
     now_ns: u64,
     driver: impl Fn(&str) -> Option<&'static str>,
 ) -> BTreeMap<u64, LinkCounters> {
-    let is_wanted = |face_id: &u64| after.is_none_or(|after| *face_id > after);
-    let mut chosen: Vec<u64> = faces.keys().copied().filter(is_wanted).collect();
+    let is_requested = |face_id: &u64| after.is_none_or(|after| *face_id > after);
+    let mut chosen: Vec<u64> = faces.keys().copied().filter(is_requested).collect();
     chosen.sort_unstable();
     chosen.truncate(LINKS_PER_ANSWER);
     let counters = chosen.into_iter().map(|face_id| {

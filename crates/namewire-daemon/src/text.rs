@@ -32,9 +32,15 @@ mod tests {
     fn error_text_has_no_number() {
         for errno in [rustix::io::Errno::CONNREFUSED, rustix::io::Errno::NOENT] {
             let error = std::io::Error::from(errno);
-            let told = without_numbers(&format!("{error}: a reason"));
-            assert!(told.ends_with(": a reason") && !told.contains("os error"), "{told}");
-            assert!(error.to_string().starts_with(told.trim_end_matches(": a reason")), "{told}");
+            let reported = without_numbers(&format!("{error}: a reason"));
+            assert!(
+                reported.ends_with(": a reason") && !reported.contains("os error"),
+                "{reported}"
+            );
+            assert!(
+                error.to_string().starts_with(reported.trim_end_matches(": a reason")),
+                "{reported}"
+            );
         }
         for as_it_is in ["", "no number (here)", "two (a) (b)"] {
             assert_eq!(without_numbers(as_it_is), as_it_is);

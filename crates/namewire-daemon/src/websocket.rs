@@ -64,7 +64,7 @@ impl Admission {
 
 /// Progress of a handshake.
 #[derive(Debug)]
-pub(super) enum Shaken {
+pub(super) enum HandshakeProgress {
     /// The request is incomplete.
     NotYet(Handshake),
     /// The handshake is complete; the stream carries WebSocket frames of this client.
@@ -79,16 +79,18 @@ impl Handshake {
     }
 
     /// Reads the available part of the request, and answers it once complete.
-    pub(super) fn go_on(mut self, admission: &Admission) -> Shaken {
+    pub(super) fn go_on(mut self, admission: &Admission) -> HandshakeProgress {
         let mut buffer = [0; 2048];
         match stream::read(self.stream.as_fd(), &mut buffer) {
-            Ok(0) => return Shaken::Refused("the peer has gone".to_owned()),
+            Ok(0) => return HandshakeProgress::Refused("the peer has gone".to_owned()),
             Ok(length) => self.request.extend_from_slice(&buffer[..length]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shaken::NotYet(self),
-            Err(error) => return Shaken::Refused(error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return HandshakeProgress::NotYet(self);
+            }
+            Err(error) => return HandshakeProgress::Refused(error.to_string()),
         }
         let (answer, client) = match answer(&self.request, admission) {
-            Ok(None) => return Shaken::NotYet(self),
+            Ok(None) => return HandshakeProgress::NotYet(self),
             Ok(Some(accepted)) => accepted,
             Err((status, reason)) => {
                 let refusal = format!(
@@ -96,12 +98,12 @@ impl Handshake {
                      Content-Length: 0\r\n\r\n"
                 );
                 let _ = self.write(refusal.as_bytes());
-                return Shaken::Refused(reason.to_owned());
+                return HandshakeProgress::Refused(reason.to_owned());
             }
         };
         match self.write(answer.as_bytes()) {
-            Ok(()) => Shaken::Done(self.stream, client),
-            Err(error) => Shaken::Refused(error.to_string()),
+            Ok(()) => HandshakeProgress::Done(self.stream, client),
+            Err(error) => HandshakeProgress::Refused(error.to_string()),
         }
     }
 

@@ -244,7 +244,9 @@ impl Connection {
         loop {
             match reader.readable().await {
                 Ok(None) => {}
-                Ok(Some(Ended::Disconnected(farewell))) => return ConnectionError::Left(farewell),
+                Ok(Some(Ended::Disconnected(last_message))) => {
+                    return ConnectionError::Left(last_message);
+                }
                 Ok(Some(Ended::Closed)) => return ConnectionError::Closed,
                 Err(error) => return error.into(),
             }

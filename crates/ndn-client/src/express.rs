@@ -102,7 +102,7 @@ pub struct InterestRequest {
     verifier: Option<Arc<dyn Verifier>>,
     retransmissions: u32,
     retransmission_interval: Option<Duration>,
-    is_patient: bool,
+    waits_after_nack: bool,
 }
 
 impl InterestRequest {
@@ -121,7 +121,7 @@ impl InterestRequest {
             verifier: None,
             retransmissions: 0,
             retransmission_interval: None,
-            is_patient: true,
+            waits_after_nack: true,
         }
     }
 
@@ -199,7 +199,7 @@ impl InterestRequest {
     /// [`Endpoint::express_encoded`].
     #[must_use]
     pub fn believe_nacks(mut self) -> Self {
-        self.is_patient = false;
+        self.waits_after_nack = false;
         self
     }
 
@@ -267,8 +267,9 @@ impl Endpoint {
     pub async fn express(&self, request: &InterestRequest) -> Result<ReceivedData, ExpressError> {
         let wire = request.encode()?;
         let wait = request.retransmission_interval.unwrap_or(request.lifetime);
-        let (retransmissions, is_patient) = (request.retransmissions, request.is_patient);
-        let received = self.express_wire(wire, retransmissions, wait, is_patient).await?;
+        let (retransmissions, waits_after_nack) =
+            (request.retransmissions, request.waits_after_nack);
+        let received = self.express_wire(wire, retransmissions, wait, waits_after_nack).await?;
         if let Some(verifier) = &request.verifier {
             let data = received.data();
             verify_data(&data, verifier.as_ref()).map_err(|reason| ExpressError::Verification {
@@ -300,7 +301,7 @@ impl Endpoint {
         mut wire: Vec<u8>,
         retransmissions: u32,
         wait: Duration,
-        is_patient: bool,
+        waits_after_nack: bool,
     ) -> Result<ReceivedData, ExpressError> {
         if wire.len() > MAX_PACKET_SIZE {
             return Err(ExpressError::TooLong(wire.len()));
@@ -333,7 +334,7 @@ impl Endpoint {
                 Ok(Ok(Answer::Data(data))) => return Ok(data),
                 Ok(Ok(Answer::Closed) | Err(_)) => return Err(ExpressError::Closed),
                 Ok(Ok(Answer::Nack(NackReason::NO_ROUTE)))
-                    if is_patient && self.shared().is_settling() =>
+                    if waits_after_nack && self.shared().is_settling() =>
                 {
                     tokio::time::sleep(settling_pause).await;
                     settling_pause = (settling_pause * 2).min(SETTLING_PAUSE.1);

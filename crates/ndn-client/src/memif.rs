@@ -375,20 +375,20 @@ mod tests {
 
     #[test]
     fn refusal_includes_advice() {
-        let explained = |said: &str, uri: &str, secret: &str| {
-            let refused = HandshakeError::Refused(DisconnectReason::new(0, said));
+        let explained = |output: &str, uri: &str, secret: &str| {
+            let refused = HandshakeError::Refused(DisconnectReason::new(0, output));
             let secret = Secret::new(secret).unwrap_or_default();
             let error = io::Error::other(refused);
             explain_memif(error, &uri.parse().unwrap(), &secret)
         };
-        for (said, uri, secret, advice) in [
+        for (output, uri, secret, advice) in [
             ("A secret is required", "memif:///run/a", "", "Set NDN_CLIENT_MEMIF_SECRET to"),
             ("Incorrect secret", "memif:///run/a/1", "", "Set NDN_CLIENT_MEMIF_SECRET to"),
             ("Incorrect secret", "memif:///run/a/1", "x", "NDN_CLIENT_MEMIF_SECRET holds is not"),
             ("Already connected", "memif:///run/a/1", "x", "Interface 1 has a client"),
             ("tired", "memif:///run/a", "", "\"tired\""),
         ] {
-            let error = explained(said, uri, secret);
+            let error = explained(output, uri, secret);
             assert!(error.to_string().contains(advice), "{error}");
             assert_eq!(ConnectFailure::of(&error), ConnectFailure::Refused);
         }

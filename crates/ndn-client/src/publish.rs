@@ -98,13 +98,13 @@ struct Inner {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<(Request, Wanted)>,
+    waiting: VecDeque<(Request, RequestedPart)>,
     /// Whether a blocking thread is running.
     running: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum RequestedPart {
     Metadata,
     Segment(u64),
 }
@@ -144,18 +144,18 @@ impl SegmentedObject {
 
 impl Handler for SegmentedObject {
     fn handle(&self, request: Request) {
-        let Some(wanted) = self.inner.classify(&request.interest()) else {
+        let Some(requested) = self.inner.classify(&request.interest()) else {
             return;
         };
         if self.inline {
             self.inner.answer(
                 &request,
-                wanted,
+                requested,
                 &mut Scratch::default(),
                 |request, data, signer, _| request.answer_with(data, signer),
             );
         } else {
-            Inner::enqueue(&self.inner, request, wanted);
+            Inner::enqueue(&self.inner, request, requested);
         }
     }
 }
@@ -177,34 +177,34 @@ struct Scratch {
 
 impl Inner {
     /// The part of the object that an Interest requests.
-    fn classify(&self, interest: &Interest<'_>) -> Option<Wanted> {
+    fn classify(&self, interest: &Interest<'_>) -> Option<RequestedPart> {
         let name = interest.name();
         let versioned = self.versioned.as_ref();
         if name.len() == versioned.len() + 1 && name.starts_with(versioned) {
             let segment = name.last()?.as_segment()?;
-            return (segment <= self.final_segment).then_some(Wanted::Segment(segment));
+            return (segment <= self.final_segment).then_some(RequestedPart::Segment(segment));
         }
         if !interest.can_be_prefix() {
             return None;
         }
         if name == versioned || name == self.name.as_ref() {
-            return Some(Wanted::Segment(0));
+            return Some(RequestedPart::Segment(0));
         }
         let is_metadata = name.parent() == self.name.as_ref() && name.last() == Some(METADATA);
-        is_metadata.then_some(Wanted::Metadata)
+        is_metadata.then_some(RequestedPart::Metadata)
     }
 
     /// Encodes the Data and passes it to `send`.
     fn answer(
         &self,
         request: &Request,
-        wanted: Wanted,
+        requested: RequestedPart,
         scratch: &mut Scratch,
         send: impl Fn(&Request, &DataBuilder<'_>, &dyn Signer, &mut Vec<u8>) -> Result<(), SignError>,
     ) {
         let signer = self.signer.as_ref();
-        let sent = match wanted {
-            Wanted::Metadata => {
+        let sent = match requested {
+            RequestedPart::Metadata => {
                 let mut name = self.name.clone();
                 name.push(METADATA).push_version(unix_ms()).push_segment(0);
                 scratch.content.clear();
@@ -215,7 +215,7 @@ impl Inner {
                     .content(&scratch.content);
                 send(request, &data, signer, &mut scratch.packet)
             }
-            Wanted::Segment(segment) => {
+            RequestedPart::Segment(segment) => {
                 let (offset, length) = self.extent(segment);
                 let content = match self.content.read(offset, length, &mut scratch.content) {
                     Ok(content) => content,
@@ -269,13 +269,13 @@ impl Inner {
     }
 
     /// Queues a request for a blocking thread; one runs while the queue is not empty.
-    fn enqueue(this: &Arc<Self>, request: Request, wanted: Wanted) {
+    fn enqueue(this: &Arc<Self>, request: Request, requested: RequestedPart) {
         let mut queue = this.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() >= QUEUE_LEN_MAX {
             tracing::debug!(name = %request.name(), "too many Interests wait, one is dropped");
             return;
         }
-        queue.waiting.push_back((request, wanted));
+        queue.waiting.push_back((request, requested));
         if !std::mem::replace(&mut queue.running, true) {
             let this = Arc::clone(this);
             tokio::task::spawn_blocking(move || this.work());
@@ -286,12 +286,12 @@ impl Inner {
         let mut scratch = Scratch::default();
         loop {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some((request, wanted)) = queue.waiting.pop_front() else {
+            let Some((request, requested)) = queue.waiting.pop_front() else {
                 queue.running = false;
                 return;
             };
             drop(queue);
-            self.answer(&request, wanted, &mut scratch, Request::answer_blocking);
+            self.answer(&request, requested, &mut scratch, Request::answer_blocking);
         }
     }
 }

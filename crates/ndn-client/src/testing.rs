@@ -218,10 +218,12 @@ impl FakeForwarder {
         let satisfied: Vec<PitEntry> = state
             .pit
             .extract_if(.., |entry| {
-                let wanted = entry.name.as_ref();
-                match wanted.implicit_digest() {
-                    Some(wanted_digest) => wanted.parent() == name && *wanted_digest == digest,
-                    None => wanted == name || entry.can_be_prefix && name.starts_with(wanted),
+                let requested = entry.name.as_ref();
+                match requested.implicit_digest() {
+                    Some(expected_digest) => {
+                        requested.parent() == name && *expected_digest == digest
+                    }
+                    None => requested == name || entry.can_be_prefix && name.starts_with(requested),
                 }
             })
             .collect();

@@ -89,8 +89,8 @@ fn origin(source: &AddressSource) -> String {
 
 fn advice(source: &AddressSource, error: &io::Error) -> String {
     // The error says itself what to do.
-    let is_told = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput);
-    if is_told || ConnectFailure::of(error) != ConnectFailure::Unreachable {
+    let is_informed = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput);
+    if is_informed || ConnectFailure::of(error) != ConnectFailure::Unreachable {
         return String::new();
     }
     format!(". {}", next_step(source, error))

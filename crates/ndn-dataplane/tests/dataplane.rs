@@ -16,7 +16,7 @@ use ndn_sys::clock;
 use ndn_sys::poll::Events;
 use ndn_types::FaceUri;
 
-use support::{Bed, PATIENCE, data, expect, interest, peer};
+use support::{Bed, TIMEOUT, data, expect, interest, peer};
 
 #[test]
 fn packets_cross_between_applications_and_the_cache_answers() {
@@ -150,12 +150,12 @@ fn rejected_peers_are_counted_and_reported_once() {
     expect(&mut application, &interest("/a/after", 1));
     let counters = Arc::clone(bed.dataplane.workers()[0].worker_counters());
     assert_eq!(counters.refused_peers.value(), PEERS);
-    let mut told = 0;
+    let mut reported = 0;
     while let Some(event) = bed.dataplane.next_event().unwrap() {
         assert!(matches!(event, Event::PeerRefused { .. }), "{event:?}");
-        told += 1;
+        reported += 1;
     }
-    assert!((1..PEERS / 2).contains(&told), "{told} events for {PEERS} peers");
+    assert!((1..PEERS / 2).contains(&reported), "{reported} events for {PEERS} peers");
     bed.dataplane.stop().unwrap();
 }
 
@@ -200,7 +200,7 @@ fn interest_lifetime_is_limited() {
     consumer.write_all(&wire).unwrap();
     expect(&mut producer, &wire);
     let counters = Arc::clone(bed.dataplane.workers()[0].counters());
-    let give_up = clock::now() + u64::try_from(PATIENCE.as_nanos()).unwrap();
+    let give_up = clock::now() + u64::try_from(TIMEOUT.as_nanos()).unwrap();
     while counters.pit_entries.value() > 0 || counters.unsatisfied_interests.value() == 0 {
         assert!(clock::now() < give_up, "the Interest is still pending");
         bed.poller.wait(&mut Events::with_capacity(1), Some(Duration::from_millis(5))).unwrap();
@@ -226,7 +226,7 @@ fn many_ready_faces_are_read_over_several_rounds() {
     }
     bed.dataplane.wake();
     let expected = u64::try_from(SENDERS * PACKETS).unwrap();
-    let give_up = clock::now() + u64::try_from(PATIENCE.as_nanos()).unwrap();
+    let give_up = clock::now() + u64::try_from(TIMEOUT.as_nanos()).unwrap();
     while counters.packets.value() < expected {
         assert!(clock::now() < give_up, "{} packets", counters.packets.value());
         std::thread::yield_now();

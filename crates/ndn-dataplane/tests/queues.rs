@@ -20,7 +20,7 @@ use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted
 use ndn_sys::poll::Waker;
 use ndn_types::FaceUri;
 
-use support::{Bed, PATIENCE, data, expect};
+use support::{Bed, TIMEOUT, data, expect};
 
 const PORT: PortId = PortId(3);
 /// A worker that sleeps on what was handed to it wakes up by itself after eight seconds.
@@ -65,7 +65,7 @@ impl Queue {
             if found.len() >= count {
                 return found;
             }
-            assert!(start.elapsed() < PATIENCE, "{} of {count} frames", found.len());
+            assert!(start.elapsed() < TIMEOUT, "{} of {count} frames", found.len());
             std::thread::yield_now();
         }
     }
@@ -245,10 +245,10 @@ fn malformed_frame_is_counted_on_any_worker() {
         workers.map(|worker| worker.call_counters().bad_remote_frames.value()).sum()
     };
     let own = || face.counters.dropped(LinkDropReason::Malformed).value();
-    let wait = |wanted: (u64, u64)| {
+    let wait = |requested: (u64, u64)| {
         let start = Instant::now();
-        while (own(), bad_remote()) != wanted {
-            assert!(start.elapsed() < PATIENCE, "{:?}", (own(), bad_remote()));
+        while (own(), bad_remote()) != requested {
+            assert!(start.elapsed() < TIMEOUT, "{:?}", (own(), bad_remote()));
             std::thread::yield_now();
         }
     };

@@ -20,7 +20,7 @@ use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::{FaceIndex, FibWriter, NextHop, Timestamp};
 use ndn_types::{FaceUri, Scope};
 
-use support::{Bed, PATIENCE, data, interest};
+use support::{Bed, TIMEOUT, data, interest};
 
 /// Steps of all workers that find something to do, at one time, before a test takes it for a livelock.
 const STEPS_MAX: usize = 1000;
@@ -380,7 +380,7 @@ fn wait_for(end: &mut InternalEnd) -> Vec<u8> {
         if let Some(frame) = end.receive() {
             return frame;
         }
-        poller.wait(&mut events, Some(PATIENCE)).unwrap();
+        poller.wait(&mut events, Some(TIMEOUT)).unwrap();
         assert!(!events.is_empty(), "no frame arrives");
     }
 }

@@ -15,7 +15,7 @@ use ndn_sys::clock;
 use ndn_types::Counter;
 use ndn_types::FaceUri;
 
-use support::{Bed, PATIENCE, data, expect, interest, peer};
+use support::{Bed, TIMEOUT, data, expect, interest, peer};
 
 fn bed(workers: usize) -> Bed {
     Bed::with_workers(workers, 64, Duration::from_secs(3600))
@@ -146,7 +146,7 @@ fn peer_has_one_face_across_sockets() {
             }
             assert!(resent < 100, "the peer never gets a new face");
         };
-        producer.set_read_timeout(Some(PATIENCE)).unwrap();
+        producer.set_read_timeout(Some(TIMEOUT)).unwrap();
         assert_ne!(face.options.properties.face_id, face_id);
     }
     bed.dataplane.stop().unwrap();
@@ -334,10 +334,7 @@ fn workers_that_probe_each_other_make_room_and_drop_nothing() {
 fn wait_until(what: &str, is_met: impl Fn() -> bool) {
     let begin = clock::now();
     while !is_met() {
-        assert!(
-            u128::from(clock::now() - begin) < PATIENCE.as_nanos(),
-            "waited in vain for {what}"
-        );
+        assert!(u128::from(clock::now() - begin) < TIMEOUT.as_nanos(), "waited in vain for {what}");
         std::thread::yield_now();
     }
 }

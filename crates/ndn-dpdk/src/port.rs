@@ -238,7 +238,7 @@ impl DpdkPort {
     }
 
     /// The position of the next frame. Drops frames before it that are longer than the port accepts.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         self.is_scratch = false;
         let longest = HEADER_LENGTH + TAG_LENGTH + usize::from(self.port.mtu);
         while let Some(frame) = self.received.first() {
@@ -304,7 +304,7 @@ impl FramePort for DpdkPort {
         (self.received.next, self.received.end) = (0, usize::from(count).min(BURST));
         self.since_loss = self.since_loss.saturating_add(count.into());
         self.idle = if count == 0 { self.idle.saturating_add(1) } else { 0 };
-        self.look();
+        self.poll();
         self.received.first().is_some()
     }
 
@@ -318,7 +318,7 @@ impl FramePort for DpdkPort {
 
     fn release(&mut self) {
         self.received.free_first();
-        self.look();
+        self.poll();
     }
 
     fn take_lost(&mut self) -> u64 {

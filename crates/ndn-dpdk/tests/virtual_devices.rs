@@ -32,10 +32,10 @@ fn options(name: &str) -> DpdkOptions {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(mut poll: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
         assert!(begin.elapsed() < DEADLINE, "nothing came in time");
@@ -147,7 +147,7 @@ fn a_ring_brings_back_what_was_sent() {
 }
 
 /// Frames of other types are for nobody, and memory does not run out over them.
-fn a_null_device_brings_frames_for_nobody() {
+fn null_device_brings_frames_without_a_face() {
     let mut port = DpdkPort::open(&options("net_null0")).unwrap();
     for _ in 0..100_000 {
         if port.prepare() {
@@ -255,7 +255,7 @@ fn frames_go_and_come_by_virtual_devices() {
     links_are_asked_while_others_use_the_port();
     frames_that_are_too_long_are_dropped();
     a_ring_brings_back_what_was_sent();
-    a_null_device_brings_frames_for_nobody();
+    null_device_brings_frames_without_a_face();
     match index_of(&tap) {
         Some(interface) => {
             assert!(run(&format!("ip link set {tap} up")));

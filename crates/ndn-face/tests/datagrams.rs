@@ -14,7 +14,7 @@ use ndn_face::{
 use ndn_forwarding::{Scope, TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
-use support::{PATIENCE, Worker, plain, properties, tlv, write_all};
+use support::{TIMEOUT, Worker, plain, properties, tlv, write_all};
 
 fn localhost() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -45,7 +45,7 @@ fn add_peer(
 
 fn peer() -> (StdSocket, SocketAddr) {
     let socket = StdSocket::bind(localhost()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
@@ -93,7 +93,7 @@ fn read_reports_a_drained_socket() {
         let mut partial_reads = 0;
         while worker.received.len() < before + 40 {
             let known = worker.received.len();
-            assert!(worker.poll(PATIENCE), "40 datagrams");
+            assert!(worker.poll(TIMEOUT), "40 datagrams");
             let new = worker.received.len() - known;
             assert_eq!(worker.faces.read_counts(), ReadCounts { datagrams: new, drops: 0 });
             assert_eq!(worker.faces.drained_channel().is_some(), !worker.faces.has_more());
@@ -116,19 +116,19 @@ fn kernel_drops_are_counted_once() {
     let (id, counters) = worker.faces.add_channel(socket, false).unwrap();
     let (peer, peer_address) = peer();
     add_peer(&mut worker, id, peer_address, &options(8800));
-    let (mut told, mut rounds) = (0, 0);
+    let (mut reported, mut rounds) = (0, 0);
     while counters.kernel_drops.value() < 100 {
         rounds += 1;
         assert!(rounds < 10_000, "a small buffer overflows");
         (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
-        let mut patience = PATIENCE;
-        while worker.poll(patience) {
-            told += worker.faces.read_counts().drops;
-            patience = Duration::ZERO;
+        let mut timeout = TIMEOUT;
+        while worker.poll(timeout) {
+            reported += worker.faces.read_counts().drops;
+            timeout = Duration::ZERO;
         }
     }
-    assert_eq!(told, counters.kernel_drops.value());
-    assert_eq!(told, worker.faces.call_counters().shared_socket_drops.value());
+    assert_eq!(reported, counters.kernel_drops.value());
+    assert_eq!(reported, worker.faces.call_counters().shared_socket_drops.value());
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn unknown_peers_get_a_face_or_are_dropped() {
     let mut worker = Worker::new();
     let (id, address, counters) = channel(&mut worker, true);
     let (known, known_address) = peer();
-    let (stranger, stranger_address) = peer();
+    let (unknown_peer, unknown_address) = peer();
     known.send_to(&tlv(5, 20, 1), address).unwrap();
-    worker.run_until(|worker| !worker.strangers.is_empty());
-    assert_eq!(worker.strangers.pop(), Some((id, known_address)));
+    worker.run_until(|worker| !worker.unknown_peers.is_empty());
+    assert_eq!(worker.unknown_peers.pop(), Some((id, known_address)));
     worker.settle();
     assert!(worker.received.is_empty());
     assert_eq!(counters.no_face.value(), 1, "nobody made a face");
@@ -153,15 +153,15 @@ fn unknown_peers_get_a_face_or_are_dropped() {
     assert_eq!(worker.receive().1, tlv(5, 20, 2));
 
     // The next one gets a face at once, and its first packet arrives.
-    stranger.send_to(&tlv(5, 20, 3), address).unwrap();
-    worker.accept_strangers = Some(options(8800));
+    unknown_peer.send_to(&tlv(5, 20, 3), address).unwrap();
+    worker.accept_unknown_peers = Some(options(8800));
     let (from, wire, _) = worker.receive();
     assert_eq!(wire, tlv(5, 20, 3));
     assert_ne!(from, face);
-    assert_eq!(worker.strangers, [(id, stranger_address)]);
+    assert_eq!(worker.unknown_peers, [(id, unknown_address)]);
     worker.send(from, &tlv(6, 30, 4));
     worker.flush();
-    assert_eq!(receive(&stranger), tlv(6, 30, 4));
+    assert_eq!(receive(&unknown_peer), tlv(6, 30, 4));
     worker.finish();
 }
 
@@ -333,8 +333,8 @@ fn only_idle_faces_close() {
     let (idle, _) = add_peer(&mut worker, id, idle_at, &options(8800));
     let (busy, _) = add_peer(&mut worker, id, busy_at, &options(8800));
     let persistent = FaceOptions { persistency: Persistency::Persistent, ..options(8800) };
-    let (_, patient_at) = peer();
-    let (patient, _) = add_peer(&mut worker, id, patient_at, &persistent);
+    let (_, waiting_at) = peer();
+    let (waiting, _) = add_peer(&mut worker, id, waiting_at, &persistent);
     assert_eq!(worker.faces.next_deadline(), Some(worker.now.plus(timeout)));
     worker.advance(timeout - Duration::from_secs(1));
     busy_socket.send_to(&tlv(5, 20, 0), address).unwrap();
@@ -345,9 +345,9 @@ fn only_idle_faces_close() {
     assert_eq!(worker.faces.poll_event(), Some(FaceEvent { face: idle, change }));
     assert_eq!(worker.faces.poll_event(), None);
     assert_eq!(worker.faces.datagram_face(id, idle_at), None);
-    assert!(worker.faces.contains(busy) && worker.faces.contains(patient));
+    assert!(worker.faces.contains(busy) && worker.faces.contains(waiting));
     worker.advance(timeout);
-    assert!(!worker.faces.contains(busy) && worker.faces.contains(patient));
+    assert!(!worker.faces.contains(busy) && worker.faces.contains(waiting));
     assert_eq!(worker.faces.next_deadline(), None);
     worker.finish();
 }
@@ -373,7 +373,7 @@ fn connected_face_survives_an_unreachable_peer() {
     assert_eq!(worker.faces.poll_event(), None);
     // The peer starts at last.
     let socket = StdSocket::bind(remote).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     worker.send(index, &tlv(5, 100, 1));
     worker.flush();
     assert_eq!(receive(&socket), tlv(5, 100, 1));

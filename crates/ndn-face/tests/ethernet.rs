@@ -137,7 +137,7 @@ fn worker(link: &Link) -> Worker {
         has_others: false,
     };
     worker.faces.add_port(PORT, port).unwrap();
-    worker.accept_strangers = Some(options(Persistency::OnDemand, link.mtu));
+    worker.accept_unknown_peers = Some(options(Persistency::OnDemand, link.mtu));
     worker
 }
 
@@ -218,7 +218,7 @@ fn inner_exchange() {
         let data = tlv(6, length, 2);
         assert_eq!(ends.answer(from, &data), (face, data));
     }
-    assert_eq!(ends.far.strange_stations, [(PORT, near_mac)]);
+    assert_eq!(ends.far.unknown_stations, [(PORT, near_mac)]);
     assert!(counters.out_frames.value() > 8, "the longest have become pieces");
 
     // A group: each host with a face of it receives the frame, and answers to all.

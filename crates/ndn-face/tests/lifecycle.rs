@@ -16,7 +16,7 @@ use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::stream::{self, AcceptError, Listener};
 use ndn_table::{FaceIndex, Timestamp};
-use support::{PATIENCE, Sink, Worker, local_stream, plain, properties, read_available, tlv};
+use support::{Sink, TIMEOUT, Worker, local_stream, plain, properties, read_available, tlv};
 
 fn event(worker: &mut Worker) -> FaceEvent {
     let mut event = None;
@@ -30,7 +30,7 @@ fn event(worker: &mut Worker) -> FaceEvent {
 fn accept(listener: &mut Listener) -> std::os::fd::OwnedFd {
     let poller = Poller::new().unwrap();
     poller.add(listener.as_fd(), 0, Interest::Readable).unwrap();
-    poller.wait(&mut Events::with_capacity(1), Some(PATIENCE)).unwrap();
+    poller.wait(&mut Events::with_capacity(1), Some(TIMEOUT)).unwrap();
     listener.accept().unwrap().stream
 }
 
@@ -80,7 +80,7 @@ fn permanent_face_reconnects() {
         worker.advance(wait - Duration::from_nanos(1));
         assert!(!worker.poll(Duration::ZERO), "an attempt too early");
         worker.advance(Duration::from_nanos(1));
-        assert!(worker.poll(PATIENCE), "no attempt");
+        assert!(worker.poll(TIMEOUT), "no attempt");
         // Why it stays down is what the last attempt has failed with.
         let refused = CloseReason::Failed(std::io::ErrorKind::ConnectionRefused);
         assert_eq!(event(&mut worker), FaceEvent { face, change: FaceChange::Down(refused) });
@@ -204,11 +204,11 @@ fn without_free_blocks_reads_are_deferred() {
     let mut events = Events::with_capacity(1);
     let mut sink = Sink::default();
     for expected in [Progress::NoBlock, Progress::NoBlock] {
-        faces.poller().wait(&mut events, Some(PATIENCE)).unwrap();
+        faces.poller().wait(&mut events, Some(TIMEOUT)).unwrap();
         assert_eq!(faces.handle_event(now, &events.event(0), &pool, &mut sink), expected);
     }
     pool.finish(taken);
-    faces.poller().wait(&mut events, Some(PATIENCE)).unwrap();
+    faces.poller().wait(&mut events, Some(TIMEOUT)).unwrap();
     assert_eq!(faces.handle_event(now, &events.event(0), &pool, &mut sink), Progress::Done);
     assert_eq!(pool.bytes(&sink.burst[0].handle), tlv(5, 100, 1));
 }
@@ -248,7 +248,7 @@ fn an_internal_face_carries_packets_both_ways() {
     poller.add(&far, 0, Interest::Readable).unwrap();
     worker.flush();
     let mut events = Events::with_capacity(1);
-    poller.wait(&mut events, Some(PATIENCE)).unwrap();
+    poller.wait(&mut events, Some(TIMEOUT)).unwrap();
     assert_eq!(events.len(), 1);
     far.reset();
     for seed in 0..64 {

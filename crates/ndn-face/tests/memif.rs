@@ -51,7 +51,7 @@ impl Server {
         let accepted = loop {
             match self.listener.accept() {
                 Ok(accepted) => break accepted.stream,
-                Err(AcceptError::WouldBlock) => assert!(worker.poll(support::PATIENCE)),
+                Err(AcceptError::WouldBlock) => assert!(worker.poll(support::TIMEOUT)),
                 Err(error) => panic!("{error:?}"),
             }
         };
@@ -320,7 +320,8 @@ fn failed_attempts_are_repeated_only_by_permanent_faces() {
 fn refusal_of_a_server_is_reported_once() {
     let (mut near, mut server) = (Worker::new(), Server::new());
     let secret = Secret::new("right").unwrap();
-    let check = |said: &Secret| if *said == secret { Ok(()) } else { Err(Refusal::SecretWrong) };
+    let check =
+        |output: &Secret| if *output == secret { Ok(()) } else { Err(Refusal::SecretWrong) };
     let refused = CloseReason::Refused(DisconnectReason::new(0, "Incorrect secret"));
     let options = |text| ClientOptions { secret: Secret::new(text).unwrap(), ..Default::default() };
     let persistent = add_client(&mut near, &server, options("wrong"), Persistency::Persistent);

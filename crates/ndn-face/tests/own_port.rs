@@ -13,7 +13,7 @@ use ndn_face::{
 use ndn_forwarding::Scope;
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::{Event, Events, Waker};
-use support::{PATIENCE, Sink, Worker, properties, tlv};
+use support::{Sink, TIMEOUT, Worker, properties, tlv};
 
 const PORT: PortId = PortId(3);
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -99,7 +99,7 @@ fn event_that_is_not_readable_takes_no_frames() {
     let index = worker.next_index();
     worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();
     let mut events = Events::with_capacity(4);
-    worker.faces.poller().wait(&mut events, Some(PATIENCE)).unwrap();
+    worker.faces.poller().wait(&mut events, Some(TIMEOUT)).unwrap();
     let ready = events.iter().next().unwrap();
     let held_back = Event { readable: false, writable: true, ..ready };
     let mut sink = Sink::default();

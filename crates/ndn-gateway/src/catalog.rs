@@ -23,7 +23,7 @@ const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Limit on all manifests in KiB: cached, in use by transfers, or being fetched.
 const MANIFEST_ROOM: usize = 512 << 10;
 /// Maximum number of concurrent look-ups.
-const LOOK_UPS_MAX: usize = 64;
+const LOOKUPS_MAX: usize = 64;
 /// Maximum time that a look-up waits for others before it is rejected.
 const QUEUE_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a manifest per segment.
@@ -94,7 +94,7 @@ impl Catalog {
     ) -> Self {
         let refuse_older = fetching.verification.is_by_key() && !allow_older;
         let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
-        let look_ups = Semaphore::new(LOOK_UPS_MAX);
+        let look_ups = Semaphore::new(LOOKUPS_MAX);
         let manifest_room = Arc::new(Semaphore::new(MANIFEST_ROOM));
         let versions = refuse_older.then(Mutex::default);
         let entries = Mutex::default();
@@ -331,7 +331,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn look_ups_are_bounded() {
         let (catalog, _forwarder) = catalog();
-        let all = u32::try_from(LOOK_UPS_MAX).unwrap();
+        let all = u32::try_from(LOOKUPS_MAX).unwrap();
         let _held = catalog.look_ups.acquire_many(all).await.unwrap();
         let refused = catalog.find(&Name::from_uri("/x").unwrap()).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);

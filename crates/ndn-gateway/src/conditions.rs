@@ -76,8 +76,8 @@ impl Validators {
         let is_settled = |modified: SystemTime| {
             now.duration_since(modified).is_ok_and(|age| age >= Duration::from_secs(2))
         };
-        let told = httpdate::parse_http_date(field).ok();
-        self.modified.is_some_and(|modified| told == Some(modified) && is_settled(modified))
+        let reported = httpdate::parse_http_date(field).ok();
+        self.modified.is_some_and(|modified| reported == Some(modified) && is_settled(modified))
     }
 
     /// Whether one of the tags in a field matches; `None` without such a field.

@@ -26,5 +26,5 @@ mod versions;
 pub use access_log::{AccessLog, Counters};
 pub use hosts::is_host_allowed;
 pub use path::{PathError, PathTarget, encode, parse_path};
-pub use range::{Range, Wanted, wanted};
+pub use range::{Range, RequestedRange, requested_range};
 pub use server::{Gateway, GatewayOptions, Limits};

@@ -22,7 +22,7 @@ impl Range {
 
 /// The requested part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedRange {
     /// The whole file: no Range field, or one that is ignored.
     Whole,
     /// These ranges, in this order; at least one.
@@ -37,9 +37,9 @@ pub enum Wanted {
 /// many ranges, and ranges whose sum exceeds the file: a short request must not cost many times the
 /// file.
 #[must_use]
-pub fn wanted(field: &str, size: u64) -> Wanted {
+pub fn requested_range(field: &str, size: u64) -> RequestedRange {
     let Some(specifiers) = field.trim().strip_prefix("bytes=") else {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     };
     let mut ranges = Vec::new();
     for (index, specifier) in specifiers.split(',').enumerate() {
@@ -48,21 +48,21 @@ pub fn wanted(field: &str, size: u64) -> Wanted {
             continue;
         }
         if index >= RANGES_MAX {
-            return Wanted::Whole;
+            return RequestedRange::Whole;
         }
         match read(specifier, size) {
-            None => return Wanted::Whole,
+            None => return RequestedRange::Whole,
             Some(Specifier::Beyond) => {}
             Some(Specifier::Within(range)) => ranges.push(range),
         }
     }
     let total = ranges.iter().map(|range| u128::from(range.bytes())).sum::<u128>();
     if total > u128::from(size) {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     }
     match ranges.is_empty() {
-        true => Wanted::Unsatisfiable,
-        false => Wanted::Ranges(ranges),
+        true => RequestedRange::Unsatisfiable,
+        false => RequestedRange::Ranges(ranges),
     }
 }
 
@@ -108,11 +108,13 @@ mod tests {
     use super::*;
 
     fn ranges(field: &str, size: u64) -> Vec<(u64, u64)> {
-        match wanted(field, size) {
-            Wanted::Ranges(ranges) => {
+        match requested_range(field, size) {
+            RequestedRange::Ranges(ranges) => {
                 ranges.into_iter().map(|range| (range.first, range.last)).collect()
             }
-            other @ (Wanted::Whole | Wanted::Unsatisfiable) => panic!("{field}: {other:?}"),
+            other @ (RequestedRange::Whole | RequestedRange::Unsatisfiable) => {
+                panic!("{field}: {other:?}")
+            }
         }
     }
 
@@ -140,7 +142,7 @@ mod tests {
             ("bytes=", 100),
             ("bytes=99999999999999999999999-", 100),
         ] {
-            assert_eq!(wanted(field, size), Wanted::Unsatisfiable, "{field}");
+            assert_eq!(requested_range(field, size), RequestedRange::Unsatisfiable, "{field}");
         }
     }
 
@@ -160,10 +162,10 @@ mod tests {
             "bytes=0-99,0-99",
             "bytes=0-,0-,0-",
         ] {
-            assert_eq!(wanted(field, 100), Wanted::Whole, "{field}");
+            assert_eq!(requested_range(field, 100), RequestedRange::Whole, "{field}");
         }
         let many = format!("bytes={}", vec!["0-0"; RANGES_MAX + 1].join(","));
-        assert_eq!(wanted(&many, 1 << 30), Wanted::Whole);
+        assert_eq!(requested_range(&many, 1 << 30), RequestedRange::Whole);
     }
 
     proptest! {
@@ -172,19 +174,19 @@ mod tests {
             let all: Vec<u64> = (0..size).collect();
             let expected: Vec<u64> =
                 all.iter().copied().filter(|byte| (first..=last).contains(byte)).collect();
-            match wanted(&format!("bytes={first}-{last}"), size) {
-                Wanted::Ranges(ranges) => {
+            match requested_range(&format!("bytes={first}-{last}"), size) {
+                RequestedRange::Ranges(ranges) => {
                     let found: Vec<u64> = (ranges[0].first..=ranges[0].last).collect();
                     prop_assert_eq!(found, expected);
                 }
-                Wanted::Unsatisfiable => prop_assert!(expected.is_empty() && first <= last),
-                Wanted::Whole => prop_assert!(last < first),
+                RequestedRange::Unsatisfiable => prop_assert!(expected.is_empty() && first <= last),
+                RequestedRange::Whole => prop_assert!(last < first),
             }
         }
 
         #[test]
         fn any_field_gives_ranges_within_the_file(field in "(bytes=)?[-0-9, a]{0,40}", size: u64) {
-            if let Wanted::Ranges(ranges) = wanted(&field, size) {
+            if let RequestedRange::Ranges(ranges) = requested_range(&field, size) {
                 prop_assert!(!ranges.is_empty());
                 for range in ranges {
                     prop_assert!(range.first <= range.last && range.last < size);

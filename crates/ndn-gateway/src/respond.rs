@@ -27,7 +27,7 @@ use crate::hosts::is_host_allowed;
 use crate::listing::{Format, Page, entries};
 use crate::media_type::media_type;
 use crate::path::{PathTarget, encode, parse_path};
-use crate::range::{Range, Wanted, wanted};
+use crate::range::{Range, RequestedRange, requested_range};
 use crate::transfer::{Piece, Plan, ReadError, start};
 use crate::transfers::{TransferPermit, Transfers};
 
@@ -255,11 +255,11 @@ impl Shared {
         }
         let file_name = target.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
         let ty = media_type(file_name);
-        let wanted = match resource.layout() {
-            Some((size, _)) => wanted_of(request, &validators, size),
-            None => Wanted::Whole,
+        let requested_range = match resource.layout() {
+            Some((size, _)) => requested_range_of(request, &validators, size),
+            None => RequestedRange::Whole,
         };
-        let Some((mut answer, plan, length)) = plan(&wanted, ty, resource.size) else {
+        let Some((mut answer, plan, length)) = plan(&requested_range, ty, resource.size) else {
             let size = resource.size.unwrap_or(0);
             let text = format!("the file has {size} bytes: there is no such range");
             let mut answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE).with_text(&text);
@@ -318,27 +318,33 @@ fn with_slash(target: &PathTarget) -> Answer {
     answer
 }
 
-fn wanted_of(request: &Parts, validators: &Validators, size: u64) -> Wanted {
+fn requested_range_of(request: &Parts, validators: &Validators, size: u64) -> RequestedRange {
     // Range fields apply to GET only (RFC 9110, section 14.2).
     let field = request.headers.get(RANGE).filter(|_| request.method == Method::GET);
     let now: SystemTime = UNIX_EPOCH + ndn_sys::clock::wall_clock();
     match field.and_then(|field| field.to_str().ok()) {
-        Some(field) if validators.allow_range(&request.headers, now) => wanted(field, size),
-        _ => Wanted::Whole,
+        Some(field) if validators.allow_range(&request.headers, now) => {
+            requested_range(field, size)
+        }
+        _ => RequestedRange::Whole,
     }
 }
 
 /// The head of the answer, what to send and its length; `None` if the range is not satisfiable.
-fn plan(wanted: &Wanted, ty: &str, size: Option<u64>) -> Option<(Answer, Plan, Option<u64>)> {
-    let ranges = match wanted {
-        Wanted::Unsatisfiable => return None,
-        Wanted::Whole => {
+fn plan(
+    requested_range: &RequestedRange,
+    ty: &str,
+    size: Option<u64>,
+) -> Option<(Answer, Plan, Option<u64>)> {
+    let ranges = match requested_range {
+        RequestedRange::Unsatisfiable => return None,
+        RequestedRange::Whole => {
             let mut answer = Answer::new(StatusCode::OK);
             answer.set(CONTENT_TYPE, ty);
             let pieces = vec![Piece { head: Bytes::new(), range: None }];
             return Some((answer, Plan { pieces, tail: Bytes::new() }, size));
         }
-        Wanted::Ranges(ranges) => ranges,
+        RequestedRange::Ranges(ranges) => ranges,
     };
     let size = size?;
     let content_range = |range: &Range| format!("bytes {}-{}/{size}", range.first, range.last);

@@ -138,7 +138,7 @@ impl Reader {
         let mut first_segment = 0;
         if let (Some((_, segment_size)), Some(range)) = (layout, range) {
             first_segment = range.first / segment_size;
-            fetching.config.last_wanted = Some(range.last / segment_size);
+            fetching.config.last_segment_needed = Some(range.last / segment_size);
         }
         let offset = layout.map_or(0, |(_, segment_size)| first_segment * segment_size);
         let stream = endpoint.fetch_found(resource.found.clone(), first_segment, &fetching);

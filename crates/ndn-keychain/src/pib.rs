@@ -57,7 +57,7 @@ pub struct CertificateEntry {
 }
 
 /// Checks whether a database can be read, because SQLite's error does not show the cause.
-fn look_at(path: &Path) -> Result<(), KeyChainError> {
+fn check_file(path: &Path) -> Result<(), KeyChainError> {
     match File::open(path).map_err(|error| (error.kind(), error)) {
         Ok(_) => Ok(()),
         Err((ErrorKind::NotFound, _)) => Err(KeyChainError::NoKeyChain(path.to_owned())),
@@ -79,7 +79,7 @@ impl Pib {
         let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
         match access {
             Access::Read => {
-                look_at(&path)?;
+                check_file(&path)?;
                 flags |= OpenFlags::SQLITE_OPEN_READ_ONLY;
             }
             Access::Write => {

@@ -268,7 +268,7 @@ fn a_key_chain_that_cannot_be_written_is_named() {
 
 /// SQLite has one code for all that keeps a file from being opened.
 #[test]
-fn only_a_want_of_rights_is_told_as_one() {
+fn only_missing_rights_are_reported_as_such() {
     let directory = tempfile::tempdir().unwrap();
     let locations = Locations::in_directory(directory.path());
     fs::create_dir(directory.path().join("pib.db")).unwrap();

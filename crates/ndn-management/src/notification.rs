@@ -69,8 +69,9 @@ impl NotificationStream {
         let found = match rest.last() {
             None if interest.can_be_prefix() => self.recent.back()?,
             Some(component) if rest.len() == 1 => {
-                let wanted = component.number_of_type(ComponentType::SEQUENCE_NUM)?;
-                let behind = usize::try_from(self.next_sequence_num.checked_sub(wanted)?).ok()?;
+                let requested = component.number_of_type(ComponentType::SEQUENCE_NUM)?;
+                let behind =
+                    usize::try_from(self.next_sequence_num.checked_sub(requested)?).ok()?;
                 self.recent.get(self.recent.len().checked_sub(behind)?)?
             }
             _ => return None,

@@ -136,7 +136,7 @@ impl ReadvertiseOptions {
 #[derive(Debug)]
 struct Entry {
     /// The prefix has a route; otherwise it is to be withdrawn.
-    is_wanted: bool,
+    is_advertised: bool,
     /// The identity that signs.
     identity: Option<Name>,
     /// The time of the next command, or the deadline of the answer.
@@ -220,7 +220,7 @@ impl Readvertise {
         }
         if !is_available && self.is_available {
             // The receiver has lost the prefixes that were to be withdrawn.
-            let gone = self.entries.iter().filter(|(_, entry)| !entry.is_wanted);
+            let gone = self.entries.iter().filter(|(_, entry)| !entry.is_advertised);
             let gone: Vec<Name> = gone.map(|(prefix, _)| prefix.clone()).collect();
             gone.iter().for_each(|prefix| self.forget(prefix));
         }
@@ -228,19 +228,19 @@ impl Readvertise {
     }
 
     /// Sets whether a prefix is to be registered. `identity` signs; `None`: the default identity.
-    pub fn set_wanted(
+    pub fn set_advertised(
         &mut self,
         now: Now,
         prefix: &Name,
-        is_wanted: bool,
+        is_advertised: bool,
         identity: Option<&Name>,
     ) {
-        let known = self.entries.get(prefix.value()).map(|entry| entry.is_wanted);
+        let known = self.entries.get(prefix.value()).map(|entry| entry.is_advertised);
         let retry_ns = duration_ns(self.options.retry_min);
         match known {
-            None if is_wanted => {
+            None if is_advertised => {
                 let entry = Entry {
-                    is_wanted,
+                    is_advertised,
                     identity: identity.cloned(),
                     at_ns: now.monotonic_ns,
                     retry_ns,
@@ -250,16 +250,18 @@ impl Readvertise {
                 self.due.insert((entry.at_ns, prefix.clone()));
                 self.entries.insert(prefix.clone(), entry);
             }
-            Some(true) if !is_wanted && !self.is_available => self.forget(prefix),
-            Some(was_wanted) if was_wanted != is_wanted => self.update(prefix, |entry| {
-                entry.is_wanted = is_wanted;
-                if is_wanted {
-                    entry.identity = identity.cloned();
-                }
-                entry.at_ns = now.monotonic_ns;
-                entry.retry_ns = retry_ns;
-                entry.unanswered = None;
-            }),
+            Some(true) if !is_advertised && !self.is_available => self.forget(prefix),
+            Some(was_advertised) if was_advertised != is_advertised => {
+                self.update(prefix, |entry| {
+                    entry.is_advertised = is_advertised;
+                    if is_advertised {
+                        entry.identity = identity.cloned();
+                    }
+                    entry.at_ns = now.monotonic_ns;
+                    entry.retry_ns = retry_ns;
+                    entry.unanswered = None;
+                })
+            }
             None | Some(_) => {}
         }
     }
@@ -300,11 +302,11 @@ impl Readvertise {
                 self.failed(now, &prefix);
                 continue;
             };
-            let patience_ns = duration_ns(self.options.timeout);
+            let timeout_ns = duration_ns(self.options.timeout);
             let time_ms = self.time_ms;
             self.update(&prefix, |entry| {
                 entry.unanswered = Some(Unanswered { name, time_ms });
-                entry.at_ns = now.monotonic_ns.saturating_add(patience_ns);
+                entry.at_ns = now.monotonic_ns.saturating_add(timeout_ns);
             });
             return Some(wire);
         }
@@ -330,12 +332,12 @@ impl Readvertise {
         self.nonce += 1;
         self.time_ms = now.unix_ms().max(self.time_ms + 1);
         let Some(entry) = self.entries.get(prefix.value()) else { return Signing::Impossible };
-        let is_wanted = entry.is_wanted;
-        let verb = if is_wanted { Verb::RibRegister } else { Verb::RibUnregister };
+        let is_advertised = entry.is_advertised;
+        let verb = if is_advertised { Verb::RibRegister } else { Verb::RibUnregister };
         let parameters = ControlParameters {
             name: Some(prefix.clone()),
             origin: self.options.origin,
-            cost: self.options.cost.filter(|_| is_wanted),
+            cost: self.options.cost.filter(|_| is_advertised),
             ..ControlParameters::default()
         };
         let nonce = now.unix_us.rotate_left(20) ^ self.nonce;
@@ -349,14 +351,14 @@ impl Readvertise {
         let Some(prefix) = self.unanswered.get(name.value()).cloned() else { return false };
         let is_ok = ControlResponse::decode(content).is_ok_and(|response| response.is_ok());
         let Some(entry) = self.entries.get(prefix.value()) else { return false };
-        let is_wanted = entry.is_wanted;
+        let is_advertised = entry.is_advertised;
         let time_ms = entry.unanswered.as_ref().map_or(0, |command| command.time_ms);
         // Replay protection requires the times of a key's commands to increase.
         let is_overtaken = time_ms < self.answered_time_ms && !entry.is_overtaken;
         self.answered_time_ms = self.answered_time_ms.max(time_ms);
         let (refresh_ns, retry_ns) =
             (duration_ns(self.options.refresh), duration_ns(self.options.retry_min));
-        match (is_ok, is_wanted) {
+        match (is_ok, is_advertised) {
             (false, _) if is_overtaken => self.update(&prefix, |entry| {
                 entry.unanswered = None;
                 entry.is_overtaken = true;

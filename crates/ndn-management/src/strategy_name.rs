@@ -65,7 +65,7 @@ impl<'a> StrategyName<'a> {
         let versions = versions.into_iter();
         match self.version {
             None => versions.max(),
-            Some(wanted) => versions.filter(|version| *version >= wanted).min(),
+            Some(requested) => versions.filter(|version| *version >= requested).min(),
         }
     }
 

@@ -219,8 +219,8 @@ impl Receiver {
     ///
     /// # Errors
     /// None that the peer could cause.
-    pub fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
-        self.ring.set_interrupts(wanted)?;
+    pub fn set_interrupts(&mut self, requested: bool) -> Result<(), Fault> {
+        self.ring.set_interrupts(requested)?;
         // Orders the flag before the following read of the ring: a peer that has not seen the flag has added its frame
         // before.
         fence(Ordering::SeqCst);

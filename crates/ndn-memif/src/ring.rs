@@ -145,8 +145,8 @@ impl Ring {
     }
 
     /// Sets whether the receiver wants interrupts.
-    pub(crate) fn set_interrupts(&self, wanted: bool) -> Result<(), Fault> {
-        let flags = if wanted { 0 } else { FLAG_MASK_INTERRUPT };
+    pub(crate) fn set_interrupts(&self, requested: bool) -> Result<(), Fault> {
+        let flags = if requested { 0 } else { FLAG_MASK_INTERRUPT };
         self.flags()?.store(flags, Ordering::Relaxed);
         Ok(())
     }

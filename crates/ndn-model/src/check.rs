@@ -342,7 +342,9 @@ impl Checker {
             Method::Sprt { .. } => {
                 self.sprt.as_mut().is_some_and(|t| t.observe(success) != Verdict::Undecided)
             }
-            Method::Betting { precision, .. } => self.is_look() && self.is_narrow(precision)?,
+            Method::Betting { precision, .. } => {
+                self.is_inspection() && self.is_narrow(precision)?
+            }
             Method::Okamoto { .. }
             | Method::ClopperPearson { .. }
             | Method::SamplingPlan { .. }
@@ -355,7 +357,7 @@ impl Checker {
     }
 
     /// Betting bounds cost time proportional to the sample: computed when it has grown by a twentieth.
-    const fn is_look(&self) -> bool {
+    const fn is_inspection(&self) -> bool {
         let step = self.count / 20;
         step == 0 || self.count.is_multiple_of(step.next_power_of_two())
     }

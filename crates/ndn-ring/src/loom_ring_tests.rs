@@ -44,8 +44,8 @@ impl Sleeper {
     fn take(&self, rings: &mut [Consumer<u32>], count: usize) -> Vec<Vec<u32>> {
         let mut taken: Vec<Vec<u32>> = rings.iter().map(|_| Vec::new()).collect();
         let is_done = |taken: &[Vec<u32>]| {
-            let heard = taken.iter().map(Vec::len).sum::<usize>();
-            heard + self.dropped.load(Ordering::Acquire) == count
+            let received = taken.iter().map(Vec::len).sum::<usize>();
+            received + self.dropped.load(Ordering::Acquire) == count
         };
         while !is_done(&taken) {
             let mut found = 0;

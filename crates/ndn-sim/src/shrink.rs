@@ -25,7 +25,7 @@ fn kind(failure: &Failure) -> String {
 /// scenario does not fail.
 pub fn shrink(scenario: &Scenario, start: &mut Start<'_>, runs_max: usize) -> Option<Shrunk> {
     let failure = Simulation::run(scenario, start).err()?;
-    let wanted = kind(&failure);
+    let requested = kind(&failure);
     let mut shrunk = Shrunk { scenario: scenario.clone(), removed: Vec::new(), failure };
     let mut runs = 0;
     let mut chunk = shrunk.scenario.elements().len().div_ceil(2).max(1);
@@ -40,7 +40,7 @@ pub fn shrink(scenario: &Scenario, start: &mut Start<'_>, runs_max: usize) -> Op
             let candidate = shrunk.scenario.without(removed);
             let outcome = Simulation::run(&candidate, start);
             if let Err(failure) = outcome
-                && kind(&failure) == wanted
+                && kind(&failure) == requested
             {
                 shrunk.scenario = candidate;
                 shrunk.removed.extend_from_slice(removed);

@@ -228,14 +228,14 @@ impl AsFd for Waker {
 mod tests {
     use super::*;
 
-    const LOOK: Option<Duration> = Some(Duration::ZERO);
+    const NO_WAIT: Option<Duration> = Some(Duration::ZERO);
 
     #[test]
     fn waker_is_readable_until_it_is_reset() {
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         let mut events = Events::with_capacity(4);
         poller.add(&waker, 7, Interest::Readable).unwrap();
-        poller.wait(&mut events, LOOK).unwrap();
+        poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
         waker.wake();
         waker.wake();
@@ -246,7 +246,7 @@ mod tests {
         }
         waker.reset();
         waker.reset();
-        poller.wait(&mut events, LOOK).unwrap();
+        poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
     }
 
@@ -266,7 +266,7 @@ mod tests {
         poller.wait(&mut events, None).unwrap();
         assert!(events.event(0).closed && events.event(0).readable);
         poller.remove(&near).unwrap();
-        poller.wait(&mut events, LOOK).unwrap();
+        poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
         assert!(poller.remove(&near).is_err());
     }

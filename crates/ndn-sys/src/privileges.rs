@@ -141,13 +141,13 @@ pub fn find_group(name: &str) -> io::Result<Option<u32>> {
 
 /// Looks something up with an ever larger buffer, until it is large enough.
 fn with_record<R, T>(
-    mut look: impl FnMut(*mut R, &mut [libc::c_char]) -> (libc::c_int, Option<T>),
+    mut poll: impl FnMut(*mut R, &mut [libc::c_char]) -> (libc::c_int, Option<T>),
 ) -> io::Result<Option<T>> {
     let mut length = 1024;
     loop {
         let mut buffer = vec![0; length];
         let mut record = std::mem::MaybeUninit::<R>::uninit();
-        match look(record.as_mut_ptr(), &mut buffer) {
+        match poll(record.as_mut_ptr(), &mut buffer) {
             (libc::ERANGE, _) if length < RECORD_LEN_MAX => length *= 2,
             (0, found) => return Ok(found),
             // Systems differ in how they report a missing entry (getpwnam(3), "ERRORS").

@@ -16,7 +16,7 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 const ENOBUFS: i32 = 105;
 /// An EtherType for experiments.
 const EXPERIMENTAL: u16 = 0x88b5;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a test that is ignored otherwise, in a namespace, if the kernel allows one.
 fn in_namespace(test: &str) {
@@ -102,7 +102,7 @@ fn send_as(socket: &PacketSocket, to: &LinkAddress, payloads: &[&[u8]]) {
         match builder.send(socket.as_fd()) {
             Ok(count) => sent += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(socket, Interest::Writable, PATIENCE);
+                wait(socket, Interest::Writable, TIMEOUT);
             }
             // The queue of the device is full, or not there yet.
             Err(error) if error.raw_os_error() == Some(ENOBUFS) => return,
@@ -123,7 +123,7 @@ fn wait(socket: &PacketSocket, interest: Interest, timeout: Duration) -> bool {
 /// The next frame: payload, sender and delivery.
 fn receive(socket: &mut PacketSocket) -> (Vec<u8>, Option<[u8; 6]>, Delivery) {
     while socket.peek().is_none() {
-        assert!(wait(socket, Interest::Readable, PATIENCE), "no frame came");
+        assert!(wait(socket, Interest::Readable, TIMEOUT), "no frame came");
         let _ = socket.take_error();
     }
     take(socket).unwrap()
@@ -191,7 +191,7 @@ fn inner_frames() {
     // Older frames give way to newer ones, and the queue between the devices may be full.
     loop {
         send(&near, near_link.index, far_mac, &[b"four"]);
-        wait(&far, Interest::Readable, PATIENCE);
+        wait(&far, Interest::Readable, TIMEOUT);
         if std::iter::from_fn(|| take(&mut far)).any(|frame| frame.0 == b"four") {
             break;
         }
@@ -277,30 +277,30 @@ fn inner_devices() {
     let poller = Poller::new().unwrap();
     poller.add(&monitor, 1, Interest::Readable).unwrap();
     let mut events = Events::with_capacity(1);
-    let mut hear = || {
-        poller.wait(&mut events, Some(PATIENCE)).unwrap();
+    let mut expect = || {
+        poller.wait(&mut events, Some(TIMEOUT)).unwrap();
         assert!(!events.is_empty(), "nothing was reported");
         monitor.reset();
     };
     let [near_link, far_link] = pair();
-    hear();
+    expect();
     let near = open(&near_link, None);
     let mut far = open(&far_link, None);
     let far_mac = far_link.mac.unwrap();
     ip("link set far down");
-    hear();
+    expect();
     assert_eq!(link("far").state, LinkState::Disabled);
     // The other end has no carrier.
     while link("near").state.is_running() {
-        hear();
+        expect();
     }
     assert!(far.take_error().is_err() && far.take_error().is_ok(), "it is reported once");
     // Up again, and with another address: the same socket goes on.
     ip("link set far address 02:00:00:00:00:77");
     ip("link set far up");
-    hear();
+    expect();
     while !link("near").state.is_running() {
-        hear();
+        expect();
     }
     settle(&[link("near"), link("far")]);
     send(&near, near_link.index, [2, 0, 0, 0, 0, 0x77], &[b"again"]);
@@ -308,7 +308,7 @@ fn inner_devices() {
     assert_eq!((payload, source), (b"again".to_vec(), near_link.mac));
     assert_ne!(far_mac, link("far").mac.unwrap());
     ip("link del far");
-    hear();
+    expect();
     assert!(links().unwrap().iter().all(|link| link.name != "far"));
     assert!(far.take_error().is_err());
 }

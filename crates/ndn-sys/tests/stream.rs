@@ -25,7 +25,7 @@ fn accept(listener: &mut Listener) -> Accepted {
 }
 
 #[test]
-fn unix_listener_is_open_to_everybody_and_cleans_up() {
+fn unix_listener_is_open_to_all_users_and_cleans_up() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
     let mut listener = Listener::unix(&path, 0o666).unwrap();
@@ -162,7 +162,7 @@ fn tcp_connection_refused_is_reported() {
 }
 
 #[test]
-fn a_full_stream_blocks_nobody() {
+fn full_stream_blocks_no_other() {
     let (near, far) = stream::unix_pair().unwrap();
     let chunk = vec![7; 64 * 1024];
     let mut written = 0;

@@ -112,7 +112,7 @@ fn a_message_that_does_not_fit_is_marked() {
 }
 
 #[test]
-fn a_full_receive_buffer_drops_and_says_so() {
+fn drops_of_a_full_receive_buffer_are_counted() {
     let options = UdpOptions { receive_buffer: 1, ..UdpOptions::bound_to(localhost()) };
     let receiver = UdpSocket::new(&options).unwrap();
     let sender = connected(receiver.local_address().unwrap());
@@ -186,12 +186,12 @@ fn a_connected_socket_shares_the_port_of_a_listener() {
     let listener = UdpSocket::new(&shared).unwrap();
     let local = listener.local_address().unwrap();
     let (peer, peer_address) = bound();
-    let (stranger, stranger_address) = bound();
-    assert_ne!(peer_address, stranger_address);
+    let (unknown_peer, unknown_address) = bound();
+    assert_ne!(peer_address, unknown_address);
     let options = UdpOptions { local, remote: Some(peer_address), ..shared };
     let face = UdpSocket::new(&options).unwrap();
     let mut batch = SendBatch::with_capacity(1, 1);
-    for (sender, receiver) in [(&peer, &face), (&stranger, &listener)] {
+    for (sender, receiver) in [(&peer, &face), (&unknown_peer, &listener)] {
         let mut builder = batch.start();
         builder.push_slice(b"hello");
         builder.end_message(Some(local), None);
@@ -202,7 +202,7 @@ fn a_connected_socket_shares_the_port_of_a_listener() {
 }
 
 #[test]
-fn the_kernel_tells_when_it_received_if_asked() {
+fn kernel_reports_receive_times_if_requested() {
     let (receiver, address) = bound();
     let sender = connected(address);
     let received = |is_asked| {
@@ -228,7 +228,7 @@ fn the_kernel_tells_when_it_received_if_asked() {
 /// Each peer's datagrams come to the socket that the spread says, although neighbours have connected
 /// sockets at the same address, and what these neighbours send comes to those.
 #[test]
-fn peers_are_spread_over_those_who_listen_and_over_nobody_else() {
+fn peers_are_spread_over_listening_workers_only() {
     let cases = [
         ("127.0.0.1:0", "127.0.0.1:0"),
         ("[::1]:0", "[::1]:0"),

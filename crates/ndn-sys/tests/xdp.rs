@@ -18,7 +18,7 @@ const EXPERIMENTAL: u16 = 0x88b5;
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 /// What a frame starts with that may be lost.
 const PROBE: [u8; 1] = *b"?";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a test that is ignored otherwise, in a namespace, if the kernel allows it. XDP programs need
 /// rights outside of any user namespace.
@@ -120,7 +120,7 @@ type Taken = (Vec<u8>, Option<[u8; 6]>, Delivery, u16);
 fn receive(port: &mut XdpPort) -> Taken {
     loop {
         while !port.prepare() {
-            assert!(wait(port.descriptors(), PATIENCE), "no frame came");
+            assert!(wait(port.descriptors(), TIMEOUT), "no frame came");
         }
         let frame = port.peek().unwrap();
         let taken = (frame.payload.to_vec(), frame.source, frame.delivery, frame.vlan);
@@ -240,7 +240,7 @@ fn inner_others() {
             |vlan: u16| [&vlan.to_be_bytes()[..], &PROTOCOL.to_be_bytes(), &[9; 60]].concat();
         send_as(&sender, to(0x8100), &tagged(7));
         send_as(&sender, to(EXPERIMENTAL), b"other");
-        assert!(wait(std::iter::once(kernels[0].as_fd()), PATIENCE), "it goes to the kernel");
+        assert!(wait(std::iter::once(kernels[0].as_fd()), TIMEOUT), "it goes to the kernel");
         assert_eq!(kernels[0].peek().unwrap().payload, b"other");
         kernels[0].release();
         // A VLAN has a device of its own.
@@ -297,7 +297,7 @@ fn inner_jumbo() {
 }
 
 #[test]
-fn all_queues_are_heard() {
+fn frames_of_all_queues_are_received() {
     in_namespace("inner_queues");
 }
 
@@ -321,9 +321,10 @@ fn inner_queues() {
         for number in 0..200_u32 {
             send_as(&sender, to, &number.to_be_bytes());
             send(&mut near, far_mac, &[&number.to_be_bytes()]);
-            let mut heard = [receive(&mut far).0, receive(&mut far).0].map(|one| one[..4].to_vec());
-            heard.sort_unstable();
-            assert_eq!(heard, [number.to_be_bytes(); 2]);
+            let mut arrived =
+                [receive(&mut far).0, receive(&mut far).0].map(|one| one[..4].to_vec());
+            arrived.sort_unstable();
+            assert_eq!(arrived, [number.to_be_bytes(); 2]);
         }
     });
 }
@@ -340,16 +341,16 @@ fn inner_parts() {
     let [near_link, far_link] = pair("numrxqueues 4 numtxqueues 4");
     let far_mac = far_link.mac.unwrap();
     let options = [&near_link, &far_link].map(|link| options(link, Some(XdpMode::Native)));
-    let patiently = |options: &XdpOptions, count| loop {
+    let with_retries = |options: &XdpOptions, count| loop {
         match XdpPort::open_parts(options, count) {
             Err(error) if error.is_busy() => {}
             opened => return opened.unwrap(),
         }
     };
     // As many as there are queues, although more were asked for.
-    let mut near = patiently(&XdpOptions { queue_count: 9, ..options[0] }, 6);
+    let mut near = with_retries(&XdpOptions { queue_count: 9, ..options[0] }, 6);
     assert_eq!(near.len(), 4);
-    let mut far = patiently(&options[1], 2);
+    let mut far = with_retries(&options[1], 2);
     assert_eq!(far.iter().map(|part| part.setup().queue_count).collect::<Vec<_>>(), [2, 2]);
     // What one end sends by a queue, the other receives by that queue.
     for (queue, from) in near.iter_mut().enumerate() {
@@ -396,8 +397,8 @@ fn inner_fewer() {
         "link add near numrxqueues 1 numtxqueues 1 type veth peer name far numrxqueues 2 numtxqueues 2",
     );
     let refused = XdpPort::open(&options(&link("near"), Some(XdpMode::Native))).unwrap_err();
-    let told = refused.to_string();
-    assert!(refused.step == XdpStep::Attach && told.contains("more queues"), "{told}");
+    let reported = refused.to_string();
+    assert!(refused.step == XdpStep::Attach && reported.contains("more queues"), "{reported}");
     // In generic mode the kernel does not mind.
     assert!(XdpPort::open(&options(&link("near"), None)).is_ok());
 }

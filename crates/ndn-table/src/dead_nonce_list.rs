@@ -197,10 +197,10 @@ impl DeadNonceList {
     /// Position of a live record of the pair.
     #[inline]
     fn position(&self, mixed: u64, mask: u64, now: Timestamp) -> Option<usize> {
-        let wanted = fingerprint(mixed);
+        let requested = fingerprint(mixed);
         let line = self.line(mixed, mask);
         let found = self.words[line..line + LINE_RECORDS].iter().position(|&record| {
-            record & !TIME_MASK == wanted && self.age(record, now) <= LIFETIME_STEPS
+            record & !TIME_MASK == requested && self.age(record, now) <= LIFETIME_STEPS
         })?;
         Some(line + found)
     }

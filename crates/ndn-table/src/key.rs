@@ -136,13 +136,13 @@ fn ends_in_digest(value: &[u8]) -> bool {
 }
 
 #[cold]
-fn is_component_start(value: &[u8], wanted: usize) -> bool {
+fn is_component_start(value: &[u8], requested: usize) -> bool {
     let mut start = 0;
-    while start < wanted {
+    while start < requested {
         match component_end(value, start) {
             Some(end) => start = end,
             None => return false,
         }
     }
-    start == wanted
+    start == requested
 }

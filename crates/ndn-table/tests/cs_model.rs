@@ -161,14 +161,14 @@ impl World {
         can_be_prefix: bool,
         must_be_fresh: bool,
     ) {
-        let mut wanted = name.to_vec();
+        let mut requested = name.to_vec();
         let mut packet_digest = None;
         if let Some(content) = digest_of
             && name.len() < 4 * 62
         {
             let of = digest(&data(name, &vec![content; 1 + usize::from(content) * 150]));
             packet_digest = Some(of);
-            wanted = with_digest(name, &of);
+            requested = with_digest(name, &of);
         }
         let now = self.now;
         let accepted = |cached: &&Cached| !must_be_fresh || cached.is_fresh(now);
@@ -190,7 +190,7 @@ impl World {
         } else {
             vec![]
         };
-        let hashed = Hashed::new(&wanted);
+        let hashed = Hashed::new(&requested);
         let key = hashed.interest(can_be_prefix, must_be_fresh);
         self.pcct.prefetch_interest_buckets(&key);
         self.pcct.prefetch_interest_entries(&key);

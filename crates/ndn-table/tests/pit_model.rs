@@ -262,12 +262,13 @@ impl World {
         let mut expected: Vec<PitIndex> = self
             .model
             .iter()
-            .filter(|((wanted, can_be_prefix, _), _)| {
-                let has_digest = wanted.len() >= 34 && wanted[wanted.len() - 34..][..2] == [1, 32];
+            .filter(|((requested, can_be_prefix, _), _)| {
+                let has_digest =
+                    requested.len() >= 34 && requested[requested.len() - 34..][..2] == [1, 32];
                 if has_digest {
-                    *wanted == full
+                    *requested == full
                 } else {
-                    wanted == name || *can_be_prefix && name.starts_with(wanted)
+                    requested == name || *can_be_prefix && name.starts_with(requested)
                 }
             })
             .map(|(_, entry)| entry.index)
@@ -511,17 +512,17 @@ fn expiry_is_on_time_with_one_timer_per_entry() {
     let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
     let deadline = now.plus_millis(20_000);
     pcct.set_expiry(index, deadline, now);
-    let mut looks = 0;
+    let mut polls = 0;
     let late = loop {
         now = pcct.next_deadline().unwrap();
-        looks += 1;
+        polls += 1;
         if let Some(expired) = pcct.pop_expired(now, &mut 100) {
             assert_eq!(expired, index);
             break now.nanos_since(deadline);
         }
     };
     assert!(now >= deadline && late <= 2 * NANOS_PER_MILLI, "{late} ns late");
-    assert!(looks < 20, "woken {looks} times");
+    assert!(polls < 20, "woken {polls} times");
 }
 
 /// Interests with invented digests do not displace other Interests of the name, and only Data of

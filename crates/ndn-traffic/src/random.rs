@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn weights_determine_frequencies() {
         let seen = frequencies(&Alias::new(&[1.0, 0.0, 3.0, 4.0]), 4, 400_000);
-        for (seen, wanted) in seen.iter().zip([0.125, 0.0, 0.375, 0.5]) {
-            assert!((seen - wanted).abs() < 0.005, "{seen} instead of {wanted}");
+        for (seen, requested) in seen.iter().zip([0.125, 0.0, 0.375, 0.5]) {
+            assert!((seen - requested).abs() < 0.005, "{seen} instead of {requested}");
         }
     }
 
@@ -112,9 +112,12 @@ mod tests {
         let seen = frequencies(&Alias::zipf(1000, 1.0), 1000, 1_000_000);
         let harmonic: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank)).sum();
         for rank in [1_u32, 2, 3, 10] {
-            let wanted = 1.0 / (f64::from(rank) * harmonic);
+            let requested = 1.0 / (f64::from(rank) * harmonic);
             let found = seen[rank as usize - 1];
-            assert!((found / wanted - 1.0).abs() < 0.05, "rank {rank}: {found}, not {wanted}");
+            assert!(
+                (found / requested - 1.0).abs() < 0.05,
+                "rank {rank}: {found}, not {requested}"
+            );
         }
     }
 

@@ -199,12 +199,12 @@ mod tests {
         ] {
             let _ = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err();
         }
-        let said = |key: &str| {
+        let output = |key: &str| {
             Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
         };
-        assert!(said(&other).contains("the key of another certificate"), "{}", said(&other));
-        assert!(said("").contains("the file has none"), "{}", said(""));
+        assert!(output(&other).contains("the key of another certificate"), "{}", output(&other));
+        assert!(output("").contains("the file has none"), "{}", output(""));
         let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
-        assert!(said(&encrypted).contains("encrypted"), "{}", said(&encrypted));
+        assert!(output(&encrypted).contains("encrypted"), "{}", output(&encrypted));
     }
 }

@@ -294,10 +294,11 @@ mod tests {
 
     #[test]
     fn a_path_that_is_refused_is_named() {
-        let told = |url: &str| not_opened(&url.parse().unwrap(), &ConnectingError::SessionRejected);
-        let other = told("https://host.example/other");
+        let reported =
+            |url: &str| not_opened(&url.parse().unwrap(), &ConnectingError::SessionRejected);
+        let other = reported("https://host.example/other");
         assert!(other.contains(" /other;") && other.contains(PATH), "{other}");
-        assert!(!told("https://host.example/ndn").contains(PATH));
+        assert!(!reported("https://host.example/ndn").contains(PATH));
     }
 
     #[test]

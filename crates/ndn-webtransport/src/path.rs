@@ -32,7 +32,7 @@ impl PathMtu {
     }
 
     /// Calls `listener` on each change from now on, on the thread of the session. There is one listener.
-    pub fn tell(&self, listener: impl Fn(usize) + Send + Sync + 'static) {
+    pub fn notify(&self, listener: impl Fn(usize) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
     }
 
@@ -59,16 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_once() {
+    fn changes_are_reported_once() {
         let mtu = PathMtu::new(1162);
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         mtu.set(1200);
-        let of_listener = Arc::clone(&told);
-        mtu.clone().tell(move |length| of_listener.lock().unwrap().push(length));
+        let of_listener = Arc::clone(&reported);
+        mtu.clone().notify(move |length| of_listener.lock().unwrap().push(length));
         for length in [1200, 1414, 1414, 1162] {
             mtu.set(length);
         }
-        assert_eq!(*told.lock().unwrap(), [1414, 1162]);
+        assert_eq!(*reported.lock().unwrap(), [1414, 1162]);
         assert_eq!((mtu.value(), mtu.shared().load(Ordering::Relaxed)), (1162, 1162));
     }
 }

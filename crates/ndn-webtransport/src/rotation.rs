@@ -99,19 +99,19 @@ impl Rotation {
     pub(crate) fn new(file: Option<PathBuf>, now_s: u64) -> Result<Self, CertificateError> {
         let (mut kept, mut is_usable) = (Vec::new(), true);
         if let Some(path) = &file {
-            let told = path.display();
+            let reported = path.display();
             match read(path) {
                 Ok(read) => kept = read,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) if is_unfit(&error) => tracing::warn!(
-                    file = %told, %error,
+                    file = %reported, %error,
                     "the kept certificate of WebTransport is not used, and is replaced"
                 ),
                 Err(error) => {
                     // It may be a good one: the next start can have it.
                     is_usable = false;
                     tracing::warn!(
-                        file = %told, %error,
+                        file = %reported, %error,
                         "the kept certificate of WebTransport cannot be read: there is another one until the next start"
                     );
                 }
@@ -149,7 +149,7 @@ impl Rotation {
     }
 
     /// Makes or installs a successor when it is time. Whether something has changed.
-    pub(crate) fn look(&mut self, now_s: u64) -> Result<bool, CertificateError> {
+    pub(crate) fn poll(&mut self, now_s: u64) -> Result<bool, CertificateError> {
         let mut has_changed = false;
         // After a long sleep, or when the clock was put forward.
         if self.next.as_ref().is_some_and(|next| now_s.saturating_add(TAKE_OVER_S) >= next.end_s) {
@@ -261,28 +261,30 @@ mod tests {
     fn there_is_a_successor_before_a_certificate_ends() {
         let mut rotation = Rotation::new(None, NOW_S).unwrap();
         let first = rotation.current().hash();
-        assert!(!rotation.look(NOW_S + 5 * DAY_S).unwrap());
+        assert!(!rotation.poll(NOW_S + 5 * DAY_S).unwrap());
         assert_eq!(rotation.hashes(), [first]);
-        assert!(rotation.look(NOW_S + 6 * DAY_S).unwrap());
-        let [told_first, told_next] = rotation.hashes()[..] else { panic!("no successor") };
-        assert_eq!(told_first, first);
-        assert_ne!(told_next, first);
-        assert!(!rotation.look(NOW_S + 10 * DAY_S).unwrap());
-        assert!(rotation.look(NOW_S + 11 * DAY_S).unwrap());
+        assert!(rotation.poll(NOW_S + 6 * DAY_S).unwrap());
+        let [published_first, published_next] = rotation.hashes()[..] else {
+            panic!("no successor")
+        };
+        assert_eq!(published_first, first);
+        assert_ne!(published_next, first);
+        assert!(!rotation.poll(NOW_S + 10 * DAY_S).unwrap());
+        assert!(rotation.poll(NOW_S + 11 * DAY_S).unwrap());
         // The published successor takes over.
-        assert_eq!(rotation.hashes(), [told_next]);
-        assert!(!rotation.look(NOW_S + 11 * DAY_S + 1).unwrap());
+        assert_eq!(rotation.hashes(), [published_next]);
+        assert!(!rotation.poll(NOW_S + 11 * DAY_S + 1).unwrap());
         // It was made on the sixth day, and holds to the eighteenth.
-        assert!(rotation.look(NOW_S + 12 * DAY_S).unwrap());
+        assert!(rotation.poll(NOW_S + 12 * DAY_S).unwrap());
         assert_eq!(rotation.hashes().len(), 2);
     }
 
     #[test]
     fn a_machine_that_slept_for_weeks_has_a_certificate_that_holds() {
         let mut rotation = Rotation::new(None, NOW_S).unwrap();
-        rotation.look(NOW_S + 7 * DAY_S).unwrap();
+        rotation.poll(NOW_S + 7 * DAY_S).unwrap();
         let earlier = rotation.hashes();
-        assert!(rotation.look(NOW_S + 40 * DAY_S).unwrap());
+        assert!(rotation.poll(NOW_S + 40 * DAY_S).unwrap());
         assert!(!earlier.contains(&rotation.current().hash()));
         assert_eq!(rotation.current.end_s, NOW_S + 52 * DAY_S);
     }
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
         assert_eq!(open(NOW_S + DAY_S).hashes(), first.hashes());
         // With the successor, once there is one, that takes over while nobody runs.
-        first.look(NOW_S + 7 * DAY_S).unwrap();
+        first.poll(NOW_S + 7 * DAY_S).unwrap();
         let both = first.hashes();
         assert_eq!(open(NOW_S + 8 * DAY_S).hashes(), both);
         assert_eq!(open(NOW_S + 13 * DAY_S).hashes(), both[1..]);
@@ -336,7 +338,7 @@ mod tests {
         assert_ne!(other.hashes(), first);
         assert!(other.file.is_none());
         // Neither at the start nor later is anything written.
-        assert!(other.look(NOW_S + 7 * DAY_S).unwrap());
+        assert!(other.poll(NOW_S + 7 * DAY_S).unwrap());
         assert_eq!(Rotation::new(Some(file), NOW_S).unwrap().hashes(), first);
         let unreadable = io::Error::from(rustix::io::Errno::MFILE);
         assert!(!is_unfit(&unreadable) && is_unfit(&io::ErrorKind::InvalidData.into()));

@@ -22,7 +22,7 @@ use crate::server::{Accepted, Rules, Server, stream_pair};
 use crate::session::{END_TIMEOUT, Timeouts};
 
 /// How often to look whether a certificate is to be renewed.
-const LOOK: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_secs(600);
 /// How long peers are notified of the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -161,11 +161,11 @@ impl Listening {
             .collect::<io::Result<_>>()?;
         let hash = first.hash();
         let listening = Self { server, endpoints, rotation, hashes: Arc::clone(hashes) };
-        listening.tell(listening.rotation.as_ref().map_or(vec![hash], Rotation::hashes));
+        listening.notify(listening.rotation.as_ref().map_or(vec![hash], Rotation::hashes));
         Ok(listening)
     }
 
-    fn tell(&self, hashes: Vec<CertificateHash>) {
+    fn notify(&self, hashes: Vec<CertificateHash>) {
         *self.hashes.lock().unwrap_or_else(PoisonError::into_inner) = hashes;
     }
 
@@ -183,12 +183,12 @@ impl Listening {
     fn set_identity(&mut self, identity: &Identity) {
         self.rotation = None;
         self.install(identity);
-        self.tell(vec![identity.hash()]);
+        self.notify(vec![identity.hash()]);
     }
 
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let Some(rotation) = &mut self.rotation else { return };
-        match rotation.look(now_s()) {
+        match rotation.poll(now_s()) {
             Ok(false) => {}
             Ok(true) => {
                 let (current, hashes) = (rotation.current().clone(), rotation.hashes());
@@ -196,7 +196,7 @@ impl Listening {
                     tracing::info!(sha256 = %hash, "a certificate of WebTransport");
                 }
                 self.install(&current);
-                self.tell(hashes);
+                self.notify(hashes);
             }
             Err(error) => tracing::warn!(%error, "the certificate of WebTransport is not renewed"),
         }
@@ -215,13 +215,13 @@ async fn serve(
             tokio::spawn(server.listen(endpoint.clone()));
         }
     }
-    let mut looks = tokio::time::interval(LOOK);
+    let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
-            _ = looks.tick() => {
+            _ = polls.tick() => {
                 if let Some(listening) = &mut listening {
-                    listening.look();
+                    listening.poll();
                 }
             }
             Some(_) = clients.join_next() => {}

@@ -36,8 +36,8 @@ const READ_LENGTH: usize = 64 * 1024;
 /// How long the end of a session may take, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// Interval between checks of the path. QUIC probes for longer datagrams at the start, and every ten minutes.
-const PATH_LOOK: Duration = Duration::from_secs(1);
-const DRAIN_LOOK: Duration = Duration::from_millis(1);
+const PATH_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long the parts of a session's end may take.
 #[derive(Debug, Clone, Copy)]
@@ -164,22 +164,22 @@ impl Session {
 
     /// Says that streams are read here, and looks now and then what the path has turned out to take.
     async fn announce_and_follow_path(&self) -> End {
-        let looks = async {
-            let mut looks = tokio::time::interval(PATH_LOOK);
+        let polls = async {
+            let mut polls = tokio::time::interval(PATH_POLL_INTERVAL);
             loop {
-                looks.tick().await;
+                polls.tick().await;
                 let length = self.connection.max_datagram_size();
                 // A path that takes less than peers have to is broken: what is sent is counted as too long.
                 let length =
                     length.map_or(MTU_MIN, |length| length.clamp(MTU_MIN, MAX_PACKET_SIZE));
                 self.datagram_length.store(length, Ordering::Relaxed);
-                self.tell_length();
+                self.publish_length();
             }
         };
-        tokio::join!(streams::announce(&self.connection), looks).1
+        tokio::join!(streams::announce(&self.connection), polls).1
     }
 
-    fn tell_length(&self) {
+    fn publish_length(&self) {
         self.mtu.set(match self.peer_reads_streams() {
             true => MAX_PACKET_SIZE,
             false => self.datagram_length.load(Ordering::Relaxed),
@@ -239,7 +239,7 @@ impl Session {
     ) {
         if *frame == ANNOUNCEMENT {
             self.peer_reads_streams.store(true, Ordering::Relaxed);
-            self.tell_length();
+            self.publish_length();
             return;
         }
         counters.received_streams.increment();
@@ -311,7 +311,7 @@ impl Session {
         let quic = self.connection.quic_connection();
         let room = self.datagram_room;
         while quic.close_reason().is_none() && quic.datagram_send_buffer_space() < room {
-            tokio::time::sleep(DRAIN_LOOK).await;
+            tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
         }
     }
 

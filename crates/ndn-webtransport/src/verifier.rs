@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_that_is_refused_is_spoken_of_in_words() {
+    fn rejected_certificate_is_reported_in_words() {
         let [one, other] = [CertificateHash([1; 32]), CertificateHash([2; 32])];
         let issuer = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let wrong_hash = explain(&issuer, one, Some(other), "host");

@@ -55,7 +55,7 @@ impl Diamond {
 fn around_a_diamond() {
     let Some(mut diamond) = Diamond::new() else { return };
     an_interest_does_not_go_round(&diamond);
-    multicast_asks_everybody(&diamond);
+    multicast_sends_to_all_next_hops(&diamond);
     asf_goes_around_a_link_that_fails(&mut diamond);
 }
 
@@ -73,7 +73,7 @@ fn an_interest_does_not_go_round(diamond: &Diamond) {
     assert_eq!(sent(), before.map(|count| count + 1), "each passes it on once");
 }
 
-fn multicast_asks_everybody(diamond: &Diamond) {
+fn multicast_sends_to_all_next_hops(diamond: &Diamond) {
     let mut producer = diamond.serve("/multicast/x", "multicast");
     let ways = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")];
     let sent = || ways.map(|(from, to)| diamond.sent(from, to));

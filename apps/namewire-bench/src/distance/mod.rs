@@ -90,8 +90,8 @@ fn product(round_trip: Duration) -> u64 {
     u64::try_from(bits).unwrap_or(u64::MAX) / 8 / PACKET_LEN
 }
 
-/// Runs all cases; calls `say` with a line for each distance.
-pub fn run_distance(options: &DistanceOptions, mut say: impl FnMut(&str)) -> DistanceReport {
+/// Runs all cases; calls `print` with a line for each distance.
+pub fn run_distance(options: &DistanceOptions, mut print: impl FnMut(&str)) -> DistanceReport {
     let mut cases = Vec::new();
     for round_trip in ROUND_TRIPS_US.map(Duration::from_micros) {
         let product = product(round_trip);
@@ -114,7 +114,7 @@ pub fn run_distance(options: &DistanceOptions, mut say: impl FnMut(&str)) -> Dis
                 }
             }
         }
-        say(&format!("round trips of {} ms done", milliseconds(round_trip)));
+        print(&format!("round trips of {} ms done", milliseconds(round_trip)));
     }
     let DistanceOptions { seconds, seed } = *options;
     DistanceReport { bench: "distance", rate: RATE, seconds, seed, cases }

@@ -26,7 +26,7 @@ const DATAGRAM_LEN_MAX: usize = 65_535;
 /// Kernel's buffers of the sockets, which are no part of the link and should never be full.
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
 /// Poll interval for the stop flag.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A link between two UDP addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,7 +140,7 @@ impl LinkRelay {
     fn wait(&self, ready: &mut Vec<bool>) -> io::Result<()> {
         let next = self.there.next_arrival().into_iter().chain(self.back.next_arrival()).min();
         let now = self.now();
-        let wait = next.map_or(PATIENCE, |at| at.saturating_sub(now)).min(PATIENCE);
+        let wait = next.map_or(TIMEOUT, |at| at.saturating_sub(now)).min(TIMEOUT);
         let timeout = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(0),
             tv_nsec: i64::from(wait.subsec_nanos()),

@@ -58,8 +58,8 @@ impl Live {
         let begin = clock::monotonic_ns();
         while UnixStream::connect(live.socket()).is_err() {
             if live.forwarder.try_wait()?.is_some() {
-                let said = fs::read_to_string(live.folder.path().join("forwarder.err"));
-                bail!("the forwarder ended at once: {}", said.unwrap_or_default().trim());
+                let printed = fs::read_to_string(live.folder.path().join("forwarder.err"));
+                bail!("the forwarder ended at once: {}", printed.unwrap_or_default().trim());
             }
             ensure!(
                 clock::monotonic_ns() - begin < START_TIMEOUT_NS,

@@ -23,7 +23,7 @@ const EXCHANGES_PER_BURST: u64 = 32;
 /// Maximum messages taken from one ring at a time.
 const TAKEN_MAX: usize = BURST_SIZE / 2;
 /// An idle worker gives up after this time: its Interests have expired, because the machine had paused.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// One worker of several.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Member {
             } else {
                 let idle = (self.rig.clock)().saturating_sub(last);
                 let left = self.outstanding();
-                ensure!(is_done || idle < PATIENCE_NS, "{left} Interests are never answered");
+                ensure!(is_done || idle < TIMEOUT_NS, "{left} Interests are never answered");
                 std::hint::spin_loop();
             }
             if !is_done && self.opened == exchanges && self.outstanding() == 0 {

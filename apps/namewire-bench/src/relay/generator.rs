@@ -121,22 +121,22 @@ impl Generator {
         let enough = self.window.size() * turns;
         let mut now = start;
         let opened = self.window.opened();
-        let (mut heard_ns, mut idle) = (start, IdleTime::default());
+        let (mut received_ns, mut idle) = (start, IdleTime::default());
         while now < end || self.window.ended() < enough && now < start + STRETCH_MAX_NS {
             let due = self.rate.map(|rate| (now - start) * u64::from(rate) / 1_000_000_000);
             let begun = self.window.opened() - opened;
             self.fill(now, due.map_or(u64::MAX, |due| due.saturating_sub(begun)))?;
             let has_sent = self.window.opened() - opened > begun;
-            let polls = now - heard_ns < self.polling_ns;
+            let polls = now - received_ns < self.polling_ns;
             if !polls {
                 self.wait()?;
             }
             now = clock::monotonic_ns();
-            let has_heard = self.answer()? | self.collect(now)?;
-            if has_heard || !polls {
-                heard_ns = now;
+            let has_received = self.answer()? | self.collect(now)?;
+            if has_received || !polls {
+                received_ns = now;
             }
-            idle.note(!polls || has_heard || has_sent);
+            idle.note(!polls || has_received || has_sent);
             self.window.expire(now, LOSS_TIMEOUT_NS);
         }
         Ok(Stretch {
@@ -198,21 +198,21 @@ impl Generator {
     /// Producer: answers every Interest with its Data. Returns false if there was none.
     fn answer(&mut self) -> io::Result<bool> {
         let Self { producer, payload, .. } = self;
-        let has_heard = producer.receive(|tlv, output| {
+        let has_received = producer.receive(|tlv, output| {
             if let Frame::Interest { name, pit_token } = wire::read_frame(tlv) {
                 output.push(|out| wire::write_data(out, name, pit_token, payload));
             }
         })?;
         self.producer.flush()?;
-        Ok(has_heard)
+        Ok(has_received)
     }
 
     /// Consumers: Data and Nacks free slots of the window. Returns false if there were none.
     fn collect(&mut self, now: u64) -> io::Result<bool> {
         let window = &mut self.window;
-        let mut has_heard = false;
+        let mut has_received = false;
         for consumer in &mut self.consumers {
-            has_heard |= consumer.receive(|tlv, _| match wire::read_frame(tlv) {
+            has_received |= consumer.receive(|tlv, _| match wire::read_frame(tlv) {
                 Frame::Data { slot, sequence } => {
                     window.close(slot, sequence, false, now);
                 }
@@ -222,6 +222,6 @@ impl Generator {
                 Frame::Interest { .. } | Frame::Other => {}
             })?;
         }
-        Ok(has_heard)
+        Ok(has_received)
     }
 }

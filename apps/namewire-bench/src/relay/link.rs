@@ -44,11 +44,11 @@ pub fn enter_namespace() -> anyhow::Error {
     match probe.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let text = String::from_utf8_lossy(&output.stderr);
             return anyhow::anyhow!(
                 "this transport takes a network namespace with virtual Ethernet devices, which takes \
                  root or user namespaces: {}",
-                said.trim()
+                text.trim()
             );
         }
         Err(error) => return error.into(),
@@ -201,7 +201,7 @@ pub(super) fn mac_text(mac: [u8; 6]) -> String {
 fn run(mut command: Command, arguments: &str) -> anyhow::Result<()> {
     command.args(arguments.split_ascii_whitespace());
     let output = command.stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`{arguments}`: {}", said.trim());
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`{arguments}`: {}", text.trim());
     Ok(())
 }

@@ -95,15 +95,14 @@ impl Running {
         let start = clock::monotonic_ns();
         while clock::monotonic_ns() - start < START_TIMEOUT_NS {
             if let Some(status) = self.child.try_wait()? {
-                let said = fs::read_to_string(&self.log).unwrap_or_default();
-                bail!("{} ended at once ({status}): {said}", program.name());
+                let output = fs::read_to_string(&self.log).unwrap_or_default();
+                bail!("{} ended at once ({status}): {output}", program.name());
             }
             // The dumb relay takes its first connection for the producer, so only the file is checked.
             let ready = match program {
                 Program::Dumb => socket.exists(),
-                Program::Testpmd => {
-                    fs::read_to_string(&self.log).is_ok_and(|said| said.contains(testpmd::READY))
-                }
+                Program::Testpmd => fs::read_to_string(&self.log)
+                    .is_ok_and(|output| output.contains(testpmd::READY)),
                 Program::Namewire | Program::Nfd | Program::Ndnd => {
                     UnixStream::connect(&socket).is_ok()
                 }

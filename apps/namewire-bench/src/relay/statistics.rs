@@ -140,11 +140,11 @@ mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         let calls = Calls { receive_calls: 3, received_frames: 12, send_calls: 2, sent_frames: 11 };
         let answering = std::thread::spawn(move || calls.answer(&far).unwrap());
-        let heard = Calls::ask_by(&near).unwrap();
+        let received = Calls::ask_by(&near).unwrap();
         answering.join().unwrap();
-        assert_eq!(heard, calls);
+        assert_eq!(received, calls);
         let earlier = Calls { receive_calls: 1, received_frames: 2, send_calls: 1, sent_frames: 1 };
-        assert_eq!(heard.since(earlier).packets_per_call(), (5.0, 10.0));
+        assert_eq!(received.since(earlier).packets_per_call(), (5.0, 10.0));
         assert!(Calls::ask_by(&near).is_err(), "the other side is gone");
     }
 }

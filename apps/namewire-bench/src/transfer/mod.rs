@@ -28,19 +28,19 @@ const ROUNDS_MAX_ALONE: usize = 3;
 const DISCARD_SECONDS: f64 = 150.0;
 const HURRY_SECONDS: f64 = 420.0;
 
-/// Measures all cases; calls `say` with a line for each.
+/// Measures all cases; calls `print` with a line for each.
 ///
 /// # Errors
 /// A program does not start, or the fetched content differs from the served content.
 pub fn run_transfer(
     options: &TransferOptions,
-    mut say: impl FnMut(&str),
+    mut print: impl FnMut(&str),
 ) -> anyhow::Result<TransferReport> {
     ensure!(!options.cpus.is_empty(), "there is no processor to run on");
     ensure!(options.bytes >= 1 << 20, "the file has 1 MiB at least");
-    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
+    let requested = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter));
     let mut groups = groups();
-    groups.iter_mut().for_each(|group| group.retain(|member| wanted(member.name())));
+    groups.iter_mut().for_each(|group| group.retain(|member| requested(member.name())));
     let count: usize = groups.iter().map(Vec::len).sum();
     ensure!(count > 0, "no case matches the filter");
     let start = monotonic_ns();
@@ -57,17 +57,17 @@ pub fn run_transfer(
         options,
         costs: Vec::new(),
         skipped: Vec::new(),
-        say: &mut say,
+        print: &mut print,
     };
     let (mut cases, mut ratios) = (Vec::new(), Vec::new());
-    (run.say)(&announcement(count, options));
+    (run.print)(&announcement(count, options));
     for group in groups {
         let entries = run.measure(&group)?;
         ratios.extend(rounds::ratios(&entries));
         cases.extend(entries.iter().map(|entry| entry.summary(options.cpus.len())));
     }
     let Run { costs, skipped, .. } = run;
-    skipped.iter().for_each(|skipped| say(skipped));
+    skipped.iter().for_each(|skipped| print(skipped));
     Ok(TransferReport {
         bench: "transfer",
         machine: crate::Machine::read(),
@@ -120,7 +120,7 @@ struct Run<'a, S> {
     /// All measured costs.
     costs: Vec<Costs>,
     skipped: Vec<String>,
-    say: &'a mut S,
+    print: &'a mut S,
 }
 
 impl<S: FnMut(&str)> Run<'_, S> {
@@ -135,7 +135,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
         }
         let entries = self.rounds(entries)?;
         for entry in &entries {
-            (self.say)(&entry.line(self.options.cpus.len()));
+            (self.print)(&entry.line(self.options.cpus.len()));
         }
         Ok(entries)
     }
@@ -178,10 +178,10 @@ impl<S: FnMut(&str)> Run<'_, S> {
             true if seconds_since(self.start) > HURRY_SECONDS => 1,
             true => ROUNDS_MAX_ALONE,
         };
-        let wanted = self.options.rounds.clamp(1, rounds_max);
+        let requested = self.options.rounds.clamp(1, rounds_max);
         let mut before = self.costs_now()?;
         let mut number = 0;
-        while entries.first().is_some_and(|entry| entry.rounds.len() < wanted) {
+        while entries.first().is_some_and(|entry| entry.rounds.len() < requested) {
             number += 1;
             let mut failed = Vec::new();
             for position in 0..entries.len() {
@@ -196,7 +196,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
                         let entry = &mut entries[position];
                         let round = Round { fetched, costs: before.better(after) };
                         if !alone {
-                            (self.say)(&entry.progress(number, &round));
+                            (self.print)(&entry.progress(number, &round));
                         }
                         entry.rounds.push(round);
                         before = after;
@@ -212,7 +212,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
                 entries.remove(position);
             }
             if seconds_since(self.start) < DISCARD_SECONDS {
-                rounds::discard(&mut entries, wanted);
+                rounds::discard(&mut entries, requested);
             }
         }
         Ok(entries)

@@ -146,8 +146,8 @@ impl Kit {
         let ended = command.output()?;
         let elapsed = seconds(monotonic_ns() - start);
         let stolen = seconds(steal_ns_of(&self.cpus) - stolen) / elapsed;
-        let said = String::from_utf8_lossy(&ended.stderr);
-        ensure!(ended.status.success(), "the fetcher failed ({}): {said}", ended.status);
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        ensure!(ended.status.success(), "the fetcher failed ({}): {printed}", ended.status);
         let after = self.cpu_ns()?;
         let of = |part: usize| seconds(after[part].saturating_sub(before[part]));
         let cpu = CpuByProcess { server: of(0), forwarder: of(1), fetcher: of(2) };
@@ -301,7 +301,7 @@ impl Server {
         input: Option<fs::File>,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        Self::start_until(command, input, folder, |said| said.contains(ready))
+        Self::start_until(command, input, folder, |printed| printed.contains(ready))
     }
 
     /// Starts the server and waits until it accepts TCP connections.
@@ -329,12 +329,12 @@ impl Server {
         let mut server = Self { child };
         let start = monotonic_ns();
         while monotonic_ns() - start < START_TIMEOUT_NS {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            if is_ready(&said) {
+            let printed = fs::read_to_string(&log).unwrap_or_default();
+            if is_ready(&printed) {
                 return Ok(server);
             }
             if let Some(status) = server.child.try_wait()? {
-                bail!("the server ended at once ({status}): {said}");
+                bail!("the server ended at once ({status}): {printed}");
             }
             pause(Duration::from_millis(5));
         }

@@ -64,16 +64,16 @@ pub(super) fn is_interrupted(options: &TransferOptions) -> bool {
     options.interrupted.load(Ordering::Relaxed)
 }
 
-/// Discards the last round if one of its fetches had more than 1 % steal time, unless `wanted` rounds were discarded
+/// Discards the last round if one of its fetches had more than 1 % steal time, unless `requested` rounds were discarded
 /// already.
-pub(super) fn discard(entries: &mut [Entry], wanted: usize) {
+pub(super) fn discard(entries: &mut [Entry], requested: usize) {
     let is_stolen =
         |entry: &Entry| entry.rounds.last().is_some_and(|round| round.fetched.stolen > 0.01);
     if !entries.iter().any(is_stolen) {
         return;
     }
     for entry in entries {
-        if entry.discarded < wanted {
+        if entry.discarded < requested {
             entry.discarded += 1;
             entry.rounds.pop();
         }

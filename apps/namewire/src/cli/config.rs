@@ -39,7 +39,7 @@ pub(super) fn run(command: &Command) -> Outcome {
             let (config, source) = check(file)?;
             let mut warnings = config.warnings();
             warnings.extend(interfaces_missing(&config));
-            let found = match tell(warnings, &source) {
+            let found = match report(warnings, &source) {
                 0 => "no problems".to_owned(),
                 warnings => format!("usable, with {}", output::counted(warnings, "warning")),
             };
@@ -120,8 +120,8 @@ pub(super) enum Source {
 impl Source {
     /// As [`Self::describe`], for several conflicts, each on a line of its own.
     pub(super) fn describe_all(&self, faults: &[Conflict]) -> String {
-        let told: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
-        lines(&told)
+        let reported: Vec<_> = faults.iter().map(|fault| self.describe(fault)).collect();
+        lines(&reported)
     }
 
     /// The conflict with its location, if known.
@@ -137,14 +137,14 @@ impl Source {
 }
 
 /// Prints warnings with their lines to standard error; returns their number.
-pub(super) fn tell(warnings: Vec<Warning>, source: &Source) -> u64 {
+pub(super) fn report(warnings: Vec<Warning>, source: &Source) -> u64 {
     let mut count = 0;
     for warning in warnings {
-        let told = match source {
+        let reported = match source {
             Source::File(path) => config::locate_warning(path, &warning).to_string(),
             Source::Defaults | Source::NfdConf(..) => warning.reason,
         };
-        output::note(&format_args!("namewire: warning: {told}"));
+        output::note(&format_args!("namewire: warning: {reported}"));
         count += 1;
     }
     count
@@ -156,8 +156,8 @@ pub(super) fn plan(config: &Config, source: &Source) -> Outcome<Prepared> {
 }
 
 /// Each line begins with the name of the program, which the caller adds to the first.
-pub(super) fn lines(told: &[String]) -> String {
-    told.join("\nnamewire: ")
+pub(super) fn lines(reported: &[String]) -> String {
+    reported.join("\nnamewire: ")
 }
 
 /// Reads a configuration file; problems are shown with the lines of the file.
@@ -182,8 +182,8 @@ pub(super) fn load_nfd_conf(file: &Path) -> Outcome<(Config, Source)> {
     let source = Source::NfdConf(file.to_owned(), read.locations);
     // The sample of MW-NFD has processors that a small machine lacks.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
-        let told = source.describe(&fault);
-        output::note(&format_args!("namewire: warning: {told}; the workers are not pinned"));
+        let reported = source.describe(&fault);
+        output::note(&format_args!("namewire: warning: {reported}; the workers are not pinned"));
         config.forwarder.cpus.clear();
     }
     Ok((config, source))
@@ -213,9 +213,9 @@ mod tests {
         let (_, error) = config::load_leniently(&file).unwrap();
         let fault = Conflict::new(&["control.path"], "control.path: it cannot be");
         let error = error.unwrap().with(&[fault]);
-        let (told, path) = (error.to_string(), file.display());
-        let lines: Vec<_> = told.lines().collect();
-        assert!(lines[0].starts_with(&format!("{path}:2:1: ")), "{told}");
+        let (reported, path) = (error.to_string(), file.display());
+        let lines: Vec<_> = reported.lines().collect();
+        assert!(lines[0].starts_with(&format!("{path}:2:1: ")), "{reported}");
         assert_eq!(lines[1], format!("{path}: control.path: it cannot be"));
         let drawn = error.render(false);
         assert!(drawn.contains(&format!("{path}: control.path")), "{drawn}");

@@ -8,7 +8,7 @@ use super::failure::{Failure, Outcome};
 use super::output;
 
 /// Reports when the connection is lost and when it is back, while it is polled.
-pub(super) async fn tell_losses(endpoint: &Endpoint) {
+pub(super) async fn report_losses(endpoint: &Endpoint) {
     let mut state = endpoint.state();
     while wait_for(&mut state, false).await {
         note(endpoint, "the connection to", "is lost; reconnecting");
@@ -20,10 +20,10 @@ pub(super) async fn tell_losses(endpoint: &Endpoint) {
     std::future::pending().await
 }
 
-/// Runs `work`, but fails if the connection is lost for longer than `patience`.
+/// Runs `work`, but fails if the connection is lost for longer than `time_limit`.
 pub(super) async fn while_connected<T>(
     endpoint: &Endpoint,
-    patience: Duration,
+    time_limit: Duration,
     work: impl Future<Output = Outcome<T>>,
 ) -> Outcome<T> {
     let gone = || {
@@ -36,7 +36,7 @@ pub(super) async fn while_connected<T>(
         let mut state = endpoint.state();
         while wait_for(&mut state, false).await {
             note(endpoint, "the connection to", "is lost; reconnecting");
-            match tokio::time::timeout(patience, wait_for(&mut state, true)).await {
+            match tokio::time::timeout(time_limit, wait_for(&mut state, true)).await {
                 Ok(true) => note(endpoint, "the connection to", "is back"),
                 Ok(false) | Err(_) => return,
             }

@@ -170,8 +170,8 @@ mod tests {
             (second, Some(f64::NAN), "--seconds"),
             (second, Some(1e30), "--seconds"),
         ] {
-            let told = span(duration, seconds).unwrap_err().to_string();
-            assert!(told.starts_with(option), "{told}");
+            let reported = span(duration, seconds).unwrap_err().to_string();
+            assert!(reported.starts_with(option), "{reported}");
         }
     }
 }

@@ -20,7 +20,7 @@ use namewire_control::{
 };
 
 /// Maximum time for an explanation.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn connect(endpoint: &Endpoint) -> Option<ControlClient> {
     let Some(ForwarderAddress::Unix(path)) = endpoint.address() else { return None };
@@ -143,7 +143,7 @@ fn refusal(interest: &[u8], error: &ControlError) -> io::Result<Vec<u8>> {
 }
 
 /// Queries the limit of faces of the forwarder at this address. None if there is no control socket,
-/// or no response within [`PATIENCE`]: even connecting blocks while nothing accepts.
+/// or no response within [`TIMEOUT`]: even connecting blocks while nothing accepts.
 fn limit_soon(address: &ForwarderAddress) -> Option<Result<FaceLimit, ControlError>> {
     let ForwarderAddress::Unix(path) = address else { return None };
     let path = path.with_extension("control.sock");
@@ -153,11 +153,11 @@ fn limit_soon(address: &ForwarderAddress) -> Option<Result<FaceLimit, ControlErr
     let (sender, answer) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let client = ControlClient::connect(&path);
-        let limit = client.and_then(|client| client.with_timeout(PATIENCE).face_limit());
+        let limit = client.and_then(|client| client.with_timeout(TIMEOUT).face_limit());
         // The receiver may have given up.
         let _ = sender.send(limit);
     });
-    answer.recv_timeout(PATIENCE).ok()
+    answer.recv_timeout(TIMEOUT).ok()
 }
 
 /// The state of the memif listener, if there is one.

@@ -16,7 +16,7 @@ use namewire_control::{LinkCounters, WaitingFace};
 /// Larger tables are not fetched for a diagnosis.
 const ENTRIES_MAX: u64 = 10_000;
 /// Maximum time for an explanation.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Adds the reason to a failure without an answer, if the forwarder knows it.
 pub(super) async fn explained<T>(
@@ -25,13 +25,13 @@ pub(super) async fn explained<T>(
     name: &Name,
 ) -> Outcome<T> {
     let Err(Failure::NoAnswer(text)) = outcome else { return outcome };
-    let why = tokio::time::timeout(PATIENCE, look(endpoint, name)).await;
+    let why = tokio::time::timeout(TIMEOUT, find(endpoint, name)).await;
     let why = why.ok().flatten();
     Err(Failure::NoAnswer(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
 }
 
 /// The diagnosis from the tables of the forwarder, if it is local.
-async fn look(endpoint: &Endpoint, name: &Name) -> Option<String> {
+async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let address = endpoint.address()?;
     if endpoint.is_refused() {
         return Some(format!("no socket listens at {address}: datagrams to it are refused"));
@@ -110,26 +110,26 @@ mod tests {
         let links = BTreeMap::from([(300, down), (301, LinkCounters::default())]);
         let waiting =
             |uri: &str| WaitingFace { remote_uri: uri.to_owned(), ..WaitingFace::default() };
-        let told = |entries: &[FibEntry], waiting: &[WaitingFace]| {
+        let reported = |entries: &[FibEntry], waiting: &[WaitingFace]| {
             explain(&"/a/b".parse().unwrap(), entries, &uris, &links, waiting)
         };
         let other = entry("/x", &[301]);
-        let none = told(&[other.clone(), entry("/a", &[])], &[]).unwrap();
+        let none = reported(&[other.clone(), entry("/a", &[])], &[]).unwrap();
         assert_eq!(none, "there is no route for it");
-        let none = told(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
+        let none = reported(&[other], &[waiting("tcp4://192.0.2.2:6363")]).unwrap();
         assert!(none.contains("tcp4://192.0.2.2:6363 does not exist"), "{none}");
         assert_eq!(
-            told(&[entry("/", &[300]), entry("/a", &[301])], &[]),
+            reported(&[entry("/", &[300]), entry("/a", &[301])], &[]),
             None,
             "the longest counts"
         );
-        assert_eq!(told(&[entry("/a", &[300, 301])], &[]), None, "one of them is up");
+        assert_eq!(reported(&[entry("/a", &[300, 301])], &[]), None, "one of them is up");
         assert_eq!(
-            told(&[entry("/", &[301]), entry("/a", &[300])], &[]).unwrap(),
+            reported(&[entry("/", &[301]), entry("/a", &[300])], &[]).unwrap(),
             "all next hops of the route /a are down: face 300 to tcp4://192.0.2.1:6363 is down for 2 s: closed \
              by the peer"
         );
         // A forwarder without link counters.
-        assert_eq!(told(&[entry("/a", &[302])], &[]), None);
+        assert_eq!(reported(&[entry("/a", &[302])], &[]), None);
     }
 }

@@ -344,7 +344,7 @@ async fn resume(
         first = again.filter(fits).unwrap_or(first);
     }
     if u64::try_from(first.content_len()) != Ok(progress.segment_len) {
-        say_start_over(&progress, &"the object has other segments");
+        report_start_over(&progress, &"the object has other segments");
         return Ok(None);
     }
     let left = part.resume(origin, Some(&first), &fetching.verification)?;
@@ -353,7 +353,7 @@ async fn resume(
     };
     let first = first.content();
     if part.head(first.len())? != first {
-        say_start_over(&progress, &"the object has other segments");
+        report_start_over(&progress, &"the object has other segments");
         return Ok(None);
     }
     Ok(Some(progress))
@@ -372,13 +372,13 @@ pub(super) fn usable(left: Left) -> Option<Progress> {
         }
         Left::GoesOn(progress) => Some(progress),
         Left::Unusable { progress, reason } => {
-            say_start_over(&progress, &reason);
+            report_start_over(&progress, &reason);
             None
         }
     }
 }
 
-pub(super) fn say_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
+pub(super) fn report_start_over(progress: &Progress, reason: &dyn std::fmt::Display) {
     let there = bytes_for_people(progress.bytes);
     let name = &progress.origin.name;
     output::note(&format_args!("namewire: {there} of {name} cannot be resumed: {reason}"));

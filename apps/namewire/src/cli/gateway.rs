@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::arguments::{duration, name, positive_duration};
 use super::connect::{ConnectOptions, block_on_threads};
-use super::connection::tell_losses;
+use super::connection::report_losses;
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -134,15 +134,15 @@ pub(super) fn run(options: &Options) -> Outcome {
             .map_err(|error| Failure::Failed(format!("{}: {error}", options.listen)))?;
         let endpoint = options.connect.open().await?;
         let gateway = Gateway::new(endpoint.clone(), gateway);
-        tell_serving(options, address)?;
+        report_serving(options, address)?;
         tokio::select! {
             () = gateway.serve(listener) => {}
-            () = tell_losses(&endpoint) => {}
+            () = report_losses(&endpoint) => {}
             interrupt = interrupted() => {
                 interrupt.map_err(|error| Failure::Failed(error.to_string()))?;
             }
         }
-        tell_served(options, &gateway)
+        report_served(options, &gateway)
     })
 }
 
@@ -159,7 +159,7 @@ fn access_log(options: &Options) -> Outcome<AccessLog> {
     log.map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
-fn tell_serving(options: &Options, address: SocketAddr) -> Outcome {
+fn report_serving(options: &Options, address: SocketAddr) -> Outcome {
     let prefix = options.prefix.to_uri();
     let url = format!("http://{address}/");
     if options.json {
@@ -173,7 +173,7 @@ fn tell_serving(options: &Options, address: SocketAddr) -> Outcome {
     Ok(output::print_line(&format!("serving {prefix} at {url}"))?)
 }
 
-fn tell_served(options: &Options, gateway: &Gateway) -> Outcome {
+fn report_served(options: &Options, gateway: &Gateway) -> Outcome {
     let counters = gateway.counters();
     if options.json {
         return Ok(output::print_json(&json!({

@@ -149,7 +149,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let started = now();
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        let fetched = while_connected(&endpoint, patience(options), async {
+        let fetched = while_connected(&endpoint, timeout(options), async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
@@ -193,10 +193,10 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         let endpoint = options.connect.open().await?;
         let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
         let work = tree.fetch(&options.name, output);
-        let fetched = while_connected(&endpoint, patience(options), work).await;
+        let fetched = while_connected(&endpoint, timeout(options), work).await;
         diagnose::explained(fetched, &endpoint, &options.name).await
     });
-    kept.tell();
+    kept.report();
     let fetched = fetched?;
     let elapsed = now() - started;
     if options.json {
@@ -225,7 +225,7 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
 }
 
 /// The time without a response after which a fetch fails.
-fn patience(options: &Options) -> Duration {
+fn timeout(options: &Options) -> Duration {
     options.lifetime.saturating_mul(options.retries.saturating_add(1))
 }
 

@@ -166,7 +166,7 @@ fn holder_for_people(program: u32, holder: &XdpHolder) -> String {
     }
 }
 
-fn look(root: &Path) -> Outcome<Vec<Found>> {
+fn find(root: &Path) -> Outcome<Vec<Found>> {
     let failed = |what: &str, error: &std::io::Error| Failure::Failed(format!("{what}: {error}"));
     let links =
         netlink::links().map_err(|error| failed("network interfaces cannot be listed", &error))?;
@@ -201,7 +201,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     });
     let xdp_refused = xdp::may_use().err().map(|error| error.to_string());
     let refused = Refused { packet: refused.as_deref(), xdp: xdp_refused.as_deref() };
-    let mut all = look(Path::new("/"))?;
+    let mut all = find(Path::new("/"))?;
     if let Some(name) = &options.name {
         all.retain(|found| found.link.name == *name);
         if all.is_empty() {
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_loopback_interface() {
-        let all = look(Path::new("/")).unwrap();
+        let all = find(Path::new("/")).unwrap();
         let loopback = all.iter().find(|found| found.link.is_loopback()).unwrap();
         let choice = choose(loopback, Refused::default());
         assert_ne!(choice.pick, Some(Driver::AfPacket));

@@ -213,8 +213,8 @@ mod tests {
         let name: Name = "/a".parse().unwrap();
         let wire = sign_data(&DataBuilder::new(&name), signer.as_ref()).unwrap();
         let refused = verification(&other).unwrap().check(&Data::parse(&wire).unwrap());
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("signed with another key"), "{said}");
+        let output = refused.unwrap_err().to_string();
+        assert!(output.contains("signed with another key"), "{output}");
         assert!(
             check(signer.as_ref(), &verification("digest").unwrap()),
             "accepted without verification"

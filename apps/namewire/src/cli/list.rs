@@ -78,8 +78,8 @@ mod tests {
         for wrong in ["", "1,", "1 2", "a"] {
             assert!(wrong.parse::<List<usize>>().is_err(), "{wrong}");
         }
-        let told = numbers(1..=64_usize)("2,0").unwrap_err();
-        assert_eq!(told, "0 is not from 1 to 64");
+        let reported = numbers(1..=64_usize)("2,0").unwrap_err();
+        assert_eq!(reported, "0 is not from 1 to 64");
     }
 
     #[test]
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn missing_processors_are_reported() {
-        let told = processors(&List(vec![4000])).unwrap_err().to_string();
-        assert!(told.starts_with("--cpus: processor 4000 cannot be used here"), "{told}");
-        let told = processors_of::<2>(&List(Vec::new())).unwrap_err().to_string();
-        assert_eq!(told, "--cpus: 2 processors are needed, not 0");
+        let reported = processors(&List(vec![4000])).unwrap_err().to_string();
+        assert!(reported.starts_with("--cpus: processor 4000 cannot be used here"), "{reported}");
+        let reported = processors_of::<2>(&List(Vec::new())).unwrap_err().to_string();
+        assert_eq!(reported, "--cpus: 2 processors are needed, not 0");
     }
 }

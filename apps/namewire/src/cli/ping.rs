@@ -87,7 +87,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         let ended = tokio::select! {
             ended = ping_all(options, std::sync::Arc::new(pinger), &mut statistics) => ended,
-            () = super::connection::tell_losses(&endpoint) => Ok(()),
+            () = super::connection::report_losses(&endpoint) => Ok(()),
         };
         if options.json {
             output::print_json(&statistics.json())?;
@@ -165,7 +165,7 @@ pub(super) fn run_server(options: &ServerOptions) -> Outcome {
         output::print_line(&format!("responding to pings for {}; Ctrl-C ends it", options.prefix))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
-            () = super::connection::tell_losses(&endpoint) => (),
+            () = super::connection::report_losses(&endpoint) => (),
         }
         output::print_line(&format!("{} pings answered", output::grouped(server.answered())))?;
         // The forwarder removes the route with the connection, even if it does not respond now.
@@ -303,13 +303,13 @@ mod tests {
     #[test]
     fn timeouts_and_nacks_are_distinguished() {
         let prefix: Name = "/a".parse().unwrap();
-        let told = |sent, nacks| {
+        let reported = |sent, nacks| {
             let statistics = Statistics { sent, nacks, ..Statistics::default() };
             statistics.verdict(&prefix).unwrap_err().to_string()
         };
-        assert_eq!(told(2, 2), "Nack for all pings for /a");
-        assert_eq!(told(2, 1), "no response from /a");
-        assert_eq!(told(0, 0), "no response from /a");
+        assert_eq!(reported(2, 2), "Nack for all pings for /a");
+        assert_eq!(reported(2, 1), "no response from /a");
+        assert_eq!(reported(0, 0), "no response from /a");
     }
 
     #[test]

@@ -70,10 +70,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open().await?;
         let object =
             endpoint.publish(&options.name, content, &publishing).await.map_err(failure)?;
-        tell_published(options, &object, size)?;
+        report_published(options, &object, size)?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
-            () = super::connection::tell_losses(&endpoint) => (),
+            () = super::connection::report_losses(&endpoint) => (),
             () = until_idle(&object, options.until_idle) => (),
         }
         if !options.json {
@@ -95,7 +95,7 @@ fn content(file: &std::path::Path) -> Outcome<Content> {
     Content::open(file).map_err(|error| Failure::file(file.display(), &error))
 }
 
-fn tell_published(options: &Options, object: &PublishedObject, size: u64) -> Outcome {
+fn report_published(options: &Options, object: &PublishedObject, size: u64) -> Outcome {
     let segments = object.final_segment() + 1;
     if options.json {
         return Ok(output::print_json(&json!({

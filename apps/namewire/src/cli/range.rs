@@ -7,7 +7,7 @@ use ndn_packet::Name;
 
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{
-    Already, Fetched, Known, Policy, failure, say_start_over, under_manifest, usable,
+    Already, Fetched, Known, Policy, failure, report_start_over, under_manifest, usable,
 };
 use super::target::Target;
 
@@ -61,7 +61,7 @@ pub(super) async fn fetch(
     let Known { found, mut fetching, .. } =
         under_manifest(endpoint, found, &policy.fetching).await?;
     let first_segment = range.first / segment_size;
-    fetching.config.last_wanted = Some((end - 1) / segment_size);
+    fetching.config.last_segment_needed = Some((end - 1) / segment_size);
     let mut already = Already::default();
     if let Target::File(part) = target {
         part.set_extent(Extent { first: range.first, end });
@@ -99,11 +99,11 @@ pub(super) async fn fetch(
         let within = |position: u64| {
             usize::try_from(position.saturating_sub(offset).min(length)).unwrap_or(chunk.len())
         };
-        let wanted = &chunk[within(range.first)..within(end)];
+        let requested = &chunk[within(range.first)..within(end)];
         if let Target::File(part) = target {
-            part.write_segment(segment - first_segment, wanted)?;
+            part.write_segment(segment - first_segment, requested)?;
         } else {
-            target.write(wanted)?;
+            target.write(requested)?;
         }
         segment += 1;
     }
@@ -128,7 +128,7 @@ fn resume(
         return Ok(None);
     };
     if progress.segment_len != segment_size {
-        say_start_over(&progress, &"the object has other segments");
+        report_start_over(&progress, &"the object has other segments");
         return Ok(None);
     }
     Ok(usable(part.resume(origin, None, &policy.fetching.verification)?))

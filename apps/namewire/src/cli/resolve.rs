@@ -27,14 +27,14 @@ pub(super) async fn canonical(uri: &FaceUri) -> Outcome<FaceUri> {
     let no_host = |why: String| Failure::Failed(format!("{uri}: no such host: {why}"));
     let found =
         tokio::net::lookup_host((host, 0)).await.map_err(|error| no_host(error.to_string()))?;
-    let wanted = |address: &IpAddr| match scheme.chars().last() {
+    let requested = |address: &IpAddr| match scheme.chars().last() {
         Some('4') => address.is_ipv4(),
         Some('6') => address.is_ipv6(),
         _ => true,
     };
     let address = found
         .map(|found| found.ip())
-        .find(wanted)
+        .find(requested)
         .ok_or_else(|| no_host(format!("{host} has no address of this IP version")))?;
     let host = match address {
         IpAddr::V4(address) => address.to_string(),

@@ -152,7 +152,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
-    entries.retain(|entry| is_wanted(&entry.name, prefix));
+    entries.retain(|entry| is_selected(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     if common.json {
         let routes = entries
@@ -184,7 +184,7 @@ async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
 async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut entries: Vec<FibEntry> = endpoint.management().dataset(&Dataset::FibList).await?;
-    entries.retain(|entry| is_wanted(&entry.name, prefix));
+    entries.retain(|entry| is_selected(&entry.name, prefix));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     if common.json {
         let next_hop = |hop: &ndn_management::NextHopRecord| json!({ "face_id": hop.face_id, "cost": hop.cost });
@@ -236,7 +236,7 @@ async fn add(
         Some(_) => "changed",
     };
     let accepted = command(&endpoint, Verb::RibRegister, &parameters).await?;
-    tell(&accepted, common, what)
+    report(&accepted, common, what)
 }
 
 async fn remove(
@@ -264,10 +264,10 @@ async fn remove(
         ..ControlParameters::default()
     };
     let accepted = command(&endpoint, Verb::RibUnregister, &parameters).await?;
-    tell(&accepted, common, "removed")
+    report(&accepted, common, "removed")
 }
 
-fn tell(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
+fn report(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
     let prefix = accepted.name.as_ref().map_or_else(String::new, Name::to_string);
     let (face_id, origin) = (accepted.face_id.unwrap_or(0), accepted.origin.unwrap_or(0));
     if common.json {
@@ -286,13 +286,13 @@ fn tell(accepted: &ControlParameters, common: &CommonOptions, what: &str) -> Out
 }
 
 /// Whether a route equals the requested one and has no expiration.
-fn is_the_same(route: &RouteRecord, wanted: &ControlParameters) -> bool {
-    (Some(route.cost), Some(route.flags)) == (wanted.cost, wanted.flags)
+fn is_the_same(route: &RouteRecord, requested: &ControlParameters) -> bool {
+    (Some(route.cost), Some(route.flags)) == (requested.cost, requested.flags)
         && route.expiration_period_ms.is_none()
-        && wanted.expiration_period_ms.is_none()
+        && requested.expiration_period_ms.is_none()
 }
 
-fn is_wanted(name: &Name, prefix: Option<&Name>) -> bool {
+fn is_selected(name: &Name, prefix: Option<&Name>) -> bool {
     prefix.is_none_or(|prefix| name.as_ref().starts_with(prefix.as_ref()))
 }
 

@@ -110,7 +110,7 @@ impl Options {
         let planned = Prepared::new(&config);
         let Some((error, of_file)) = problems else {
             let plan = planned.map_err(|faults| self.refuse(&faults, &source))?;
-            super::config::tell(config.warnings(), &source);
+            super::config::report(config.warnings(), &source);
             return Ok((config, plan));
         };
         let faults = planned.err().unwrap_or_default();
@@ -258,7 +258,7 @@ fn configuration(options: &Options) -> Outcome<(Config, Source)> {
     if !faults.is_empty() {
         return Err(options.refuse(&faults, &source));
     }
-    super::config::tell(config.warnings(), &source);
+    super::config::report(config.warnings(), &source);
     Ok((config, source))
 }
 

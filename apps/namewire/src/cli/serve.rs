@@ -124,12 +124,12 @@ pub(super) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open().await?;
         let server = FileServer::start(&endpoint, mounts, &serving).await.map_err(failure)?;
         let certificates = serve_certificates(&endpoint, certificates).await?;
-        tell_serving(options, &described)?;
+        report_serving(options, &described)?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
-            () = super::connection::tell_losses(&endpoint) => (),
+            () = super::connection::report_losses(&endpoint) => (),
         }
-        tell_served(options, &server)?;
+        report_served(options, &server)?;
         // The forwarder removes the routes with the connection, even if it does not respond now.
         let _ = server.stop().await;
         drop(certificates);
@@ -229,7 +229,7 @@ fn describe(mount: &Mount) -> (String, String) {
     (mount.prefix.to_uri(), mount.root.path().display().to_string())
 }
 
-fn tell_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
+fn report_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
     for (prefix, directory) in mounts {
         if options.json {
             output::print_json(&json!({ "prefix": prefix, "directory": directory }))?;
@@ -254,7 +254,7 @@ fn left_out(options: &Options) -> Vec<&'static str> {
     parts.into_iter().filter_map(|(is_served, what)| (!is_served).then_some(what)).collect()
 }
 
-fn tell_served(options: &Options, server: &FileServer) -> Outcome {
+fn report_served(options: &Options, server: &FileServer) -> Outcome {
     let counters = server.counters();
     if options.json {
         let mut report = serde_json::Map::new();

@@ -72,7 +72,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Reports that the same command resumes the fetch.
-    pub(super) fn tell(&self) {
+    pub(super) fn report(&self) {
         let files = self.files.load(Ordering::Relaxed);
         if files > 0 {
             let bytes = bytes_for_people(self.bytes.load(Ordering::Relaxed));

@@ -76,8 +76,8 @@ impl Interval {
     #[expect(clippy::cast_precision_loss, reason = "a mean for display")]
     fn queued(&self, queue: Queue) -> f64 {
         let (before, after) = (queue(&self.before), queue(&self.after));
-        let looks = after.looks.saturating_sub(before.looks);
-        after.sum.saturating_sub(before.sum) as f64 / looks.max(1) as f64
+        let polls = after.polls.saturating_sub(before.polls);
+        after.sum.saturating_sub(before.sum) as f64 / polls.max(1) as f64
     }
 
     /// Bursts by their maximum number of packets.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_root_becomes_somebody_else() {
+    fn only_root_changes_its_user() {
         let asked = plan_of("privileges = { user = \"daemon\" }").unwrap();
         match privileges::can_become_another() {
             true => {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_of_linux_are_told_apart() {
+    fn releases_of_linux_are_distinguished() {
         for (release, is_older) in
             [("5.6.19-300", true), ("4.19.0", true), ("5.7", false), ("6.1.0-20-amd64", false)]
         {

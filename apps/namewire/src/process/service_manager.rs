@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_abstract_names_are_told() {
+    fn paths_and_abstract_names_are_notified() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let name = format!("namewire-test-{}", std::process::id());

@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_told() {
+    fn settings_without_effect_are_reported() {
         let text = with_unix("mw-nfd {\nfib-sharding yes\nrouter-name DCN09\n}");
-        let told = warnings(&text);
-        assert_eq!(told.len(), 2, "{told:?}");
+        let reported = warnings(&text);
+        assert_eq!(reported.len(), 2, "{reported:?}");
         assert!(
-            told[0].starts_with("nfd.conf:2: ") && told[1].starts_with("nfd.conf:3: "),
-            "{told:?}"
+            reported[0].starts_with("nfd.conf:2: ") && reported[1].starts_with("nfd.conf:3: "),
+            "{reported:?}"
         );
     }
 }

@@ -75,10 +75,13 @@ fn default_level_and_modules_without_counterpart() {
     let text =
         with_unix("log {\n nfd.* DEBUG\n default_level WARN\n Forwarder TRACE\n Nothing INFO\n}");
     assert_eq!(config(&text).log.level, LogLevel::Debug);
-    let told = warnings(&text);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("`Forwarder` has no effect: packets are counted"), "{told:?}");
-    assert!(told[1].contains("`Nothing` has no effect: there is no such module"), "{told:?}");
+    let reported = warnings(&text);
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    assert!(reported[0].contains("`Forwarder` has no effect: packets are counted"), "{reported:?}");
+    assert!(
+        reported[1].contains("`Nothing` has no effect: there is no such module"),
+        "{reported:?}"
+    );
 }
 
 #[test]
@@ -131,10 +134,10 @@ fn privileges_and_trust_rules() {
     std::fs::create_dir(path("keys")).unwrap();
     std::fs::write(path("keys/root.ndncert"), "").unwrap();
     let access = read_in(directory.path(), &text).unwrap().config.management;
-    let [admin, anybody] = &access.authorizations[..] else { panic!("{access:?}") };
+    let [admin, everyone] = &access.authorizations[..] else { panic!("{access:?}") };
     assert_eq!(admin.certificate, AuthorizedSigner::Certificate(path("keys/admin.ndncert")));
     assert_eq!(admin.privileges.len(), 2);
-    assert_eq!(anybody.certificate, AuthorizedSigner::Any);
+    assert_eq!(everyone.certificate, AuthorizedSigner::Any);
     assert_eq!(access.localhost_rib, TrustRules::Any);
     let TrustRules::Inline { text, .. } = &access.localhop_rib else { panic!() };
     assert!(text.contains(path("keys/root.ndncert").to_str().unwrap()), "{text}");
@@ -145,8 +148,8 @@ fn missing_trust_anchor_authorizes_nobody() {
     let anchor = "trust-anchor {\n type file\n file-name none.ndncert\n }";
     let rules = |more: &str| {
         let text = with_unix(&format!("rib {{ localhost_security {{\n{anchor}\n{more} }} }}"));
-        let told = warnings(&text);
-        assert!(told.len() == 1 && told[0].starts_with("nfd.conf:4: "), "{told:?}");
+        let reported = warnings(&text);
+        assert!(reported.len() == 1 && reported[0].starts_with("nfd.conf:4: "), "{reported:?}");
         config(&text).management.localhost_rib
     };
     assert_eq!(rules(""), TrustRules::Nobody);
@@ -356,42 +359,42 @@ fn settings_that_only_nfd_rejects_are_accepted() {
 
 #[test]
 fn settings_that_nfd_ignores_are_reported_with_their_line() {
-    let told = |text: &str, line: usize| {
+    let reported = |text: &str, line: usize| {
         let text = with_unix(text);
         let warnings = warnings(&text);
         let begins = format!("nfd.conf:{line}: ");
         assert!(warnings.len() == 1 && warnings[0].starts_with(&begins), "{text}: {warnings:?}");
         config(&text)
     };
-    told("general {\n shell /bin/sh\n}", 2);
+    reported("general {\n shell /bin/sh\n}", 2);
     let day = Duration::from_secs(86_400);
     for timeout in [0, 86_401, u32::MAX] {
         let text = format!("face_system {{ udp {{\n idle_timeout {timeout}\n}} }}");
-        assert_eq!(told(&text, 2).faces.idle_timeout, day, "{timeout}");
+        assert_eq!(reported(&text, 2).faces.idle_timeout, day, "{timeout}");
     }
-    let ethernet = told("face_system { ether {\n idle_timeout 0\n} }", 2).listeners.ethernet;
+    let ethernet = reported("face_system { ether {\n idle_timeout 0\n} }", 2).listeners.ethernet;
     assert_eq!(ethernet.idle_timeout, day);
     for section in ["tcp", "udp"] {
         let text = format!("face_system {{ {section} {{\n listen no\n port 0\n}} }}");
-        let listeners = told(&text, 3).listeners;
+        let listeners = reported(&text, 3).listeners;
         assert!(!listeners.tcp.enabled && !listeners.udp.enabled);
     }
-    let tcp = told("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
+    let tcp = reported("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
     assert!(tcp.enabled && tcp.port != 0 && tcp.port != 6363, "{tcp:?}");
-    let again = told("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
+    let again = reported("face_system {\n tcp {\n port 0\n}\n}", 3).listeners.tcp;
     assert_eq!(again.port, tcp.port, "as at a reload");
-    let udp = told("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4).listeners.udp;
+    let udp = reported("face_system {\n udp {\n listen yes\n port 0\n}\n}", 4).listeners.udp;
     assert!(udp.enabled && udp.port != 0 && udp.port != 6363, "{udp:?}");
     let text = "face_system {\n udp {\n mcast_port 6363\n}\n}";
-    let multicast = told(text, 3).listeners.multicast;
+    let multicast = reported(text, 3).listeners.multicast;
     assert!(multicast.enabled && multicast.groups.iter().all(|group| group.is_ipv6()));
     let text = "face_system {\n udp {\n enable_v6 no\n mcast_port 6363\n}\n}";
-    assert!(!told(text, 4).listeners.multicast.enabled);
+    assert!(!reported(text, 4).listeners.multicast.enabled);
     let text = "face_system {\n udp {\n listen no\n mcast_port 6363\n}\n}";
     assert!(warnings(&with_unix(text)).is_empty());
     let propagate = |key: &str| {
         let text = format!("rib {{ auto_prefix_propagate {{\n {key}\n}} }}");
-        told(&text, 2).management.propagate
+        reported(&text, 2).management.propagate
     };
     let default = crate::Propagate { enabled: true, ..crate::Propagate::default() };
     assert_eq!(propagate("cost -1").cost, u64::MAX);
@@ -401,7 +404,7 @@ fn settings_that_nfd_ignores_are_reported_with_their_line() {
         assert_eq!(propagate(without_effect), default, "{without_effect}");
     }
     let text = "rib {\n auto_prefix_propagate {\n base_retry_wait 100\n max_retry_wait 10\n} }";
-    let waits = told(text, 2).management.propagate;
+    let waits = reported(text, 2).management.propagate;
     assert_eq!((waits.base_retry_wait, waits.max_retry_wait), (waits.max_retry_wait, seconds(10)));
 }
 
@@ -409,17 +412,17 @@ fn settings_that_nfd_ignores_are_reported_with_their_line() {
 fn missing_listeners_are_reported_with_the_file_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.conf");
-    let told = |content: &[u8]| {
+    let reported = |content: &[u8]| {
         std::fs::write(&path, content).unwrap();
         load(&path).unwrap_err().to_string()
     };
     let begins = format!("{}: ", path.display());
-    for (content, said) in [
+    for (content, output) in [
         (&b""[..], "the file is empty"),
         (b"; only a comment\n", "all listeners are off"),
         (b"\x06\xfd\xff", "binary file"),
     ] {
-        let told = told(content);
-        assert!(told.starts_with(&begins) && told.contains(said), "{told}");
+        let reported = reported(content);
+        assert!(reported.starts_with(&begins) && reported.contains(output), "{reported}");
     }
 }

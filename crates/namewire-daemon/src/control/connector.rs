@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::path_mtu;
 use super::service::{Cx, FaceRequest, Message, Reason, Service};
 use crate::addresses::{self, NoAddress, words};
-use crate::faces::{self, Wanted};
+use crate::faces::{self, FaceSpec};
 use crate::listeners::OwnAddresses;
 use crate::names::{self, Answer, HostNames};
 
@@ -30,7 +30,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 struct Attempt {
     stream: OwnedFd,
     remote: SocketAddr,
-    wanted: Wanted,
+    spec: FaceSpec,
     deadline_ns: u64,
 }
 
@@ -66,20 +66,20 @@ impl Service for Connector {
     fn handle_event(&mut self, cx: &mut Cx, event: ConnectorEvent) {
         match event {
             ConnectorEvent::Create(request) => {
-                let FaceRequest { remote, local, wanted } = *request;
+                let FaceRequest { remote, local, spec } = *request;
                 if !remote.has_host_name() {
-                    return self.create(cx, &remote, local.as_ref(), &wanted);
+                    return self.create(cx, &remote, local.as_ref(), &spec);
                 }
-                if let Err(error) = self.names.look_up(&remote, wanted) {
+                if let Err(error) = self.names.look_up(&remote, spec) {
                     let text = format!("{remote} cannot be looked up: {error}");
-                    cx.attempt_failed(&wanted, status::CONNECT_FAILED, text);
+                    cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
                 }
             }
             ConnectorEvent::Connected(token) => self.connected(cx, token),
             ConnectorEvent::Resolved => self.resolved(cx),
             ConnectorEvent::FaceExists { ticket, face_id } => {
                 self.names.is_made(ticket);
-                for Wanted { ticket, .. } in self.shared.end(ticket) {
+                for FaceSpec { ticket, .. } in self.shared.end(ticket) {
                     cx.post(Message::FaceExists { ticket, face_id });
                 }
             }
@@ -93,7 +93,7 @@ impl Service for Connector {
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         let now_ns = cx.now_ns();
         for (_, late) in self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns) {
-            connect_failed(cx, &late.wanted, late.remote, "Connection timed out");
+            connect_failed(cx, &late.spec, late.remote, "Connection timed out");
         }
         self.set_timer(cx);
     }
@@ -131,33 +131,33 @@ impl Connector {
 
     /// Continues to create faces whose host names have been resolved.
     fn resolved(&mut self, cx: &mut Cx) {
-        for Answer { wanted, result } in self.names.take_answers() {
+        for Answer { spec, result } in self.names.take_answers() {
             match result.and_then(|ends| names::reachable(ends, &self.own.udp)) {
                 Ok(ends) => {
-                    if let Some(remote) = self.names.first_of(ends, wanted) {
-                        self.create(cx, &remote, None, &wanted);
+                    if let Some(remote) = self.names.first_of(ends, spec) {
+                        self.create(cx, &remote, None, &spec);
                     }
                 }
                 Err(reason) => {
                     info!(reason, "a configured face has no far end so far");
-                    cx.attempt_failed(&wanted, status::CONNECT_FAILED, reason);
+                    cx.attempt_failed(&spec, status::CONNECT_FAILED, reason);
                 }
             }
         }
     }
 
     /// Creates a face whose remote URI has no host name, or starts to connect it.
-    fn create(&mut self, cx: &mut Cx, remote: &FaceUri, local: Option<&FaceUri>, wanted: &Wanted) {
+    fn create(&mut self, cx: &mut Cx, remote: &FaceUri, local: Option<&FaceUri>, spec: &FaceSpec) {
         if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
             let interface = local.map_or("", |local| local.host()).to_owned();
-            return cx.post(Message::CreateStation { mac, interface, wanted: *wanted });
+            return cx.post(Message::CreateStation { mac, interface, spec: *spec });
         }
         if remote.scheme() == "memif"
             && let Ok(address) = ndn_memif::Address::from_path(remote.path())
         {
             let remote = FaceUri::memif(&address.socket, address.id);
-            if self.begin(cx, &remote, wanted) {
-                cx.post(Message::CreateMemif { address, wanted: *wanted });
+            if self.begin(cx, &remote, spec) {
+                cx.post(Message::CreateMemif { address, spec: *spec });
             }
             return;
         }
@@ -167,32 +167,32 @@ impl Connector {
             warn!(%remote, "this forwarder listens there itself: the face leads nowhere else");
         }
         if remote.scheme() == "https" {
-            if self.begin(cx, remote, wanted) {
-                cx.post(Message::CreateSession { remote: remote.clone(), wanted: *wanted });
+            if self.begin(cx, remote, spec) {
+                cx.post(Message::CreateSession { remote: remote.clone(), spec: *spec });
             }
             return;
         }
         match address {
-            Err(why) => no_address(cx, remote, wanted, &why),
+            Err(why) => no_address(cx, remote, spec, &why),
             Ok(address) if remote.scheme().starts_with("udp") => {
-                create_datagram(cx, address, wanted);
+                create_datagram(cx, address, spec);
             }
-            Ok(address) => self.connect(cx, address, wanted),
+            Ok(address) => self.connect(cx, address, spec),
         }
     }
 
     /// Returns whether a face for `remote` has to be connected: there is none, and no attempt is under way.
-    fn begin(&mut self, cx: &mut Cx, remote: &FaceUri, wanted: &Wanted) -> bool {
+    fn begin(&mut self, cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec) -> bool {
         if let Some(face_id) = cx.faces.with_remote(remote) {
-            cx.post(Message::FaceExists { ticket: wanted.ticket, face_id });
+            cx.post(Message::FaceExists { ticket: spec.ticket, face_id });
             return false;
         }
-        self.shared.begin(remote, wanted)
+        self.shared.begin(remote, spec)
     }
 
     /// Starts to connect a TCP face.
-    fn connect(&mut self, cx: &mut Cx, remote: SocketAddr, wanted: &Wanted) {
-        if !self.begin(cx, &FaceUri::tcp(remote), wanted) {
+    fn connect(&mut self, cx: &mut Cx, remote: SocketAddr, spec: &FaceSpec) {
+        if !self.begin(cx, &FaceUri::tcp(remote), spec) {
             return;
         }
         let token = self.next_attempt;
@@ -204,23 +204,23 @@ impl Connector {
             Ok(stream) => {
                 self.next_attempt += 1;
                 let deadline_ns = cx.after(CONNECT_TIMEOUT);
-                let attempt = Attempt { stream, remote, wanted: *wanted, deadline_ns };
+                let attempt = Attempt { stream, remote, spec: *spec, deadline_ns };
                 self.attempts.insert(token, attempt);
             }
-            Err(error) => connect_failed(cx, wanted, remote, &words(&error)),
+            Err(error) => connect_failed(cx, spec, remote, &words(&error)),
         }
     }
 
     /// Handles the end of a connection attempt.
     fn connected(&mut self, cx: &mut Cx, token: u64) {
         let Some(attempt) = self.attempts.remove(&token) else { return };
-        let Attempt { stream, remote, wanted, .. } = attempt;
+        let Attempt { stream, remote, spec, .. } = attempt;
         let ended = stream::take_error(stream.as_fd()).and_then(|()| cx.poller.remove(&stream));
         if let Err(error) = ended {
-            return connect_failed(cx, &wanted, remote, &words(&error));
+            return connect_failed(cx, &spec, remote, &words(&error));
         }
         let face_id = cx.dataplane.allocate_face_id();
-        let face = faces::connected_tcp(face_id, stream, remote, &wanted, &cx.config);
+        let face = faces::connected_tcp(face_id, stream, remote, &spec, &cx.config);
         cx.dataplane.send(Command::AddFace(Box::new(face)));
     }
 
@@ -228,9 +228,9 @@ impl Connector {
     fn attempt_failed(&mut self, cx: &mut Cx, ticket: Option<u64>, code: u32, text: &str) {
         let others = self.shared.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
-            if let Some((remote, wanted)) = self.names.next_of(ticket) {
+            if let Some((remote, spec)) = self.names.next_of(ticket) {
                 info!(%remote, "the next address of its host is tried");
-                self.create(cx, &remote, None, &wanted);
+                self.create(cx, &remote, None, &spec);
                 continue;
             }
             cx.post(Message::FaceFailed { ticket, code, text: text.to_owned() });
@@ -238,39 +238,39 @@ impl Connector {
     }
 }
 
-fn connect_failed(cx: &mut Cx, wanted: &Wanted, remote: SocketAddr, reason: &str) {
+fn connect_failed(cx: &mut Cx, spec: &FaceSpec, remote: SocketAddr, reason: &str) {
     info!(%remote, reason, "cannot connect");
-    cx.attempt_failed(wanted, status::CONNECT_FAILED, format!("Connection failed: {reason}"));
+    cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Connection failed: {reason}"));
 }
 
 /// Handles a URI without a usable address; the condition may be temporary.
-fn no_address(cx: &mut Cx, remote: &FaceUri, wanted: &Wanted, why: &NoAddress) {
+fn no_address(cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec, why: &NoAddress) {
     info!(%remote, %why, "no face can be made");
     let (code, text) = match why {
         NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
         // The text begins as NFD's does.
-        NoAddress::NoZone | NoAddress::NoInterface(_) if wanted.is_command() => {
+        NoAddress::NoZone | NoAddress::NoInterface(_) if spec.is_command() => {
             (status::BAD_REQUEST, format!("Non-canonical remote URI: {why}"))
         }
         NoAddress::NoZone | NoAddress::NoInterface(_) => (status::BAD_REQUEST, why.to_string()),
     };
-    cx.attempt_failed(wanted, code, text);
+    cx.attempt_failed(spec, code, text);
 }
 
 /// Creates a UDP face if there is a route to the peer.
-fn create_datagram(cx: &mut Cx, peer: SocketAddr, wanted: &Wanted) {
+fn create_datagram(cx: &mut Cx, peer: SocketAddr, spec: &FaceSpec) {
     let route = match addresses::way_to(peer) {
         Ok(route) => route,
         Err(error) => {
             info!(%peer, %error, "there is no way to a UDP peer");
             let text = format!("Face creation failed: connect: {}", words(&error));
-            return cx.attempt_failed(wanted, status::CONNECT_FAILED, text);
+            return cx.attempt_failed(spec, status::CONNECT_FAILED, text);
         }
     };
     let face_id = cx.dataplane.allocate_face_id();
-    let mut face = faces::datagram(face_id, peer, wanted, &cx.config);
+    let mut face = faces::datagram(face_id, peer, spec, &cx.config);
     let payload_max = route.map(|route| route.payload_max);
-    if let Some(length) = path_mtu::frame_length(&cx.config, wanted, payload_max) {
+    if let Some(length) = path_mtu::frame_length(&cx.config, spec, payload_max) {
         face.options.link.mtu = Some(length);
         cx.post(Message::FollowPath { face_id, peer, length });
     }
@@ -283,7 +283,7 @@ struct SharedAttempt {
     remote: FaceUri,
     /// Ticket of the first request.
     ticket: u64,
-    others: Vec<Wanted>,
+    others: Vec<FaceSpec>,
 }
 
 /// Attempts to create faces, by remote URI.
@@ -291,14 +291,14 @@ struct SharedAttempt {
 struct SharedAttempts(Vec<SharedAttempt>);
 
 impl SharedAttempts {
-    /// Returns true if the caller must create the face; otherwise an attempt is under way and `wanted` waits for it.
-    fn begin(&mut self, remote: &FaceUri, wanted: &Wanted) -> bool {
+    /// Returns true if the caller must create the face; otherwise an attempt is under way and `spec` waits for it.
+    fn begin(&mut self, remote: &FaceUri, spec: &FaceSpec) -> bool {
         if let Some(first) = self.0.iter_mut().find(|first| first.remote == *remote) {
-            first.others.push(*wanted);
+            first.others.push(*spec);
             return false;
         }
         let begun = |ticket| SharedAttempt { remote: remote.clone(), ticket, others: Vec::new() };
-        self.0.extend(wanted.ticket.map(begun));
+        self.0.extend(spec.ticket.map(begun));
         true
     }
 
@@ -307,7 +307,7 @@ impl SharedAttempts {
     }
 
     /// Ends the attempt of this ticket and returns the further requests that waited for it.
-    fn end(&mut self, ticket: Option<u64>) -> Vec<Wanted> {
+    fn end(&mut self, ticket: Option<u64>) -> Vec<FaceSpec> {
         let first = self.0.iter().position(|first| Some(first.ticket) == ticket);
         first.map(|first| self.0.swap_remove(first).others).unwrap_or_default()
     }
@@ -322,8 +322,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted(ticket: u64) -> Wanted {
-        Wanted {
+    fn spec(ticket: u64) -> FaceSpec {
+        FaceSpec {
             ticket: Some(ticket),
             persistency: Persistency::Persistent,
             pit_tokens: PitTokenPolicy::WhenSeen,
@@ -336,16 +336,16 @@ mod tests {
         let mut faces = SharedAttempts::default();
         let [here, there] =
             ["192.0.2.1:1", "192.0.2.2:1"].map(|address| FaceUri::tcp(address.parse().unwrap()));
-        assert!(faces.begin(&here, &wanted(1)));
-        assert!(!faces.begin(&here, &wanted(2)));
-        assert!(faces.begin(&there, &wanted(3)));
-        assert!(!faces.begin(&here, &wanted(4)));
+        assert!(faces.begin(&here, &spec(1)));
+        assert!(!faces.begin(&here, &spec(2)));
+        assert!(faces.begin(&there, &spec(3)));
+        assert!(!faces.begin(&here, &spec(4)));
         assert!(faces.is_shared(Some(1)) && !faces.is_shared(Some(3)));
         assert!(faces.end(Some(2)).is_empty(), "it is not the first");
         assert!(faces.end(None).is_empty());
         let others: Vec<_> = faces.end(Some(1)).iter().map(|other| other.ticket).collect();
         assert_eq!(others, [Some(2), Some(4)]);
-        assert!(faces.begin(&here, &wanted(5)), "the attempt is over");
+        assert!(faces.begin(&here, &spec(5)), "the attempt is over");
         assert!(faces.end(Some(3)).is_empty());
     }
 }

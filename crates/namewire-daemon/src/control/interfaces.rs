@@ -11,11 +11,11 @@ use tracing::info;
 use super::service::{Cx, Reason, Service};
 use crate::bound::InterfaceFaces;
 use crate::ethernet::{Context, EthernetPorts, OwnPort};
-use crate::faces::{self, Wanted};
+use crate::faces::{self, FaceSpec};
 use crate::multicast::MulticastFaces;
 
 /// Poll interval for interfaces with UDP faces.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// UDP multicast faces, faces bound to interfaces, Ethernet ports.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) enum InterfacesEvent {
     /// The settings have changed.
     Reloaded,
     /// Create a face for an Ethernet station.
-    CreateStation { mac: [u8; 6], interface: String, wanted: Wanted },
+    CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
     /// Change the settings of a face.
     UpdateFace { face_id: u64, persistency: Option<Persistency>, options: FaceOptions },
 }
@@ -80,12 +80,13 @@ impl Interfaces {
     }
 
     fn poll_multicast(&mut self, cx: &mut Cx) {
-        let next = self.multicast.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(LOOK));
+        let next =
+            self.multicast.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(POLL_INTERVAL));
         cx.timers.set(Reason::Multicast, next);
     }
 
     fn poll_bound(&mut self, cx: &mut Cx) {
-        let next = self.bound.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(LOOK));
+        let next = self.bound.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(POLL_INTERVAL));
         cx.timers.set(Reason::BoundFaces, next);
     }
 
@@ -94,7 +95,7 @@ impl Interfaces {
         let has_face = |name: &str| faces.values().any(|face| face.interface() == Some(name));
         let (now_ns, config) = (cx.now.monotonic_ns, &cx.config);
         let mut context = Context { now_ns, config, dataplane: &mut cx.dataplane };
-        self.ethernet.look(&mut context, has_face);
+        self.ethernet.poll(&mut context, has_face);
         for resized in self.ethernet.take_resized() {
             let lengths = cx.faces.known.iter().filter_map(|(&face_id, face)| {
                 let is_on_it = face.interface() == Some(&resized.name);
@@ -123,13 +124,13 @@ impl Service for Interfaces {
                 self.poll_bound(cx);
                 self.ethernet.poll_soon();
             }
-            InterfacesEvent::CreateStation { mac, interface, wanted } => {
-                match self.ethernet.new_face(mac, &interface, &wanted, &mut context(cx)) {
+            InterfacesEvent::CreateStation { mac, interface, spec } => {
+                match self.ethernet.new_face(mac, &interface, &spec, &mut context(cx)) {
                     Ok(face) => cx.dataplane.send(Command::AddFace(Box::new(face))),
                     Err(reason) => {
                         info!(interface, reason, "no face on an interface");
                         let text = format!("Cannot create a face on {interface}: {reason}");
-                        cx.attempt_failed(&wanted, status::CONNECT_FAILED, text);
+                        cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
                     }
                 }
             }

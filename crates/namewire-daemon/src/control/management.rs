@@ -20,7 +20,7 @@ use tracing::{debug, error, info, warn};
 
 use super::replies::{Replies, segment_name};
 use super::service::{Cx, FaceRequest, Message, Reason, Service};
-use crate::faces::Wanted;
+use crate::faces::FaceSpec;
 use crate::operator::{LocalAnswer, LocalRequest};
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
@@ -288,13 +288,13 @@ impl Management {
             }
             Action::CreateFace { ticket, specification } => {
                 let FaceSpecification { remote, local, persistency, options, .. } = *specification;
-                let wanted = Wanted {
+                let spec = FaceSpec {
                     ticket: Some(self.tickets.add(ticket)),
                     persistency,
                     pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
                     options,
                 };
-                cx.post(Message::Create(Box::new(FaceRequest { remote, local, wanted })));
+                cx.post(Message::Create(Box::new(FaceRequest { remote, local, spec })));
             }
             Action::DestroyFace { face_id } => cx.dataplane.send(Command::RemoveFace { face_id }),
             Action::SetStrategy { prefix, strategy } => {

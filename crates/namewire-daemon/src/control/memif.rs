@@ -21,7 +21,7 @@ use tracing::{debug, info, warn};
 
 use super::service::{Cx, Reason, Service};
 use crate::config::{Config, MemifSecrecy};
-use crate::faces::{self, Wanted};
+use crate::faces::{self, FaceSpec};
 use crate::settings;
 use namewire_control::{MemifRefusal, MemifStatus};
 
@@ -57,7 +57,7 @@ struct Attempt {
     handshake: ClientHandshake,
     address: Address,
     options: ClientOptions,
-    wanted: Wanted,
+    spec: FaceSpec,
     deadline_ns: u64,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum MemifEvent {
     /// The listener at `socket` has accepted a client.
     Client { stream: OwnedFd, socket: PathBuf },
     /// Create a face of a server's interface.
-    Create { address: Address, wanted: Wanted },
+    Create { address: Address, spec: FaceSpec },
     /// The socket with this token is readable.
     Ready(u64),
     /// A face is gone.
@@ -94,7 +94,7 @@ impl Service for Memif {
     fn handle_event(&mut self, cx: &mut Cx, event: MemifEvent) {
         match event {
             MemifEvent::Client { stream, socket } => self.begin(cx, stream, socket),
-            MemifEvent::Create { address, wanted } => self.create(cx, address, &wanted),
+            MemifEvent::Create { address, spec } => self.create(cx, address, &spec),
             MemifEvent::Ready(token) => match self.attempts.remove(&token) {
                 Some(attempt) => self.advance_attempt(cx, token, attempt),
                 None => self.advance_client(cx, token),
@@ -115,7 +115,7 @@ impl Service for Memif {
         let late = self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns);
         for (_, attempt) in late {
             ndn_memif::send_disconnect(attempt.handshake.as_fd(), "The handshake takes too long");
-            server_failed(cx, &attempt.address, &attempt.wanted, "the server does not answer");
+            server_failed(cx, &attempt.address, &attempt.spec, "the server does not answer");
         }
         self.set_timer(cx);
     }
@@ -197,13 +197,13 @@ impl Memif {
             self.taken.values().any(|taken| *taken == interface(id))
                 || self.pending.values().any(connects)
         };
-        let admit = |id, said: &Secret| {
-            let wanted = cx.config.memif_secret(&interface(id));
-            match wanted.is_none() || wanted == *said {
+        let admit = |id, output: &Secret| {
+            let spec = cx.config.memif_secret(&interface(id));
+            match spec.is_none() || spec == *output {
                 // Only an authorized client learns whether the interface is in use.
                 true if is_taken(id) => Err(Refusal::Taken),
                 true => Ok(()),
-                false if said.is_none() => Err(Refusal::SecretMissing),
+                false if output.is_none() => Err(Refusal::SecretMissing),
                 false => Err(Refusal::SecretWrong),
             }
         };
@@ -276,14 +276,14 @@ impl Memif {
     }
 
     /// Creates a face of a server's interface.
-    fn create(&mut self, cx: &mut Cx, address: Address, wanted: &Wanted) {
+    fn create(&mut self, cx: &mut Cx, address: Address, spec: &FaceSpec) {
         if cx.config.is_own_memif(&address) {
-            return server_failed(cx, &address, wanted, "this forwarder listens there itself");
+            return server_failed(cx, &address, spec, "this forwarder listens there itself");
         }
-        let is_command = wanted.is_command();
+        let is_command = spec.is_command();
         if is_command && self.attempts.len() >= ATTEMPTS_MAX {
             let text = format!("Cannot connect to {address}: too many connections are being made");
-            return cx.attempt_failed(wanted, status::CONNECT_FAILED, text);
+            return cx.attempt_failed(spec, status::CONNECT_FAILED, text);
         }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
@@ -301,52 +301,52 @@ impl Memif {
         });
         match begun {
             Err(error) => {
-                server_failed(cx, &address, wanted, &crate::addresses::words(&error));
+                server_failed(cx, &address, spec, &crate::addresses::words(&error));
             }
             // A command waits for the result of the handshake.
             Ok(client) if is_command => {
                 let MemifClient { address, options, handshake } = client;
-                let (wanted, deadline_ns) = (*wanted, cx.after(SERVER_TIMEOUT));
-                let attempt = Attempt { handshake, address, options, wanted, deadline_ns };
+                let (spec, deadline_ns) = (*spec, cx.after(SERVER_TIMEOUT));
+                let attempt = Attempt { handshake, address, options, spec, deadline_ns };
                 self.attempts.insert(token, attempt);
                 self.next_token += 1;
             }
             // A configured face exists at once and is down until the server answers.
             Ok(client) => {
                 let local = client.handshake.as_fd().as_raw_fd();
-                add_server(cx, MemifEnd::Client(Box::new(client)), &address, local, wanted);
+                add_server(cx, MemifEnd::Client(Box::new(client)), &address, local, spec);
             }
         }
     }
 
     /// Continues the handshake of an attempt that waits for a server.
     fn advance_attempt(&mut self, cx: &mut Cx, token: u64, attempt: Attempt) {
-        let Attempt { handshake, address, options, wanted, deadline_ns } = attempt;
+        let Attempt { handshake, address, options, spec, deadline_ns } = attempt;
         match handshake.advance() {
             Ok(Progress::Waiting(handshake)) => {
-                let attempt = Attempt { handshake, address, options, wanted, deadline_ns };
+                let attempt = Attempt { handshake, address, options, spec, deadline_ns };
                 self.attempts.insert(token, attempt);
             }
             Ok(Progress::Done(link)) => {
                 // From now on a worker polls this socket.
                 if let Err(error) = cx.poller.remove(link.as_fd()) {
                     let reason = crate::addresses::words(&error);
-                    return server_failed(cx, &address, &wanted, &reason);
+                    return server_failed(cx, &address, &spec, &reason);
                 }
                 let local = link.as_fd().as_raw_fd();
                 let connection = MemifConnection { address: address.clone(), options, link };
                 let end = MemifEnd::Connected(Box::new(connection));
-                add_server(cx, end, &address, local, &wanted);
+                add_server(cx, end, &address, local, &spec);
             }
             Err(error) => {
                 let mut reason = crate::text::without_numbers(&error.to_string());
-                if let HandshakeError::Refused(farewell) = error
-                    && farewell.mentions_secret()
+                if let HandshakeError::Refused(disconnect_message) = error
+                    && disconnect_message.mentions_secret()
                 {
                     reason +=
                         " (what this forwarder says is in [[memif_secrets]] of its configuration)";
                 }
-                server_failed(cx, &address, &wanted, &reason);
+                server_failed(cx, &address, &spec, &reason);
             }
         }
     }
@@ -380,21 +380,21 @@ fn options(config: &Config, properties: FaceProperties, persistency: Persistency
     FaceOptions { link, idle_timeout: None, ..options }
 }
 
-fn server_failed(cx: &mut Cx, address: &Address, wanted: &Wanted, reason: &str) {
+fn server_failed(cx: &mut Cx, address: &Address, spec: &FaceSpec, reason: &str) {
     info!(%address, reason, "cannot connect");
     let text = format!("Cannot connect to {address}: {reason}");
-    cx.attempt_failed(wanted, status::CONNECT_FAILED, text);
+    cx.attempt_failed(spec, status::CONNECT_FAILED, text);
 }
 
 /// Adds the face of a server that is connected or will be.
-fn add_server(cx: &mut Cx, end: MemifEnd, address: &Address, local: i32, wanted: &Wanted) {
+fn add_server(cx: &mut Cx, end: MemifEnd, address: &Address, local: i32, spec: &FaceSpec) {
     let face_id = cx.dataplane.allocate_face_id();
     // The server is most likely another forwarder.
-    let properties = wanted.properties(face_id, Scope::NonLocal);
-    let mut options = options(&cx.config, properties, wanted.persistency);
-    wanted.apply(&mut options);
+    let properties = spec.properties(face_id, Scope::NonLocal);
+    let mut options = options(&cx.config, properties, spec.persistency);
+    spec.apply(&mut options);
     cx.dataplane.send(Command::AddFace(Box::new(NewFace {
-        ticket: wanted.ticket,
+        ticket: spec.ticket,
         transport: NewTransport::Memif(end),
         options,
         remote: face_uri(address),

@@ -516,9 +516,9 @@ impl Control {
     /// Handles sessions that have opened, failed or changed.
     fn take_sessions(&mut self) {
         for mut event in self.sessions.take_events() {
-            if let SessionEvent::Connected { wanted, result, .. } = &mut event
-                && self.statics.is_cancelled(wanted.ticket)
-                && !self.connector.is_shared(wanted.ticket)
+            if let SessionEvent::Connected { spec, result, .. } = &mut event
+                && self.statics.is_cancelled(spec.ticket)
+                && !self.connector.is_shared(spec.ticket)
             {
                 // Dropping the session closes it.
                 *result = Err("the face was destroyed meanwhile".to_owned());
@@ -535,15 +535,15 @@ impl Control {
                 Message::Create(request) => {
                     self.connector.handle_event(cx, ConnectorEvent::Create(request));
                 }
-                Message::CreateStation { mac, interface, wanted } => {
-                    let event = InterfacesEvent::CreateStation { mac, interface, wanted };
+                Message::CreateStation { mac, interface, spec } => {
+                    let event = InterfacesEvent::CreateStation { mac, interface, spec };
                     self.interfaces.handle_event(cx, event);
                 }
-                Message::CreateMemif { address, wanted } => {
-                    self.memif.handle_event(cx, MemifEvent::Create { address, wanted });
+                Message::CreateMemif { address, spec } => {
+                    self.memif.handle_event(cx, MemifEvent::Create { address, spec });
                 }
-                Message::CreateSession { remote, wanted } => {
-                    self.sessions.handle_event(cx, SessionsEvent::Create { remote, wanted });
+                Message::CreateSession { remote, spec } => {
+                    self.sessions.handle_event(cx, SessionsEvent::Create { remote, spec });
                 }
                 Message::FaceExists { ticket, face_id } => {
                     self.statics.handle_event(cx, StaticEvent::FaceExists { ticket, face_id });

@@ -14,11 +14,11 @@ use tracing::info;
 
 use super::service::{Cx, Reason, Service};
 use crate::config::Config;
-use crate::faces::Wanted;
+use crate::faces::FaceSpec;
 use crate::settings;
 
 /// Poll interval.
-const LOOK: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Faces that follow their path MTU, and their frame lengths.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Service for PathMtus {
     fn handle_event(&mut self, cx: &mut Cx, event: FollowPath) {
         let FollowPath { face_id, peer, length } = event;
         if self.faces.is_empty() {
-            cx.timers.set(Reason::PathMtu, Some(cx.after(LOOK)));
+            cx.timers.set(Reason::PathMtu, Some(cx.after(POLL_INTERVAL)));
         }
         self.faces.insert(face_id, PathFace { peer, length, is_new: true });
     }
@@ -86,7 +86,7 @@ impl Service for PathMtus {
             }
             true
         });
-        let next = (!self.faces.is_empty()).then(|| cx.after(LOOK));
+        let next = (!self.faces.is_empty()).then(|| cx.after(POLL_INTERVAL));
         cx.timers.set(Reason::PathMtu, next);
     }
 }
@@ -95,10 +95,10 @@ impl Service for PathMtus {
 /// kernel knows it.
 pub(super) fn frame_length(
     config: &Config,
-    wanted: &Wanted,
+    spec: &FaceSpec,
     payload_max: Option<usize>,
 ) -> Option<usize> {
-    let follows = config.faces.path_mtu && wanted.options.mtu.is_none();
+    let follows = config.faces.path_mtu && spec.options.mtu.is_none();
     follows.then(|| longest(payload_max, settings::mtu(&config.faces)))
 }
 

@@ -18,7 +18,7 @@ use crate::addresses;
 const PERIOD: Duration = Duration::from_secs(5);
 /// Minimum interval between log lines of one face, and the period of the limit for all faces.
 const PAUSE: Duration = Duration::from_secs(60);
-const FACES_TOLD_MAX: u32 = 10;
+const FACES_LOGGED_MAX: u32 = 10;
 
 /// Burst of refused commands, in seconds of their rate.
 const REFUSED_AHEAD: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ impl RefusedCommands {
 struct Excess {
     commands: RefusedCommands,
     /// Counts already logged.
-    told: Line,
+    reported: Line,
     next_line_ns: u64,
 }
 
@@ -70,13 +70,15 @@ struct Line {
 impl Excess {
     /// Returns the counts since the last log line, if there are any and the interval has passed.
     fn line(&mut self, now_ns: u64, all: Line) -> Option<Line> {
-        let told = self.told;
-        if all == told || now_ns < self.next_line_ns {
+        let reported = self.reported;
+        if all == reported || now_ns < self.next_line_ns {
             return None;
         }
-        let line =
-            Line { rate: all.rate - told.rate, management: all.management - told.management };
-        self.told = all;
+        let line = Line {
+            rate: all.rate - reported.rate,
+            management: all.management - reported.management,
+        };
+        self.reported = all;
         self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
         Some(line)
     }
@@ -89,7 +91,7 @@ pub(super) struct Quotas {
     excess: BTreeMap<u64, Excess>,
     /// End of the period of the limit for all faces.
     pause_ends_ns: u64,
-    told: u32,
+    reported: u32,
     /// FaceIds under the rate limit; some may be gone.
     held: Vec<u64>,
     /// Log of refused commands.
@@ -180,7 +182,7 @@ impl Quotas {
     fn log(&mut self, cx: &Cx) {
         let now_ns = cx.now_ns();
         for (face_id, face) in &cx.faces.known {
-            if !self.may_tell(now_ns) {
+            if !self.may_log(now_ns) {
                 return;
             }
             let all = Line {
@@ -192,7 +194,7 @@ impl Quotas {
             }
             if let Some(line) = self.excess.entry(*face_id).or_default().line(now_ns, all) {
                 let Line { rate, management } = line;
-                self.told += 1;
+                self.reported += 1;
                 warn!(
                     face_id,
                     remote = %addresses::named(&face.remote),
@@ -204,11 +206,11 @@ impl Quotas {
         }
     }
 
-    fn may_tell(&mut self, now_ns: u64) -> bool {
+    fn may_log(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.pause_ends_ns {
-            (self.pause_ends_ns, self.told) = (now_ns.saturating_add(duration_ns(PAUSE)), 0);
+            (self.pause_ends_ns, self.reported) = (now_ns.saturating_add(duration_ns(PAUSE)), 0);
         }
-        self.told < FACES_TOLD_MAX
+        self.reported < FACES_LOGGED_MAX
     }
 }
 
@@ -294,12 +296,12 @@ mod tests {
     fn faces_logged_per_minute_are_limited() {
         let mut quotas = Quotas::default();
         for minute in 1..4 {
-            let mut told = 0;
-            while quotas.may_tell(minute * MINUTE_NS) {
-                quotas.told += 1;
-                told += 1;
+            let mut reported = 0;
+            while quotas.may_log(minute * MINUTE_NS) {
+                quotas.reported += 1;
+                reported += 1;
             }
-            assert_eq!(told, FACES_TOLD_MAX);
+            assert_eq!(reported, FACES_LOGGED_MAX);
         }
     }
 }

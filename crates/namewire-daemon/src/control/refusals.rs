@@ -17,8 +17,8 @@ const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     second: u64,
-    told: u32,
-    untold: u64,
+    reported: u32,
+    unlogged: u64,
 }
 
 impl Refusals {
@@ -27,34 +27,34 @@ impl Refusals {
     fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
         let second = now_ns / SECOND_NS;
         if second != self.second {
-            (self.second, self.told) = (second, 0);
+            (self.second, self.reported) = (second, 0);
         }
-        if self.told == PER_SECOND {
-            self.untold += 1;
+        if self.reported == PER_SECOND {
+            self.unlogged += 1;
             return None;
         }
-        self.told += 1;
-        Some(take_untold(&mut self.untold))
+        self.reported += 1;
+        Some(take_unlogged(&mut self.unlogged))
     }
 
     /// Logs a connection closed at the face limit per peer.
     pub(super) fn peer_refused(&mut self, now: Now, peer: SocketAddr) {
-        if let Some(untold) = self.admit(now.monotonic_ns) {
-            warn!(%peer, untold, "a connection was closed: its peer has as many faces as it may");
+        if let Some(unlogged) = self.admit(now.monotonic_ns) {
+            warn!(%peer, unlogged, "a connection was closed: its peer has as many faces as it may");
         }
     }
 
     /// Logs a rejected memif client with its interface and the reason.
     pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
-        if let Some(untold) = self.admit(now.monotonic_ns) {
-            warn!(client, %reason, untold, "a memif client was refused");
+        if let Some(unlogged) = self.admit(now.monotonic_ns) {
+            warn!(client, %reason, unlogged, "a memif client was refused");
         }
     }
 
     /// Logs a memif client rejected before its handshake, at the limit of concurrent handshakes.
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
-        if let Some(untold) = self.admit(now.monotonic_ns) {
-            warn!(user, limit, untold, "memif client rejected: too many connect");
+        if let Some(unlogged) = self.admit(now.monotonic_ns) {
+            warn!(user, limit, unlogged, "memif client rejected: too many connect");
         }
     }
 
@@ -72,10 +72,10 @@ impl Refusals {
                 debug!(face_id, %verb, signer, ?code, "management command");
             }
             Handled::Refused { verb, signer, code, reason } => {
-                if let Some(untold) = self.admit(now.monotonic_ns) {
+                if let Some(unlogged) = self.admit(now.monotonic_ns) {
                     warn!(face_id, %verb, signer, code, reason, "management command refused");
-                    if let Some(untold) = untold {
-                        warn!(untold, "more management commands were refused before");
+                    if let Some(unlogged) = unlogged {
+                        warn!(unlogged, "more management commands were refused before");
                     }
                 }
             }
@@ -107,10 +107,10 @@ impl FaceLimitLog {
     /// Logs a connection closed at the face limit.
     pub(super) fn connection_refused(&mut self, now: Now, limit: usize) {
         self.refused += 1;
-        if let Some(untold) = self.of_faces.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.of_faces.admit(now.monotonic_ns) {
             warn!(
                 limit,
-                untold, "a connection was closed: there are as many faces as there may be"
+                unlogged, "a connection was closed: there are as many faces as there may be"
             );
         }
     }
@@ -120,22 +120,22 @@ impl FaceLimitLog {
         let is_full = error.kind() == io::ErrorKind::QuotaExceeded;
         self.refused += u64::from(is_full);
         let pauses = if is_full { &mut self.of_faces } else { &mut self.of_others };
-        if let Some(untold) = pauses.admit(now.monotonic_ns) {
-            warn!(face_id, %error, untold, "a face was not made");
+        if let Some(unlogged) = pauses.admit(now.monotonic_ns) {
+            warn!(face_id, %error, unlogged, "a face was not made");
         }
     }
 
     /// Logs that a connection was closed because no file descriptor was left.
     pub(super) fn no_descriptor(&mut self, now: Now) {
-        if let Some(untold) = self.of_descriptors.admit(now.monotonic_ns) {
-            warn!(untold, "a connection was closed: no file descriptors are left");
+        if let Some(unlogged) = self.of_descriptors.admit(now.monotonic_ns) {
+            warn!(unlogged, "a connection was closed: no file descriptors are left");
         }
     }
 
     /// Logs that the kernel has no memory for connections.
     pub(super) fn no_memory(&mut self, now: Now, error: &io::Error) {
-        if let Some(untold) = self.of_memory.admit(now.monotonic_ns) {
-            warn!(%error, untold, "a connection has to wait");
+        if let Some(unlogged) = self.of_memory.admit(now.monotonic_ns) {
+            warn!(%error, unlogged, "a connection has to wait");
         }
     }
 }
@@ -143,7 +143,7 @@ impl FaceLimitLog {
 /// Allows one log line per interval.
 #[derive(Debug, Default)]
 struct Pauses {
-    untold: u64,
+    unlogged: u64,
     quiet_until_ns: u64,
 }
 
@@ -151,16 +151,16 @@ impl Pauses {
     /// As [`Refusals::admit`].
     fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
         if now_ns < self.quiet_until_ns {
-            self.untold += 1;
+            self.unlogged += 1;
             return None;
         }
         self.quiet_until_ns = now_ns + FULL_PAUSE_NS;
-        Some(take_untold(&mut self.untold))
+        Some(take_unlogged(&mut self.unlogged))
     }
 }
 
-fn take_untold(untold: &mut u64) -> Option<u64> {
-    Some(std::mem::take(untold)).filter(|untold| *untold > 0)
+fn take_unlogged(unlogged: &mut u64) -> Option<u64> {
+    Some(std::mem::take(unlogged)).filter(|unlogged| *unlogged > 0)
 }
 
 #[cfg(test)]
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn lines_beyond_the_rate_are_counted() {
         let mut refusals = Refusals::default();
-        let told = (0..1000).filter(|_| refusals.admit(5 * SECOND_NS).is_some()).count();
-        assert_eq!(told, 10);
+        let reported = (0..1000).filter(|_| refusals.admit(5 * SECOND_NS).is_some()).count();
+        assert_eq!(reported, 10);
         assert_eq!(refusals.admit(6 * SECOND_NS), Some(Some(990)));
         assert_eq!(refusals.admit(6 * SECOND_NS), Some(None));
     }
@@ -197,8 +197,8 @@ mod tests {
         full.connection_refused(now, 3);
         full.no_descriptor(now);
         assert_eq!(full.refused(), 3, "one was refused for another reason than the limit");
-        let untold = [&full.of_faces, &full.of_others, &full.of_descriptors, &full.of_memory];
-        assert_eq!(untold.map(|pauses| pauses.untold), [2, 0, 0, 0], "each begins with a line");
+        let unlogged = [&full.of_faces, &full.of_others, &full.of_descriptors, &full.of_memory];
+        assert_eq!(unlogged.map(|pauses| pauses.unlogged), [2, 0, 0, 0], "each begins with a line");
         assert_eq!(full.of_memory.admit(now.monotonic_ns), Some(None));
         assert_eq!(full.of_others.admit(now.monotonic_ns), None);
     }

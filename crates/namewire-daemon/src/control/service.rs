@@ -18,7 +18,7 @@ use ndn_types::{FaceUri, duration_ns};
 
 use super::face_table::FaceTable;
 use crate::config::Config;
-use crate::faces::{self, Wanted};
+use crate::faces::{self, FaceSpec};
 use crate::listeners::LocalEnd;
 
 /// Work of the control thread at a deadline. Work that is due at the same time is done in this order.
@@ -98,7 +98,7 @@ pub(crate) struct FaceRequest {
     /// The network interface of an Ethernet face.
     pub(crate) local: Option<FaceUri>,
     /// Specification.
-    pub(crate) wanted: Wanted,
+    pub(crate) spec: FaceSpec,
 }
 
 /// A message of a service to others, delivered in order.
@@ -107,11 +107,11 @@ pub(crate) enum Message {
     /// Create a face.
     Create(Box<FaceRequest>),
     /// Create a face for an Ethernet station.
-    CreateStation { mac: [u8; 6], interface: String, wanted: Wanted },
+    CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
     /// Create a face of the interface of a memif server.
-    CreateMemif { address: Address, wanted: Wanted },
+    CreateMemif { address: Address, spec: FaceSpec },
     /// Create a face of a WebTransport session.
-    CreateSession { remote: FaceUri, wanted: Wanted },
+    CreateSession { remote: FaceUri, spec: FaceSpec },
     /// The requested face exists.
     FaceExists { ticket: Option<u64>, face_id: u64 },
     /// An attempt to create a face has failed: status code and reason.
@@ -170,8 +170,8 @@ impl Cx {
     }
 
     /// Reports a failed attempt to create a face.
-    pub(crate) fn attempt_failed(&mut self, wanted: &Wanted, code: u32, text: impl Into<String>) {
-        self.post(Message::AttemptFailed { ticket: wanted.ticket, code, text: text.into() });
+    pub(crate) fn attempt_failed(&mut self, spec: &FaceSpec, code: u32, text: impl Into<String>) {
+        self.post(Message::AttemptFailed { ticket: spec.ticket, code, text: text.into() });
     }
 
     /// Limits the frames of a face to `length` bytes, and updates its record.

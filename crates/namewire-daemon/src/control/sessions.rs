@@ -15,7 +15,7 @@ use tracing::{debug, error, info};
 
 use super::service::{Cx, Reason, Service};
 use crate::config::Config;
-use crate::faces::{self, Wanted};
+use crate::faces::{self, FaceSpec};
 use crate::websocket::Admission;
 use crate::webtransport::{Opened, identity};
 use namewire_control::WebTransportStatus;
@@ -37,7 +37,7 @@ pub(crate) enum SessionEvent {
         /// The peer.
         target: Target,
         /// The requested face.
-        wanted: Wanted,
+        spec: FaceSpec,
         /// The result.
         result: Result<Accepted, String>,
     },
@@ -74,7 +74,7 @@ pub(crate) enum SessionsEvent {
     /// Management can be reached.
     Start,
     /// Create a face of a new session.
-    Create { remote: FaceUri, wanted: Wanted },
+    Create { remote: FaceUri, spec: FaceSpec },
     /// A session has opened, failed or changed.
     Session(SessionEvent),
     /// A face exists.
@@ -89,7 +89,7 @@ impl Service for Sessions {
     fn handle_event(&mut self, cx: &mut Cx, event: SessionsEvent) {
         match event {
             SessionsEvent::Start => self.start(&cx.config),
-            SessionsEvent::Create { remote, wanted } => self.open(cx, &remote, &wanted),
+            SessionsEvent::Create { remote, spec } => self.open(cx, &remote, &spec),
             SessionsEvent::Session(SessionEvent::Accepted(session)) => self.accepted(cx, session),
             SessionsEvent::Session(SessionEvent::Path { face_id, length }) => {
                 if let Some(followed) = self.followed.get_mut(&face_id) {
@@ -97,8 +97,8 @@ impl Service for Sessions {
                 }
                 self.resize(cx, face_id);
             }
-            SessionsEvent::Session(SessionEvent::Connected { target, wanted, result }) => {
-                self.connected(cx, &target, &wanted, result);
+            SessionsEvent::Session(SessionEvent::Connected { target, spec, result }) => {
+                self.connected(cx, &target, &spec, result);
             }
             SessionsEvent::FaceAdded(face_id) => self.resize(cx, face_id),
             SessionsEvent::FaceGone(face_id) => drop(self.followed.remove(&face_id)),
@@ -197,15 +197,15 @@ impl Sessions {
     ///
     /// # Errors
     /// No thread can be started.
-    fn connect(&mut self, config: &Config, target: Target, wanted: Wanted) -> std::io::Result<()> {
+    fn connect(&mut self, config: &Config, target: Target, spec: FaceSpec) -> std::io::Result<()> {
         let service = match &mut self.service {
             Some(service) => service,
             none => none.insert(ndn_webtransport::Service::start(None)?),
         };
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        let told = target.clone();
+        let reported = target.clone();
         let on_connected = Box::new(move |result| {
-            let _ = sender.send(SessionEvent::Connected { target: told, wanted, result });
+            let _ = sender.send(SessionEvent::Connected { target: reported, spec, result });
             waker.wake();
         });
         service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
@@ -215,7 +215,7 @@ impl Sessions {
     /// Starts to report changes of a session's path MTU for a face that follows it; returns the current length.
     fn follow(&mut self, face_id: u64, mtu: &PathMtu) -> usize {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
-        mtu.tell(move |length| {
+        mtu.notify(move |length| {
             let _ = sender.send(SessionEvent::Path { face_id, length });
             waker.wake();
         });
@@ -263,17 +263,17 @@ impl Sessions {
     }
 
     /// Starts to open a session for a face.
-    fn open(&mut self, cx: &mut Cx, remote: &FaceUri, wanted: &Wanted) {
+    fn open(&mut self, cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec) {
         let uri = remote.to_string();
         let begun = match uri.parse::<Target>() {
             Err(error) => Err(error.to_string()),
             Ok(target) => {
-                let connecting = self.connect(&cx.config, target, *wanted);
+                let connecting = self.connect(&cx.config, target, *spec);
                 connecting.map_err(|error| error.to_string())
             }
         };
         if let Err(reason) = begun {
-            failed(cx, &uri, wanted, &reason);
+            failed(cx, &uri, spec, &reason);
         }
     }
 
@@ -281,26 +281,26 @@ impl Sessions {
         &mut self,
         cx: &mut Cx,
         target: &Target,
-        wanted: &Wanted,
+        spec: &FaceSpec,
         result: Result<Accepted, String>,
     ) {
         match result {
             Ok(session) => {
                 let face_id = cx.dataplane.allocate_face_id();
                 // A configured or requested MTU stays.
-                let mtu = match wanted.options.mtu {
+                let mtu = match spec.options.mtu {
                     None => self.follow(face_id, &session.mtu),
                     Some(_) => session.mtu.value(),
                 };
-                let face = faces::opened_session(face_id, session, mtu, target, wanted, &cx.config);
+                let face = faces::opened_session(face_id, session, mtu, target, spec, &cx.config);
                 cx.dataplane.send(Command::AddFace(Box::new(face)));
             }
-            Err(reason) => failed(cx, &target.to_string(), wanted, &reason),
+            Err(reason) => failed(cx, &target.to_string(), spec, &reason),
         }
     }
 }
 
-fn failed(cx: &mut Cx, uri: &str, wanted: &Wanted, reason: &str) {
+fn failed(cx: &mut Cx, uri: &str, spec: &FaceSpec, reason: &str) {
     info!(uri, reason, "cannot open a WebTransport session");
-    cx.attempt_failed(wanted, status::CONNECT_FAILED, format!("Cannot connect to {uri}: {reason}"));
+    cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Cannot connect to {uri}: {reason}"));
 }

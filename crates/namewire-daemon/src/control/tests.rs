@@ -86,7 +86,7 @@ fn unregistered_route_does_not_return_in_the_same_round() {
 
     // The face is created again, and one of its routes is unregistered in the same round.
     let face = created(BACK, ndn_forwarding::Scope::NonLocal);
-    let ticket = request.wanted.ticket;
+    let ticket = request.spec.ticket;
     control.handle_event(Event::FaceAdded { ticket, face: Box::new(face) });
     let parameters = ControlParameters {
         name: Some(names[0].clone()),

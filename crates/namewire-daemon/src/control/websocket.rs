@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::service::{Cx, Reason, Service};
 use crate::listeners::LocalEnd;
-use crate::websocket::{Client, Handshake, Shaken};
+use crate::websocket::{Client, Handshake, HandshakeProgress};
 
 /// First token of handshakes.
 pub(super) const TOKEN_HANDSHAKES: u64 = 1 << 48;
@@ -94,12 +94,14 @@ impl WebSocketHandshakes {
         let PendingHandshake { handshake, peer, local, deadline_ns } = pending;
         let LocalEnd::WebSocket { admission, .. } = &*local else { return };
         match handshake.go_on(admission) {
-            Shaken::NotYet(handshake) => {
+            HandshakeProgress::NotYet(handshake) => {
                 let pending = PendingHandshake { handshake, peer, local, deadline_ns };
                 self.pending.insert(token, pending);
             }
-            Shaken::Refused(reason) => debug!(?peer, reason, "a WebSocket handshake has failed"),
-            Shaken::Done(stream, client) => {
+            HandshakeProgress::Refused(reason) => {
+                debug!(?peer, reason, "a WebSocket handshake has failed")
+            }
+            HandshakeProgress::Done(stream, client) => {
                 if let Err(error) = cx.poller.remove(&stream) {
                     warn!(%error, "a WebSocket was closed");
                     return;

@@ -27,7 +27,7 @@ pub(super) struct Request<'a> {
     pub(super) payload_max: usize,
     pub(super) driver: Driver,
     /// Do not fall back to another driver if the suitable one is busy.
-    pub(super) is_patient: bool,
+    pub(super) retries: bool,
     /// Number of workers that queues may be distributed over.
     pub(super) workers: usize,
     pub(super) config: &'a Ethernet,
@@ -98,11 +98,11 @@ impl Request<'_> {
         let support = support.map(|all| all.get(&link.index).copied().unwrap_or_default());
         let facts = Facts::of(link, self.all, support, self.has_address);
         // The attached program may be this process's own.
-        let facts = Facts { is_taken: facts.is_taken && !self.is_patient, ..facts };
+        let facts = Facts { is_taken: facts.is_taken && !self.retries, ..facts };
         match facts.pick() {
             (FaceDriver::Packet, _) => self.open_packet(),
             (FaceDriver::Xdp, why) => self.open_xdp().or_else(|refusal| {
-                if self.is_patient && refusal.is_busy {
+                if self.retries && refusal.is_busy {
                     return Err(refusal);
                 }
                 info!(interface = link.name, why, %refusal, "AF_XDP was tried");

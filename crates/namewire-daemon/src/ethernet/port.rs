@@ -145,8 +145,8 @@ impl<'a> Found<'a> {
         let payload_max = Device::of(link).mtu;
         let config = &config.listeners.ethernet;
         let (all, group) = (self.all, purpose.group);
-        let is_patient = false;
-        Request { link, all, has_address, group, payload_max, driver, is_patient, workers, config }
+        let retries = false;
+        Request { link, all, has_address, group, payload_max, driver, retries, workers, config }
     }
 }
 
@@ -232,9 +232,9 @@ impl Port {
                 (self.is_stale, self.is_suspended) = (true, true);
                 return;
             }
-            let is_patient = self.is_suspended && self.busy_count < BUSY_MAX;
+            let retries = self.is_suspended && self.busy_count < BUSY_MAX;
             let request = found.request(link, self.purpose, asked, context);
-            let request = Request { is_patient, ..request };
+            let request = Request { retries, ..request };
             let opened = match request.open() {
                 Ok(opened) => opened,
                 Err(error) => {

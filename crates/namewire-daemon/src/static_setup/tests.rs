@@ -10,14 +10,14 @@ use super::*;
 use crate::tables::Catalog;
 
 fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
-    let wanted = Wanted {
+    let spec = FaceSpec {
         ticket: Some(5),
         persistency: Persistency::Permanent,
         pit_tokens: PitTokenPolicy::WhenSeen,
         options: ndn_management::request::FaceOptions::default(),
     };
     let destinations = Destinations::default();
-    LostSession { face_id, remote: remote.clone(), wanted, destinations }
+    LostSession { face_id, remote: remote.clone(), spec, destinations }
 }
 
 fn created(face_id: u64) -> FaceCreated {
@@ -52,7 +52,7 @@ fn reopened_permanent_session_gets_its_routes() {
         let later = setup.next_deadline_ns().unwrap();
         let due = setup.due(later);
         assert_eq!((due.len(), &due[0].remote), (1, &remote), "of both rounds it is one");
-        let ticket = due[0].wanted.ticket;
+        let ticket = due[0].spec.ticket;
         assert!(ticket >= Some(FIRST_STATIC_TICKET), "nobody waits for an answer");
         setup.connect_failed(later, ticket, "nobody there");
         let [waiting] = &setup.waiting(later, None)[..] else { panic!("it is not waited for") };
@@ -105,7 +105,7 @@ fn lost_sessions_are_abandoned_after_a_time() {
     let mut last_ns = 0;
     while let Some(at) = setup.next_deadline_ns() {
         let due = setup.due(at);
-        setup.connect_failed(at, due[0].wanted.ticket, "nobody there");
+        setup.connect_failed(at, due[0].spec.ticket, "nobody there");
         last_ns = at;
     }
     let tried = duration_ns(LOST_TRIED);
@@ -122,7 +122,7 @@ fn lost_sessions_are_limited_and_can_be_cancelled() {
         setup.session_lost(1, lost(300 + number, &FaceUri::parse(&uri).unwrap()));
     }
     assert_eq!(setup.faces.len(), LOST_MAX);
-    let begun = setup.due(u64::MAX).remove(0).wanted.ticket;
+    let begun = setup.due(u64::MAX).remove(0).spec.ticket;
     assert!(!setup.is_cancelled(begun) && !setup.is_cancelled(Some(5)));
     assert!(!setup.cancel(300 + max), "it was one too many");
     assert!(setup.cancel(300) && !setup.cancel(300));
@@ -145,7 +145,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     let mut setup = StaticSetup::new(&config);
     let waiting = |name: &str| setup.waiting(0, Some(&Name::from_uri(name).unwrap())).len();
     assert_eq!((waiting("/a"), waiting("/a/b"), waiting("/"), waiting("/b")), (1, 1, 0, 0));
-    let FaceRequest { wanted, .. } = setup.due(0).pop().unwrap();
+    let FaceRequest { spec, .. } = setup.due(0).pop().unwrap();
 
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
@@ -159,7 +159,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     };
     let now = Now { monotonic_ns: 1, unix_us: 1 };
     state.face_created(now, faces::record(&spoke_first));
-    setup.face_exists(&mut state, wanted.ticket, 300);
+    setup.face_exists(&mut state, spec.ticket, 300);
 
     let persistency = state.face(300).unwrap().properties.persistency;
     assert_eq!(persistency, Persistency::Permanent);

@@ -49,7 +49,7 @@ pub struct PacketStream {
     progress: watch::Receiver<FetchProgress>,
     held: Arc<Held>,
     cache_bypass: CacheBypass,
-    last_wanted: Option<u64>,
+    last_segment_needed: Option<u64>,
 }
 
 impl PacketStream {
@@ -83,14 +83,14 @@ impl PacketStream {
             progress,
             held,
             cache_bypass,
-            last_wanted: options.config.last_wanted,
+            last_segment_needed: options.config.last_segment_needed,
         }
     }
 
     /// The last segment to arrive, if known.
     #[must_use]
     pub fn last_segment(&self) -> Option<u64> {
-        self.progress.borrow().final_segment.into_iter().chain(self.last_wanted).min()
+        self.progress.borrow().final_segment.into_iter().chain(self.last_segment_needed).min()
     }
 
     /// Name of the object with its version.

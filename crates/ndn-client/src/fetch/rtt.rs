@@ -108,14 +108,14 @@ impl RttEstimator {
 
     /// Time after its sending at which an Interest counts as lost if later ones were answered: one
     /// round trip plus a tolerance for reordering, which is a quarter of a round trip or the
-    /// variation, at least a time slice, times `patience` (RFC 8985, section 6.2).
+    /// variation, at least a time slice, times `timeout` (RFC 8985, section 6.2).
     #[must_use]
-    pub fn loss_delay(&self, patience: u32) -> Duration {
+    pub fn loss_delay(&self, timeout: u32) -> Duration {
         let Some(smoothed) = self.smoothed else {
             return self.rto();
         };
         let tolerance = (smoothed / 4).max(self.variation * 2).max(REORDERING_MIN);
-        let tolerance = tolerance.saturating_mul(patience);
+        let tolerance = tolerance.saturating_mul(timeout);
         (smoothed + tolerance).max(GRANULARITY).min(self.rto())
     }
 }

@@ -146,8 +146,8 @@ fn run(network: &Network, config: FetchConfig, count: u64) -> Run {
     if state.is_complete() {
         let distinct: BTreeSet<_> = received.iter().copied().collect();
         assert_eq!(distinct.len(), received.len(), "a segment was new twice");
-        let wanted = config.last_wanted.map_or(count, |last| count.min(last + 1));
-        assert_eq!(distinct, (0..wanted).collect());
+        let requested = config.last_segment_needed.map_or(count, |last| count.min(last + 1));
+        assert_eq!(distinct, (0..requested).collect());
     }
     Run { state, now, received, last_answer }
 }
@@ -330,11 +330,14 @@ fn fixed_window_is_constant() {
 }
 
 #[test]
-fn nothing_beyond_the_last_wanted_segment_is_requested() {
-    for (last_wanted, complete_at) in [(0, 1), (41, 42), (99, 100), (500, 100)] {
-        let config = FetchConfig { last_wanted: Some(last_wanted), ..FetchConfig::default() };
+fn nothing_beyond_the_last_needed_segment_is_requested() {
+    for (last_segment_needed, complete_at) in [(0, 1), (41, 42), (99, 100), (500, 100)] {
+        let config = FetchConfig {
+            last_segment_needed: Some(last_segment_needed),
+            ..FetchConfig::default()
+        };
         let run = run(&Network { loss: 0.01, ..Network::default() }, config, 100);
-        assert!(run.state.is_complete(), "{last_wanted}: {:?}", run.state.failure());
+        assert!(run.state.is_complete(), "{last_segment_needed}: {:?}", run.state.failure());
         assert_eq!(run.state.progress().segments, complete_at);
         assert!(run.received.iter().all(|segment| *segment < complete_at));
     }

@@ -27,7 +27,7 @@ pub struct FetchConfig {
     /// bounds the reorder memory.
     pub buffer_segments: u32,
     /// The last segment to fetch; `None`: up to the final segment.
-    pub last_wanted: Option<u64>,
+    pub last_segment_needed: Option<u64>,
 }
 
 impl Default for FetchConfig {
@@ -37,7 +37,7 @@ impl Default for FetchConfig {
             rto: RtoBounds::default(),
             retransmissions_max: 15,
             buffer_segments: 4096,
-            last_wanted: None,
+            last_segment_needed: None,
         }
     }
 }
@@ -145,7 +145,7 @@ pub struct FetchState {
     highest_answered: Option<u64>,
     reorder_distance: u64,
     /// Factor of the tolerance for an overtaken Interest.
-    patience: u32,
+    time_limit: u32,
     /// Congestion counts again for transmissions from this sequence number on.
     recovery_end: u64,
     /// Transmissions declared lost since the last decrease: the spurious ones, and all. The
@@ -176,7 +176,7 @@ impl FetchState {
             next_sequence: 0,
             highest_answered: None,
             reorder_distance: REORDER_MIN,
-            patience: 1,
+            time_limit: 1,
             recovery_end: 0,
             doubts: (0, 0),
             refusals: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl FetchState {
             }
         }
         let limit = self.consumed.saturating_add(u64::from(self.config.buffer_segments));
-        if self.segments.next() >= self.wanted_end().unwrap_or(u64::MAX).min(limit) {
+        if self.segments.next() >= self.needed_end().unwrap_or(u64::MAX).min(limit) {
             return None;
         }
         let segment = self.segments.next();
@@ -324,7 +324,7 @@ impl FetchState {
     /// Whether every segment up to the final or last requested one was received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.failure.is_none() && self.wanted_end().is_some_and(|end| self.segments.base() >= end)
+        self.failure.is_none() && self.needed_end().is_some_and(|end| self.segments.base() >= end)
     }
 
     /// The failure of the fetch, if any.
@@ -365,9 +365,9 @@ impl FetchState {
     }
 
     /// One past the last segment to request, if known.
-    fn wanted_end(&self) -> Option<u64> {
-        let wanted = self.config.last_wanted.map(|last| last.saturating_add(1));
-        self.end.into_iter().chain(wanted).min()
+    fn needed_end(&self) -> Option<u64> {
+        let requested = self.config.last_segment_needed.map(|last| last.saturating_add(1));
+        self.end.into_iter().chain(requested).min()
     }
 
     fn transmit(&mut self, now: Duration, segment: u64) -> Transmit {
@@ -408,7 +408,7 @@ impl FetchState {
         let distance = self.highest_answered.map_or(0, |highest| highest.saturating_sub(sequence));
         self.reorder_distance =
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
-        self.patience = (self.patience * 2).min(PATIENCE_MAX);
+        self.time_limit = (self.time_limit * 2).min(PATIENCE_MAX);
         self.doubts.0 += 1;
         // A late answer may be an early one to the retransmission: round trips can also become
         // shorter.
@@ -496,7 +496,7 @@ impl FetchState {
     /// answered; longer if earlier ones were merely overtaken.
     fn loss_delay(&self, sequence: u64) -> Option<Duration> {
         let distance = self.highest_answered?.saturating_sub(sequence);
-        let delay = self.rtt.loss_delay(self.patience);
+        let delay = self.rtt.loss_delay(self.time_limit);
         if distance >= self.reorder_distance {
             Some(delay)
         } else {

@@ -27,7 +27,7 @@ fn is_costly(refusal: &ExpressError) -> bool {
 impl Endpoint {
     /// Expresses an Interest and verifies its answer according to `options`. After a failure it is
     /// sent again with MustBeFresh, a few times: when the FreshnessPeriod of the answer is over, or
-    /// after a second, so that caches with the wrong packet do not answer. `request` has `patience`
+    /// after a second, so that caches with the wrong packet do not answer. `request` has `timeout`
     /// for all of that.
     ///
     /// # Errors
@@ -35,10 +35,10 @@ impl Endpoint {
     pub async fn express_verified(
         &self,
         request: InterestRequest,
-        patience: Duration,
+        timeout: Duration,
         options: &FetchOptions,
     ) -> Result<ReceivedData, ExpressError> {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + timeout;
         let (mut came, mut refusal) = self.check_answer(&request, options).await?;
         let request = request.must_be_fresh(true);
         for _ in 1..REFUSED_MAX {

@@ -45,7 +45,7 @@ struct Habits {
     /// Metadata contains the last segment.
     final_block_id: bool,
     /// Last segment stated by segments, if different.
-    told_last: Option<(Convention, u64)>,
+    reported_last: Option<(Convention, u64)>,
     freshness_ms: u64,
 }
 
@@ -54,7 +54,7 @@ const OLD: Habits = Habits {
     segments: Convention::Marked,
     metadata: false,
     final_block_id: false,
-    told_last: None,
+    reported_last: None,
     freshness_ms: 1000,
 };
 
@@ -98,7 +98,7 @@ fn serve(habits: Habits) -> impl Fn(Request) + Send + Sync + 'static {
         };
         let Some(segment) = segment else { return };
         let (name, mut last) = (segment_name(segment), segment_name(LAST));
-        if let Some((convention, number)) = habits.told_last {
+        if let Some((convention, number)) = habits.reported_last {
             convention.push_segment(&mut last, number);
         }
         let content = content_of(segment);
@@ -178,7 +178,7 @@ async fn final_block_id_is_read_in_the_convention_of_the_segments() {
         [(Convention::Typed, Convention::Marked), (Convention::Marked, Convention::Typed)]
     {
         let habits = Habits { segments, metadata: true, final_block_id: true, ..OLD };
-        let habits = Habits { told_last: Some((other, 5)), ..habits };
+        let habits = Habits { reported_last: Some((other, 5)), ..habits };
         let (_forwarder, consumer, _producer) = pair(habits).await;
         for discovery in [Discovery::Metadata, Discovery::Prefix] {
             let options = FetchOptions { discovery, ..FetchOptions::default() };
@@ -258,7 +258,8 @@ fn nack_event_contains_the_segment() {
         let interest = Interest::parse(&interest).unwrap();
         assert!(table.handle_nack(&interest, NackReason::NO_ROUTE));
         let event = events.try_recv().unwrap();
-        let told = matches!(event, FlowEvent::Nack { segment: told, .. } if told == segment);
-        assert!(told, "{event:?}");
+        let reported =
+            matches!(event, FlowEvent::Nack { segment: reported, .. } if reported == segment);
+        assert!(reported, "{event:?}");
     }
 }

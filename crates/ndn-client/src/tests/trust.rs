@@ -133,10 +133,10 @@ async fn certificate_chain_is_fetched_once_and_trusted_while_valid() {
     assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap(), vec![7; 30_000]);
     assert_eq!(lab.asked_for_certificates(), 2, "they are kept");
     lab.now.store(NOW + 501, Ordering::Relaxed);
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
     let expired = "certificate /lab/a/server/KEY/k/NA/v=1 is valid from 2023-11-14 21:56:40 to \
                    2023-11-14 22:21:40, and it is 2023-11-14 22:21:41";
-    assert!(said.contains(expired), "{said}");
+    assert!(output.contains(expired), "{output}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,11 +147,11 @@ async fn error_names_the_wrong_and_the_allowed_signer() {
     let _object = lab.publish("/lab/b/x", lab.server.signer()).await;
     let _digest = lab.publish("/lab/a/y", DigestSigner).await;
     let options = lab.options(&Arc::new(lab.trust(RULES)));
-    let said = lab.fetch("/lab/b/x", &options).await.unwrap_err();
-    assert!(said.contains("does not let /lab/a/server/KEY/k sign /lab/b/x"), "{said}");
-    assert!(said.ends_with("it takes a key of /lab/b/server"), "{said}");
-    let said = lab.fetch("/lab/a/y", &options).await.unwrap_err();
-    assert!(said.ends_with("it takes a key of /lab/a/server"), "{said}");
+    let output = lab.fetch("/lab/b/x", &options).await.unwrap_err();
+    assert!(output.contains("does not let /lab/a/server/KEY/k sign /lab/b/x"), "{output}");
+    assert!(output.ends_with("it takes a key of /lab/b/server"), "{output}");
+    let output = lab.fetch("/lab/a/y", &options).await.unwrap_err();
+    assert!(output.ends_with("it takes a key of /lab/a/server"), "{output}");
     assert_eq!(lab.asked_for_certificates(), 0, "rules come before certificates");
 }
 
@@ -161,17 +161,17 @@ async fn missing_certificate_is_named() {
     let _server = lab.server.serve(&lab.producer).await;
     let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
     let options = lab.options(&Arc::new(lab.trust(RULES)));
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("certificate /lab/a/KEY/k is needed to verify it"), "{said}");
-    assert!(said.ends_with("no route to /lab/a/KEY/k"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(output.contains("certificate /lab/a/KEY/k is needed to verify it"), "{output}");
+    assert!(output.ends_with("no route to /lab/a/KEY/k"), "{output}");
     // A Data that is not a certificate does not help.
     let nonsense = |request: Request| {
         let key = DataBuilder::new(request.name()).content_type(ContentType::KEY);
         request.answer_with(&key, &DigestSigner).unwrap();
     };
     let _site = lab.producer.produce(&name("/lab/a/KEY/k"), nonsense).await.unwrap();
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("/lab/a/KEY/k is not a certificate"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(output.contains("/lab/a/KEY/k is not a certificate"), "{output}");
 }
 
 /// Chains without an anchor end in an error, whatever their shape.
@@ -184,8 +184,8 @@ async fn certificate_loops_and_long_chains_are_rejected() {
     let _object = lab.publish("/lab/a/x", island.signer()).await;
     let rules = "anchor root.cert\ndata /** by /**\nkey /** by /**";
     let options = lab.options(&Arc::new(lab.trust(rules)));
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("they lead to /lab/a/server/KEY/k again"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(output.contains("they lead to /lab/a/server/KEY/k again"), "{output}");
 
     let mut chain = vec![Identity::new("/c", None, NOW + 1000)];
     let mut uri = "/c".to_owned();
@@ -199,8 +199,8 @@ async fn certificate_loops_and_long_chains_are_rejected() {
     let last = chain.last().unwrap();
     let _object = lab.publish("/endless", last.signer()).await;
     let before = lab.asked_for_certificates();
-    let said = lab.fetch("/endless", &options).await.unwrap_err();
-    assert!(said.contains("more than 25 certificates lead from"), "{said}");
+    let output = lab.fetch("/endless", &options).await.unwrap_err();
+    assert!(output.contains("more than 25 certificates lead from"), "{output}");
     // By metadata, and by prefix.
     assert!(lab.asked_for_certificates() - before <= 2 * 26);
 }
@@ -301,8 +301,11 @@ async fn forged_certificate_is_not_cached() {
     .await;
     let _object = lab.publish("/lab/a/x", lab.server.signer()).await;
     let options = lab.options(&Arc::new(lab.trust(RULES)));
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("was not made with the key of /lab/a/server/KEY/k/self/v=1"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(
+        output.contains("was not made with the key of /lab/a/server/KEY/k/self/v=1"),
+        "{output}"
+    );
     flag.store(true, Ordering::Relaxed);
     assert_eq!(lab.fetch("/lab/a/x", &options).await.unwrap().len(), 30_000);
 }
@@ -344,8 +347,8 @@ async fn name_component_key_is_not_confused_with_a_key_name() {
     .await;
     let _object = lab.publish("/lab/a/x", fake_server.signer()).await;
     let options = lab.options(&Arc::new(lab.trust(RULES)));
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("/lab/KEY/server is needed"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(output.contains("/lab/KEY/server is needed"), "{output}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,8 +361,8 @@ async fn unsigned_nack_is_rejected() {
     let _r = lab.producer.produce(&name("/lab/a/n"), answer).await.unwrap();
     let options = lab.options(&Arc::new(lab.trust(RULES)));
     for uri in ["/lab/a/n", "/lab/a/n/v=1"] {
-        let said = lab.fetch(uri, &options).await.unwrap_err();
-        assert!(said.contains("it takes a key of /lab/a/server"), "{said}");
+        let output = lab.fetch(uri, &options).await.unwrap_err();
+        assert!(output.contains("it takes a key of /lab/a/server"), "{output}");
     }
 }
 
@@ -379,8 +382,8 @@ async fn directory_entry_is_not_taken_for_the_directory() {
     };
     let _r = lab.producer.produce(&name("/lab/a/dir"), answer).await.unwrap();
     let options = lab.options(&Arc::new(lab.trust(RULES)));
-    let said = lab.fetch("/lab/a/dir", &options).await.unwrap_err();
-    assert!(said.contains("cannot be found"), "{said}");
+    let output = lab.fetch("/lab/a/dir", &options).await.unwrap_err();
+    assert!(output.contains("cannot be found"), "{output}");
 }
 
 /// A forged Nack in a cache is bypassed.
@@ -489,7 +492,7 @@ async fn wrong_key_is_reported_soon() {
     let verification = Verification::Verifier(Arc::new(other));
     let options = FetchOptions { verification, ..FetchOptions::default() };
     let start = tokio::time::Instant::now();
-    let said = lab.fetch("/lab/a/x", &options).await.unwrap_err();
-    assert!(said.contains("does not verify"), "{said}");
+    let output = lab.fetch("/lab/a/x", &options).await.unwrap_err();
+    assert!(output.contains("does not verify"), "{output}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }

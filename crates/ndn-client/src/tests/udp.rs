@@ -120,11 +120,11 @@ async fn icmp_refusal_of_one_interest_is_reported() {
     let asking = endpoint.clone();
     let request = InterestRequest::new(name("/udp")).lifetime(Duration::from_secs(60));
     let asking = tokio::spawn(async move { asking.express(&request).await });
-    let heard = async {
+    let arrived = async {
         while !endpoint.is_refused() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), arrived).await.unwrap();
     asking.abort();
 }

@@ -69,7 +69,7 @@ ndn_types::counters! {
         /// Sum of the numbers of messages at all polls.
         sum: Monotone(Messages),
         /// Number of polls.
-        looks: Monotone(Polls),
+        polls: Monotone(Polls),
     }
 }
 
@@ -79,7 +79,7 @@ impl QueueDepth {
     pub(crate) fn note(&self, depth: u64) {
         self.last.set(depth);
         self.sum.add(depth);
-        self.looks.increment();
+        self.polls.increment();
         self.most.set(self.most.value().max(depth));
     }
 }

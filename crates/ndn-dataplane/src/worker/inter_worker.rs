@@ -3,7 +3,7 @@
 //! A worker reads no more while the rings of the others have little room for the messages that result. Packets that
 //! are not read wait in the kernel, which holds back the sender of a stream. A worker that has read packets
 //! already waits until the others have taken something, and meanwhile takes what they have sent, so that
-//! two workers that wait for each other both proceed. Both end after [`PATIENCE`]: a worker that takes
+//! two workers that wait for each other both proceed. Both end after [`TIMEOUT`]: a worker that takes
 //! nothing does not stop the others.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::{PeerKey, PeerRegistry};
 
 /// How long a worker waits for room in the rings of others before it goes on and drops packets.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it only yields the processor, before it sleeps a little each time.
 const YIELD_TIME: Duration = Duration::from_millis(1);
 /// Sleep between two checks for room.
@@ -195,12 +195,12 @@ impl InterWorker {
         if !self.exchange.is_crowded(caused_by(kind)) {
             return false;
         }
-        now.since(*self.crowded_since.get_or_insert(now)) < PATIENCE
+        now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
     }
 
     /// Starts to wait for room. Returns whether to wait on.
     pub(super) fn waits_for_room(&mut self, now: Timestamp) -> bool {
-        now.since(*self.crowded_since.get_or_insert(now)) < PATIENCE
+        now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
     }
 
     /// Whether others have room for what a burst of packets of this kind may cause.
@@ -225,7 +225,7 @@ impl InterWorker {
         let outbound = &self.exchange.outbound;
         let rooms = caused_by(kind).iter().map(|&kind| outbound.least_room(kind, waiting));
         let room = rooms.min().unwrap_or(usize::MAX);
-        if self.crowded_for(now) < PATIENCE { room } else { room.max(BURST_SIZE) }
+        if self.crowded_for(now) < TIMEOUT { room } else { room.max(BURST_SIZE) }
     }
 
     /// The face of a peer on any worker, with its FaceId.

@@ -45,9 +45,9 @@ impl InterestBatch {
     }
 
     /// Notes a read upstream, as part of a poll.
-    pub(super) fn note(&mut self, heard: ReadCounts) {
-        self.found.datagrams += heard.datagrams;
-        self.found.drops += heard.drops;
+    pub(super) fn note(&mut self, received: ReadCounts) {
+        self.found.datagrams += received.datagrams;
+        self.found.drops += received.drops;
     }
 
     /// Ends a poll: everything that waited upstream has been read.
@@ -191,7 +191,7 @@ mod tests {
 
     /// A poll that takes these reads.
     fn poll(batch: &mut InterestBatch, reads: &[ReadCounts]) {
-        reads.iter().for_each(|heard| batch.note(*heard));
+        reads.iter().for_each(|received| batch.note(*received));
         batch.end_poll();
     }
 
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn batch_is_the_largest_again_when_upstream_is_silent() {
         let mut batch = InterestBatch { packets: BATCH_MIN, ..InterestBatch::new() };
-        let mut rounds = |count, heard: ReadCounts, has_read| {
+        let mut rounds = |count, received: ReadCounts, has_read| {
             for _ in 0..count {
-                poll(&mut batch, &[heard, NOTHING]);
+                poll(&mut batch, &[received, NOTHING]);
                 batch.end_round(has_read);
             }
             batch.packets

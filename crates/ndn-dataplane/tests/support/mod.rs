@@ -26,7 +26,7 @@ use ndn_table::{
 use ndn_types::FaceUri;
 
 /// How long a test waits for the worker before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 pub const UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub struct Bed {
@@ -87,7 +87,7 @@ impl Bed {
             if let Some(event) = self.dataplane.next_event().unwrap() {
                 return event;
             }
-            self.poller.wait(&mut events, Some(PATIENCE)).unwrap();
+            self.poller.wait(&mut events, Some(TIMEOUT)).unwrap();
             assert!(!events.is_empty(), "the worker says nothing");
         }
     }
@@ -105,7 +105,7 @@ impl Bed {
     /// A face of a local application, and the application's end of it.
     pub fn application(&mut self) -> (FaceCreated, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
-        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        far.set_read_timeout(Some(TIMEOUT)).unwrap();
         let command = self.new_application(near);
         self.command(command);
         (self.added(), far)
@@ -137,7 +137,7 @@ impl Bed {
     pub fn settle(&mut self) {
         let mut events = Events::with_capacity(1);
         while !self.dataplane.has_executed_all() {
-            self.poller.wait(&mut events, Some(PATIENCE)).unwrap();
+            self.poller.wait(&mut events, Some(TIMEOUT)).unwrap();
             assert!(!events.is_empty(), "a worker does not carry out its commands");
             self.dataplane.event_waker().reset();
         }
@@ -159,7 +159,7 @@ impl Bed {
 /// A peer that sends and receives datagrams.
 pub fn peer() -> Peer {
     let peer = Peer::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(TIMEOUT)).unwrap();
     peer
 }
 

@@ -56,7 +56,7 @@ fn announcement_that_exceeds_the_mtu_is_omitted() {
 }
 
 #[test]
-fn senders_of_a_group_are_told_apart() {
+fn senders_of_a_group_are_distinguished() {
     let one = Some(Sender::Internet("192.0.2.1:6363".parse().unwrap()));
     let two = Some(Sender::Station([2, 0, 0, 0, 0, 2]));
     let (mut receiver, mut memory) = (service(None), memory());

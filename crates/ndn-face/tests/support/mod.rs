@@ -50,19 +50,19 @@ pub struct Worker {
     pub now: Timestamp,
     pub received: VecDeque<Packet>,
     /// UDP peers without a face that have been reported.
-    pub strangers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
+    pub unknown_peers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
     /// Stations likewise.
-    pub strange_stations: Vec<(ndn_face::PortId, [u8; 6])>,
+    pub unknown_stations: Vec<(ndn_face::PortId, [u8; 6])>,
     /// Devices whose group was heard, without a face of it.
-    pub heard_groups: Vec<ndn_face::PortId>,
+    pub groups_received: Vec<ndn_face::PortId>,
     /// How to make faces for them, if at all.
-    pub accept_strangers: Option<FaceOptions>,
+    pub accept_unknown_peers: Option<FaceOptions>,
     events: Events,
     next_slot: u32,
 }
 
 /// How long a test waits for the kernel before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Worker {
     pub fn new() -> Self {
@@ -75,10 +75,10 @@ impl Worker {
             pool: PacketPool::new(64).unwrap(),
             now: Timestamp::from_millis(1000),
             received: VecDeque::new(),
-            strangers: Vec::new(),
-            strange_stations: Vec::new(),
-            heard_groups: Vec::new(),
-            accept_strangers: None,
+            unknown_peers: Vec::new(),
+            unknown_stations: Vec::new(),
+            groups_received: Vec::new(),
+            accept_unknown_peers: None,
             events: Events::with_capacity(4),
             next_slot: 0,
         }
@@ -124,8 +124,8 @@ impl Worker {
                     Progress::Done => break,
                     Progress::SinkFull => {}
                     Progress::NewPeer { channel, peer, .. } => {
-                        self.strangers.push((channel, peer));
-                        if let Some(options) = self.accept_strangers {
+                        self.unknown_peers.push((channel, peer));
+                        if let Some(options) = self.accept_unknown_peers {
                             let (now, index) = (self.now, self.next_index());
                             let added =
                                 self.faces.add_datagram(now, index, channel, peer, &options);
@@ -133,13 +133,13 @@ impl Worker {
                         }
                     }
                     Progress::NewStation { port, peer } => {
-                        self.strange_stations.push((port, peer));
-                        if let Some(options) = self.accept_strangers {
+                        self.unknown_stations.push((port, peer));
+                        if let Some(options) = self.accept_unknown_peers {
                             let (now, index) = (self.now, self.next_index());
                             self.faces.add_station(now, index, port, peer, &options).unwrap();
                         }
                     }
-                    Progress::UnknownGroup { port } => self.heard_groups.push(port),
+                    Progress::UnknownGroup { port } => self.groups_received.push(port),
                     Progress::NoBlock => panic!("the pool is exhausted"),
                 }
                 progress = self.faces.resume(self.now, &self.pool, &mut sink);
@@ -153,7 +153,7 @@ impl Worker {
     /// Handles events until `condition` holds.
     pub fn run_until(&mut self, mut condition: impl FnMut(&mut Self) -> bool) {
         while !condition(self) {
-            assert!(self.poll(PATIENCE), "nothing happened in time");
+            assert!(self.poll(TIMEOUT), "nothing happened in time");
         }
     }
 
@@ -256,7 +256,7 @@ pub fn write_all(worker: &mut Worker, stream: &OwnedFd, mut bytes: &[u8]) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-                worker.poll(PATIENCE);
+                worker.poll(TIMEOUT);
             }
         }
     }

@@ -105,7 +105,7 @@ async fn small_files_need_no_packet_for_their_manifest() {
 /// What metadata tell counts only for whom their signature was enough: who took them without a key still
 /// wants the manifest signed.
 #[tokio::test]
-async fn what_metadata_tell_is_believed_only_as_far_as_they_are() {
+async fn claims_of_metadata_are_verified() {
     let (bed, options) = with_key(1000).await;
     bed.write("file", &bytes(1, 900));
     let (_, other) = key();
@@ -233,7 +233,7 @@ async fn manifests_larger_than_memory_are_served_from_disk() {
 }
 
 #[tokio::test]
-async fn who_signed_with_another_key_is_not_believed() {
+async fn signature_of_another_key_is_rejected() {
     let (bed, _) = with_key(1000).await;
     let (_, other) = key();
     bed.write("file", &bytes(1, 100_000));

@@ -152,8 +152,11 @@ impl<'a> Generator<'a> {
             }
             3..5 => Change::Unroute(prefix, self.face()),
             5..7 => {
-                let strategies =
-                    [Strategy::multicast(), Strategy::best_route(), Strategy::patient_best_route()];
+                let strategies = [
+                    Strategy::multicast(),
+                    Strategy::best_route(),
+                    Strategy::best_route_without_timeout(),
+                ];
                 Change::Choose(prefix, *self.random.pick(&strategies))
             }
             7..9 => Change::Erase(self.name(3)),

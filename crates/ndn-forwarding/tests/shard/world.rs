@@ -97,7 +97,7 @@ impl World {
         for prefix in ["/b", "/a/a", "/wide", "/localhost"] {
             match random.below(4) {
                 0 => strategies.push((name(prefix), Strategy::multicast())),
-                1 => strategies.push((name(prefix), Strategy::patient_best_route())),
+                1 => strategies.push((name(prefix), Strategy::best_route_without_timeout())),
                 _ => {}
             }
         }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{AccessLog, Gateway, GatewayOptions, Limits};
 
 /// Time limit of each wait in tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap()
@@ -183,7 +183,7 @@ impl Bed {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.expect("lines in the log")
+        tokio::time::timeout(TIMEOUT, wait).await.expect("lines in the log")
     }
 }
 
@@ -293,7 +293,7 @@ impl Client {
 
     async fn receive(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut buffer)).await;
+        let read = tokio::time::timeout(TIMEOUT, self.stream.read(&mut buffer)).await;
         let length = read.expect("no silence").unwrap_or(0);
         self.received.extend_from_slice(&buffer[..length]);
         length > 0

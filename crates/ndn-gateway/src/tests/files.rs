@@ -35,8 +35,8 @@ async fn file_is_read_whole_and_in_parts() {
         let part = bed.get(path, &[("Range", range)]).await;
         assert_eq!(part.status, 206, "{range}");
         assert!(part.body == content[first..=last], "{range}");
-        let told = format!("bytes {first}-{last}/12345");
-        assert_eq!(part.field("content-range"), Some(told.as_str()));
+        let reported = format!("bytes {first}-{last}/12345");
+        assert_eq!(part.field("content-range"), Some(reported.as_str()));
     }
     let beyond = bed.get(path, &[("Range", "bytes=12345-")]).await;
     assert_eq!((beyond.status, beyond.field("content-range")), (416, Some("bytes */12345")));

@@ -26,7 +26,7 @@ use crate::command::{Command, CommandSignature, Module, TopPrefix};
 #[derive(Debug, Clone)]
 enum Privilege {
     /// Any signer, and no signature (`certfile any`).
-    Anybody,
+    Everyone,
     /// The holders of the keys of these certificates.
     Holders(Guarded),
 }
@@ -73,23 +73,23 @@ pub struct AccessControl {
 impl AccessControl {
     /// NFD's sample configuration: every local command is authorized, no other.
     #[must_use]
-    pub fn anybody_local() -> Self {
+    pub fn everyone_local() -> Self {
         let mut access = Self::default();
-        PRIVILEGED_MODULES.into_iter().for_each(|module| access.grant_anybody(module));
+        PRIVILEGED_MODULES.into_iter().for_each(|module| access.grant_everyone(module));
         access.set_localhost_rib(TrustPolicy::accept_all());
         access.set_announcements(TrustPolicy::accept_all());
         access
     }
 
     /// Authorizes every local command of `module`.
-    pub fn grant_anybody(&mut self, module: Module) {
-        self.privileges.insert(module, Privilege::Anybody);
+    pub fn grant_everyone(&mut self, module: Module) {
+        self.privileges.insert(module, Privilege::Everyone);
     }
 
     /// Authorizes the holder of `certificate` for the commands of `module`, in addition to others.
     pub fn grant(&mut self, module: Module, certificate: Arc<Certificate>) {
         match self.privileges.get_mut(&module) {
-            Some(Privilege::Anybody) => {}
+            Some(Privilege::Everyone) => {}
             Some(Privilege::Holders(guarded)) => {
                 let mut anchors: Vec<_> = guarded.policy.anchors().cloned().collect();
                 anchors.push(certificate);
@@ -137,7 +137,7 @@ impl AccessControl {
     pub fn refuse_signed_before(&mut self, unix_ms: u64) {
         let of_modules = self.privileges.values_mut().filter_map(|privilege| match privilege {
             Privilege::Holders(guarded) => Some(guarded),
-            Privilege::Anybody => None,
+            Privilege::Everyone => None,
         });
         let guarded = of_modules.chain([&mut self.localhost_rib]).chain(&mut self.localhop_rib);
         guarded.for_each(|guarded| guarded.replay.refuse_signed_before(unix_ms));
@@ -154,7 +154,7 @@ impl AccessControl {
             return guarded.map(Some).ok_or("/localhop/nfd is not enabled");
         }
         match self.privileges.get_mut(&module) {
-            Some(Privilege::Anybody) => Ok(None),
+            Some(Privilege::Everyone) => Ok(None),
             Some(Privilege::Holders(guarded)) => Ok(Some(guarded)),
             None => Err("nobody is authorised for this module"),
         }
@@ -250,7 +250,7 @@ impl Authorizer for AccessControl {
         };
         let of_modules = self.privileges.iter().filter_map(|(module, privilege)| match privilege {
             Privilege::Holders(guarded) => Some((*module, recorded(guarded)?)),
-            Privilege::Anybody => None,
+            Privilege::Everyone => None,
         });
         ReplayRecords {
             of_modules: of_modules.collect(),

@@ -142,7 +142,7 @@ fn command_without_privilege_is_refused() {
         let wire = signed(LOCALHOST, verb, &DigestSigner, Some(TIME_MS));
         assert!(is_rejected(&ask(&mut access, &wire)), "{verb}");
     }
-    access.grant_anybody(Module::Cs);
+    access.grant_everyone(Module::Cs);
     let wire = signed(LOCALHOST, Verb::CsErase, &DigestSigner, None);
     assert!(is_accepted(&ask(&mut access, &wire)));
     let wire = signed(LOCALHOST, Verb::FaceCreate, &DigestSigner, Some(TIME_MS));
@@ -178,7 +178,7 @@ fn hmac_signature_is_not_accepted() {
         let current = signed(LOCALHOST, verb, &shared, Some(TIME_MS));
         let older = signed_2013(verb, &shared, TIME_MS + 1);
         for wire in [current, older] {
-            assert!(is_accepted(&ask(&mut AccessControl::anybody_local(), &wire)), "{verb}");
+            assert!(is_accepted(&ask(&mut AccessControl::everyone_local(), &wire)), "{verb}");
             let mut access = AccessControl::default();
             access.grant(module, Arc::clone(&admin.certificate));
             assert!(is_rejected(&ask(&mut access, &wire)), "{verb}: no certificate contains it");
@@ -222,9 +222,10 @@ fn successor_inherits_the_records_of_executed_commands() {
     let [admin, other] = ["/admin", "/other"].map(|uri| Identity::new(uri, KeyType::Ecdsa));
     let mut before = AccessControl::default();
     before.grant(Module::Fib, Arc::clone(&admin.certificate));
-    before.grant_anybody(Module::Cs);
+    before.grant_everyone(Module::Cs);
     before.refuse_signed_before(TIME_MS - 5000);
-    let command = |verb, who: &Identity, time| signed(LOCALHOST, verb, &who.signer(), Some(time));
+    let command =
+        |verb, principal: &Identity, time| signed(LOCALHOST, verb, &principal.signer(), Some(time));
     let fib = |time| command(Verb::FibAddNextHop, &admin, time);
     let cs = |time| command(Verb::CsConfig, &admin, time);
     assert!(is_accepted(&ask(&mut before, &fib(TIME_MS - 1000))));
@@ -259,7 +260,7 @@ fn signature_without_key_name_gets_no_answer() {
 #[test]
 fn localhop_accepts_rib_commands_only() {
     let root = Identity::new("/net", KeyType::Ecdsa);
-    let mut access = AccessControl::anybody_local();
+    let mut access = AccessControl::everyone_local();
     let localhop = "/localhop/nfd";
     let register = |time| signed(localhop, Verb::RibRegister, &root.signer(), Some(time));
     let ignored = |verdict| matches!(verdict, Authorization::Ignore { .. });
@@ -276,17 +277,17 @@ fn localhop_accepts_rib_commands_only() {
         let wire = signed(localhop, verb, &root.signer(), Some(TIME_MS + 2));
         assert!(ignored(ask_at(&mut access, NOW, &wire, REMOTE)), "{verb}");
     }
-    let stranger = Identity::new("/net/x", KeyType::Ecdsa);
-    let wire = signed(localhop, Verb::RibRegister, &stranger.signer(), Some(TIME_MS));
+    let unknown_peer = Identity::new("/net/x", KeyType::Ecdsa);
+    let wire = signed(localhop, Verb::RibRegister, &unknown_peer.signer(), Some(TIME_MS));
     assert!(matches!(
         ask_at(&mut access, NOW, &wire, REMOTE),
-        Authorization::NeedsCertificate { name, .. } if name == stranger.certificate.key_name()
+        Authorization::NeedsCertificate { name, .. } if name == unknown_peer.certificate.key_name()
     ));
 }
 
 #[test]
 fn rib_command_without_signature_is_refused() {
-    let mut access = AccessControl::anybody_local();
+    let mut access = AccessControl::everyone_local();
     let parameters = ControlParameters { name: Some(name("/p")), ..ControlParameters::default() };
     let unsigned = |verb| {
         let name = CommandBuilder::default().name(verb, &parameters);

@@ -202,10 +202,10 @@ impl FaceQueryFilter {
     /// Whether a face matches.
     #[must_use]
     pub fn matches(&self, face: &FaceProperties) -> bool {
-        let scheme_matches = |wanted: &str| {
+        let scheme_matches = |requested: &str| {
             [&face.remote_uri, &face.local_uri]
                 .iter()
-                .any(|uri| uri.strip_prefix(wanted).is_some_and(|rest| rest.starts_with("://")))
+                .any(|uri| uri.strip_prefix(requested).is_some_and(|rest| rest.starts_with("://")))
         };
         self.face_id.is_none_or(|face_id| face_id == face.face_id)
             && self.uri_scheme.as_deref().is_none_or(scheme_matches)

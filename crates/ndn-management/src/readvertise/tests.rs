@@ -45,7 +45,7 @@ impl Scene {
 #[test]
 fn prefix_is_registered_refreshed_and_withdrawn() {
     let mut scene = Scene::new();
-    scene.readvertise.set_wanted(scene.now, &name("/a"), true, None);
+    scene.readvertise.set_advertised(scene.now, &name("/a"), true, None);
     assert!(scene.sent().is_empty(), "nobody listens");
     assert_eq!(scene.readvertise.next_deadline_ns(), None);
     scene.readvertise.set_available(scene.now, true);
@@ -57,7 +57,7 @@ fn prefix_is_registered_refreshed_and_withdrawn() {
     scene.wait(1);
     let again = scene.sent();
     assert_eq!(again[0].0, "register /a");
-    scene.readvertise.set_wanted(scene.now, &name("/a"), false, None);
+    scene.readvertise.set_advertised(scene.now, &name("/a"), false, None);
     assert!(!scene.answer(&again[0].1, 200), "that counts no more");
     let withdrawn = scene.sent();
     assert_eq!(withdrawn[0].0, "unregister /a");
@@ -72,7 +72,7 @@ fn prefix_is_registered_refreshed_and_withdrawn() {
 fn unanswered_or_refused_command_is_retried_with_backoff() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
-    scene.readvertise.set_wanted(scene.now, &name("/a"), true, None);
+    scene.readvertise.set_advertised(scene.now, &name("/a"), true, None);
     let (mut waits, mut waited) = (Vec::new(), 0);
     while waits.len() < 10 {
         if let Some((_, command)) = scene.sent().pop() {
@@ -100,26 +100,26 @@ fn unanswered_commands_are_limited() {
     for n in 0..200 {
         let mut prefix = name("/p");
         prefix.push_segment(n);
-        scene.readvertise.set_wanted(scene.now, &prefix, true, None);
+        scene.readvertise.set_advertised(scene.now, &prefix, true, None);
     }
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for _ in 0..50 {
         let sent = scene.sent();
         assert!(sent.len() <= UNANSWERED_MAX);
         assert!(scene.readvertise.unanswered.len() <= UNANSWERED_MAX);
-        told.extend(sent.into_iter().map(|(what, _)| what));
+        reported.extend(sent.into_iter().map(|(what, _)| what));
         let at = scene.readvertise.next_deadline_ns().unwrap();
         assert!(at > scene.now.monotonic_ns, "it would spin");
         scene.wait((at - scene.now.monotonic_ns).div_ceil(SECOND_NS));
     }
-    assert_eq!(told.len(), 200, "everybody has his turn");
+    assert_eq!(reported.len(), 200, "everybody has his turn");
 }
 
 #[test]
 fn failure_to_sign_is_retried() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
-    scene.readvertise.set_wanted(scene.now, &name("/a"), true, Some(&name("/gone")));
+    scene.readvertise.set_advertised(scene.now, &name("/a"), true, Some(&name("/gone")));
     assert!(scene.sent().is_empty());
     let at = scene.readvertise.next_deadline_ns().unwrap();
     assert_eq!(at - scene.now.monotonic_ns, 50 * SECOND_NS);
@@ -132,21 +132,21 @@ fn returning_daemon_gets_all_prefixes() {
     for n in 0..200 {
         let mut prefix = name("/p");
         prefix.push_segment(n);
-        scene.readvertise.set_wanted(scene.now, &prefix, true, None);
+        scene.readvertise.set_advertised(scene.now, &prefix, true, None);
     }
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         let sent = scene.sent();
         if sent.is_empty() {
             break;
         }
         assert!(sent.len() <= UNANSWERED_MAX);
-        told += sent.len();
+        reported += sent.len();
         for (_, name) in sent {
             scene.answer(&name, 200);
         }
     }
-    assert_eq!(told, 200);
+    assert_eq!(reported, 200);
     scene.readvertise.set_available(scene.now, false);
     scene.wait(10);
     assert!(scene.sent().is_empty());
@@ -159,7 +159,7 @@ fn overtaken_command_is_repeated_once() {
     let mut scene = Scene::new();
     scene.readvertise.set_available(scene.now, true);
     for uri in ["/a", "/b"] {
-        scene.readvertise.set_wanted(scene.now, &name(uri), true, None);
+        scene.readvertise.set_advertised(scene.now, &name(uri), true, None);
     }
     let sent = scene.sent();
     assert_eq!(sent.len(), 2);
@@ -167,7 +167,7 @@ fn overtaken_command_is_repeated_once() {
     assert!(scene.answer(&sent[0].1, 403), "that was signed earlier");
     let again = scene.sent();
     assert_eq!((again.len(), again[0].0.as_str()), (1, "register /a"));
-    scene.readvertise.set_wanted(scene.now, &name("/c"), true, None);
+    scene.readvertise.set_advertised(scene.now, &name("/c"), true, None);
     let third = scene.sent();
     assert!(scene.answer(&third[0].1, 200));
     assert!(scene.answer(&again[0].1, 403));

@@ -189,11 +189,11 @@ impl WaitingCommands {
         self.0.iter().map(|entry| entry.deadline_ns).min()
     }
 
-    fn take_if(&mut self, is_wanted: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
+    fn take_if(&mut self, is_selected: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
         let all = std::mem::take(&mut self.0).into_iter();
         let (taken, kept): (Vec<_>, VecDeque<_>) =
             all.fold((Vec::new(), VecDeque::new()), |(mut taken, mut kept), entry| {
-                if is_wanted(&entry) {
+                if is_selected(&entry) {
                     taken.push(entry)
                 } else {
                     kept.push_back(entry)

@@ -105,12 +105,12 @@ impl FaceRecord {
     pub(super) fn apply(&mut self, persistency: Option<Persistency>, options: &FaceOptions) {
         let properties = &mut self.properties;
         properties.persistency = persistency.unwrap_or(properties.persistency);
-        for (bit, wanted) in [
+        for (bit, requested) in [
             (face_flag::LOCAL_FIELDS, options.local_fields),
             (face_flag::LP_RELIABILITY, options.lp_reliability),
             (face_flag::CONGESTION_MARKING, options.congestion_marking),
         ] {
-            match wanted {
+            match requested {
                 Some(true) => properties.flags |= bit,
                 Some(false) => properties.flags &= !bit,
                 None => {}
@@ -282,14 +282,14 @@ fn continue_listing(
     listing: &mut Listing,
     work: usize,
     telemetry: &dyn Telemetry,
-    is_wanted: impl Fn(&FaceRecord) -> bool,
+    is_advertised: impl Fn(&FaceRecord) -> bool,
 ) -> bool {
     let from = |start: &[u8]| {
         let start = start.try_into().map_or(0, u64::from_be_bytes);
         faces.range(start..).map(|(face_id, face)| (face_id.to_be_bytes(), face))
     };
     listing.continue_encoding(work, from, |out, _, face| {
-        if !is_wanted(face) {
+        if !is_advertised(face) {
             return false;
         }
         face.status(telemetry).encode(out);
@@ -299,18 +299,18 @@ fn continue_listing(
 }
 
 /// The reason why an Ethernet face of this specification is refused.
-fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
-    let is_device = wanted.local.as_ref().is_some_and(|local| local.scheme() == "dev");
-    let is_group = wanted.remote.ethernet_address().is_none_or(|mac| mac[0] & 1 != 0);
+fn check_ethernet(requested: &FaceSpecification) -> Result<(), String> {
+    let is_device = requested.local.as_ref().is_some_and(|local| local.scheme() == "dev");
+    let is_group = requested.remote.ethernet_address().is_none_or(|mac| mac[0] & 1 != 0);
     if !is_device {
         Err("Creation of unicast Ethernet faces requires a LocalUri with dev:// scheme".to_owned())
-    } else if wanted.persistency == Persistency::OnDemand {
+    } else if requested.persistency == Persistency::OnDemand {
         Err("Outgoing Ethernet faces do not support on-demand persistency".to_owned())
     } else if is_group {
         Err("Cannot create multicast Ethernet faces".to_owned())
-    } else if wanted.options.local_fields == Some(true) {
+    } else if requested.options.local_fields == Some(true) {
         Err("Local fields can only be enabled on faces with local scope".to_owned())
-    } else if wanted.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+    } else if requested.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
         Err(format!("Override MTU cannot be less than {MTU_MIN}"))
     } else {
         Ok(())
@@ -318,36 +318,39 @@ fn check_ethernet(wanted: &FaceSpecification) -> Result<(), String> {
 }
 
 /// The reason why a face of this specification is refused, in NFD's order and words.
-pub(super) fn check_protocol(wanted: &FaceSpecification, schemes: &[String]) -> Result<(), String> {
-    let scheme = wanted.remote.scheme();
+pub(super) fn check_protocol(
+    requested: &FaceSpecification,
+    schemes: &[String],
+) -> Result<(), String> {
+    let scheme = requested.remote.scheme();
     if !schemes.iter().any(|known| known == scheme) {
         return Err("Unsupported protocol".to_owned());
     }
     if scheme == "ether" {
-        return check_ethernet(wanted);
+        return check_ethernet(requested);
     }
-    let address = wanted.remote.socket_address().map(|address| address.ip());
+    let address = requested.remote.socket_address().map(|address| address.ip());
     let is_udp = matches!(scheme, "udp4" | "udp6");
     let is_tcp = matches!(scheme, "tcp4" | "tcp6");
     if !is_udp && !is_tcp {
         return Ok(());
     }
     let kind = if is_udp { "UDP" } else { "TCP" };
-    let local_fields = wanted.options.local_fields == Some(true);
+    let local_fields = requested.options.local_fields == Some(true);
     let is_local = is_tcp && address.is_some_and(|address| address.is_loopback());
-    if wanted.local.is_some() {
+    if requested.local.is_some() {
         Err(format!("Unicast {kind} faces cannot be created with a LocalUri"))
-    } else if wanted.persistency == Persistency::OnDemand {
+    } else if requested.persistency == Persistency::OnDemand {
         Err(format!("Outgoing {kind} faces do not support on-demand persistency"))
     } else if address.is_some_and(|address| address.is_multicast()) {
         Err(format!("Cannot create multicast {kind} faces"))
-    } else if let Some(why) = wanted.remote.unreachable_reason() {
-        Err(format!("Cannot create {kind} faces to {}: {why}", wanted.remote))
+    } else if let Some(why) = requested.remote.unreachable_reason() {
+        Err(format!("Cannot create {kind} faces to {}: {why}", requested.remote))
     } else if local_fields && !is_local {
         Err("Local fields can only be enabled on faces with local scope".to_owned())
-    } else if is_tcp && wanted.options.mtu.is_some() {
+    } else if is_tcp && requested.options.mtu.is_some() {
         Err("TCP faces do not support MTU overrides".to_owned())
-    } else if wanted.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
+    } else if requested.options.mtu.is_some_and(|mtu| mtu < MTU_MIN) {
         Err(format!("Override MTU cannot be less than {MTU_MIN}"))
     } else {
         Ok(())

@@ -67,9 +67,9 @@ impl PendingTable {
 
     /// Lets a further command for the same face wait with the first one. `None` if there is no first one; `Some(false)` if
     /// too many commands wait for it. A retransmitted command waits once.
-    pub(super) fn join_face(&mut self, wanted_uri: &str, name: NameRef<'_>) -> Option<bool> {
+    pub(super) fn join_face(&mut self, requested_uri: &str, name: NameRef<'_>) -> Option<bool> {
         let pending = self.entries.values_mut().find(|pending| match &pending.work {
-            Work::CreateFace { remote_uri } => remote_uri == wanted_uri,
+            Work::CreateFace { remote_uri } => remote_uri == requested_uri,
             Work::EraseCs { .. } => false,
         })?;
         if pending.requesters.iter().any(|other| *other == name) {

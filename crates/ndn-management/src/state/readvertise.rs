@@ -82,7 +82,7 @@ impl Gateway {
                 let users = self.users.entry(short.clone()).or_insert(0);
                 *users += 1;
                 if *users == 1 {
-                    self.readvertise.set_wanted(now, &short, true, Some(&identity));
+                    self.readvertise.set_advertised(now, &short, true, Some(&identity));
                 }
                 self.registered.insert(prefix.clone(), short);
             }
@@ -92,7 +92,7 @@ impl Gateway {
                 *users -= 1;
                 if *users == 0 {
                     self.users.remove(&short);
-                    self.readvertise.set_wanted(now, &short, false, None);
+                    self.readvertise.set_advertised(now, &short, false, None);
                 }
             }
             (true, true) | (false, false) => {}
@@ -192,5 +192,5 @@ fn daemon_prefix_changed(daemon: &mut Readvertise, now: Now, prefix: &Name, rib:
         return daemon.set_available(now, !routes.is_empty());
     }
     let is_served = routes.iter().any(|route| route.origin == route_origin::CLIENT);
-    daemon.set_wanted(now, prefix, is_served, None);
+    daemon.set_advertised(now, prefix, is_served, None);
 }

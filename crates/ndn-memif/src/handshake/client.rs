@@ -259,14 +259,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("socket");
         std::fs::write(&socket, "").unwrap();
-        let said = |last: &str| {
+        let output = |last: &str| {
             let options = ClientOptions::default();
             ClientHandshake::connect(&socket.join(last), options).unwrap_err().to_string()
         };
         for last in ["4294967296", "007"] {
-            assert!(said(last).contains("no number of an interface"), "{}", said(last));
+            assert!(output(last).contains("no number of an interface"), "{}", output(last));
         }
-        assert!(!said("memif.sock").contains("number"));
+        assert!(!output("memif.sock").contains("number"));
         let stream = directory.path().join("stream");
         let _listener = std::os::unix::net::UnixListener::bind(&stream).unwrap();
         let error = ClientHandshake::connect(&stream, ClientOptions::default()).unwrap_err();

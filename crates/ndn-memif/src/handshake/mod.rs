@@ -32,9 +32,9 @@ const PROGRAM: &str = concat!("Namewire ", env!("CARGO_PKG_VERSION"));
 
 /// Bytes of a buffer: as requested, else the default for the peer. Some programs copy a buffer into one of their own
 /// without checking its length, so only known programs get longer ones than usual.
-fn buffer_length(wanted: Option<u32>, peer: &Name) -> u32 {
+fn buffer_length(requested: Option<u32>, peer: &Name) -> u32 {
     let usual = if is_own(peer) { BUFFER_LENGTH_OWN } else { BUFFER_LENGTH_DEFAULT };
-    wanted.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
+    requested.unwrap_or(usual).clamp(BUFFER_LENGTH_MIN, BUFFER_LENGTH_MAX)
 }
 
 /// Whether the peer is this program.

@@ -151,13 +151,13 @@ fn refused(
 fn secrets_and_interfaces_are_checked() {
     let secret = |text| Secret::new(text).unwrap();
     let options = |id, secret| ClientOptions { id, secret, ..Default::default() };
-    let admit = |id, said: &Secret| match id {
-        1 if said.is_none() => Err(Refusal::SecretMissing),
-        1 if *said != secret("swordfish") => Err(Refusal::SecretWrong),
+    let admit = |id, output: &Secret| match id {
+        1 if output.is_none() => Err(Refusal::SecretMissing),
+        1 if *output != secret("swordfish") => Err(Refusal::SecretWrong),
         2 => Err(Refusal::Taken),
         _ => Ok(()),
     };
-    for (id, said, expected) in [
+    for (id, output, expected) in [
         (0, Secret::default(), None),
         (0, secret("nobody asks"), None),
         (1, secret("swordfish"), None),
@@ -166,7 +166,7 @@ fn secrets_and_interfaces_are_checked() {
         (1, Secret::default(), Some(Refusal::SecretMissing)),
         (2, secret("swordfish"), Some(Refusal::Taken)),
     ] {
-        let found = refused(options(id, said), ServerOptions::default(), admit);
+        let found = refused(options(id, output), ServerOptions::default(), admit);
         assert_eq!(found.map(|(_, refusal)| refusal), expected, "{id}");
         if let Some((reason, refusal)) = found {
             assert_eq!(reason, DisconnectReason::new(0, &refusal.to_string()));

@@ -34,44 +34,44 @@ impl Client {
         Self { socket, memory, file, server }
     }
 
-    fn say(&mut self, message: &Message, descriptor: Option<&OwnedFd>) -> Said {
+    fn exchange(&mut self, message: &Message, descriptor: Option<&OwnedFd>) -> Outcome {
         let descriptor = descriptor.map(AsFd::as_fd);
         seqpacket::send(self.socket.as_fd(), &message.encode(), descriptor).unwrap();
         self.step()
     }
 
-    fn step(&mut self) -> Said {
+    fn step(&mut self) -> Outcome {
         match self.server.take().unwrap().advance(|_, _| Ok(())) {
             Ok(Progress::Waiting(server)) => {
                 self.server = Some(server);
-                Said::Waiting
+                Outcome::Waiting
             }
-            Ok(Progress::Done(link)) => Said::Done(link),
-            Err(error) => Said::Failed(error.to_string()),
+            Ok(Progress::Done(link)) => Outcome::Done(link),
+            Err(error) => Outcome::Failed(error.to_string()),
         }
     }
 
     fn init(&mut self) {
         let secret = Secret::default();
         let init = Message::Init { version: 0x200, id: 0, mode: 0, secret, name: Name::new("x") };
-        self.say(&init, None).waits();
+        self.exchange(&init, None).waits();
     }
 
-    fn add_region(&mut self) -> Said {
+    fn add_region(&mut self) -> Outcome {
         let file = self.file.try_clone().unwrap();
         let size = self.memory.len() as u64;
-        self.say(&Message::AddRegion { index: 0, size }, Some(&file))
+        self.exchange(&Message::AddRegion { index: 0, size }, Some(&file))
     }
 
-    fn add_ring(&mut self, to_server: bool, offset: u32, log2_size: u8) -> Said {
+    fn add_ring(&mut self, to_server: bool, offset: u32, log2_size: u8) -> Outcome {
         let interrupt = Interrupt::new().unwrap();
         let event = interrupt.as_fd().try_clone_to_owned().unwrap();
         let ring = Message::AddRing { to_server, index: 0, region: 0, offset, log2_size };
-        self.say(&ring, Some(&event))
+        self.exchange(&ring, Some(&event))
     }
 
-    fn connect(&mut self) -> Said {
-        self.say(&Message::Connect { interface: Name::new("x") }, None)
+    fn connect(&mut self) -> Outcome {
+        self.exchange(&Message::Connect { interface: Name::new("x") }, None)
     }
 
     /// Does everything right.
@@ -81,8 +81,8 @@ impl Client {
         self.add_ring(true, 0, 2).waits();
         self.add_ring(false, RING as u32, 2).waits();
         match self.connect() {
-            Said::Done(link) => *link,
-            other @ (Said::Waiting | Said::Failed(_)) => panic!("{other:?}"),
+            Outcome::Done(link) => *link,
+            other @ (Outcome::Waiting | Outcome::Failed(_)) => panic!("{other:?}"),
         }
     }
 
@@ -108,13 +108,13 @@ impl Client {
 }
 
 #[derive(Debug)]
-enum Said {
+enum Outcome {
     Waiting,
     Done(Box<Link>),
     Failed(String),
 }
 
-impl Said {
+impl Outcome {
     fn waits(self) {
         assert!(matches!(self, Self::Waiting), "{self:?}");
     }
@@ -131,7 +131,7 @@ impl Said {
 fn unexpected_message_ends_the_handshake() {
     let connect = Message::Connect { interface: Name::new("x") };
     for message in [Message::Ack, connect, Message::AddRegion { index: 0, size: 1 }] {
-        Client::new().say(&message, None).fails("Unexpected message");
+        Client::new().exchange(&message, None).fails("Unexpected message");
     }
     let mut client = Client::new();
     client.init();
@@ -142,7 +142,7 @@ fn unexpected_message_ends_the_handshake() {
         secret: Secret::default(),
         name: Name::new("x"),
     };
-    client.say(&init, None).fails("Unexpected message");
+    client.exchange(&init, None).fails("Unexpected message");
     let mut client = Client::new();
     client.init();
     client.connect().fails("Missing rings");
@@ -156,7 +156,7 @@ fn unexpected_message_ends_the_handshake() {
     {
         let name = Name::new("x");
         let init = Message::Init { version, id: 0, mode, secret: Secret::default(), name };
-        Client::new().say(&init, None).fails(with);
+        Client::new().exchange(&init, None).fails(with);
     }
 }
 
@@ -168,23 +168,23 @@ fn invalid_regions_are_rejected() {
         client
     };
     let region = |index, size| Message::AddRegion { index, size };
-    start().say(&region(0, 4096), None).fails("Missing descriptor");
+    start().exchange(&region(0, 4096), None).fails("Missing descriptor");
     let mut client = start();
     let file = client.file.try_clone().unwrap();
-    client.say(&region(1, 512), Some(&file)).fails("region index");
+    client.exchange(&region(1, 512), Some(&file)).fails("region index");
     for size in [0, 1 << 20, 1 << 29, u64::MAX / 2] {
-        start().say(&region(0, size), Some(&file)).fails("memory");
+        start().exchange(&region(0, size), Some(&file)).fails("memory");
     }
-    start().say(&region(0, u64::MAX), Some(&file)).fails("Too much");
+    start().exchange(&region(0, u64::MAX), Some(&file)).fails("Too much");
     // Nothing that could become shorter.
     let plain = OwnedFd::from(tempfile::tempfile().unwrap());
-    start().say(&region(0, 512), Some(&plain)).fails("not sealed");
+    start().exchange(&region(0, 512), Some(&plain)).fails("not sealed");
     // Every region counts towards the limit of memory.
     let mut client = start();
     for index in 0..16 {
-        client.say(&region(index, 512), Some(&file)).waits();
+        client.exchange(&region(index, 512), Some(&file)).waits();
     }
-    client.say(&region(16, 512), Some(&file)).fails("region index");
+    client.exchange(&region(16, 512), Some(&file)).fails("region index");
 }
 
 #[test]
@@ -202,13 +202,13 @@ fn rings_outside_their_regions_are_rejected() {
         client.connect()
     };
     let good = (RING as u32, 2);
-    assert!(matches!(connects((0, 2), good), Said::Done(_)));
+    assert!(matches!(connects((0, 2), good), Outcome::Done(_)));
     for bad in [(4, 2), (0, 14), (u32::MAX - 7, 2), (2 * RING as u32 + 448, 0)] {
         connects(bad, good).fails("outside");
         connects((0, 2), bad).fails("outside");
     }
     // Rings may lie one over the other: that is the client's loss. But each begins as rings do.
-    assert!(matches!(connects((0, 2), (0, 1)), Said::Done(_)));
+    assert!(matches!(connects((0, 2), (0, 1)), Outcome::Done(_)));
     connects((8, 1), good).fails("Wrong ring");
     start().add_ring(true, 0, 15).fails("ring size");
     start().add_ring(true, 0, 255).fails("ring size");
@@ -219,13 +219,13 @@ fn rings_outside_their_regions_are_rejected() {
     client.add_ring(true, 0, 2).waits();
     client.add_ring(true, 0, 2).fails("ring index");
     let ring = Message::AddRing { to_server: true, index: 0, region: 0, offset: 0, log2_size: 2 };
-    start().say(&ring, None).fails("Missing descriptor");
+    start().exchange(&ring, None).fails("Missing descriptor");
     let plain = OwnedFd::from(tempfile::tempfile().unwrap());
-    start().say(&ring, Some(&plain)).fails("no eventfd");
+    start().exchange(&ring, Some(&plain)).fails("no eventfd");
     let ring = Message::AddRing { to_server: true, index: 0, region: 3, offset: 0, log2_size: 2 };
     let event = Interrupt::new().unwrap().as_fd().try_clone_to_owned().unwrap();
     let mut client = start();
-    client.say(&ring, Some(&event)).waits();
+    client.exchange(&ring, Some(&event)).waits();
     client.add_ring(false, RING as u32, 2).waits();
     client.connect().fails("outside");
 }
@@ -246,7 +246,7 @@ fn client_may_disconnect_at_any_step() {
         let (_near, far) = seqpacket::pair().unwrap();
         client.socket = far;
         let outcome = client.step();
-        assert!(matches!(&outcome, Said::Failed(_)), "{outcome:?}");
+        assert!(matches!(&outcome, Outcome::Failed(_)), "{outcome:?}");
     }
 }
 
@@ -403,7 +403,7 @@ fn client_rejects_invalid_messages() {
         ring_to_server_max: u16::MAX,
         log2_ring_size_max,
     };
-    let say = |messages: &[Message]| {
+    let exchange = |messages: &[Message]| {
         let (near, far) = seqpacket::pair().unwrap();
         let options = ClientOptions { rings: 9, ..Default::default() };
         let mut client = ClientHandshake::new(near, options);
@@ -419,19 +419,19 @@ fn client_rejects_invalid_messages() {
     };
     let connected = Message::Connected { interface: Name::new("x") };
     let good = hello((0x200, 0x200), 14);
-    assert!(say(&[Message::Ack]).contains("Unexpected"));
-    assert!(say(std::slice::from_ref(&connected)).contains("Unexpected"));
-    assert!(say(&[hello((0x201, 0x300), 14)]).contains("version"));
-    assert!(say(&[good.clone(), good.clone()]).contains("Unexpected"));
-    assert!(say(&[good.clone(), connected.clone()]).contains("Unexpected"));
-    assert_eq!(say(&[hello((0x100, 0x300), 0)]), "waits");
-    let bye = Message::Disconnect(DisconnectReason::new(0, "no"));
-    assert!(say(&[good.clone(), bye]).contains("no"));
+    assert!(exchange(&[Message::Ack]).contains("Unexpected"));
+    assert!(exchange(std::slice::from_ref(&connected)).contains("Unexpected"));
+    assert!(exchange(&[hello((0x201, 0x300), 14)]).contains("version"));
+    assert!(exchange(&[good.clone(), good.clone()]).contains("Unexpected"));
+    assert!(exchange(&[good.clone(), connected.clone()]).contains("Unexpected"));
+    assert_eq!(exchange(&[hello((0x100, 0x300), 0)]), "waits");
+    let disconnect = Message::Disconnect(DisconnectReason::new(0, "no"));
+    assert!(exchange(&[good.clone(), disconnect]).contains("no"));
     // Initialization, region, two rings, connect: the fifth answer is one too many.
     let answers = |count: usize, last: &Message| {
         let acks = std::iter::repeat_n(Message::Ack, count);
         let all: Vec<_> = [good.clone()].into_iter().chain(acks).chain([last.clone()]).collect();
-        say(&all)
+        exchange(&all)
     };
     assert_eq!(answers(4, &connected), "done");
     assert!(answers(3, &connected).contains("Unexpected"));

@@ -219,7 +219,7 @@ impl Tree {
             self.text.write_str(": ")?;
             return self.quoted_line(text);
         }
-        if depth < DEPTH_MAX && looks_like_elements(tlv) {
+        if depth < DEPTH_MAX && may_be_elements(tlv) {
             writeln!(self.text, ", {} bytes", tlv.value_len())?;
             return self.run(tlv.reader(), Context::Application, depth + 1);
         }
@@ -400,7 +400,7 @@ fn printable(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Whether the value is a non-empty sequence of well-formed elements.
-fn looks_like_elements(tlv: &Tlv<'_>) -> bool {
+fn may_be_elements(tlv: &Tlv<'_>) -> bool {
     let mut reader = tlv.reader();
     while !reader.is_empty() {
         if reader.read().is_err() {

@@ -225,12 +225,12 @@ fn read_extraction(
     Ok((regex, template.value.clone()))
 }
 
-fn expect_type(properties: &mut Properties<'_>, wanted: &str) -> Result<(), InfoError> {
+fn expect_type(properties: &mut Properties<'_>, requested: &str) -> Result<(), InfoError> {
     let ty = properties.take("type")?;
-    if is(&ty.value, wanted) {
+    if is(&ty.value, requested) {
         return Ok(());
     }
-    Err(ty.error(format!("unknown type `{}`: only `{wanted}` is known here", ty.value)))
+    Err(ty.error(format!("unknown type `{}`: only `{requested}` is known here", ty.value)))
 }
 
 fn read_name(node: &Node) -> Result<Name, InfoError> {

@@ -25,7 +25,7 @@ pub enum TrustError {
         known: String,
     },
     /// The rule for packets of this name does not allow this key.
-    #[error("rule `{rule}` does not let {key} sign {name}; it takes {wanted}")]
+    #[error("rule `{rule}` does not let {key} sign {name}; it takes {requested}")]
     NotAllowed {
         /// The rule.
         rule: String,
@@ -34,7 +34,7 @@ pub enum TrustError {
         /// The name of the key.
         key: Name,
         /// The keys that the rule allows.
-        wanted: String,
+        requested: String,
     },
     /// The signature does not match.
     #[error("the signature of {name} was not made with the key of {key}")]

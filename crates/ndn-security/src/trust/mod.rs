@@ -339,7 +339,7 @@ impl TrustPolicy {
             rule: rule.id.clone(),
             name: packet.name.to_name(),
             key: signer.locator.to_name(),
-            wanted: rule.describe(subject),
+            requested: rule.describe(subject),
         })
     }
 

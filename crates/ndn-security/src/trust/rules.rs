@@ -262,7 +262,7 @@ impl Rule {
         signer: Signer<'a>,
     ) -> bool {
         self.checkers.iter().any(|checker| {
-            checker.signature_type.map_or_else(|| needs_key(ty), |wanted| wanted == ty)
+            checker.signature_type.map_or_else(|| needs_key(ty), |requested| requested == ty)
                 && checker.key.allows(subject, signer)
         })
     }

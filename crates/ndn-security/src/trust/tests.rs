@@ -104,7 +104,8 @@ fn interest(name: &str, signer: &dyn Signer) -> Vec<u8> {
 }
 
 pub(super) fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]) -> Validation {
-    let fetched: Vec<_> = fetched.iter().map(|who| Arc::clone(&who.certificate)).collect();
+    let fetched: Vec<_> =
+        fetched.iter().map(|principal| Arc::clone(&principal.certificate)).collect();
     if let Ok(interest) = Interest::parse(wire) {
         return policy.validate(&SignedPacket::from_interest(&interest).unwrap(), &fetched, NOW);
     }
@@ -121,7 +122,9 @@ fn a_chain_to_the_anchor_is_asked_for_and_then_trusted() {
     let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
     let mut policy = policy(RULES, &root);
     let wire = interest(COMMAND, &user.signer());
-    let needs = |who: &Identity| Validation::NeedsCertificate(who.certificate.key_name().to_name());
+    let needs = |principal: &Identity| {
+        Validation::NeedsCertificate(principal.certificate.key_name().to_name())
+    };
     assert_eq!(judge(&mut policy, &wire, &[]), needs(&user));
     assert_eq!(judge(&mut policy, &wire, &[&user]), needs(&site));
     assert_eq!(judge(&mut policy, &wire, &[&site, &user]), Validation::Accepted);
@@ -148,8 +151,8 @@ fn wrong_names_keys_and_times_are_refused() {
     assert!(refused(judge(&mut policy, &data, &[])), "no rule is about it");
 }
 
-fn signed_as(who: &Identity, locator: &str) -> KeySigner {
-    KeySigner::new(Arc::clone(&who.key), Locator::Name(Name::from_uri(locator).unwrap()))
+fn signed_as(principal: &Identity, locator: &str) -> KeySigner {
+    KeySigner::new(Arc::clone(&principal.key), Locator::Name(Name::from_uri(locator).unwrap()))
 }
 
 /// A certificate of `name` that is signed with the key of `issuer`, by whatever name.
@@ -171,7 +174,7 @@ fn issued_as(name: &str, issuer: &Identity, locator: &str) -> Identity {
 
 /// The owner of a certificate below `/net/KEY` cannot sign as `/net` by naming a part of the key name.
 #[test]
-fn an_identity_called_key_is_nobody_else() {
+fn identity_named_key_is_not_confused_with_another() {
     let root = Identity::new("/net", None, NOW + 1000);
     let site = Identity::new("/net/KEY", Some(&root), NOW + 1000);
     let server = Identity::new("/net/KEY/x", Some(&site), NOW + 1000);
@@ -281,7 +284,7 @@ fn a_base64_anchor_is_read() {
 }
 
 #[test]
-fn holders_of_a_certificate_are_not_those_who_can_compute_a_digest() {
+fn holder_of_a_certificate_is_distinguished_from_a_digest() {
     let root = Identity::new("/net", None, NOW + 1000);
     let mut policy = TrustPolicy::signed_by(vec![Arc::clone(&root.certificate)]);
     assert_eq!(judge(&mut policy, &interest("/x", &root.signer()), &[]), Validation::Accepted);

@@ -57,7 +57,9 @@ fn a_chain_of_three_is_trusted() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let wire = data("/lab/a/files/x", &lab.server.signer());
-    let needs = |who: &Identity| Validation::NeedsCertificate(who.certificate.key_name().to_name());
+    let needs = |principal: &Identity| {
+        Validation::NeedsCertificate(principal.certificate.key_name().to_name())
+    };
     assert_eq!(judge(&mut policy, &wire, &[]), needs(&lab.server));
     assert_eq!(judge(&mut policy, &wire, &[&lab.server]), needs(&lab.site));
     assert_eq!(judge(&mut policy, &wire, &[&lab.server, &lab.site]), Validation::Accepted);
@@ -79,8 +81,8 @@ fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
     assert_eq!(rules.validate(&packet, &[], NOW + 200), Validation::Accepted, "the last second");
     let needs = Validation::NeedsCertificate(server.certificate.key_name().to_name());
     assert_eq!(rules.validate(&packet, &[], NOW + 201), needs);
-    let said = refusal(rules.validate(&packet, &fetched, NOW + 201));
-    assert!(said.starts_with("certificate /lab/a/KEY/key-1/NA/v=1 is valid from"), "{said}");
+    let output = refusal(rules.validate(&packet, &fetched, NOW + 201));
+    assert!(output.starts_with("certificate /lab/a/KEY/key-1/NA/v=1 is valid from"), "{output}");
     // An anchor that expires bounds what rests on it as well.
     let root = Identity::new("/lab", None, NOW + 100);
     let site = Identity::new("/lab/a", Some(&root), NOW + 1000);
@@ -131,25 +133,28 @@ trust-anchor { type file file-name root.cert refresh 1s }
 "#;
 
 #[test]
-fn a_refusal_says_what_would_have_been_taken() {
+fn rejection_names_the_accepted_values() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let mut refuse =
         |wire: &[u8]| refusal(judge(&mut policy, wire, &[&lab.server, &lab.site, &lab.other_site]));
-    let said = refuse(&data("/lab/b/files/x", &lab.server.signer()));
+    let output = refuse(&data("/lab/b/files/x", &lab.server.signer()));
     let rule = "rule `data /lab/<site>/files/** by /lab/<site>/server` does not let \
                 /lab/a/server/KEY/key-1 sign /lab/b/files/x; it takes a key of /lab/b/server";
-    assert_eq!(said, rule);
-    let said = refuse(&data("/lab/a/files/x", &lab.site.signer()));
-    assert!(said.ends_with("it takes a key of /lab/a/server"), "{said}");
-    let said = refuse(&data("/lab/a/files/x", &DigestSigner));
-    assert!(said.contains("/localhost/identity/digest-sha256"), "{said}");
-    let said = refuse(&data("/elsewhere", &lab.server.signer()));
-    assert!(said.starts_with("no rule is about /elsewhere; there are `data "), "{said}");
+    assert_eq!(output, rule);
+    let output = refuse(&data("/lab/a/files/x", &lab.site.signer()));
+    assert!(output.ends_with("it takes a key of /lab/a/server"), "{output}");
+    let output = refuse(&data("/lab/a/files/x", &DigestSigner));
+    assert!(output.contains("/localhost/identity/digest-sha256"), "{output}");
+    let output = refuse(&data("/elsewhere", &lab.server.signer()));
+    assert!(output.starts_with("no rule is about /elsewhere; there are `data "), "{output}");
     // Somebody else's key under the same name.
     let impostor = Identity::new("/lab/a/server", Some(&lab.site), NOW + 1000);
-    let said = refuse(&data("/lab/a/files/x", &impostor.signer()));
-    assert!(said.contains("was not made with the key of /lab/a/server/KEY/key-1/NA/v=1"), "{said}");
+    let output = refuse(&data("/lab/a/files/x", &impostor.signer()));
+    assert!(
+        output.contains("was not made with the key of /lab/a/server/KEY/key-1/NA/v=1"),
+        "{output}"
+    );
 }
 
 /// A key that may sign data may not sign certificates, whatever the name of the data.
@@ -160,8 +165,8 @@ fn signers_of_data_do_not_vouch_for_keys() {
     let mut policy = policy(rules, &lab.root).unwrap();
     let evil = Identity::new("/lab/evil", Some(&lab.server), NOW + 1000);
     let wire = data("/lab/x", &evil.signer());
-    let said = refusal(judge(&mut policy, &wire, &[&evil, &lab.server, &lab.site]));
-    assert!(said.starts_with("no rule is about /lab/evil/KEY/key-1/NA/v=1"), "{said}");
+    let output = refusal(judge(&mut policy, &wire, &[&evil, &lab.server, &lab.site]));
+    assert!(output.starts_with("no rule is about /lab/evil/KEY/key-1/NA/v=1"), "{output}");
     let wire = data("/lab/x", &lab.server.signer());
     assert_eq!(judge(&mut policy, &wire, &[&lab.server, &lab.site]), Validation::Accepted);
 }
@@ -181,14 +186,17 @@ fn certificates_are_trusted_within_their_time() {
         }
         assert_eq!(at(&mut policy, NOW + 500), Validation::Accepted, "the last second");
         // Even if it was remembered as good.
-        let said = refusal(at(&mut policy, NOW + 501));
+        let output = refusal(at(&mut policy, NOW + 501));
         assert!(
-            said.starts_with("certificate /lab/a/server/KEY/key-1/NA/v=1 is valid from"),
-            "{said}"
+            output.starts_with("certificate /lab/a/server/KEY/key-1/NA/v=1 is valid from"),
+            "{output}"
         );
-        assert!(said.contains("to 2023-11-14 22:21:40, and it is 2023-11-14 22:21:41"), "{said}");
-        let said = refusal(at(&mut policy, NOW - 1001));
-        assert!(said.contains("is valid from"), "{said}");
+        assert!(
+            output.contains("to 2023-11-14 22:21:40, and it is 2023-11-14 22:21:41"),
+            "{output}"
+        );
+        let output = refusal(at(&mut policy, NOW - 1001));
+        assert!(output.contains("is valid from"), "{output}");
     }
     let wire = data("/lab/all", &lab.root.signer());
     let packet = Data::parse(&wire).unwrap();
@@ -198,8 +206,8 @@ fn certificates_are_trusted_within_their_time() {
     assert_eq!(lasting.validate(&packet, &[], NOW + 1001), Validation::Accepted);
     let mut expiring = lasting.clone().with_anchors_that_expire();
     assert_eq!(expiring.validate(&packet, &[], NOW + 1000), Validation::Accepted);
-    let said = refusal(expiring.validate(&packet, &[], NOW + 1001));
-    assert!(said.starts_with("certificate /lab/KEY/key-1/self/v=1 is valid"), "{said}");
+    let output = refusal(expiring.validate(&packet, &[], NOW + 1001));
+    assert!(output.starts_with("certificate /lab/KEY/key-1/self/v=1 is valid"), "{output}");
 }
 
 #[test]

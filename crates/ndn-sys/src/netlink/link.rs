@@ -164,7 +164,7 @@ impl Link {
     }
 
     fn read_kind(&mut self, info: &[u8]) {
-        let find = |wanted| attributes(info).find(|(kind, _)| *kind == wanted);
+        let find = |requested| attributes(info).find(|(kind, _)| *kind == requested);
         self.kind = find(IFLA_INFO_KIND).map(|(_, value)| text(value));
         if self.kind.as_deref() == Some("vlan")
             && let Some((_, data)) = find(IFLA_INFO_DATA)

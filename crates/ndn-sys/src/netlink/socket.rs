@@ -19,7 +19,7 @@ pub(super) const FLAG_REQUEST: u16 = 1;
 pub(super) const FLAG_DUMP: u16 = 0x300;
 
 /// Timeout of an answer, which the kernel sends immediately.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The kernel fills at most 32 KiB at a time.
 const BUFFER_LENGTH: usize = 64 << 10;
 /// Maximum attempts for a dump that was interrupted by a change.
@@ -38,7 +38,7 @@ impl NetlinkSocket {
         let kind = Type::RAW.cloexec();
         let socket =
             Socket::new(Domain::from(libc::AF_NETLINK), kind, Some(Protocol::from(family)))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { socket, sequence: 0 })
     }
 

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells_or_has_no_such_family() {
+    fn query_is_answered_or_the_family_is_missing() {
         match xdp_support() {
             Ok(found) => assert!(found.len() <= 1 << 20),
             Err(error) => eprintln!("this kernel does not tell: {error}"),

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_from_a_peer_without_a_way() {
+    fn shortage_is_distinguished_from_an_unreachable_peer() {
         let broadcast = udp_route("255.255.255.255:6363".parse().unwrap()).unwrap_err();
         assert!(!is_shortage(&broadcast), "{broadcast}");
         assert!(is_shortage(&io::Error::from_raw_os_error(libc::EMFILE)));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_a_program_that_is_not_there() {
+    fn program_that_does_not_exist_has_no_process() {
         let holder = XdpHolder::of(u32::MAX);
         assert_eq!(holder, XdpHolder::default());
         assert!(!holder.is_own());

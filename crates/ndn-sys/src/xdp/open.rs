@@ -130,7 +130,7 @@ fn open_part(
         let bindings = if sockets.is_empty() { bindings } else { &bindings[accepted..=accepted] };
         let mut refused = None;
         let bound = bindings.iter().position(|binding| {
-            let bound = patiently(|| next.bind(interface, queue, *binding, sockets.first()));
+            let bound = with_retries(|| next.bind(interface, queue, *binding, sockets.first()));
             bound.map_err(|error| refused = Some(error)).is_ok()
         });
         match bound {
@@ -170,7 +170,7 @@ fn open_queue(layout: Layout, place: u32, umem: Option<&Umem>) -> Result<Socket,
 
 /// Retries for a tenth of a second while a resource is busy: the kernel releases the queue of a closed socket with a
 /// delay.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn with_retries<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..10 {
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

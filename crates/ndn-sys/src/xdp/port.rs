@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::packet::{Frame, FrameReader, GroupMembership};
 use crate::xdp::bpf::{self, SocketMap, XdpMode};
 use crate::xdp::error::{XdpError, XdpStep};
-use crate::xdp::open::{Opened, QUEUES_MAX, XdpOptions, XdpSetup, open_parts, patiently};
+use crate::xdp::open::{Opened, QUEUES_MAX, XdpOptions, XdpSetup, open_parts, with_retries};
 use crate::xdp::program;
 use crate::xdp::receive::Received;
 use crate::xdp::rings::{CONTINUES, Descriptor};
@@ -120,7 +120,7 @@ impl XdpPort {
         // Kernels before 5.18 do not support fragments.
         let loaded = bpf::load(&code, wants_segments).or_else(|_| bpf::load(&code, false));
         let loaded = loaded.map_err(XdpStep::Program.failed())?;
-        let link = patiently(|| bpf::attach(loaded.as_fd(), interface, mode));
+        let link = with_retries(|| bpf::attach(loaded.as_fd(), interface, mode));
         let link = link.map_err(XdpStep::Attach.failed())?;
         let opened = open_parts(options, queue_count, part_count, wants_segments)?;
         for (queue, socket) in opened.iter().flat_map(Opened::queues) {

@@ -55,7 +55,7 @@ impl Received {
                 let known = socket.receive.refresh();
                 self.was_full = known + FREE_MIN > socket.receive.capacity();
             }
-            self.current = self.look(socket, umem);
+            self.current = self.poll(socket, umem);
             if self.current.is_some() {
                 return true;
             }
@@ -64,7 +64,7 @@ impl Received {
         false
     }
 
-    fn look(&mut self, socket: &Socket, umem: &Umem) -> Option<Current> {
+    fn poll(&mut self, socket: &Socket, umem: &Umem) -> Option<Current> {
         let first = socket.receive.entry(0)?;
         if let Some(later) = socket.receive.entry(FRAMES_AHEAD) {
             umem.prefetch(later.address);

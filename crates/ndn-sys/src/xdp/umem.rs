@@ -170,11 +170,11 @@ mod tests {
         unsafe {
             umem.bytes_mut(100, 4).copy_from_slice(b"abcd");
             assert_eq!(umem.bytes(101, 2), b"bc");
-            for (address, wanted) in
+            for (address, requested) in
                 [(length as u64, 1), (0, length + 1), (u64::MAX, 2), (u64::MAX, 0)]
             {
-                assert!(umem.bytes(address, wanted).is_empty());
-                assert!(umem.bytes_mut(address, wanted).is_empty());
+                assert!(umem.bytes(address, requested).is_empty());
+                assert!(umem.bytes_mut(address, requested).is_empty());
             }
         }
     }

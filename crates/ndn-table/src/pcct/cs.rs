@@ -196,7 +196,7 @@ impl Cs {
         mut digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<u32> {
         let mut best: Option<u32> = None;
-        let mut wanted = [NONE; CS_VARIANTS_PER_NAME_MAX];
+        let mut requested = [NONE; CS_VARIANTS_PER_NAME_MAX];
         let mut candidates = 0;
         let name = key.data_name();
         index.for_each(key.data_hash(), |slot| {
@@ -210,7 +210,7 @@ impl Cs {
                 return;
             }
             if key.has_digest {
-                if let Some(candidate) = wanted.get_mut(candidates) {
+                if let Some(candidate) = requested.get_mut(candidates) {
                     *candidate = slot;
                     candidates += 1;
                 }
@@ -219,7 +219,7 @@ impl Cs {
             }
         });
         if let Some(expected) = key.digest() {
-            best = wanted[..candidates]
+            best = requested[..candidates]
                 .iter()
                 .copied()
                 .find(|&slot| self.digest(slot, &mut digest) == *expected);

@@ -328,11 +328,11 @@ impl Pit {
         entry.expiry = deadline;
         let is_last = entry.timer_count + 1 >= TIMERS_PER_ENTRY_MAX;
         let ahead = if is_last { LAST_TIMER_AHEAD_MAX_NANOS } else { TIMER_AHEAD_MAX_NANOS };
-        let wanted = deadline.min(now.plus_nanos(ahead));
-        if wanted < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
+        let requested = deadline.min(now.plus_nanos(ahead));
+        if requested < entry.timer && entry.timer_count < TIMERS_PER_ENTRY_MAX {
             // The wheel has room for TIMERS_PER_ENTRY_MAX records of every slot.
-            if self.wheel.schedule(u64::from(slot.0), wanted).is_ok() {
-                entry.timer = wanted;
+            if self.wheel.schedule(u64::from(slot.0), requested).is_ok() {
+                entry.timer = requested;
                 entry.timer_count += 1;
             }
         }
@@ -832,9 +832,9 @@ impl Pit {
             }
             let slot = PitIndex(reference & !PIT_BIT);
             if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST)
-                && let Some(wanted) = packet_name(self.interest(slot)).strip_prefix(name)
-                && wanted.len() == DIGEST_COMPONENT_LENGTH
-                && wanted.ends_with(digest)
+                && let Some(requested) = packet_name(self.interest(slot)).strip_prefix(name)
+                && requested.len() == DIGEST_COMPONENT_LENGTH
+                && requested.ends_with(digest)
             {
                 found.push(slot);
             }

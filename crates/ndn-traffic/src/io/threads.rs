@@ -24,22 +24,22 @@ pub fn divide(endpoints: Vec<Endpoint>, threads: usize) -> Vec<Vec<Endpoint>> {
 struct Board<T, F> {
     latest: Vec<T>,
     is_done: Vec<bool>,
-    tell: F,
+    notify: F,
 }
 
 impl<T: Copy + Default, F: FnMut(&[T])> Board<T, F> {
-    fn new(threads: usize, tell: F) -> Mutex<Self> {
+    fn new(threads: usize, notify: F) -> Mutex<Self> {
         let (latest, is_done) = (vec![T::default(); threads], vec![false; threads]);
-        Mutex::new(Self { latest, is_done, tell })
+        Mutex::new(Self { latest, is_done, notify })
     }
 
     /// Records the progress of thread `number`: called about once a second by each.
     fn report(board: &Mutex<Self>, number: usize, value: T) {
         let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
-        let Self { latest, is_done, tell } = &mut *board;
+        let Self { latest, is_done, notify } = &mut *board;
         latest[number] = value;
         if is_done[..number].iter().all(|is_done| *is_done) {
-            tell(latest);
+            notify(latest);
         }
     }
 
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn progress_is_reported_each_second_until_the_last_thread_ends() {
-        let mut told = Vec::new();
-        let board = Board::new(3, |all: &[u64]| told.push(all.iter().sum::<u64>()));
+        let mut reported = Vec::new();
+        let board = Board::new(3, |all: &[u64]| reported.push(all.iter().sum::<u64>()));
         (1..=2).for_each(|second| {
             (0..3).for_each(|thread| Board::report(&board, thread, second));
         });
@@ -172,6 +172,6 @@ mod tests {
         (5..=6).for_each(|second| Board::report(&board, 2, second));
         drop(board);
         // A thread reads the last report of each other thread.
-        assert_eq!(told, [1, 4, 105, 107, 305, 306]);
+        assert_eq!(reported, [1, 4, 105, 107, 305, 306]);
     }
 }

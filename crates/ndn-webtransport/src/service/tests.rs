@@ -12,7 +12,7 @@ use super::*;
 mod streams;
 
 /// Time limit of a test on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(30);
 
 struct Listener {
@@ -22,7 +22,7 @@ struct Listener {
 }
 
 /// Ends of sessions that are as patient as the tests.
-const PATIENT: Timeouts = Timeouts { drain: PATIENCE, linger: PATIENCE };
+const WAITING: Timeouts = Timeouts { drain: TIMEOUT, linger: TIMEOUT };
 
 fn listen(sessions_max: usize, admits: fn(Option<&str>) -> bool) -> Listener {
     listen_with(sessions_max, admits, Timeouts::default())
@@ -52,13 +52,13 @@ impl Listener {
 fn connect(service: &Service, target: &Target) -> Result<Accepted, String> {
     let (sender, connected) = channel();
     service.connect(target.clone(), IDLE, Box::new(move |result| drop(sender.send(result))));
-    connected.recv_timeout(PATIENCE).unwrap()
+    connected.recv_timeout(TIMEOUT).unwrap()
 }
 
 fn stream(session: Accepted) -> UnixStream {
     let stream = UnixStream::from(session.stream);
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -83,7 +83,7 @@ fn frames_travel_both_ways_and_either_end_ends_a_session() {
     let clients = Service::start(None).unwrap();
     for server_ends in [false, true] {
         let near = connect(&clients, &listener.target()).unwrap();
-        let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+        let far = listener.accepted.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(near.remote, listener.address);
         assert_eq!(far.local, listener.address);
         assert_eq!(far.remote.port(), near.local.port());
@@ -117,7 +117,7 @@ fn frames_travel_both_ways_and_either_end_ends_a_session() {
 }
 
 #[test]
-fn who_is_not_wanted_is_told_so_and_counted() {
+fn rejected_session_is_informed_and_counted() {
     let listener = listen(8, |origin| origin.is_some());
     let clients = Service::start(None).unwrap();
     let target = listener.target();
@@ -128,13 +128,13 @@ fn who_is_not_wanted_is_told_so_and_counted() {
     let _ = connect(&clients, &elsewhere).unwrap_err();
     wait_until(|| counters.refused_path.value() == 1);
     let other_hash = Target { hash: Some(CertificateHash([7; 32])), ..target.clone() };
-    let said = connect(&clients, &other_hash).unwrap_err();
+    let output = connect(&clients, &other_hash).unwrap_err();
     let shown = listener.service.hashes()[0].to_string();
-    assert!(said.contains("not trusted") && said.contains(&shown), "{said}");
+    assert!(output.contains("not trusted") && output.contains(&shown), "{output}");
     wait_until(|| counters.failed.value() == 1);
     // No authority knows a self-signed certificate.
-    let said = connect(&clients, &Target { hash: None, ..target }).unwrap_err();
-    assert!(said.contains("authority"), "{said}");
+    let output = connect(&clients, &Target { hash: None, ..target }).unwrap_err();
+    assert!(output.contains("authority"), "{output}");
     assert_eq!(counters.accepted.value(), 0);
     assert!(listener.accepted.try_recv().is_err());
 }
@@ -157,12 +157,12 @@ fn sessions_are_as_many_as_there_may_be() {
 }
 
 #[test]
-fn a_new_certificate_is_for_whoever_connects_from_then_on() {
+fn new_certificate_applies_to_later_connections() {
     let listener = listen(8, |_| true);
     let clients = Service::start(None).unwrap();
     let earlier = listener.target();
     let mut near = stream(connect(&clients, &earlier).unwrap());
-    let mut far = stream(listener.accepted.recv_timeout(PATIENCE).unwrap());
+    let mut far = stream(listener.accepted.recv_timeout(TIMEOUT).unwrap());
     listener.service.set_identity(Identity::self_signed(now_s()).unwrap());
     wait_until(|| listener.target() != earlier);
     let _ = connect(&clients, &earlier).unwrap_err();
@@ -187,7 +187,7 @@ fn rubbish_is_dropped_and_counted() {
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let session = runtime.block_on(client::connect(&target, IDLE)).unwrap();
-    let mut far = stream(listener.accepted.recv_timeout(PATIENCE).unwrap());
+    let mut far = stream(listener.accepted.recv_timeout(TIMEOUT).unwrap());
     let wrong: [&[u8]; 6] =
         [b"", b"GET / HTTP/1.1\r\n\r\n", &[0, 0], &[6, 3, 0], &[6, 0, 0], &[6, 0xff, 0xff]];
     for datagram in wrong {
@@ -201,14 +201,14 @@ fn rubbish_is_dropped_and_counted() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, right).await }).unwrap();
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, right).await }).unwrap();
     let mut got = [0; 2];
     far.read_exact(&mut got).unwrap();
     assert_eq!(got, [0x64, 0]);
     // A worker writes sequences of elements only; anything else would end the session.
     far.write_all(&[0, 0]).unwrap();
     let ended = async {
-        tokio::time::timeout(PATIENCE, session.connection().closed()).await.unwrap();
+        tokio::time::timeout(TIMEOUT, session.connection().closed()).await.unwrap();
     };
     runtime.block_on(ended);
     wait_until(|| counters.ended.value() == 1);

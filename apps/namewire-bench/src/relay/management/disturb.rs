@@ -14,7 +14,7 @@ use super::subject::Subject;
 use crate::relay::{clock, rounds};
 
 /// Poll interval of the switch.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The thread and its switches.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Disturbance {
         let mut attacker = Attacker::new(options, subject)?;
         let mut last_ns = clock::monotonic_ns();
         Ok(Self::start(options.cpus[3], move || {
-            clock::pause(LOOK);
+            clock::pause(POLL_INTERVAL);
             let now_ns = clock::monotonic_ns();
             // After a pause it continues at its rate without catching up.
             let elapsed_ns = (now_ns - last_ns).min(10_000_000);
@@ -80,7 +80,7 @@ impl Disturbance {
                 own.is_busy.store(false, Ordering::SeqCst);
                 own.count.fetch_add(done?, Ordering::SeqCst);
                 if !own.is_on.load(Ordering::SeqCst) {
-                    clock::pause(LOOK);
+                    clock::pause(POLL_INTERVAL);
                 }
             }
             Ok(())

@@ -17,7 +17,7 @@ use crate::relay::clock;
 const REPLAYED: usize = 64;
 const LIFETIME_MS: u64 = 1000;
 /// Timeout for the rest of a partly written command.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Sends hostile commands over a Unix socket, a TCP connection and a UDP socket, in turn.
 pub(super) struct Attacker {
@@ -41,7 +41,7 @@ impl Attacker {
         unix.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
         udp.set_nonblocking(true)?;
-        let signed = (0..REPLAYED).map(stranger).collect::<anyhow::Result<_>>()?;
+        let signed = (0..REPLAYED).map(unknown_peer).collect::<anyhow::Result<_>>()?;
         let rate = u64::from(options.hostile_rate);
         Ok(Self { unix, tcp, udp, rate, credit_ns: 0, sent: 0, signed })
     }
@@ -143,7 +143,7 @@ fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
                 if written == 0 {
                     break;
                 }
-                if clock::monotonic_ns() - start_ns > PATIENCE_NS {
+                if clock::monotonic_ns() - start_ns > TIMEOUT_NS {
                     anyhow::bail!("the forwarder does not read");
                 }
                 clock::pause(Duration::from_millis(1));
@@ -155,7 +155,7 @@ fn write_whole(stream: &mut impl Write, wire: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Returns a command signed with a new key.
-fn stranger(number: usize) -> anyhow::Result<Vec<u8>> {
+fn unknown_peer(number: usize) -> anyhow::Result<Vec<u8>> {
     let key = PrivateKey::generate(KeyType::Ecdsa)?;
     let identity: Name = format!("/unknown/{number}").parse()?;
     let locator = Locator::Name(key_name(identity.as_ref(), Component::generic(b"k")));

@@ -55,9 +55,9 @@ impl Options {
         let mut prefixes: Vec<_> = self.all_faces_prefix.iter().collect();
         let in_any =
             |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        let is_wanted =
+        let is_requested =
             !in_any(&self.blacklist) && (self.whitelist.is_empty() || in_any(&self.whitelist));
-        if face.persistency == Persistency::OnDemand && is_wanted {
+        if face.persistency == Persistency::OnDemand && is_requested {
             prefixes.extend(&self.prefix);
         }
         prefixes
@@ -78,14 +78,14 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         let endpoint = options.connect.open_as_usual().await?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
-            () = crate::cli::connection::tell_losses(&endpoint) => Ok(()),
+            () = crate::cli::connection::report_losses(&endpoint) => Ok(()),
             outcome = serve(&endpoint, options) => outcome,
         }
     })
 }
 
 async fn serve(endpoint: &Endpoint, options: &Options) -> Outcome {
-    let mut is_told = false;
+    let mut is_informed = false;
     loop {
         let mut events = FaceEvents::subscribe(endpoint).await?;
         let faces = endpoint.management().dataset::<FaceStatus>(&Dataset::FaceList).await;
@@ -97,9 +97,9 @@ async fn serve(endpoint: &Endpoint, options: &Options) -> Outcome {
         for face in &faces {
             register(endpoint, options, &face.properties).await?;
         }
-        if !is_told {
+        if !is_informed {
             output::print_line("routing to peers that connect; Ctrl-C ends it")?;
-            is_told = true;
+            is_informed = true;
         }
         // A restarted forwarder starts the numbers of its events again.
         let again = connected_again(endpoint);

@@ -62,7 +62,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         output::print_line(&format!("announcing the hub {}; Ctrl-C stops", options.face_uri))?;
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
-            () = crate::cli::connection::tell_losses(&endpoint) => Ok(()),
+            () = crate::cli::connection::report_losses(&endpoint) => Ok(()),
         }
     })
 }

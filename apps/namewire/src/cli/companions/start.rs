@@ -59,7 +59,7 @@ pub(in crate::cli) struct StopOptions {
 /// The default path of NFD's configuration.
 const NFD_CONF: &str = "/etc/ndn/nfd.conf";
 /// Interval at which the state of the forwarder is polled.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of bytes of the log to show after a failed start.
 const LOG_TAIL: u64 = 4096;
 /// The exit status for invalid options or configuration.
@@ -77,7 +77,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let ready = SocketAddr::from_abstract_name(&name)
         .and_then(|address| UnixDatagram::bind_addr(&address))
         .map_err(|error| failed(&error))?;
-    ready.set_read_timeout(Some(LOOK)).map_err(|error| failed(&error))?;
+    ready.set_read_timeout(Some(POLL_INTERVAL)).map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
     command.arg("run").args(options.run.arguments()).args(&options.options);
     command.env(VARIABLE, format!("@{name}"));
@@ -98,16 +98,16 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     let ended = wait_until_ready(&ready, &mut child, READY_TIMEOUT);
     let ended = ended.map_err(|error| failed(&error))?;
     show(child.stderr.as_mut());
-    let said = log.and_then(|(path, length)| Some((path, said_since(path, length)?)));
-    if let (None, Some((_, said))) = (ended, &said) {
-        output::note(said);
+    let printed = log.and_then(|(path, length)| Some((path, output_since(path, length)?)));
+    if let (None, Some((_, printed))) = (ended, &printed) {
+        output::note(printed);
     }
     if let Some(stdout) = &mut child.stdout {
         // The output so far, without waiting for more.
         let length = rustix::io::ioctl_fionread(&*stdout).map_err(|error| failed(&error))?;
-        let mut said = String::new();
-        stdout.take(length).read_to_string(&mut said).map_err(|error| failed(&error))?;
-        said.lines().try_for_each(output::print_line)?;
+        let mut printed = String::new();
+        stdout.take(length).read_to_string(&mut printed).map_err(|error| failed(&error))?;
+        printed.lines().try_for_each(output::print_line)?;
     }
     let Some(status) = ended else {
         if child.stderr.is_some() {
@@ -117,9 +117,9 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         }
         return Ok(output::print_line(&format!("started, process {}", child.id()))?);
     };
-    let said = said.map(|(path, said)| format!("; log in {}:\n{said}", path.display()));
-    let said = said.unwrap_or_default();
-    let text = format!("the forwarder did not start ({status}){said}");
+    let printed = printed.map(|(path, printed)| format!("; log in {}:\n{printed}", path.display()));
+    let printed = printed.unwrap_or_default();
+    let text = format!("the forwarder did not start ({status}){printed}");
     Err(match status.code() {
         Some(WRONG_CONFIGURATION) => Failure::Usage(text),
         Some(_) | None => Failure::Failed(text),
@@ -131,22 +131,22 @@ fn is_file(output: impl AsFd) -> bool {
 }
 
 /// Prints the output of the forwarder so far; errors are ignored.
-fn show(said: Option<&mut ChildStderr>) {
-    let Some(said) = said else { return };
-    if let Ok(length) = rustix::io::ioctl_fionread(&*said) {
-        let _ = io::copy(&mut said.take(length), &mut io::stderr().lock());
+fn show(printed: Option<&mut ChildStderr>) {
+    let Some(printed) = printed else { return };
+    if let Ok(length) = rustix::io::ioctl_fionread(&*printed) {
+        let _ = io::copy(&mut printed.take(length), &mut io::stderr().lock());
     }
 }
 
 /// The end of the text appended to a log after this length, if there is any.
-fn said_since(path: &Path, length: u64) -> Option<String> {
+fn output_since(path: &Path, length: u64) -> Option<String> {
     let mut file = std::fs::File::open(path).ok()?;
     let appended = file.metadata().ok()?.len().checked_sub(length)?;
     file.seek(SeekFrom::Start(length + appended.saturating_sub(LOG_TAIL))).ok()?;
-    let mut said = Vec::new();
-    file.take(LOG_TAIL).read_to_end(&mut said).ok()?;
-    let said = String::from_utf8_lossy(&said).trim_end().to_owned();
-    (!said.is_empty()).then_some(said)
+    let mut printed = Vec::new();
+    file.take(LOG_TAIL).read_to_end(&mut printed).ok()?;
+    let printed = String::from_utf8_lossy(&printed).trim_end().to_owned();
+    (!printed.is_empty()).then_some(printed)
 }
 
 /// Waits until the forwarder is ready, or has terminated; returns its exit status. After the

@@ -20,7 +20,7 @@ use super::super::interrupt::interrupted;
 use super::super::{nfdc, output};
 
 /// Timeout of a request and of its response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_LEN_MAX: usize = 8 * 1024;
 /// Maximum number of concurrent requests; others wait in the kernel.
 const REQUESTS_MAX: usize = 16;
@@ -73,7 +73,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         let serving = tasks.run_until(serve(listener, endpoint.clone(), options));
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
-            () = super::super::connection::tell_losses(&endpoint) => Ok(()),
+            () = super::super::connection::report_losses(&endpoint) => Ok(()),
             () = serving => Ok(()),
         }
     })
@@ -93,7 +93,7 @@ async fn serve(listener: TcpListener, endpoint: Endpoint, options: &Options) {
         let (endpoint, hosts) = (endpoint.clone(), Arc::clone(&hosts));
         tokio::task::spawn_local(async move {
             let _permit = permit;
-            let answered = timeout(PATIENCE * 2, answer(stream, &endpoint, &hosts, robots)).await;
+            let answered = timeout(TIMEOUT * 2, answer(stream, &endpoint, &hosts, robots)).await;
             if verbose && let Ok(Ok(line)) = answered {
                 output::note(&format_args!("{peer} {line}"));
             }
@@ -109,7 +109,7 @@ async fn answer(
     robots: bool,
 ) -> std::io::Result<String> {
     let is_local = stream.local_addr().is_ok_and(|own| own.ip().to_canonical().is_loopback());
-    let request = timeout(PATIENCE, read_head(&mut stream)).await??;
+    let request = timeout(TIMEOUT, read_head(&mut stream)).await??;
     let response = match parse(&request) {
         Err(response) => response,
         Ok(_) if is_local && !is_for_us(&request, hosts) => {

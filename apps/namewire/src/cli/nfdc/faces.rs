@@ -86,7 +86,7 @@ impl Session {
         let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
         let created =
             self.command(Verb::FaceCreate, &parameters, "implicitly creating face").await?;
-        Ok((created.face_id.unwrap_or_default(), told("face-created", &created)))
+        Ok((created.face_id.unwrap_or_default(), reported("face-created", &created)))
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn show(session: &Session, arguments: &Arguments) -> Result<Str
 }
 
 pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
-    let wanted = wanted(arguments)?;
+    let requested = requested(arguments)?;
     let remote = required(arguments.uri("remote"))?;
     let remote = canonical(&remote, "remote FaceUri").await?.to_string();
     let local = match arguments.uri("local") {
@@ -137,32 +137,32 @@ pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<S
         uri: Some(remote.clone()),
         local_uri: local,
         face_persistency: Some(persistency.number()),
-        ..wanted.clone()
+        ..requested.clone()
     };
     let response = session.respond(Verb::FaceCreate, &parameters, "creating face").await?;
     let existing = response.parameters().ok();
     if response.is_ok() {
-        return Ok(told("face-created", &existing.unwrap_or_default()));
+        return Ok(reported("face-created", &existing.unwrap_or_default()));
     }
     match existing {
         // The face exists: update it.
         Some(existing)
             if response.code == status::CONFLICT && existing.uri.as_deref() == Some(&remote) =>
         {
-            let Some(update) = difference(&existing, wanted, persistency) else {
-                return Ok(told("face-exists", &existing));
+            let Some(update) = difference(&existing, requested, persistency) else {
+                return Ok(reported("face-exists", &existing));
             };
             let updated = session.command(Verb::FaceUpdate, &update, "updating face").await?;
             let (uri, local_uri) = (existing.uri, existing.local_uri);
-            Ok(told("face-updated", &ControlParameters { uri, local_uri, ..updated }))
+            Ok(reported("face-updated", &ControlParameters { uri, local_uri, ..updated }))
         }
         Some(_) | None => Err(refusal(&response, "creating face")),
     }
 }
 
 /// The requested settings of a face.
-fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
-    let mut wanted = ControlParameters {
+fn requested(arguments: &Arguments) -> Result<ControlParameters, Exit> {
+    let mut requested = ControlParameters {
         base_congestion_marking_interval_ns: arguments
             .unsigned("congestion-marking-interval")
             .map(|ms| ms.saturating_mul(1_000_000)),
@@ -182,17 +182,17 @@ fn wanted(arguments: &Arguments) -> Result<ControlParameters, Exit> {
         ("congestion-marking", face_flag::CONGESTION_MARKING),
     ] {
         if let Some(value) = arguments.boolean(name) {
-            wanted.set_flag(bit, value);
+            requested.set_flag(bit, value);
         }
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// The update of an existing face to the requested settings; `None` if it has them. The persistency
 /// is never lowered.
 fn difference(
     existing: &ControlParameters,
-    wanted: ControlParameters,
+    requested: ControlParameters,
     persistency: Persistency,
 ) -> Option<ControlParameters> {
     let rank = |persistency| match persistency {
@@ -203,14 +203,14 @@ fn difference(
     let has = existing.face_persistency.and_then(Persistency::from_number).map_or(0, rank);
     let mut update = ControlParameters {
         face_persistency: (has < rank(persistency)).then(|| persistency.number()),
-        mtu: wanted.mtu.filter(|mtu| existing.mtu != Some(*mtu)),
-        base_congestion_marking_interval_ns: wanted.base_congestion_marking_interval_ns,
-        default_congestion_threshold: wanted.default_congestion_threshold,
+        mtu: requested.mtu.filter(|mtu| existing.mtu != Some(*mtu)),
+        base_congestion_marking_interval_ns: requested.base_congestion_marking_interval_ns,
+        default_congestion_threshold: requested.default_congestion_threshold,
         ..ControlParameters::default()
     };
     for bit in [face_flag::LP_RELIABILITY, face_flag::CONGESTION_MARKING] {
         let is_set = existing.flags.unwrap_or(0) & bit != 0;
-        if let Some(value) = wanted.flag(bit).filter(|value| *value != is_set) {
+        if let Some(value) = requested.flag(bit).filter(|value| *value != is_set) {
             update.set_flag(bit, value);
         }
     }
@@ -220,7 +220,7 @@ fn difference(
     Some(ControlParameters { face_id: existing.face_id, ..update })
 }
 
-fn told(what: &str, face: &ControlParameters) -> String {
+fn reported(what: &str, face: &ControlParameters) -> String {
     let mut line = Attributes::line();
     let persistency = face.face_persistency.and_then(Persistency::from_number);
     line.put("id", face.face_id.unwrap_or_default())

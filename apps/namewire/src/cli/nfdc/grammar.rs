@@ -234,13 +234,13 @@ pub(super) fn parse(words: &[&str]) -> Result<Parsed, String> {
     let noun = words.first().copied().unwrap_or_default();
     let verb = words.get(1).copied().unwrap_or_default();
     let alias = ALIASES.iter().find(|(alias, _)| words.len() == 1 && *alias == noun);
-    let wanted = match alias {
+    let requested = match alias {
         Some((_, command)) => (*command).to_owned(),
         None => format!("{noun} {verb}"),
     };
     let definition = COMMANDS
         .iter()
-        .find(|definition| definition.command == wanted)
+        .find(|definition| definition.command == requested)
         .ok_or_else(|| format!("No such command: {noun} {verb}"))?;
     let arguments = parse_arguments(definition.arguments, words.get(2..).unwrap_or_default())?;
     Ok(Parsed { command: definition.command, arguments })

@@ -36,12 +36,12 @@ pub(super) async fn show(session: &Session, arguments: &Arguments) -> Result<Str
 
 async fn matching(
     session: &Session,
-    is_wanted: impl Fn(&RibEntry, &RouteRecord) -> bool,
+    is_requested: impl Fn(&RibEntry, &RouteRecord) -> bool,
 ) -> Result<String, Exit> {
     let entries: Vec<RibEntry> = session.dataset(&Dataset::RibList, "RIB dataset").await?;
     let mut out = String::new();
     for entry in &entries {
-        for route in entry.routes.iter().filter(|route| is_wanted(entry, route)) {
+        for route in entry.routes.iter().filter(|route| is_requested(entry, route)) {
             out.push_str(&text::route(Some(&entry.name), route));
             out.push('\n');
         }
@@ -54,8 +54,8 @@ pub(super) async fn add(session: &Session, arguments: &Arguments) -> Result<(), 
     let face_id = match (session.find_face(&reference).await, reference) {
         (Ok(face), _) => face.properties.face_id,
         (Err(exit), FaceReference::Uri(uri)) if exit.status == FACE_NOT_FOUND => {
-            let (face_id, told) = session.create_implicitly(&uri).await?;
-            print(&told)?;
+            let (face_id, reported) = session.create_implicitly(&uri).await?;
+            print(&reported)?;
             face_id
         }
         (Err(exit), _) => return Err(exit),
@@ -72,7 +72,7 @@ pub(super) async fn add(session: &Session, arguments: &Arguments) -> Result<(), 
         ..ControlParameters::default()
     };
     let accepted = session.command(Verb::RibRegister, &parameters, "adding route").await?;
-    let mut line = told(&accepted);
+    let mut line = reported(&accepted);
     line.put("cost", accepted.cost.unwrap_or_default())
         .put("flags", text::route_flags(accepted.flags.unwrap_or_default()));
     match accepted.expiration_period_ms {
@@ -92,12 +92,12 @@ pub(super) async fn remove(session: &Session, arguments: &Arguments) -> Result<(
             ..ControlParameters::default()
         };
         let removed = session.command(Verb::RibUnregister, &parameters, "removing route").await?;
-        print(&format!("route-removed {}\n", told(&removed).end()))?;
+        print(&format!("route-removed {}\n", reported(&removed).end()))?;
     }
     Ok(())
 }
 
-fn told(parameters: &ControlParameters) -> Attributes {
+fn reported(parameters: &ControlParameters) -> Attributes {
     let mut line = Attributes::line();
     line.put("prefix", parameters.name.clone().unwrap_or_default())
         .put("nexthop", parameters.face_id.unwrap_or_default())

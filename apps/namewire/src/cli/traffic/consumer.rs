@@ -115,7 +115,7 @@ struct File {
 }
 
 /// Other forwarders may accept names that this one drops.
-fn tell_long_names(patterns: &[ConsumerPattern]) {
+fn warn_of_long_names(patterns: &[ConsumerPattern]) {
     let is_long = |pattern: &&ConsumerPattern| pattern.components > NAME_COMPONENTS_MAX;
     for ConsumerPattern { prefix, components, .. } in patterns.iter().filter(is_long) {
         output::note(&format_args!(
@@ -131,7 +131,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let load = options.load(&file)?;
     let mut patterns = file.pattern;
     patterns.extend(options.prefixes.iter().map(|prefix| options.pattern(prefix)));
-    tell_long_names(&patterns);
+    warn_of_long_names(&patterns);
     let stop = stop_flag()?;
     let mut sessions = None;
     let faces = faces::connect(&options.transport, options.faces, options.mtu, &mut sessions)?;

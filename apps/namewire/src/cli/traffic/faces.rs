@@ -102,11 +102,11 @@ fn open(address: &ForwarderAddress, sessions: &mut Sessions) -> std::io::Result<
 
 fn open_session(service: &Service, target: &Target) -> std::io::Result<Accepted> {
     let (sender, opened) = sync_channel(1);
-    let tell = Box::new(move |result| {
+    let report = Box::new(move |result| {
         // The requester waits for it.
         let _ = sender.send(result);
     });
-    service.connect(target.clone(), SESSION_IDLE_TIMEOUT, tell);
+    service.connect(target.clone(), SESSION_IDLE_TIMEOUT, report);
     let opened = opened.recv().map_err(std::io::Error::other)?;
     opened.map_err(std::io::Error::other)
 }

@@ -25,7 +25,7 @@ const RENEWAL: Duration = Duration::from_secs(20);
 /// Maximum time for removing faces and routes.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval at which an interrupt is polled.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The routes to sockets of this program, removed when it is dropped.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Routes {
 
 fn wait_for(established: &Receiver<Outcome>, stop: &AtomicBool) -> Outcome {
     loop {
-        match established.recv_timeout(LOOK) {
+        match established.recv_timeout(POLL_INTERVAL) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -100,7 +100,7 @@ async fn keep(
     mut targets: Vec<Target>,
     address: Option<ForwarderAddress>,
     mut stopped: oneshot::Receiver<()>,
-    tell: impl FnOnce(Outcome),
+    report: impl FnOnce(Outcome),
 ) {
     let options = EndpointOptions { address, ..EndpointOptions::default() };
     let endpoint = tokio::select! {
@@ -109,7 +109,7 @@ async fn keep(
     };
     let endpoint = match endpoint {
         Ok(endpoint) => endpoint,
-        Err(error) => return tell(Err(Failure::Unreachable(error.to_string()))),
+        Err(error) => return report(Err(Failure::Unreachable(error.to_string()))),
     };
     let management = endpoint.management();
     let outcome = tokio::select! {
@@ -118,12 +118,12 @@ async fn keep(
     };
     let is_made = outcome.is_ok();
     if is_made {
-        tell(outcome);
+        report(outcome);
         renew(&management, &mut targets, stopped).await;
         take_back(&management, &targets).await;
     } else {
         take_back(&management, &targets).await;
-        tell(outcome);
+        report(outcome);
     }
 }
 

@@ -170,7 +170,7 @@ fn multicast(
 
 impl Strategy {
     /// Best-route with parameters other than the defaults.
-    pub fn patient_best_route() -> Self {
+    pub fn best_route_without_timeout() -> Self {
         Self::BestRoute(Suppression { initial_ms: 50, max_ms: 300, multiplier: 3 })
     }
 

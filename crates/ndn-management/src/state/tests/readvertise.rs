@@ -29,7 +29,7 @@ fn client(uri: &str) -> ControlParameters {
 
 impl Harness {
     /// Commands to the daemon since the last call: verb, prefix, name.
-    fn told(&mut self) -> Vec<(String, Name)> {
+    fn reported(&mut self) -> Vec<(String, Name)> {
         self.handle_timeout();
         self.run();
         self.take_actions()
@@ -61,8 +61,8 @@ impl Harness {
     }
 }
 
-fn verbs(told: &[(String, Name)]) -> Vec<&str> {
-    told.iter().map(|(verb, _)| verb.as_str()).collect()
+fn verbs(reported: &[(String, Name)]) -> Vec<&str> {
+    reported.iter().map(|(verb, _)| verb.as_str()).collect()
 }
 
 #[test]
@@ -70,26 +70,26 @@ fn client_routes_are_readvertised_and_withdrawn_with_their_face() {
     let mut harness = harness();
     harness.command(APP, Verb::RibRegister, &client("/early"));
     harness.state.set_readvertise_nlsr(true);
-    assert!(harness.told().is_empty(), "there is no daemon");
+    assert!(harness.reported().is_empty(), "there is no daemon");
     // The daemon comes.
     harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr"));
-    let told = harness.told();
-    assert_eq!(verbs(&told), ["register /early"]);
-    harness.confirm(&told[0].1);
+    let reported = harness.reported();
+    assert_eq!(verbs(&reported), ["register /early"]);
+    harness.confirm(&reported[0].1);
 
     harness.command(APP, Verb::RibRegister, &client("/late"));
     harness.command(APP, Verb::RibRegister, &named("/application"));
-    let told = harness.told();
-    assert_eq!(verbs(&told), ["register /late"], "only those of origin client");
-    harness.confirm(&told[0].1);
-    assert!(harness.told().is_empty());
+    let reported = harness.reported();
+    assert_eq!(verbs(&reported), ["register /late"], "only those of origin client");
+    harness.confirm(&reported[0].1);
+    assert!(harness.reported().is_empty());
 
     harness.state.face_destroyed(harness.now, APP);
-    let mut told = harness.told();
-    told.sort();
-    assert_eq!(verbs(&told), ["unregister /early", "unregister /late"]);
-    told.iter().for_each(|(_, name)| harness.confirm(name));
-    assert!(harness.told().is_empty());
+    let mut reported = harness.reported();
+    reported.sort();
+    assert_eq!(verbs(&reported), ["unregister /early", "unregister /late"]);
+    reported.iter().for_each(|(_, name)| harness.confirm(name));
+    assert!(harness.reported().is_empty());
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn readvertisement_is_off_by_default() {
     let mut harness = harness();
     harness.command(DAEMON, Verb::RibRegister, &named("/localhost/nlsr"));
     harness.command(APP, Verb::RibRegister, &client("/a"));
-    assert!(harness.told().is_empty());
+    assert!(harness.reported().is_empty());
     harness.state.set_readvertise_nlsr(true);
-    assert_eq!(verbs(&harness.told()), ["register /a"]);
+    assert_eq!(verbs(&harness.reported()), ["register /a"]);
     harness.state.set_readvertise_nlsr(false);
     harness.command(APP, Verb::RibRegister, &client("/b"));
-    assert!(harness.told().is_empty());
+    assert!(harness.reported().is_empty());
 }
 
 const GATEWAY: &str = "/localhop/nfd";

@@ -268,7 +268,7 @@ fn authorizer_without_room_for_its_route_is_refused() {
     // Anybody may do everything, as before.
     assert!(harness.command(APP, Verb::CsConfig, &ControlParameters::default()).is_ok());
     let mut others = AccessControl::default();
-    PRIVILEGED_MODULES.into_iter().for_each(|module| others.grant_anybody(module));
+    PRIVILEGED_MODULES.into_iter().for_each(|module| others.grant_everyone(module));
     harness.state.set_authorizer(Box::new(others)).unwrap();
     harness.state.set_authorizer(Box::new(AccessControl::default())).unwrap();
     assert_eq!(harness.command(APP, Verb::CsConfig, &ControlParameters::default()).code, 403);
@@ -286,9 +286,9 @@ fn content_store_settings() {
     assert_eq!(response.parameters().unwrap(), unchanged);
     assert_eq!(harness.take_actions(), []);
 
-    let mut wanted = ControlParameters { capacity: Some(100), ..ControlParameters::default() };
-    wanted.set_flag(cs_flag::SERVE, false);
-    let response = harness.command(APP, Verb::CsConfig, &wanted);
+    let mut requested = ControlParameters { capacity: Some(100), ..ControlParameters::default() };
+    requested.set_flag(cs_flag::SERVE, false);
+    let response = harness.command(APP, Verb::CsConfig, &requested);
     let changed =
         ControlParameters { capacity: Some(100), flags: Some(cs_flag::ADMIT), ..unchanged };
     assert_eq!(response.parameters().unwrap(), changed);

@@ -28,7 +28,7 @@ fn hierarchy(root: &Identity) -> TrustPolicy {
 }
 
 pub(super) fn guarded(root: &Identity) -> Harness {
-    let mut access = AccessControl::anybody_local();
+    let mut access = AccessControl::everyone_local();
     access.set_localhop_rib(hierarchy(root));
     access.set_announcements(hierarchy(root));
     let mut harness = Harness::new();
@@ -356,7 +356,7 @@ fn anchors_are_refreshed_at_their_deadline() {
     let node = Node::parse_single("rules", rules).unwrap();
     let loader = Arc::clone(&kept);
     let policy = TrustPolicy::from_info(&node, &mut |_| loader.lock().unwrap().clone()).unwrap();
-    let mut access = AccessControl::anybody_local();
+    let mut access = AccessControl::everyone_local();
     access.set_localhop_rib(policy);
     let loader = Arc::clone(&kept);
     access.set_anchor_loader(move |_| loader.lock().unwrap().clone());

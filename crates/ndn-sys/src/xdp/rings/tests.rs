@@ -125,8 +125,8 @@ fn two_threads_pass_entries_in_order() {
                 continue;
             }
             while let Some(entry) = consumer.entry(0) {
-                let wanted = (u64::from(expected), expected, !expected);
-                assert_eq!((entry.address, entry.length, entry.options), wanted);
+                let requested = (u64::from(expected), expected, !expected);
+                assert_eq!((entry.address, entry.length, entry.options), requested);
                 consumer.advance();
                 expected += 1;
             }
@@ -135,7 +135,7 @@ fn two_threads_pass_entries_in_order() {
 }
 
 #[test]
-fn the_kernel_says_when_it_sleeps() {
+fn kernel_reports_that_it_sleeps() {
     let plain = Plain::new(0, 4, 0_u64);
     let (producer, _) = plain.ends();
     assert!(!producer.needs_wakeup());

@@ -40,9 +40,9 @@ fn read_frames(mut stream: &UnixStream, count: usize) -> Vec<(u8, usize)> {
 fn long_packets_go_whole_between_peers_that_read_streams() {
     const COUNT: u8 = 200;
     let listener = listen(8, |_| true);
-    let clients = Service::start_with(None, PATIENT).unwrap();
+    let clients = Service::start_with(None, WAITING).unwrap();
     let near = connect(&clients, &listener.target()).unwrap();
-    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    let far = listener.accepted.recv_timeout(TIMEOUT).unwrap();
     wait_until(|| reads_streams(&near.mtu) && reads_streams(&far.mtu));
     let [near, far] = [near, far].map(stream);
     let length = |at: u8| MAX_PACKET_SIZE - usize::from(at) * 30;
@@ -84,12 +84,12 @@ fn long_packets_go_whole_between_peers_that_read_streams() {
 
 /// What nobody reads here any more, and input that was never read, are no reason to drop what is on its way.
 #[test]
-fn what_was_written_before_the_end_arrives_while_the_peer_speaks() {
+fn bytes_before_the_end_arrive_while_the_peer_sends() {
     const COUNT: u8 = 100;
     let listener = listen(8, |_| true);
-    let clients = Service::start_with(None, PATIENT).unwrap();
+    let clients = Service::start_with(None, WAITING).unwrap();
     let near = connect(&clients, &listener.target()).unwrap();
-    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    let far = listener.accepted.recv_timeout(TIMEOUT).unwrap();
     wait_until(|| reads_streams(&near.mtu));
     let (mut near, far) = (stream(near), stream(far));
     let done = AtomicBool::new(false);
@@ -153,15 +153,15 @@ fn what_came_before_the_peer_went_is_handed_on() {
 fn frames_become_longer_where_the_path_takes_them() {
     let listener = listen(8, |_| true);
     let (runtime, session, far) = plain_client(&listener);
-    let (sender, told) = channel();
-    far.mtu.tell(move |length| {
+    let (sender, reported) = channel();
+    far.mtu.notify(move |length| {
         let _ = sender.send(length);
     });
     let mtu = far.mtu.clone();
     // The value before there was a listener, and the changes since.
     let mut known = mtu.value();
     wait_until(|| {
-        known = told.try_iter().last().unwrap_or(known);
+        known = reported.try_iter().last().unwrap_or(known);
         known == mtu.value() && known > 1350
     });
     assert!(known <= 1452, "{known}");
@@ -177,7 +177,7 @@ fn plain_client(listener: &Listener) -> (runtime::Runtime, Session, Accepted) {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.unwrap();
     let session = runtime.block_on(client::connect(&listener.target(), IDLE)).unwrap();
-    (runtime, session, listener.accepted.recv_timeout(PATIENCE).unwrap())
+    (runtime, session, listener.accepted.recv_timeout(TIMEOUT).unwrap())
 }
 
 async fn send_stream(session: &Session, bytes: &[u8]) {
@@ -187,20 +187,20 @@ async fn send_stream(session: &Session, bytes: &[u8]) {
 }
 
 #[test]
-fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
+fn session_without_stream_support_receives_datagrams() {
     let listener = listen(8, |_| true);
     let (runtime, session, far) = plain_client(&listener);
     let mtu = far.mtu.clone();
     let mut far = stream(far);
     // It may send by streams, and is notified of it.
-    let told = runtime.block_on(async {
+    let reported = runtime.block_on(async {
         send_stream(&session, &frame(8000, 1)).await;
         let mut stream = session.connection().accept_uni().await.unwrap();
-        let mut told = [0; 2];
-        stream.read_exact(&mut told).await.unwrap();
-        told
+        let mut reported = [0; 2];
+        stream.read_exact(&mut reported).await.unwrap();
+        reported
     });
-    assert_eq!(told, ANNOUNCEMENT);
+    assert_eq!(reported, ANNOUNCEMENT);
     assert_eq!(read_frames(&far, 1), [(1, 8000)]);
     assert!(!reads_streams(&mtu), "{mtu:?}");
     far.write_all(&frame(8000, 2)).unwrap();
@@ -233,11 +233,11 @@ fn who_does_not_say_that_it_reads_streams_gets_datagrams() {
 #[test]
 fn the_end_of_a_session_waits_for_what_is_on_its_way() {
     const COUNT: u8 = 8;
-    let listener = listen_with(8, |_| true, PATIENT);
+    let listener = listen_with(8, |_| true, WAITING);
     // It does nothing but while a test waits for it.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let session = runtime.block_on(client::connect(&listener.target(), IDLE)).unwrap();
-    let far = listener.accepted.recv_timeout(PATIENCE).unwrap();
+    let far = listener.accepted.recv_timeout(TIMEOUT).unwrap();
     runtime.block_on(send_stream(&session, &ANNOUNCEMENT));
     wait_until(|| reads_streams(&far.mtu));
     let mut far = stream(far);

@@ -13,7 +13,7 @@ use crate::cli::failure::{Failure, Outcome};
 
 const PORT: u16 = 53;
 /// Timeout of a server, and number of attempts.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPTS: u32 = 2;
 /// Maximum number of servers and search domains.
 const SERVERS_MAX: usize = 3;
@@ -102,18 +102,18 @@ impl Resolver {
 
 /// Queries one server, by TCP if the response is too long for UDP.
 async fn ask(server: SocketAddr, query: &[u8], id: u16) -> Result<Vec<Service>, String> {
-    let told = |error: std::io::Error| error.to_string();
+    let reported = |error: std::io::Error| error.to_string();
     let by_udp = async {
         let any: SocketAddr = match server {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
         };
-        let socket = UdpSocket::bind(any).await.map_err(told)?;
-        socket.connect(server).await.map_err(told)?;
-        socket.send(query).await.map_err(told)?;
+        let socket = UdpSocket::bind(any).await.map_err(reported)?;
+        socket.connect(server).await.map_err(reported)?;
+        socket.send(query).await.map_err(reported)?;
         let mut buffer = [0; 4096];
         loop {
-            let length = socket.recv(&mut buffer).await.map_err(told)?;
+            let length = socket.recv(&mut buffer).await.map_err(reported)?;
             // Responses to other queries and forged ones are ignored.
             if is_answer(&buffer[..length], query, id) {
                 return Ok::<_, String>(buffer[..length].to_vec());
@@ -121,19 +121,19 @@ async fn ask(server: SocketAddr, query: &[u8], id: u16) -> Result<Vec<Service>, 
         }
     };
     let silence = |_| "no answer".to_owned();
-    let mut answer = timeout(PATIENCE, by_udp).await.map_err(silence)??;
+    let mut answer = timeout(TIMEOUT, by_udp).await.map_err(silence)??;
     if answer[2] & 0x02 != 0 {
         let by_tcp = async {
-            let mut stream = TcpStream::connect(server).await.map_err(told)?;
+            let mut stream = TcpStream::connect(server).await.map_err(reported)?;
             let length = u16::try_from(query.len()).map_err(|error| error.to_string())?;
             let framed = [&length.to_be_bytes(), query].concat();
-            stream.write_all(&framed).await.map_err(told)?;
-            let length = stream.read_u16().await.map_err(told)?;
+            stream.write_all(&framed).await.map_err(reported)?;
+            let length = stream.read_u16().await.map_err(reported)?;
             let mut answer = vec![0; usize::from(length)];
-            stream.read_exact(&mut answer).await.map_err(told)?;
+            stream.read_exact(&mut answer).await.map_err(reported)?;
             Ok::<_, String>(answer)
         };
-        answer = timeout(PATIENCE, by_tcp).await.map_err(silence)??;
+        answer = timeout(TIMEOUT, by_tcp).await.map_err(silence)??;
     }
     if !is_answer(&answer, query, id) {
         return Err("a response to another query".to_owned());

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::cli::failure::{Failure, Outcome};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_LEN_MAX: u64 = 64 * 1024;
 
 /// `http://host[:port][/path]`.
@@ -62,7 +62,7 @@ pub(super) async fn closest_hub(url: &Url) -> Outcome<String> {
         stream.take(ANSWER_LEN_MAX).read_to_end(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = timeout(PATIENCE, exchange).await.map_err(|_| failed("no answer".to_owned()))?;
+    let answer = timeout(TIMEOUT, exchange).await.map_err(|_| failed("no answer".to_owned()))?;
     let answer = answer.map_err(|error| failed(error.to_string()))?;
     read_answer(&answer).map_err(failed)
 }

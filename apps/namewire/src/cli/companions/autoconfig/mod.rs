@@ -31,7 +31,7 @@ const COST: u64 = 100;
 const PREFIXES: [&str; 2] = ["/", "/localhop/nfd"];
 /// Interval at which a daemon searches the hub again; it also does so when the network changes.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The domain of the research testbed with the hubs of its sites.
 const HOME_HUB_DOMAIN: &str = "_homehub._autoconf.named-data.net";
@@ -82,7 +82,7 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         }
     }
     if options.daemon {
-        let work = or_interrupted(look_for_ever(options));
+        let work = or_interrupted(poll_forever(options));
         return match block_on_until_done(work) {
             Err(Failure::Interrupted) => Ok(()),
             other => other,
@@ -98,7 +98,7 @@ fn is_enabled(text: &str) -> bool {
     settings.any(|(key, value)| key.trim() == "enabled" && value.trim() == "true")
 }
 
-async fn look_for_ever(options: &Options) -> Outcome {
+async fn poll_forever(options: &Options) -> Outcome {
     let endpoint = options.connect.open_as_usual().await?;
     loop {
         let addresses = interfaces().unwrap_or_default();
@@ -108,7 +108,7 @@ async fn look_for_ever(options: &Options) -> Outcome {
         // NFD's daemon exits with the forwarder; this one waits until it is restarted.
         let deadline = tokio::time::Instant::now() + AGAIN_AFTER;
         while tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if interfaces().is_ok_and(|now| now != addresses) {
                 break;
             }
