@@ -442,7 +442,7 @@ mod tests {
 
     fn nack(interest: &[u8]) -> Vec<u8> {
         let header = LpHeader { nack: Some(NackReason::NO_ROUTE), ..LpHeader::default() };
-        let mut frame = vec![0; header.encoded_len(interest.len())];
+        let mut frame = vec![0; header.encoded_len(interest.len()) + interest.len()];
         header.write(interest, &mut frame).unwrap();
         frame
     }
