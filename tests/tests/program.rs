@@ -20,6 +20,7 @@ mod nfd_conf;
 mod nfdc;
 mod operator;
 mod privileges;
+mod prometheus;
 mod quotas;
 mod service;
 mod soak;

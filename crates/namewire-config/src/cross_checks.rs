@@ -11,6 +11,7 @@ use crate::conflict::{Conflict, Warning};
 use crate::ethernet::{Dpdk, Ethernet};
 use crate::faces::{FaceDefaults, StaticFace};
 use crate::forwarder::{Forwarder, Overload, Shed, WorkerCount};
+use crate::http::{Http, check_addresses};
 use crate::listeners::{Listeners, Multicast, WebTransportListener};
 use crate::management::{Propagate, TrustRules};
 use crate::tables::TABLE_ENTRIES_MAX;
@@ -47,6 +48,7 @@ impl Config {
         conflicts.extend(check_certificate(&self.listeners.webtransport));
         conflicts.extend(self.check_socket_paths());
         conflicts.extend(check_privileges(&self.privileges));
+        conflicts.extend(check_http(&self.control.http));
         conflicts.extend(self.check_propagation());
         conflicts.extend(self.check_strategies());
         conflicts.extend(self.check_duplicates());
@@ -320,6 +322,13 @@ fn check_privileges(privileges: &Privileges) -> Option<Conflict> {
     let reason = "privileges.group: without `user`, root would stay root; set both";
     let is_incomplete = privileges.user.is_none() && privileges.group.is_some();
     is_incomplete.then(|| Conflict::new(&["privileges.group"], reason))
+}
+
+/// The command line can name addresses, too.
+fn check_http(http: &Http) -> Option<Conflict> {
+    let key = "control.http.listen";
+    let reason = check_addresses(&http.listen).err()?;
+    Some(Conflict::new(&[key], format!("`{key}`: {reason}")))
 }
 
 fn check_ethernet(ethernet: &Ethernet) -> Option<Conflict> {

@@ -21,6 +21,7 @@ mod ethernet;
 mod faces;
 mod file;
 mod forwarder;
+mod http;
 mod interfaces;
 mod key_location;
 mod listeners;
@@ -50,6 +51,7 @@ pub use faces::{
 };
 pub use file::{load, load_leniently, locate, locate_warning, parse};
 pub use forwarder::{Forwarder, Overload, Pages, Pool, Shed, WORKERS_MAX, WorkerCount};
+pub use http::{HTTP_PORT, Http};
 pub use interfaces::InterfaceRule;
 pub use listeners::{
     Listeners, MULTICAST_PORT, Multicast, NDN_PORT, SYSTEM_SOCKET_PATH, TcpListener, UdpListener,

@@ -9,6 +9,7 @@ use ndn_packet::Name;
 use toml::de::DeValue;
 
 use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
+use crate::http::Http;
 use crate::value::{Value, alternatives, one_of, quoted};
 
 /// The origin of messages about trust rules that are not in a file of their own: `line:3: …`.
@@ -85,6 +86,8 @@ settings! {
         enabled: bool = true => restart(),
         /// Path of the socket. The default is that of the Unix socket with the ending .control.sock.
         path: Option<PathBuf> = None => restart().example("\"/run/nfd/nfd.control.sock\""),
+        /// The HTTP API.
+        http: Http = Http::default() => table(),
     }
 }
 

@@ -391,7 +391,7 @@ text_value!(Arrangement, "`\"P1\"`, `\"P2\"`, `\"P3\"` or `\"P4\"`", ["P1", "P4"
 text_value!(
     SocketAddr,
     "address and port",
-    ["192.0.2.1:6363", "224.0.23.170:56363", "[ff02::1234]:56363"],
+    ["192.0.2.1:6363", "224.0.23.170:56363", "[ff02::1234]:56363", "127.0.0.1:6380"],
     |text| text.parse().map_err(|_| format!("\"{text}\" is not an address and a port"))
 );
 text_value!(IpAddr, "IP address", ["0.0.0.0", "::", "192.0.2.1"], |text| {

@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use namewire_control::{ControlListener, Operations};
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
+use ndn_management::{CallError, Management};
 
-use crate::calls::{CallError, Management};
 use crate::config::Config;
 use crate::control::{Control, Parts};
 use crate::environment::Environment;

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `forwarder` | [`Forwarder`]: a forwarder with threads, and the handle to it |
 //! | `stepped` | [`SteppedForwarder`]: a forwarder without threads |
-//! | `calls` | [`Management`]: typed management calls on either |
 //! | `environment` | clock and seeds |
 //! | `hooks` | what the embedding program provides |
 //! | `plan` | checks before the start |
@@ -41,7 +40,6 @@ pub mod access;
 mod addresses;
 mod balance;
 mod bound;
-mod calls;
 mod captures;
 mod control;
 mod destinations;
@@ -81,13 +79,13 @@ use namewire_config as config;
 
 use crate::config::{Config, Conflict};
 
-pub use calls::{CallError, Management};
 pub use control::Reason;
 pub use directory::OwnFile;
 pub use environment::{Environment, Seeds};
 pub use forwarder::{Forwarder, OpenForwarder};
 pub use hooks::{ConfigSource, Hooks, LogControl, NoLogControl, Requests};
 pub use missing::interfaces_missing;
+pub use ndn_management::{CallError, Management};
 pub use plan::Plan;
 pub use stepped::{PendingCall, SteppedForwarder};
 

@@ -20,7 +20,6 @@ use ndn_sys::poll::Waker;
 use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
 
-use crate::calls::CallError;
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
@@ -28,6 +27,7 @@ use namewire_control::{
     MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics, Version,
     WaitingFace, WebTransportStatus, WorkerStatistics,
 };
+use ndn_management::CallError;
 
 use super::ledger_sum::LedgerSum;
 use super::packet_traces::PacketTraces;

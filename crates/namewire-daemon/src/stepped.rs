@@ -14,7 +14,6 @@ use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
-use crate::calls::{CallError, Management};
 use crate::config::Config;
 use crate::control::{Control, EVENTS_PER_ROUND, Parts, Reason};
 use crate::environment::{Environment, now};
@@ -24,6 +23,7 @@ use crate::listeners::Listeners;
 use crate::operator::{LocalAnswer, LocalRequest};
 use crate::plan::Plan;
 use crate::settings;
+use ndn_management::{CallError, Management};
 
 /// A complete forwarder, control plane and workers, that runs only in [`step`](Self::step). It never waits and opens
 /// only the sockets that its configuration names. It has no control socket.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use namewire_control::{
     FieldInfo, MemifRefusal, REQUESTS, RESULTS, ResultInfo, SERVICE_TIMES_RESULTS,
 };
+use namewire_http::HttpValues;
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
 use ndn_face::{CallValues, FaceValues, LinkDropReason};
 use ndn_forwarding::{DropReason, InterestAccount, ShardValues};
@@ -67,6 +68,7 @@ fn counter_parts() -> Parts {
         ("QueueDepthValues", counters::<QueueDepthValues>()),
         ("FaceValues", counters::<FaceValues>()),
         ("WebTransportValues", counters::<WebTransportValues>()),
+        ("HttpValues", counters::<HttpValues>()),
     ])
 }
 

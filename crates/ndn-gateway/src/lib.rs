@@ -28,3 +28,4 @@ pub use hosts::is_host_allowed;
 pub use path::{PathError, PathTarget, encode, parse_path};
 pub use range::{Range, RequestedRange, requested_range};
 pub use server::{Gateway, GatewayOptions, Limits};
+pub use stall_guard::StallGuard;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 /// Only time in which a write waits counts: a client is not blamed for data that is not available
 /// yet.
 #[derive(Debug)]
-pub(crate) struct StallGuard<S> {
+pub struct StallGuard<S> {
     stream: S,
     patience: Duration,
     /// Minimum number of bytes to be received per period of waiting.
@@ -29,7 +29,8 @@ pub(crate) struct StallGuard<S> {
 
 impl<S> StallGuard<S> {
     /// In `patience` of waiting, `rate_min` bytes per second must be received.
-    pub(crate) fn new(stream: S, patience: Duration, rate_min: u32) -> Self {
+    #[must_use]
+    pub fn new(stream: S, patience: Duration, rate_min: u32) -> Self {
         let bytes_min = u64::from(rate_min).saturating_mul(patience.as_secs()).max(1);
         Self {
             stream,

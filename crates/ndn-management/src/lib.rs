@@ -25,6 +25,7 @@ pub mod announcement;
 mod arbitrary_tests;
 pub mod authorize;
 mod block;
+mod calls;
 pub mod client;
 pub mod command;
 pub mod dataset;
@@ -51,6 +52,7 @@ pub use access::AccessControl;
 pub use access::replay::ReplayRecords;
 pub use announcement::{AnnouncementError, PrefixAnnouncement};
 pub use authorize::{AnySigner, Authorization, Authorizer, Requester};
+pub use calls::{CallError, Management};
 pub use client::CommandBuilder;
 pub use command::{
     Command, CommandError, CommandSignature, Module, ParameterError, SignatureError, TopPrefix,

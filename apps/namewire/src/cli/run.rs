@@ -1,7 +1,7 @@
 //! `namewire run`: the forwarder's options, which override its configuration file.
 
 use std::ffi::{OsStr, OsString};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -68,6 +68,9 @@ pub(super) struct Options {
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Serve the HTTP API on this loopback address and port, such as 127.0.0.1:6380; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Vec<SocketAddr>,
     /// Append the log to this file instead of standard error; SIGHUP reopens it, for log rotation
     #[arg(long, value_name = "FILE")]
     pub(super) log_file: Option<PathBuf>,
@@ -144,6 +147,7 @@ impl Options {
             ("--cpu", "forwarder.cpus", self.cpu.is_some()),
             ("--workers", "forwarder.workers", self.workers.is_some()),
             ("--user", "privileges.user", self.user.is_some()),
+            ("--http", "control.http.listen", !self.http.is_empty()),
         ];
         let of_key = |key: &String| {
             given
@@ -157,7 +161,7 @@ impl Options {
     /// The options as command-line arguments.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
-        let Self { cs_capacity, workers, cpu, user, log, control, log_file, .. } = self;
+        let Self { cs_capacity, workers, cpu, user, log, control, http, log_file, .. } = self;
         let mut arguments: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| {
             // As one word, so that a value can begin with a dash.
@@ -183,6 +187,7 @@ impl Options {
         cpu.iter().for_each(|cpu| text("--cpu", cpu.to_string()));
         user.iter().for_each(|user| text("--user", user.clone()));
         log.iter().for_each(|level| text("--log", level.clone()));
+        http.iter().for_each(|address| text("--http", address.to_string()));
         let switches = [("--no-unix", no_unix), ("--no-tcp", no_tcp), ("--no-udp", no_udp)];
         let given = switches.iter().filter(|(_, is_given)| **is_given);
         arguments.extend(given.map(|(name, _)| OsString::from(name)));
@@ -225,6 +230,10 @@ impl Options {
         if let Some(path) = &self.control {
             config.control.path = Some(path.clone());
             config.control.enabled = true;
+        }
+        if !self.http.is_empty() {
+            config.control.http.listen.clone_from(&self.http);
+            config.control.http.enabled = true;
         }
         if let Some(capacity) = self.cs_capacity {
             config.tables.cs.capacity_packets = capacity;
@@ -323,7 +332,7 @@ mod tests {
             "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
             "--nfd-conf nfd.conf --no-unix --no-tcp --no-udp --cs-capacity 5 --cpu 2 --user ndn",
             "--workers auto --log warn --log ndn_dataplane=debug --log-file namewire.log",
-            "--workers 3",
+            "--workers 3 --http 127.0.0.1:6380 --http [::1]:0",
         ] {
             let given = arguments.split(' ').filter(|word| !word.is_empty());
             let options = Program::parse_from(std::iter::once("run").chain(given)).options;

@@ -14,8 +14,11 @@ mod signals;
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use anyhow::Context;
 use namewire_daemon::{ConfigSource, Hooks, OpenForwarder, Plan};
+use namewire_http::HttpListener;
 use privileges::Change;
 
 use crate::config::{Config, Conflict};
@@ -69,13 +72,28 @@ pub(crate) fn run(
     }
     let signals = signals::Signals::new()?;
     let forwarder = OpenForwarder::open(config, plan)?;
+    let http = HttpListener::open(&config.control.http)?;
     // Before there are threads, which have their own capabilities.
     privileges::carry_out(&privileges, &forwarder)?;
     warn_of_rotation(&log, &privileges);
     check_anchors(&forwarder, &privileges)?;
     let requests = signals.watch()?;
-    let on_listening = Box::new(announce);
-    forwarder.start(Hooks { requests, source, log: Arc::new(log), on_listening })?.join()
+    let (own_line, ready) = http.as_ref().map(|http| (line_of(http), http.ready())).unzip();
+    let on_listening = Box::new(move |lines: &str| {
+        announce(&[lines, own_line.as_deref().unwrap_or_default()].concat());
+        ready.iter().for_each(|ready| ready.store(true, Ordering::Release));
+    });
+    let forwarder =
+        forwarder.start(Hooks { requests, source, log: Arc::new(log), on_listening })?;
+    let http = http.map(|http| http.serve(forwarder.operations())).transpose();
+    // Kept until the forwarder ends.
+    let _http = http.context("the HTTP API")?;
+    forwarder.join()
+}
+
+/// The line that announces the HTTP API.
+fn line_of(http: &HttpListener) -> String {
+    http.addresses().iter().map(|address| format!("HTTP API: http://{address}/\n")).collect()
 }
 
 /// Prints the listening addresses, and notifies the service manager that the forwarder is ready.

@@ -1,6 +1,6 @@
 //! Typed management calls: NFD's management protocol, without a face.
 
-use ndn_management::{
+use crate::{
     CommandBuilder, ControlParameters, ControlResponse, Dataset, DatasetItem, FaceQueryFilter,
     FaceStatus, ForwarderStatus, Persistency, RibEntry, Verb, decode_dataset, route_origin, status,
 };

@@ -1,0 +1,89 @@
+//! The operations of the forwarder, called from asynchronous tasks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use namewire_control::Operations;
+use ndn_management::{CallError, Management};
+use ndn_sys::clock;
+use tokio::sync::Semaphore;
+
+/// Maximum number of operations at a time. Each blocks a thread until the control thread has answered.
+pub(crate) const CALLS_MAX: usize = 8;
+/// Maximum time to wait for a free thread, and then for the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An operation without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// All threads are busy.
+    Busy,
+    /// The forwarder does not answer.
+    Silent,
+    /// The forwarder is stopping, or refuses the operation; the text is the reason.
+    Refused(String),
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => formatter.write_str("too many requests at a time"),
+            Self::Silent => formatter.write_str("the forwarder does not answer"),
+            Self::Refused(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+/// Calls operations on threads of the runtime.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    operations: Arc<dyn Operations>,
+    permits: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Calls").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(operations: Arc<dyn Operations>) -> Self {
+        Self { operations, permits: Arc::new(Semaphore::new(CALLS_MAX)) }
+    }
+
+    /// Calls an operation. It continues if the caller stops to wait.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&dyn Operations) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, Unanswered> {
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        let Ok(Ok(permit)) = tokio::time::timeout(PATIENCE, permit).await else {
+            return Err(Unanswered::Busy);
+        };
+        let operations = Arc::clone(&self.operations);
+        let called = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            operation(operations.as_ref())
+        });
+        match tokio::time::timeout(PATIENCE, called).await {
+            Ok(Ok(result)) => result.map_err(Unanswered::Refused),
+            Ok(Err(_)) | Err(_) => Err(Unanswered::Silent),
+        }
+    }
+}
+
+/// Management by the operation that executes one Interest.
+pub(crate) struct ManagementBy<'a>(pub(crate) &'a dyn Operations);
+
+impl Management for ManagementBy<'_> {
+    fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
+        let answer = self.0.management(interest).map_err(CallError::NoAnswer)?;
+        Ok(answer.data)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        u64::try_from(clock::wall_clock().as_millis()).unwrap_or(u64::MAX)
+    }
+}

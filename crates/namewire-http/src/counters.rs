@@ -1,0 +1,22 @@
+//! Counters of the server.
+
+ndn_types::counters! {
+    /// Requests and connections. The thread of the server writes them.
+    #[derive(Debug, Default)]
+    pub struct HttpCounters, HttpValues {
+        /// Connections accepted.
+        connections: Monotone(Connections),
+        /// Connections closed because the client sent or received too slowly, or something other than HTTP.
+        connections_broken: Monotone(Connections),
+        /// Requests received.
+        requests: Monotone(Requests),
+        /// Requests refused because their Host field names another host.
+        refused_host: Monotone(Requests),
+        /// Requests refused because of the origin of the page that sent them.
+        refused_origin: Monotone(Requests),
+        /// Requests refused for another reason: method, path, length, or a limit that is reached.
+        refused_other: Monotone(Requests),
+        /// Requests that the forwarder did not answer.
+        unanswered: Monotone(Requests),
+    }
+}

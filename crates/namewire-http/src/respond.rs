@@ -1,0 +1,151 @@
+//! From a request to its response.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+
+use crate::admission::{Admission, Refusal, check_reading};
+use crate::calls::{Calls, Unanswered};
+use crate::counters::HttpCounters;
+use crate::exposition::Format;
+use crate::metrics::metrics;
+
+/// State shared by all requests.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) admission: Admission,
+    pub(crate) calls: Calls,
+    pub(crate) counters: HttpCounters,
+    pub(crate) is_ready: Arc<AtomicBool>,
+}
+
+/// The body of a response: it is made as a whole.
+pub(crate) type Body = Full<Bytes>;
+
+pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Responds to a request.
+pub(crate) async fn respond(
+    shared: &Shared,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    shared.counters.requests.increment();
+    let (head, _body) = request.into_parts();
+    let (mut response, origin) = match admit(shared, &head) {
+        Err(refusal) => (refuse(shared, refusal), None),
+        Ok(origin) => match answer(shared, &head).await {
+            Ok(response) => (response, origin),
+            Err(refusal) => (refuse(shared, refusal), origin),
+        },
+    };
+    tracing::debug!(%peer, method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "HTTP");
+    protect(response.headers_mut(), origin);
+    response
+}
+
+/// Checks the host and the origin of a request. Returns the listed origin that the response is for, if any.
+fn admit(shared: &Shared, head: &Parts) -> Result<Option<HeaderValue>, Refusal> {
+    // A target with a host is one for a proxy.
+    if head.uri.authority().is_some() {
+        return Err(Refusal::Host);
+    }
+    shared.admission.check(&head.headers)
+}
+
+async fn answer(shared: &Shared, head: &Parts) -> Result<Response<Body>, Refusal> {
+    match head.uri.path() {
+        "/metrics" => {
+            check_reading(&head.method)?;
+            Ok(answer_metrics(shared, &head.headers).await)
+        }
+        "/health" => {
+            check_reading(&head.method)?;
+            Ok(answer_health(shared).await)
+        }
+        "/ready" => {
+            check_reading(&head.method)?;
+            Ok(match shared.is_ready.load(Ordering::Acquire) {
+                true => answer_health(shared).await,
+                false => text(StatusCode::SERVICE_UNAVAILABLE, "the forwarder starts or stops\n"),
+            })
+        }
+        _ => Err(Refusal::Path),
+    }
+}
+
+async fn answer_metrics(shared: &Shared, fields: &HeaderMap) -> Response<Body> {
+    let accept = fields.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(accept);
+    let http = shared.counters.values();
+    let written = shared.calls.call(move |operations| metrics(operations, http, format)).await;
+    match written {
+        Ok(written) => {
+            let mut response = text(StatusCode::OK, written);
+            let content_type = HeaderValue::from_static(format.content_type());
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+            response
+        }
+        Err(error) => unanswered(shared, &error),
+    }
+}
+
+/// Healthy is a forwarder whose control thread and workers answer.
+async fn answer_health(shared: &Shared) -> Response<Body> {
+    match shared.calls.call(|operations| operations.limits().map(drop)).await {
+        Ok(()) => text(StatusCode::OK, "ok\n"),
+        Err(error) => unanswered(shared, &error),
+    }
+}
+
+fn unanswered(shared: &Shared, error: &Unanswered) -> Response<Body> {
+    shared.counters.unanswered.increment();
+    text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"))
+}
+
+fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
+    let counters = &shared.counters;
+    match refusal {
+        Refusal::NoHost | Refusal::Host => counters.refused_host.increment(),
+        Refusal::Origin => counters.refused_origin.increment(),
+        Refusal::Method(_) | Refusal::Path => counters.refused_other.increment(),
+    }
+    let mut response = text(refusal.status(), refusal.text());
+    if let Refusal::Method(allowed) = refusal {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    response
+}
+
+pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    response
+}
+
+/// Adds the fields that keep browsers from using a response otherwise.
+fn protect(fields: &mut HeaderMap, origin: Option<HeaderValue>) {
+    let field = HeaderValue::from_static;
+    fields.insert(X_CONTENT_TYPE_OPTIONS, field("nosniff"));
+    fields.insert(REFERRER_POLICY, field("no-referrer"));
+    fields.insert("cross-origin-resource-policy", field("same-origin"));
+    fields.entry(CACHE_CONTROL).or_insert(field("no-store"));
+    let policy = field("default-src 'none'; frame-ancestors 'none'");
+    fields.entry(CONTENT_SECURITY_POLICY).or_insert(policy);
+    if let Some(origin) = origin {
+        fields.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        fields.append(VARY, field("Origin"));
+        fields.insert("cross-origin-resource-policy", field("cross-origin"));
+    }
+}
