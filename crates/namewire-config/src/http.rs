@@ -1,16 +1,18 @@
 //! The HTTP API.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::declaration::{restart, settings};
 use crate::origin::Origin;
+use crate::state_directory::state_directory;
 
 /// TCP port of the HTTP API.
 pub const HTTP_PORT: u16 = 6380;
 
 settings! {
-    /// The HTTP API: metrics for Prometheus at `/metrics`, and `/health` and `/ready`. It accepts connections of this
-    /// host only, and of pages in browsers only those of the API itself and of `origins`.
+    /// The HTTP API: metrics for Prometheus at `/metrics`, `/health` and `/ready`, and GraphQL at `/graphql`. It accepts
+    /// connections of this host only, and of pages in browsers only those of the API itself and of `origins`.
     pub struct Http {
         /// Whether the forwarder serves the HTTP API.
         enabled: bool = false => restart(),
@@ -24,6 +26,19 @@ settings! {
         /// Origins whose pages may use the API, such as `["https://dashboard.example.com"]`. Pages of other origins are
         /// rejected with status 403.
         origins: Vec<Origin> = Vec::new() => restart(),
+        /// File of the tokens for `/graphql` (`namewire control token`), which the first start makes. The default is
+        /// http-tokens in the state directory: $STATE_DIRECTORY (set by systemd), otherwise /var/lib/namewire for root,
+        /// otherwise $XDG_STATE_HOME/namewire or ~/.local/state/namewire.
+        tokens: Option<PathBuf> = None => restart().example("\"/var/lib/namewire/http-tokens\""),
+    }
+}
+
+impl Http {
+    /// The path of the file of tokens; `None` without a state directory.
+    #[must_use]
+    pub fn token_file(&self) -> Option<PathBuf> {
+        let default = || Some(state_directory()?.join("http-tokens"));
+        self.tokens.clone().or_else(default)
     }
 }
 

@@ -34,6 +34,7 @@ pub mod nfd_conf;
 mod origin;
 mod reader;
 mod reference;
+mod state_directory;
 mod tables;
 pub mod text_file;
 mod units;
@@ -66,6 +67,7 @@ pub use memif::{MemifListener, MemifSecret};
 pub use memif_secrets::MemifSecrecy;
 pub use origin::Origin;
 pub use reference::{reference, sample};
+pub use state_directory::state_directory;
 pub use tables::{Cs, CsPolicy, TABLE_ENTRIES_MAX, Tables, UnsolicitedPolicy};
 pub use units::{ByteSize, FileMode, format_duration, parse_duration};
 

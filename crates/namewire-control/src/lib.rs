@@ -35,7 +35,7 @@ pub use protocol::{
     Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use requests::{
-    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, management_timeout,
+    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, execute, management_timeout,
 };
 pub use server::{ControlListener, ControlSocket};
 pub use service_times::{

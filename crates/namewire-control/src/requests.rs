@@ -132,6 +132,26 @@ pub fn management_timeout(lifetime_ms: u64) -> Duration {
     MANAGEMENT_TIMEOUT.max(Duration::from_millis(lifetime_ms))
 }
 
+/// Has the forwarder execute a request that is given as in the protocol: its method, and its parameters as a JSON object.
+///
+/// # Errors
+/// The request is unknown, its parameters are malformed, or it is answered over time; or the forwarder refuses.
+pub fn execute(
+    method: &str,
+    parameters: &serde_json::Map<String, serde_json::Value>,
+    operations: &dyn Operations,
+) -> Result<serde_json::Value, String> {
+    let mut request = serde_json::json!({ "method": method });
+    if !parameters.is_empty() {
+        request["params"] = parameters.clone().into();
+    }
+    let request: Request = serde_json::from_value(request).map_err(|error| error.to_string())?;
+    match request.execute(operations)? {
+        Answer::Result(result) => Ok(result),
+        Answer::Stream(_) => Err(format!("{method} is answered over time")),
+    }
+}
+
 impl Request {
     /// Returns how long the client waits for the answer.
     pub(crate) fn timeout(&self) -> Duration {

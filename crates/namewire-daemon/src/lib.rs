@@ -88,6 +88,7 @@ pub use missing::interfaces_missing;
 pub use ndn_management::{CallError, Management};
 pub use plan::Plan;
 pub use stepped::{PendingCall, SteppedForwarder};
+pub use webtransport::make_state_directory;
 
 /// Checks the certificates and trust rules of the access control settings.
 ///

@@ -186,7 +186,9 @@ impl Listeners {
             let identity = webtransport::identity(own)?;
             let kept_in =
                 webtransport::kept_in(own, sockets.first()).filter(|_| identity.is_none());
-            listeners.own_files.extend(kept_in.as_deref().and_then(webtransport::make_directory));
+            listeners
+                .own_files
+                .extend(kept_in.as_deref().and_then(webtransport::make_state_directory));
             listeners.webtransport = webtransport::Opened { sockets, identity, kept_in };
         }
         Ok(listeners)

@@ -7,7 +7,7 @@ use anyhow::Context;
 use ndn_webtransport::Identity;
 
 use super::directory::{self, Access, OwnFile};
-use crate::config::WebTransportListener;
+use crate::config::{WebTransportListener, state_directory};
 
 /// Resources opened before root privileges are dropped.
 #[derive(Debug, Default)]
@@ -45,36 +45,19 @@ pub(super) fn kept_in(
     settings: &WebTransportListener,
     socket: Option<&UdpSocket>,
 ) -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let is_root = rustix::process::geteuid().is_root();
-    let directory =
-        settings.state_directory.clone().or_else(|| state_directory(variable, is_root))?;
+    let directory = settings.state_directory.clone().or_else(state_directory)?;
     let port = socket?.local_addr().ok()?.port();
     Some(directory.join(format!("webtransport-{port}.pem")))
 }
 
-/// Returns the state directory of the service manager, else that of the user.
-fn state_directory(variable: impl Fn(&str) -> Option<PathBuf>, is_root: bool) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-    // Several directories are separated by colons (systemd.exec(5)).
-    let of_service = absolute("STATE_DIRECTORY").and_then(|paths| {
-        let paths = paths.into_os_string().into_string().ok()?;
-        paths.split(':').next().map(PathBuf::from)
-    });
-    of_service.or_else(|| is_root.then(|| PathBuf::from("/var/lib/namewire"))).or_else(|| {
-        let of_user =
-            absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-        of_user.map(|directory| directory.join("namewire"))
-    })
-}
-
-/// Creates the directory of that file while the process still has root privileges; the directory is handed to the new
-/// user with the other opened files. An error is reported when the file is written.
-pub(super) fn make_directory(file: &Path) -> Option<OwnFile> {
+/// Creates the directory of a file of the state directory while the process still has root privileges; the directory is
+/// handed to the new user with the other opened files. An error is reported when the file is written.
+#[must_use]
+pub fn make_state_directory(file: &Path) -> Option<OwnFile> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    // The directory will contain private keys.
+    // The directory will contain private keys and tokens.
     directory::make_parent(file, Access::Private).ok().flatten()
 }
 
@@ -100,23 +83,6 @@ mod tests {
             let target: Target = uri.to_string().parse().unwrap();
             assert_eq!(target.to_string(), uri.to_string());
         }
-    }
-
-    #[test]
-    fn certificates_are_kept_in_the_state_directory() {
-        let found = |variables: &[(&str, &str)], is_root| {
-            let value = |name: &str| {
-                variables.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).into())
-            };
-            super::state_directory(value, is_root).map(|path| path.display().to_string())
-        };
-        let (home, state) = (("HOME", "/home/me"), ("XDG_STATE_HOME", "/home/me/state"));
-        let service = ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b");
-        assert_eq!(found(&[home], false).as_deref(), Some("/home/me/.local/state/namewire"));
-        assert_eq!(found(&[home, state], false).as_deref(), Some("/home/me/state/namewire"));
-        assert_eq!(found(&[home, state], true).as_deref(), Some("/var/lib/namewire"));
-        assert_eq!(found(&[home, service], true).as_deref(), Some("/var/lib/a"));
-        assert_eq!(found(&[("HOME", "here")], false), None);
     }
 
     #[test]

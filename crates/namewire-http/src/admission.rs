@@ -27,6 +27,16 @@ pub(crate) enum Refusal {
     Method(&'static str),
     /// The path does not exist.
     Path,
+    /// The token is not valid.
+    Token,
+    /// The body has another content type.
+    Type,
+    /// The body exceeds the maximum.
+    TooLong,
+    /// The body was not received in time.
+    TooSlow,
+    /// There are too many WebSocket connections.
+    Busy,
 }
 
 impl Refusal {
@@ -37,6 +47,11 @@ impl Refusal {
             Self::Origin => StatusCode::FORBIDDEN,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Path => StatusCode::NOT_FOUND,
+            Self::Token => StatusCode::UNAUTHORIZED,
+            Self::Type => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -49,6 +64,11 @@ impl Refusal {
             Self::Origin => "pages of this origin may not send requests (control.http.origins)\n",
             Self::Method(_) => "the method is not allowed here\n",
             Self::Path => "there is nothing at this path\n",
+            Self::Token => "the token is wrong or has expired\n",
+            Self::Type => "the content type must be application/json\n",
+            Self::TooLong => "the body is too long\n",
+            Self::TooSlow => "the body was not received in time\n",
+            Self::Busy => "too many WebSocket connections\n",
         }
     }
 }

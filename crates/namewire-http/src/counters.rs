@@ -14,6 +14,8 @@ ndn_types::counters! {
         refused_host: Monotone(Requests),
         /// Requests refused because of the origin of the page that sent them.
         refused_origin: Monotone(Requests),
+        /// Requests refused because their token is wrong or has expired.
+        refused_token: Monotone(Requests),
         /// Requests refused for another reason: method, path, length, or a limit that is reached.
         refused_other: Monotone(Requests),
         /// Requests that the forwarder did not answer.

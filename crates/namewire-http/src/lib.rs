@@ -5,9 +5,13 @@ mod admission;
 mod calls;
 mod counters;
 mod exposition;
+mod graphql;
 mod metrics;
 mod respond;
 mod server;
+mod tokens;
 
 pub use counters::{HttpCounters, HttpValues};
+pub use graphql::sdl as schema_definition;
 pub use server::{HttpListener, HttpServer};
+pub use tokens::{FIRST_NAME, Role, TOKENS_MAX, Token, TokenFile};

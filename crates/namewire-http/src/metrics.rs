@@ -184,7 +184,7 @@ fn permanent_faces(operations: &dyn Operations) -> Result<Vec<FaceStatus>, CallE
 }
 
 /// The link counters of `faces`. Faces that have gone meanwhile are left out.
-fn links_of<'a>(
+pub(crate) fn links_of<'a>(
     operations: &dyn Operations,
     faces: &'a [FaceStatus],
 ) -> Result<Vec<(&'a FaceStatus, LinkCounters)>, String> {

@@ -4,20 +4,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_graphql::dynamic::Schema;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
+use tokio::sync::Semaphore;
 
 use crate::admission::{Admission, Refusal, check_reading};
 use crate::calls::{Calls, Unanswered};
 use crate::counters::HttpCounters;
 use crate::exposition::Format;
+use crate::graphql::{post, websocket};
 use crate::metrics::metrics;
+use crate::tokens::Tokens;
 
 /// State shared by all requests.
 #[derive(Debug)]
@@ -26,6 +31,10 @@ pub(crate) struct Shared {
     pub(crate) calls: Calls,
     pub(crate) counters: HttpCounters,
     pub(crate) is_ready: Arc<AtomicBool>,
+    pub(crate) tokens: Tokens,
+    pub(crate) schema: Schema,
+    /// Limits WebSocket connections.
+    pub(crate) sockets: Arc<Semaphore>,
 }
 
 /// The body of a response: it is made as a whole.
@@ -35,15 +44,15 @@ pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; chars
 
 /// Responds to a request.
 pub(crate) async fn respond(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     peer: SocketAddr,
     request: Request<Incoming>,
 ) -> Response<Body> {
     shared.counters.requests.increment();
-    let (head, _body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let (mut response, origin) = match admit(shared, &head) {
         Err(refusal) => (refuse(shared, refusal), None),
-        Ok(origin) => match answer(shared, &head).await {
+        Ok(origin) => match answer(shared, &mut head, body).await {
             Ok(response) => (response, origin),
             Err(refusal) => (refuse(shared, refusal), origin),
         },
@@ -62,8 +71,14 @@ fn admit(shared: &Shared, head: &Parts) -> Result<Option<HeaderValue>, Refusal> 
     shared.admission.check(&head.headers)
 }
 
-async fn answer(shared: &Shared, head: &Parts) -> Result<Response<Body>, Refusal> {
+async fn answer(
+    shared: &Arc<Shared>,
+    head: &mut Parts,
+    body: Incoming,
+) -> Result<Response<Body>, Refusal> {
     match head.uri.path() {
+        "/graphql" if websocket::is_wanted(&head.headers) => websocket::upgrade(shared, head),
+        "/graphql" => post::execute(&shared.schema, &shared.tokens, head, body).await,
         "/metrics" => {
             check_reading(&head.method)?;
             Ok(answer_metrics(shared, &head.headers).await)
@@ -118,9 +133,19 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
     match refusal {
         Refusal::NoHost | Refusal::Host => counters.refused_host.increment(),
         Refusal::Origin => counters.refused_origin.increment(),
-        Refusal::Method(_) | Refusal::Path => counters.refused_other.increment(),
+        Refusal::Token => counters.refused_token.increment(),
+        Refusal::Method(_)
+        | Refusal::Path
+        | Refusal::Type
+        | Refusal::TooLong
+        | Refusal::TooSlow
+        | Refusal::Busy => counters.refused_other.increment(),
     }
     let mut response = text(refusal.status(), refusal.text());
+    if refusal == Refusal::Token {
+        let asked = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, asked);
+    }
     if let Refusal::Method(allowed) = refusal {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     }

@@ -21,7 +21,11 @@ use tokio::task::JoinSet;
 use crate::admission::Admission;
 use crate::calls::{CALLS_MAX, Calls};
 use crate::counters::HttpCounters;
+use crate::graphql::sampler::Sampler;
+use crate::graphql::schema;
+use crate::graphql::websocket::SOCKETS_MAX;
 use crate::respond::{Shared, respond};
+use crate::tokens::{TokenFile, Tokens};
 
 /// Maximum number of connections. Further ones wait until one ends.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
@@ -78,21 +82,30 @@ impl HttpListener {
         Arc::clone(&self.is_ready)
     }
 
-    /// Serves the sockets on a thread.
+    /// Serves the sockets on a thread. The first time, this makes the file of tokens.
     ///
     /// # Errors
-    /// There is no thread or descriptor left.
+    /// The file of tokens cannot be made or used, or there is no thread or descriptor left.
     pub fn serve(self, operations: Arc<dyn Operations>) -> io::Result<HttpServer> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(CALLS_MAX)
             .thread_name("http-call")
             .build()?;
+        let file = self.settings.token_file().ok_or_else(|| {
+            io::Error::other("control.http.tokens: there is no state directory; name a file")
+        })?;
+        let file = TokenFile::new(file);
+        file.create()?;
         let Http { hosts, origins, .. } = self.settings;
         let is_ready = self.is_ready;
+        let (calls, sampler) = (Calls::new(operations), Sampler::new());
         let shared = Arc::new(Shared {
             admission: Admission { hosts, origins },
-            calls: Calls::new(operations),
+            schema: schema(Some((calls.clone(), sampler.clone()))).map_err(io::Error::other)?,
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            tokens: Tokens::new(file),
+            calls,
             counters: HttpCounters::default(),
             is_ready: Arc::clone(&is_ready),
         });
@@ -107,6 +120,7 @@ impl HttpListener {
             runtime.block_on(async {
                 tokio::select! {
                     () = accept_all(sockets, &shared) => {}
+                    () = sampler.run(&shared.calls) => {}
                     () = stopped.notified() => {}
                 }
             });
@@ -182,6 +196,7 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, shared: Arc<Share
         .max_buf_size(HEAD_LEN_MAX)
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(StallGuard::new(stream, STALL_TIME, RATE_MIN)), service)
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         shared.counters.connections_broken.increment();

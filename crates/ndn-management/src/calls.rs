@@ -61,12 +61,19 @@ pub trait Management {
         let interest = CommandBuilder::default()
             .digest_signed_interest(verb, parameters, 0, unix_ms)
             .map_err(|error| CallError::Malformed(error.to_string()))?;
-        let wire = self.exchange(interest)?;
-        let response = response(&wire)?;
-        if response.code != status::OK {
-            return Err(CallError::Refused { code: response.code, text: response.text });
-        }
-        response.parameters().map_err(|error| CallError::Malformed(error.to_string()))
+        parameters_of(&self.exchange(interest)?)
+    }
+
+    /// Registers the prefix of an announcement; returns the parameters of the response.
+    ///
+    /// # Errors
+    /// The announcement is refused.
+    fn announce(&mut self, announcement: &[u8]) -> Result<ControlParameters, CallError> {
+        let unix_ms = self.unix_ms();
+        let interest = CommandBuilder::default()
+            .digest_signed_announcement(announcement, 0, unix_ms)
+            .map_err(|error| CallError::Malformed(error.to_string()))?;
+        parameters_of(&self.exchange(interest)?)
     }
 
     /// Fetches a dataset.
@@ -208,6 +215,15 @@ fn route_parameters(prefix: &Name, face_id: u64) -> ControlParameters {
         origin: Some(route_origin::STATIC),
         ..ControlParameters::default()
     }
+}
+
+/// The parameters of the response to a command.
+fn parameters_of(wire: &[u8]) -> Result<ControlParameters, CallError> {
+    let response = response(wire)?;
+    if response.code != status::OK {
+        return Err(CallError::Refused { code: response.code, text: response.text });
+    }
+    response.parameters().map_err(|error| CallError::Malformed(error.to_string()))
 }
 
 fn response(wire: &[u8]) -> Result<ControlResponse, CallError> {

@@ -106,14 +106,35 @@ impl CommandBuilder {
         unix_ms: u64,
     ) -> Result<Vec<u8>, EncodeError> {
         let nonce_bytes = nonce.to_be_bytes();
-        let [a, b, c, d, ..] = nonce_bytes;
-        let mut info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
-        info.nonce = Some(&nonce_bytes);
-        info.time_ms = Some(unix_ms);
-        let packet_nonce = u32::from_be_bytes([a, b, c, d]);
+        let (info, packet_nonce) = digest_info(&nonce_bytes, unix_ms);
         let length = ndn_security::SHA256_LEN;
         self.signed_interest(verb, parameters, packet_nonce, &info, length, digest_signature)
     }
+
+    /// `rib/announce` with a prefix announcement, signed as by [`Self::digest_signed_interest`].
+    ///
+    /// # Errors
+    /// As [`InterestBuilder::write_signed`].
+    pub fn digest_signed_announcement(
+        &self,
+        announcement: &[u8],
+        nonce: u64,
+        unix_ms: u64,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let nonce_bytes = nonce.to_be_bytes();
+        let (info, packet_nonce) = digest_info(&nonce_bytes, unix_ms);
+        let length = ndn_security::SHA256_LEN;
+        self.announcement(announcement, packet_nonce, &info, length, digest_signature)
+    }
+}
+
+/// The signature information of a command with a digest, and the Nonce of its Interest.
+fn digest_info(nonce: &[u8; 8], unix_ms: u64) -> (SignatureInfo<'_>, u32) {
+    let [a, b, c, d, ..] = *nonce;
+    let mut info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+    info.nonce = Some(nonce);
+    info.time_ms = Some(unix_ms);
+    (info, u32::from_be_bytes([a, b, c, d]))
 }
 
 #[cfg(test)]

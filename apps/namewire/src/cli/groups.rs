@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Headings with their commands. Commands without a heading are last.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Forwarder", &["run", "start", "stop", "config"]),
+    ("Forwarder", &["run", "start", "stop", "config", "control"]),
     ("Status and tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
     ("Data", &["get", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
     ("Keys", &["key", "cert"]),

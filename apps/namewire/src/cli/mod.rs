@@ -5,6 +5,7 @@
 //! that does, except `log`, `capture`, `workers`, `ndt` and `trace`, which need the control socket of this
 //! program.
 
+mod api;
 mod arguments;
 mod bench;
 mod capture;
@@ -126,6 +127,8 @@ enum Command {
     Cert(cert::Command),
     #[command(subcommand)]
     Config(config::Command),
+    #[command(subcommand)]
+    Control(api::Command),
     Completions(completions::Options),
     Man(completions::ManOptions),
 }
@@ -188,6 +191,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Key(command) => key::run(command),
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
+        Command::Control(command) => api::run(command),
         Command::Completions(options) => completions::run(options),
         Command::Man(options) => completions::run_man(options),
     }

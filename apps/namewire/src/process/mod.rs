@@ -74,7 +74,9 @@ pub(crate) fn run(
     let forwarder = OpenForwarder::open(config, plan)?;
     let http = HttpListener::open(&config.control.http)?;
     // Before there are threads, which have their own capabilities.
-    privileges::carry_out(&privileges, &forwarder)?;
+    let state = http.as_ref().and_then(|_| config.control.http.token_file());
+    let state = state.and_then(|file| namewire_daemon::make_state_directory(&file));
+    privileges::carry_out(&privileges, &forwarder, state.as_ref())?;
     warn_of_rotation(&log, &privileges);
     check_anchors(&forwarder, &privileges)?;
     let requests = signals.watch()?;

@@ -108,13 +108,17 @@ fn is_older_than_5_7(release: &str) -> bool {
     }
 }
 
-/// Performs the change. Files and directories created for the sockets are given to the new user,
+/// Performs the change. Files and directories created for the sockets, and `state`, are given to the new user,
 /// who removes them at the end, and so are the UDP sockets: only sockets of one user can share a
 /// port.
 ///
 /// # Errors
 /// The system rejects the change. The process must terminate.
-pub(super) fn carry_out(change: &Change, forwarder: &OpenForwarder) -> anyhow::Result<()> {
+pub(super) fn carry_out(
+    change: &Change,
+    forwarder: &OpenForwarder,
+    state: Option<&OwnFile>,
+) -> anyhow::Result<()> {
     let (identity, kept) = match change {
         Change::None => return Ok(()),
         Change::NoEffect(reason) => {
@@ -128,7 +132,7 @@ pub(super) fn carry_out(change: &Change, forwarder: &OpenForwarder) -> anyhow::R
     for socket in forwarder.udp_sockets() {
         fchown(socket, user, group).context("cannot give a UDP socket to another user")?;
     }
-    for file in forwarder.own_files() {
+    for file in forwarder.own_files().iter().chain(state) {
         give_away(file, user, group)
             .with_context(|| format!("cannot give {} to user {uid}", file.path.display()))?;
     }

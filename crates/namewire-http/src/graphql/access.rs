@@ -1,0 +1,119 @@
+//! Who may use which operation, and the errors of the API.
+
+use std::fmt::Display;
+
+use async_graphql::dynamic::ResolverContext;
+use async_graphql::{Error, ErrorExtensions};
+use ndn_management::CallError;
+
+use crate::calls::{Calls, Unanswered};
+use crate::tokens::{Principal, Role};
+
+/// Whether an operation reads or changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Query,
+    Mutation,
+}
+
+/// The requests of the control socket: kind, and the role that they need.
+const REQUESTS: [(&str, Kind, Role); 15] = [
+    ("version", Kind::Query, Role::Read),
+    ("log.levels", Kind::Query, Role::Read),
+    ("log.set", Kind::Mutation, Role::Admin),
+    ("management", Kind::Mutation, Role::Admin),
+    ("statistics", Kind::Query, Role::Read),
+    ("links", Kind::Query, Role::Read),
+    ("faces.waiting", Kind::Query, Role::Read),
+    ("faces.waiting_for", Kind::Query, Role::Read),
+    ("faces.limit", Kind::Query, Role::Read),
+    ("limits", Kind::Query, Role::Read),
+    ("webtransport", Kind::Query, Role::Read),
+    ("memif", Kind::Query, Role::Read),
+    ("ndt.list", Kind::Query, Role::Read),
+    ("ndt.set", Kind::Mutation, Role::Admin),
+    ("ndt.balance", Kind::Mutation, Role::Admin),
+];
+
+/// The kind of a request, and the role that it needs; `None` if it is not part of the schema.
+pub(super) fn of_request(method: &str) -> Option<(Kind, Role)> {
+    let found = REQUESTS.iter().find(|(name, ..)| *name == method);
+    found.map(|(_, kind, role)| (*kind, *role))
+}
+
+/// Codes of errors, in `extensions.code`.
+pub(crate) const UNAUTHENTICATED: &str = "UNAUTHENTICATED";
+pub(crate) const FORBIDDEN: &str = "FORBIDDEN";
+const BAD_INPUT: &str = "BAD_INPUT";
+const REFUSED: &str = "REFUSED";
+const UNAVAILABLE: &str = "UNAVAILABLE";
+
+/// An error with a code.
+pub(super) fn error(code: &'static str, text: impl Display) -> Error {
+    Error::new(text.to_string()).extend_with(|_, extensions| extensions.set("code", code))
+}
+
+/// An argument that cannot be used.
+pub(super) fn bad_input(text: impl Display) -> Error {
+    error(BAD_INPUT, text)
+}
+
+/// A limit that is reached.
+pub(super) fn busy(text: impl Display) -> Error {
+    error(UNAVAILABLE, text)
+}
+
+/// An operation that failed.
+pub(super) fn unanswered(failure: &Unanswered) -> Error {
+    match failure {
+        Unanswered::Refused(reason) => error(REFUSED, reason),
+        Unanswered::Busy | Unanswered::Silent => error(UNAVAILABLE, failure),
+    }
+}
+
+/// A command that management refused: with its status code.
+pub(super) fn refused(failure: &CallError) -> Error {
+    let CallError::Refused { code, .. } = failure else { return error(REFUSED, failure) };
+    let status = *code;
+    error(REFUSED, failure).extend_with(|_, extensions| extensions.set("status", status))
+}
+
+/// The principal of a request, if it has the role.
+///
+/// # Errors
+/// The request has no valid token, or one of a lower role.
+pub(super) fn authorize(
+    context: &ResolverContext<'_>,
+    role: Role,
+) -> Result<(Calls, Principal), Error> {
+    let principal = context.data_opt::<Principal>();
+    let principal = principal
+        .ok_or_else(|| error(UNAUTHENTICATED, "a token is needed (namewire control token)"))?;
+    if principal.role < role {
+        let text = format!(
+            "the token `{}` has the role {}; {role} is needed",
+            principal.name, principal.role
+        );
+        return Err(error(FORBIDDEN, text));
+    }
+    Ok((context.data::<Calls>()?.clone(), principal.clone()))
+}
+
+/// Logs a change with its principal and outcome.
+pub(super) fn log_change<T>(
+    principal: &Principal,
+    operation: &str,
+    arguments: &serde_json::Value,
+    outcome: &Result<T, Error>,
+) {
+    let (name, role) = (principal.name.as_str(), principal.role.name());
+    match outcome {
+        Ok(_) => {
+            tracing::info!(principal = name, role, operation, %arguments, "changed by the HTTP API")
+        }
+        Err(error) => tracing::warn!(
+            principal = name, role, operation, %arguments, reason = error.message,
+            "a change by the HTTP API was refused"
+        ),
+    }
+}

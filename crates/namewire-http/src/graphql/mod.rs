@@ -1,0 +1,96 @@
+//! GraphQL: the operations of the control socket and of NFD's management protocol, by one schema.
+//!
+//! The schema follows from declarations: requests and results of the control protocol (`namewire_control::REQUESTS`,
+//! `RESULTS`), counters, and the rules of management commands. What is written by hand is the access to each request.
+
+mod access;
+mod management;
+pub(crate) mod post;
+mod requests;
+pub(crate) mod sampler;
+mod shapes;
+mod subscriptions;
+pub(crate) mod websocket;
+
+use std::collections::BTreeMap;
+
+use async_graphql::dynamic::{Object, Schema, Subscription};
+use namewire_control::{REQUESTS, RESULTS, SERVICE_TIMES_RESULTS};
+use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
+use ndn_face::{CallValues, FaceValues};
+use ndn_forwarding::{InterestAccount, ShardValues};
+use ndn_ring::PoolValues;
+use ndn_types::{CounterInfo, CounterValues};
+
+use crate::calls::Calls;
+use sampler::Sampler;
+use shapes::Types;
+
+/// Maximum depth of a query.
+const DEPTH_MAX: usize = 12;
+/// Maximum number of fields of a query.
+const FIELDS_MAX: usize = 400;
+/// Maximum number of directives on a field.
+const DIRECTIVES_MAX: usize = 4;
+
+/// Builds the schema, which executes operations with what is given.
+///
+/// # Errors
+/// A declaration has a type that the schema does not know; the tests show this.
+pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, String> {
+    let mut types = Types::new(counters());
+    types.declare(RESULTS)?;
+    types.declare(SERVICE_TIMES_RESULTS)?;
+    types.declare(management::DATASETS)?;
+    let mut query = Object::new("Query").description("Reads the state of the forwarder.");
+    let mut mutation = Object::new("Mutation").description("Changes the forwarder.");
+    for info in REQUESTS {
+        let Some((kind, field)) = requests::field(info, &mut types)? else { continue };
+        match kind {
+            access::Kind::Query => query = query.field(field),
+            access::Kind::Mutation => mutation = mutation.field(field),
+        }
+    }
+    for field in management::queries(&mut types)? {
+        query = query.field(field);
+    }
+    mutation = mutation.field(requests::measurement());
+    for field in management::mutations() {
+        mutation = mutation.field(field);
+    }
+    let subscription = Subscription::new("Subscription").description("Follows the forwarder.");
+    let subscription = subscription.field(subscriptions::counters());
+    let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))
+        .register(query)
+        .register(mutation)
+        .register(subscription)
+        .limit_depth(DEPTH_MAX)
+        .limit_complexity(FIELDS_MAX)
+        .limit_directives(DIRECTIVES_MAX);
+    if let Some((calls, sampler)) = operations {
+        builder = builder.data(calls).data(sampler);
+    }
+    types.register(builder).finish().map_err(|error| error.to_string())
+}
+
+/// The sets of counters that results contain, by the name of their type.
+fn counters() -> BTreeMap<&'static str, Vec<&'static CounterInfo>> {
+    BTreeMap::from([
+        ("WorkerValues", WorkerValues::declarations()),
+        ("CallValues", CallValues::declarations()),
+        ("PoolValues", PoolValues::declarations()),
+        ("ShardValues", ShardValues::declarations()),
+        ("ExchangeValues", ExchangeValues::declarations()),
+        ("QueueDepthValues", QueueDepthValues::declarations()),
+        ("InterestAccount", InterestAccount::declarations()),
+        ("FaceValues", FaceValues::declarations()),
+    ])
+}
+
+/// The schema in the schema definition language.
+///
+/// # Errors
+/// A declaration has a type that the schema does not know; the tests show this.
+pub fn sdl() -> Result<String, String> {
+    schema(None).map(|schema| schema.sdl())
+}

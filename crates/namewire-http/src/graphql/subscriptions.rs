@@ -1,0 +1,43 @@
+//! Subscriptions of the schema.
+
+use std::time::Duration;
+
+use async_graphql::dynamic::{
+    FieldValue, InputValue, SubscriptionField, SubscriptionFieldFuture, TypeRef,
+};
+use futures_util::stream::unfold;
+
+use super::access;
+use super::sampler::{INTERVAL_MAX, INTERVAL_MIN, Sampler};
+use super::shapes::NUMBER;
+use crate::tokens::Role;
+
+/// Interval without the argument `intervalMs`.
+const INTERVAL_MS_DEFAULT: u64 = 1000;
+
+/// `counters`: counters of the workers and of faces at an interval.
+pub(super) fn counters() -> SubscriptionField {
+    let field = SubscriptionField::new("counters", TypeRef::named_nn("Sample"), |context| {
+        SubscriptionFieldFuture::new(async move {
+            access::authorize(&context, Role::Read)?;
+            let interval = context.args.get("intervalMs").map(|value| value.u64()).transpose()?;
+            let interval = Duration::from_millis(interval.unwrap_or(INTERVAL_MS_DEFAULT));
+            if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+                return Err(access::bad_input("intervalMs: it is from 100 to 3600000"));
+            }
+            let with_faces = context.look_ahead().field("faces").exists();
+            let subscription = context.data::<Sampler>()?.subscribe(interval, with_faces);
+            let subscription =
+                subscription.ok_or_else(|| access::busy("too many subscriptions"))?;
+            Ok(unfold(subscription, |mut subscription| async move {
+                let sample = subscription.next().await?;
+                Some((Ok(FieldValue::owned_any(sample)), subscription))
+            }))
+        })
+    });
+    let help = "Interval, milliseconds: 1000 by default, 100 at least.";
+    let interval = InputValue::new("intervalMs", TypeRef::named(NUMBER)).description(help);
+    field
+        .argument(interval)
+        .description("Counters of the workers and of faces at an interval; role read.")
+}

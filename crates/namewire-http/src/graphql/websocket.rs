@@ -1,0 +1,224 @@
+//! Subscriptions by the WebSocket protocol `graphql-transport-ws`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_graphql::dynamic::Schema;
+use async_graphql::http::{WebSocket, WebSocketProtocols, WsMessage};
+use async_graphql::{Data, Error, Executor, Request, Response as GraphResponse, ServerError};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use futures_util::stream::{BoxStream, once, unfold};
+use futures_util::{SinkExt, StreamExt};
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use hyper::http::request::Parts;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use ndn_sys::clock;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
+
+use crate::admission::Refusal;
+use crate::respond::{Body, Shared, text};
+use crate::tokens::Principal;
+
+/// Maximum number of WebSocket connections.
+pub(crate) const SOCKETS_MAX: usize = 64;
+/// Maximum number of subscriptions of a connection.
+const SUBSCRIPTIONS_MAX: usize = 16;
+/// Maximum length of a message, bytes.
+const MESSAGE_LEN_MAX: usize = 64 << 10;
+/// Messages that wait to be executed.
+const MESSAGES_MAX: usize = 16;
+/// Maximum time in which a client has to take a message.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// Interval of pings. A client that has sent nothing for one interval after a ping is disconnected, and so is one that
+/// has not sent `connection_init`, or whose token is not valid any more.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PROTOCOL: &str = "graphql-transport-ws";
+/// Appended to the key of a client (RFC 6455, section 1.3).
+const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Whether the head asks for a WebSocket.
+pub(crate) fn is_wanted(fields: &HeaderMap) -> bool {
+    has(fields, &UPGRADE, "websocket")
+}
+
+/// Whether a field has a value in its list, in any case.
+fn has(fields: &HeaderMap, name: &HeaderName, value: &str) -> bool {
+    let values = fields.get_all(name).iter().filter_map(|field| field.to_str().ok());
+    values.flat_map(|field| field.split(',')).any(|one| one.trim().eq_ignore_ascii_case(value))
+}
+
+/// Answers a handshake, and serves the connection in a task.
+///
+/// # Errors
+/// There are too many connections.
+pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Result<Response<Body>, Refusal> {
+    let fields = &head.headers;
+    let key = fields.get(SEC_WEBSOCKET_KEY).filter(|_| {
+        has(fields, &CONNECTION, "upgrade")
+            && has(fields, &SEC_WEBSOCKET_VERSION, "13")
+            && has(fields, &SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
+    });
+    let accept = key.map(|key| {
+        let hashed = [key.as_bytes(), ACCEPT_SUFFIX.as_bytes()].concat();
+        BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &hashed))
+    });
+    let accept = accept.and_then(|accept| HeaderValue::try_from(accept).ok());
+    let (Some(accept), Some(upgrade)) = (accept, head.extensions.remove::<OnUpgrade>()) else {
+        let reason = format!("the handshake must be for version 13 and the protocol {PROTOCOL}\n");
+        return Ok(text(StatusCode::BAD_REQUEST, reason));
+    };
+    let permit = Arc::clone(&shared.sockets).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    tokio::spawn(serve(upgrade, Arc::clone(shared), permit));
+    let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
+    let fields = response.headers_mut();
+    fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    fields.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    fields.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    Ok(response)
+}
+
+async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, _permit: OwnedSemaphorePermit) {
+    let Ok(upgraded) = upgrade.await else { return };
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_LEN_MAX))
+        .max_frame_size(Some(MESSAGE_LEN_MAX));
+    let stream = TokioIo::new(upgraded);
+    let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
+    let (mut sink, mut source) = socket.split();
+    let (messages, received) = mpsc::channel::<Vec<u8>>(MESSAGES_MAX);
+    let received = unfold(received, |mut received| async move {
+        received.recv().await.map(|message| (message, received))
+    });
+    let secret = Arc::new(Mutex::new(None));
+    let executor = Limited { schema: shared.schema.clone(), active: Arc::default() };
+    let (initial, kept) = (Arc::clone(&shared), Arc::clone(&secret));
+    let answers = WebSocket::new(executor, received, WebSocketProtocols::GraphQLWS)
+        .on_connection_init(move |payload| async move { initialize(&initial, &kept, &payload) });
+    let mut answers = std::pin::pin!(answers);
+    let mut pings = tokio::time::interval(PING_INTERVAL);
+    pings.tick().await;
+    let mut is_alive = true;
+    loop {
+        let answer = tokio::select! {
+            message = source.next() => match message {
+                Some(Ok(Message::Text(message))) => {
+                    is_alive = true;
+                    match messages.try_send(message.as_bytes().to_vec()) {
+                        Ok(()) => continue,
+                        Err(_) => close(4429, "too many messages wait"),
+                    }
+                }
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
+                    is_alive = true;
+                    continue;
+                }
+                Some(Ok(Message::Binary(_) | Message::Frame(_))) => close(1003, "messages are text"),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+            },
+            answer = answers.next() => match answer {
+                Some(WsMessage::Text(answer)) => Message::text(answer),
+                Some(WsMessage::Close(code, reason)) => close(code, &reason),
+                None => break,
+            },
+            _ = pings.tick() => {
+                let secret = secret.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let is_valid = secret.is_some_and(|secret| principal(&shared, &secret).is_some());
+                if !is_valid {
+                    close(4401, "no valid token")
+                } else if std::mem::take(&mut is_alive) {
+                    Message::Ping(Vec::new().into())
+                } else {
+                    close(4408, "the client does not answer")
+                }
+            }
+        };
+        let is_end = answer.is_close();
+        let sent = tokio::time::timeout(WRITE_TIME, sink.send(answer)).await;
+        if is_end || !matches!(sent, Ok(Ok(()))) {
+            break;
+        }
+    }
+}
+
+fn close(code: u16, reason: &str) -> Message {
+    // A frame has room for 123 bytes of it.
+    let reason: String = reason.chars().take(100).filter(char::is_ascii).collect();
+    Message::Close(Some(CloseFrame { code: CloseCode::from(code), reason: reason.into() }))
+}
+
+fn principal(shared: &Shared, secret: &str) -> Option<Principal> {
+    shared.tokens.principal(secret, clock::wall_clock().as_secs())
+}
+
+/// Handles `connection_init`, whose payload is `{"token": "…"}`.
+fn initialize(
+    shared: &Shared,
+    kept: &Mutex<Option<String>>,
+    payload: &serde_json::Value,
+) -> Result<Data, Error> {
+    let secret = payload["token"].as_str().unwrap_or_default();
+    let Some(principal) = principal(shared, secret) else {
+        shared.counters.refused_token.increment();
+        return Err(Error::new("the token is missing, wrong or has expired"));
+    };
+    *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret.to_owned());
+    let mut data = Data::default();
+    data.insert(principal);
+    Ok(data)
+}
+
+/// The schema with a limit of subscriptions.
+#[derive(Clone)]
+struct Limited {
+    schema: Schema,
+    active: Arc<AtomicUsize>,
+}
+
+/// Counts a subscription until it is dropped.
+struct Active(Arc<AtomicUsize>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Executor for Limited {
+    async fn execute(&self, request: Request) -> GraphResponse {
+        self.schema.execute(request).await
+    }
+
+    fn execute_stream(
+        &self,
+        request: Request,
+        session_data: Option<Arc<Data>>,
+    ) -> BoxStream<'static, GraphResponse> {
+        let count = self.active.fetch_add(1, Ordering::AcqRel);
+        let active = Active(Arc::clone(&self.active));
+        if count >= SUBSCRIPTIONS_MAX {
+            let text = format!("a connection has at most {SUBSCRIPTIONS_MAX} subscriptions");
+            let error = GraphResponse::from_errors(vec![ServerError::new(text, None)]);
+            drop(active);
+            return once(async move { error }).boxed();
+        }
+        let responses = Executor::execute_stream(&self.schema, request, session_data);
+        responses
+            .map(move |response| {
+                let _ = &active;
+                response
+            })
+            .boxed()
+    }
+}
