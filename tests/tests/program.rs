@@ -19,6 +19,7 @@ mod nfd_commands;
 mod nfd_conf;
 mod nfdc;
 mod operator;
+mod pages;
 mod privileges;
 mod prometheus;
 mod quotas;

@@ -7,6 +7,7 @@ mod counters;
 mod exposition;
 mod graphql;
 mod metrics;
+mod pages;
 mod respond;
 mod server;
 mod tokens;

@@ -22,6 +22,7 @@ use crate::counters::HttpCounters;
 use crate::exposition::Format;
 use crate::graphql::{post, websocket};
 use crate::metrics::metrics;
+use crate::pages::page;
 use crate::tokens::Tokens;
 
 /// State shared by all requests.
@@ -94,7 +95,11 @@ async fn answer(
                 false => text(StatusCode::SERVICE_UNAVAILABLE, "the forwarder starts or stops\n"),
             })
         }
-        _ => Err(Refusal::Path),
+        path => {
+            let page = page(path).ok_or(Refusal::Path)?;
+            check_reading(&head.method)?;
+            Ok(page)
+        }
     }
 }
 

@@ -1,0 +1,31 @@
+//! The status pages. They are modules for browsers as they stand in `pages/`, without a build step; everything that they
+//! show comes from `/graphql`.
+
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use crate::respond::{Body, text};
+
+/// Path, content type and content of each file.
+const FILES: [(&str, &str, &str); 5] = [
+    ("/", "text/html; charset=utf-8", include_str!("../pages/index.html")),
+    ("/style.css", "text/css; charset=utf-8", include_str!("../pages/style.css")),
+    ("/app.js", "text/javascript; charset=utf-8", include_str!("../pages/app.js")),
+    ("/api.js", "text/javascript; charset=utf-8", include_str!("../pages/api.js")),
+    ("/chart.js", "text/javascript; charset=utf-8", include_str!("../pages/chart.js")),
+];
+
+/// Pages load nothing from elsewhere, and are not shown in others.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'",
+);
+
+/// The file at a path, if there is one.
+pub(crate) fn page(path: &str) -> Option<Response<Body>> {
+    let (_, kind, content) = FILES.into_iter().find(|(own, ..)| *own == path)?;
+    let mut response = text(StatusCode::OK, content);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);
+    Some(response)
+}

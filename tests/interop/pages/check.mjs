@@ -1,0 +1,118 @@
+// Uses the status pages of a forwarder under traffic: node check.mjs URL TOKEN DIRECTORY
+// Prints "PASSED" at the end. Screenshots go to DIRECTORY.
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const [url, token, directory] = process.argv.slice(2);
+const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
+
+function check(condition, text) {
+  if (!condition) throw new Error(text);
+}
+
+/** A tab whose errors fail the test. */
+async function open(options) {
+  // The policy of the pages forbids the script of axe.
+  const context = await browser.newContext({ bypassCSP: true, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("dialog", (dialog) => dialog.accept());
+  return page;
+}
+
+async function accessible(page, name) {
+  await page.addScriptTag({ path: axe });
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  check(serious.length === 0, `${name}: ${JSON.stringify(serious.map(({ id, nodes }) => [id, nodes[0].html]))}`);
+}
+
+const errors = [];
+try {
+  const desktop = { viewport: { width: 1280, height: 900 } };
+  const page = await open({ ...desktop, colorScheme: "light" });
+
+  // Without a token, the page asks for one.
+  await page.goto(url);
+  await page.getByText("Token needed").waitFor();
+  await accessible(page, "token");
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Use token" }).click();
+
+  // Rates move.
+  const data = page.locator(".tile", { hasText: "Data out" }).locator("dd");
+  await page.waitForFunction(() => {
+    const tiles = [...document.querySelectorAll(".tile")];
+    const tile = tiles.find((one) => one.textContent.includes("Data out"));
+    return tile && !tile.querySelector("dd").textContent.startsWith("0 ");
+  });
+  check(/\d/.test(await data.textContent()), "a rate");
+  check((await page.locator("#connection").textContent()) === "live", "the connection is live");
+  await page.getByRole("button", { name: "Pause" }).press("Enter");
+  await page.getByRole("button", { name: "Resume" }).press("Enter");
+  await accessible(page, "overview");
+  await page.screenshot({ path: `${directory}/overview-light.png` });
+
+  // A face is created, and a route to it; both are shown, and removed.
+  await page.getByRole("link", { name: "Faces" }).click();
+  await page.getByLabel("Remote URI").fill("udp4://127.0.0.1:7");
+  await page.getByRole("button", { name: "Create face" }).click();
+  const face = page.locator("tr", { hasText: "udp4://127.0.0.1:7" });
+  await face.waitFor();
+  const number = (await face.locator("td").first().textContent()).trim();
+  await accessible(page, "faces");
+  await page.screenshot({ path: `${directory}/faces-light.png` });
+  await page.getByLabel("Remote URI").fill("nonsense");
+  await page.getByRole("button", { name: "Create face" }).click();
+  await page.getByRole("alert").waitFor();
+
+  await page.getByRole("link", { name: "Routes" }).click();
+  await page.getByLabel("Prefix", { exact: true }).fill("/of/the/page");
+  await page.getByLabel("Face", { exact: true }).fill(number);
+  await page.getByRole("button", { name: "Add route" }).click();
+  const route = page.locator("tr", { hasText: "/of/the/page" });
+  await route.waitFor();
+  await accessible(page, "routes");
+  await page.screenshot({ path: `${directory}/routes-light.png` });
+  await page.getByLabel("Show names under").fill("/of/the");
+  await page.getByRole("button", { name: "Filter" }).click();
+  await route.waitFor();
+
+  // A link leads to the same page after a reload.
+  await page.reload();
+  await route.waitFor();
+  check(page.url().endsWith("#/routes"), page.url());
+  await route.getByRole("button").click();
+  await route.waitFor({ state: "detached" });
+
+  // Dark, with the token in the link, and at the width of a phone.
+  for (const [name, options] of [
+    ["dark", { ...desktop, colorScheme: "dark" }],
+    ["phone", { viewport: { width: 390, height: 844 }, colorScheme: "light" }],
+  ]) {
+    const other = await open(options);
+    await other.goto(`${url}#token=${token}`);
+    for (const place of ["overview", "faces", "routes"]) {
+      await other.goto(`${url}#/${place}`);
+      await other.locator(place === "overview" ? ".tile" : "tbody tr").first().waitFor();
+      await accessible(other, `${name} ${place}`);
+      const width = await other.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      check(width <= 0, `${name} ${place} is ${width} pixels too wide`);
+      await other.screenshot({ path: `${directory}/${place}-${name}.png` });
+    }
+    await other.context().close();
+  }
+  check(errors.length === 0, `the console has errors: ${errors.join("; ")}`);
+  console.log("PASSED");
+} catch (error) {
+  console.log(`FAILED ${error.stack}; ${errors.join("; ")}`);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
