@@ -30,9 +30,9 @@ pub use client::{ControlClient, ControlError, StreamEnd};
 pub use declare::{FieldInfo, RequestInfo, ResultInfo};
 pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
-    Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown, LogLevels,
-    ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics, TableStatus,
-    Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    ConfigStatus, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown,
+    LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics,
+    TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 pub use requests::{
     MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, execute, management_timeout,

@@ -33,6 +33,14 @@ results! {
         pub process_id: u32,
     }
 
+    /// A configuration that was read.
+    pub struct ConfigStatus {
+        /// Whether there is a configuration file; without one, the options of the command line are the configuration.
+        pub has_file: bool,
+        /// The reason why it cannot be used, with the lines of the file; null if it can.
+        pub error: Option<String>,
+    }
+
     /// A required face that is missing: a configured one, or a permanent one whose session has ended.
     pub struct WaitingFace {
         /// Former FaceId, if its session has ended.

@@ -12,8 +12,8 @@ use crate::client::{ControlClient, ControlError, StreamEnd};
 use crate::declare::requests;
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::{
-    Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData, MemifStatus,
-    Statistics, Version, WaitingFace, WebTransportStatus,
+    ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData,
+    MemifStatus, Statistics, Version, WaitingFace, WebTransportStatus,
 };
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 use crate::streams::{Answer, CaptureStream};
@@ -87,6 +87,12 @@ requests! {
 
         /// Balances the load of the workers now; reports the resulting dispatch.
         "ndt.balance" NdtBalance => balance_dispatch -> Dispatch, used by "`ndt balance`";
+
+        /// Reads the configuration and reports whether it can be used; nothing changes.
+        "config.check" ConfigCheck => check_config -> ConfigStatus, used by "GraphQL";
+
+        /// Reads the configuration again, as after SIGHUP. A configuration that cannot be used changes nothing.
+        "config.reload" ConfigReload => reload_config -> ConfigStatus, used by "GraphQL";
     }
     streamed {
         /// Measures service times; the result follows when the time is over.

@@ -95,6 +95,14 @@ impl Operations for Recorder {
         Ok(Dispatch { moved: 3, ..Dispatch::default() })
     }
 
+    fn check_config(&self) -> Result<ConfigStatus, String> {
+        Ok(ConfigStatus { has_file: true, error: Some("line 1".to_owned()) })
+    }
+
+    fn reload_config(&self) -> Result<ConfigStatus, String> {
+        Err("line 1".to_owned())
+    }
+
     fn measure_service_times(&self, milliseconds: u64) -> Result<ServiceTimesStream, String> {
         let trace = Box::new(Trace(Arc::clone(&self.traces)));
         Ok(ServiceTimesStream { milliseconds, trace })

@@ -23,9 +23,9 @@ use ndn_types::{Counter, Timestamp};
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
 use namewire_control::{
-    CaptureStream, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData,
-    MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics, Version,
-    WaitingFace, WebTransportStatus, WorkerStatistics,
+    CaptureStream, ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
+    ManagementData, MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics,
+    Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
 use ndn_management::CallError;
 
@@ -122,6 +122,10 @@ pub(super) enum OperatorRequest {
     FaceLimit(SyncSender<FaceLimit>),
     /// Report the state of the memif listener.
     Memif(SyncSender<MemifStatus>),
+    /// Read the configuration, without applying it.
+    CheckConfig(SyncSender<Result<ConfigStatus, String>>),
+    /// Read the configuration again.
+    ReloadConfig(SyncSender<Result<ConfigStatus, String>>),
     /// Report faces being created, all or those for one name.
     WaitingFaces(Option<Name>, SyncSender<Vec<WaitingFace>>),
 }
@@ -332,6 +336,14 @@ impl Operations for Operator {
 
     fn balance_dispatch(&self) -> Result<Dispatch, String> {
         self.dispatch_action(DispatchAction::Balance)
+    }
+
+    fn check_config(&self) -> Result<ConfigStatus, String> {
+        self.ask(OperatorRequest::CheckConfig)?
+    }
+
+    fn reload_config(&self) -> Result<ConfigStatus, String> {
+        self.ask(OperatorRequest::ReloadConfig)?
     }
 
     fn measure_service_times(&self, milliseconds: u64) -> Result<ServiceTimesStream, String> {

@@ -1,7 +1,9 @@
 //! Reload of the configuration on SIGHUP: all or nothing.
 
+use std::fmt;
 use std::sync::Arc;
 
+use namewire_control::ConfigStatus;
 use ndn_dataplane::Command;
 use ndn_forwarding::ProducerRegions;
 use ndn_management::StrategyChanges;
@@ -25,15 +27,24 @@ pub(super) struct Reload {
     pub(super) started: Config,
 }
 
+impl fmt::Debug for Reload {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Reload").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
 impl Reload {
     /// Reopens the log file, reads the configuration and applies the settings that can change; network interfaces and
-    /// quotas follow it later. An invalid configuration changes nothing. Returns whether the settings are in force.
+    /// quotas follow it later. An invalid configuration changes nothing.
+    ///
+    /// # Errors
+    /// The reason why the settings are not in force.
     pub(super) fn run(
         &self,
         cx: &mut Cx,
         tables: &mut ForwardingTables,
         sessions: &Sessions,
-    ) -> bool {
+    ) -> Result<(), String> {
         if let Err(reason) = self.log.reopen() {
             error!("the log stays where it was: {reason}");
         }
@@ -46,7 +57,17 @@ impl Reload {
             ),
             Err(reason) => error!("the configuration stays as it was: {reason}"),
         }
-        applied.is_ok()
+        applied
+    }
+
+    /// Reads the configuration, without applying it.
+    pub(super) fn check(&self) -> ConfigStatus {
+        self.status((self.source.read)().err())
+    }
+
+    /// The status of a configuration that was read.
+    pub(super) fn status(&self, error: Option<String>) -> ConfigStatus {
+        ConfigStatus { has_file: self.source.has_file, error }
     }
 
     /// Steps that can fail come first and change nothing in force.

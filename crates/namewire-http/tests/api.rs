@@ -335,6 +335,9 @@ fn all_requests_without_arguments_are_answered() {
         (Some(1), true),
         "{data}"
     );
+    let data = served.data("{ configCheck { hasFile error } }");
+    let status = json!({ "hasFile": false, "error": "there is no configuration file" });
+    assert_eq!(data["configCheck"], status);
     let report = served.data("mutation { traceLatency(milliseconds: 10) { __typename } }");
     assert!(report["traceLatency"].is_object(), "{report}");
 }
@@ -385,6 +388,8 @@ fn errors_have_codes() {
         ("mutation { ndtSet(name: \"/a\", worker: 9) { depth } }", "REFUSED"),
         ("{ ndtList { depth loads entries { worker } } }", "REFUSED"),
         ("mutation { traceLatency(milliseconds: 60001) { __typename } }", "BAD_INPUT"),
+        // The forwarder of the test has no configuration file.
+        ("mutation { configReload { hasFile } }", "REFUSED"),
         // Errors of GraphQL itself.
         ("{ nonsense }", "none"),
         ("{ faces(first: \"x\") { faceId } }", "none"),

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use namewire_control::ConfigStatus;
 use ndn_dataplane::{Command, CsSettings, Dataplane, Event, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
@@ -89,6 +90,9 @@ const INTERESTS_PER_ROUND: usize = 64;
 /// Maximum requests of operators answered per round.
 const REQUESTS_PER_ROUND: usize = 64;
 
+/// The forwarder has no source of a configuration: it runs on virtual time.
+const NO_CONFIGURATION: &str = "this forwarder has no configuration to read";
+
 const WORKER_GONE: &str = "the forwarding worker has ended by itself";
 
 /// Parts that the control thread is built from.
@@ -124,6 +128,8 @@ pub(super) struct Control {
     balance: BalanceSchedule,
     captures: Captures,
     operator: OperatorRequests,
+    /// Set while the control thread runs.
+    reload: Option<Reload>,
 }
 
 impl Control {
@@ -168,6 +174,7 @@ impl Control {
             balance: BalanceSchedule::new(&mut cx),
             captures: Captures::default(),
             operator,
+            reload: None,
             cx,
         };
         control.poll_descriptors()?;
@@ -193,7 +200,7 @@ impl Control {
     /// Runs until a stop is requested.
     pub(super) fn run(&mut self, hooks: Hooks, started: Config) -> anyhow::Result<()> {
         let Hooks { requests, source, log, mut on_listening } = hooks;
-        let reload = Reload { source, log, started };
+        self.reload = Some(Reload { source, log, started });
         self.cx.poller.add(requests.waker(), TOKEN_STOP, Interest::Readable)?;
         let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
@@ -203,7 +210,8 @@ impl Control {
             });
             self.round(wait, &mut ready, Some(&requests))?;
             if requests.take_reload() {
-                self.reload(&reload);
+                // The reason of a failure was logged.
+                let _ = self.reload();
             }
             self.announce(&mut on_listening);
         }
@@ -281,17 +289,22 @@ impl Control {
     }
 
     /// Reads the configuration again.
-    fn reload(&mut self, reload: &Reload) {
-        let Self { cx, management, sessions, .. } = self;
+    ///
+    /// # Errors
+    /// The reason why the settings are not in force.
+    fn reload(&mut self) -> Result<ConfigStatus, String> {
+        let Self { cx, management, sessions, reload, .. } = self;
+        let reload = reload.as_ref().ok_or(NO_CONFIGURATION)?;
         let had = cx.config.memif_secrecy();
-        if reload.run(cx, &mut management.tables, sessions) {
-            if cx.config.memif_secrecy() != had {
-                memif::log_secrecy(&cx.config);
-            }
-            self.interfaces.handle_event(cx, InterfacesEvent::Reloaded);
-            self.quotas.handle_event(cx, QuotasEvent::Reloaded);
-            self.work();
+        reload.run(cx, &mut management.tables, sessions)?;
+        let status = reload.status(None);
+        if cx.config.memif_secrecy() != had {
+            memif::log_secrecy(&cx.config);
         }
+        self.interfaces.handle_event(cx, InterfacesEvent::Reloaded);
+        self.quotas.handle_event(cx, QuotasEvent::Reloaded);
+        self.work();
+        Ok(status)
     }
 
     /// Stops the data plane.
@@ -594,6 +607,11 @@ impl Control {
         let cx = &mut self.cx;
         // The requester may have gone.
         match request {
+            OperatorRequest::CheckConfig(answer) => {
+                let status = self.reload.as_ref().map(Reload::check);
+                let _ = answer.send(status.ok_or_else(|| NO_CONFIGURATION.to_owned()));
+            }
+            OperatorRequest::ReloadConfig(answer) => drop(answer.send(self.reload())),
             OperatorRequest::Capture(request) => {
                 self.captures.handle_event(cx, CapturesEvent::Start(request));
             }
