@@ -17,8 +17,8 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
         return;
     }
     let forwarder = Settings::new().udp().argument("--http=127.0.0.1:0").start();
-    let said = forwarder.process.stdout();
-    let (_, url) = said.split_once("HTTP API: ").expect("an announcement");
+    let announced = forwarder.process.stdout();
+    let (_, url) = announced.split_once("HTTP API: ").expect("an announcement");
     let url = url.lines().next().unwrap();
     let tokens = forwarder.directory().join("http-tokens");
     let token = forwarder.output(&["control", "token", "--file", tokens.to_str().unwrap()]);
@@ -31,7 +31,7 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
     let mut check = Command::new("node");
     check.arg(interop().join("check.mjs")).args([url, token.trim()]).arg(&screenshots);
     // Longer than other programs: a browser on a busy machine.
-    let output = check.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("PASSED"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let checked = check.output().unwrap();
+    let printed = String::from_utf8_lossy(&checked.stdout);
+    assert!(printed.contains("PASSED"), "{printed}{}", String::from_utf8_lossy(&checked.stderr));
 }

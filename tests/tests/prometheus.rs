@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use namewire_tests::{
-    Forwarder, PATIENCE, Process, Settings, run_to_end, skip_unless_found, wait_until,
+    Forwarder, Process, Settings, TIMEOUT, run_to_end, skip_unless_found, wait_until,
 };
 use serde_json::Value;
 
 /// The response to a GET request without its head.
 fn body_of(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     // The protocol version without chunks.
     let head = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(head.as_bytes()).ok()?;
@@ -27,8 +27,8 @@ fn body_of(address: &str, path: &str) -> Option<String> {
 /// A forwarder with the HTTP API, a permanent face and some traffic, and the address of the API.
 fn forwarder_with_traffic() -> (Forwarder, Process, String) {
     let forwarder = Settings::new().udp().argument("--http=127.0.0.1:0").start();
-    let said = forwarder.process.stdout();
-    let (_, address) = said.split_once("HTTP API: http://").expect("an announcement");
+    let printed = forwarder.process.stdout();
+    let (_, address) = printed.split_once("HTTP API: http://").expect("an announcement");
     let address = address.split('/').next().unwrap().to_owned();
     let mut server = forwarder.spawn("server", &["ping-server", "/metrics-test"]);
     server.wait_for_output("/metrics-test");
@@ -49,9 +49,9 @@ fn promtool(arguments: &[&str], input: &str) {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "promtool {arguments:?}: {said}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success(), "promtool {arguments:?}: {printed}");
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn addresses_of_other_hosts_are_refused_at_the_start() {
     let mut command = Command::new(namewire_tests::program());
     command.args(["run", "--no-udp", "--no-tcp", "--socket=/dev/null/x", "--http=192.0.2.1:6380"]);
     let output = run_to_end(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
     assert!(
-        said.contains("--http: ") && said.contains("192.0.2.1:6380 is not a loopback"),
-        "{said}"
+        printed.contains("--http: ") && printed.contains("192.0.2.1:6380 is not a loopback"),
+        "{printed}"
     );
 }

@@ -1,5 +1,7 @@
 //! Checks of the head of a request, before anything is done for it.
 
+use std::sync::{Mutex, PoisonError};
+
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, StatusCode};
 use namewire_config::Origin;
@@ -37,6 +39,8 @@ pub(crate) enum Refusal {
     TooSlow,
     /// There are too many WebSocket connections.
     Busy,
+    /// There were too many requests in this second.
+    Rate,
 }
 
 impl Refusal {
@@ -52,6 +56,7 @@ impl Refusal {
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Rate => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -69,6 +74,7 @@ impl Refusal {
             Self::TooLong => "the body is too long\n",
             Self::TooSlow => "the body was not received in time\n",
             Self::Busy => "too many WebSocket connections\n",
+            Self::Rate => "too many requests per second\n",
         }
     }
 }
@@ -97,6 +103,28 @@ impl Admission {
             true => Ok(HeaderValue::try_from(origin.to_string()).ok()),
             false => Err(Refusal::Origin),
         }
+    }
+}
+
+/// Maximum number of GraphQL requests per second, of all clients together.
+const REQUESTS_PER_SECOND_MAX: u32 = 200;
+
+/// Limits the rate of GraphQL requests.
+#[derive(Debug, Default)]
+pub(crate) struct Rate(Mutex<(u64, u32)>);
+
+impl Rate {
+    /// Counts a request in the second `now_s`.
+    ///
+    /// # Errors
+    /// There were too many in this second.
+    pub(crate) fn admit(&self, now_s: u64) -> Result<(), Refusal> {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.0 != now_s {
+            *counted = (now_s, 0);
+        }
+        counted.1 = counted.1.saturating_add(1);
+        if counted.1 > REQUESTS_PER_SECOND_MAX { Err(Refusal::Rate) } else { Ok(()) }
     }
 }
 
@@ -144,6 +172,16 @@ mod tests {
         assert_eq!(checked(&own), Ok(None));
         let listed = [("host", "localhost:6380"), ("origin", "https://dashboard.example")];
         assert_eq!(checked(&listed), Ok(Some("https://dashboard.example".to_owned())));
+    }
+
+    #[test]
+    fn requests_above_the_rate_are_refused_until_the_next_second() {
+        let rate = Rate::default();
+        for _ in 0..REQUESTS_PER_SECOND_MAX {
+            assert_eq!(rate.admit(7), Ok(()));
+        }
+        assert_eq!(rate.admit(7), Err(Refusal::Rate));
+        assert_eq!(rate.admit(8), Ok(()));
     }
 
     #[test]

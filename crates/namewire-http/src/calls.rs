@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 /// Maximum number of operations at a time. Each blocks a thread until the control thread has answered.
 pub(crate) const CALLS_MAX: usize = 8;
 /// Maximum time to wait for a free thread, and then for the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An operation without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Calls {
         operation: impl FnOnce(&dyn Operations) -> Result<T, String> + Send + 'static,
     ) -> Result<T, Unanswered> {
         let permit = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = tokio::time::timeout(PATIENCE, permit).await else {
+        let Ok(Ok(permit)) = tokio::time::timeout(TIMEOUT, permit).await else {
             return Err(Unanswered::Busy);
         };
         let operations = Arc::clone(&self.operations);
@@ -67,7 +67,7 @@ impl Calls {
             let _permit = permit;
             operation(operations.as_ref())
         });
-        match tokio::time::timeout(PATIENCE, called).await {
+        match tokio::time::timeout(TIMEOUT, called).await {
             Ok(Ok(result)) => result.map_err(Unanswered::Refused),
             Ok(Err(_)) | Err(_) => Err(Unanswered::Silent),
         }

@@ -14,9 +14,10 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
+use ndn_sys::clock;
 use tokio::sync::Semaphore;
 
-use crate::admission::{Admission, Refusal, check_reading};
+use crate::admission::{Admission, Rate, Refusal, check_reading};
 use crate::calls::{Calls, Unanswered};
 use crate::counters::HttpCounters;
 use crate::exposition::Format;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) calls: Calls,
     pub(crate) counters: HttpCounters,
     pub(crate) is_ready: Arc<AtomicBool>,
+    pub(crate) rate: Rate,
     pub(crate) tokens: Tokens,
     pub(crate) schema: Schema,
     /// Limits WebSocket connections.
@@ -78,8 +80,11 @@ async fn answer(
     body: Incoming,
 ) -> Result<Response<Body>, Refusal> {
     match head.uri.path() {
-        "/graphql" if websocket::is_wanted(&head.headers) => websocket::upgrade(shared, head),
-        "/graphql" => post::execute(&shared.schema, &shared.tokens, head, body).await,
+        "/graphql" if websocket::is_requested(&head.headers) => websocket::upgrade(shared, head),
+        "/graphql" => {
+            shared.rate.admit(clock::wall_clock().as_secs())?;
+            post::execute(&shared.schema, &shared.tokens, head, body).await
+        }
         "/metrics" => {
             check_reading(&head.method)?;
             Ok(answer_metrics(shared, &head.headers).await)
@@ -144,7 +149,8 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
         | Refusal::Type
         | Refusal::TooLong
         | Refusal::TooSlow
-        | Refusal::Busy => counters.refused_other.increment(),
+        | Refusal::Busy
+        | Refusal::Rate => counters.refused_other.increment(),
     }
     let mut response = text(refusal.status(), refusal.text());
     if refusal == Refusal::Token {

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Rate};
 use crate::calls::{CALLS_MAX, Calls};
 use crate::counters::HttpCounters;
 use crate::graphql::sampler::Sampler;
@@ -104,6 +104,7 @@ impl HttpListener {
             admission: Admission { hosts, origins },
             schema: schema(Some((calls.clone(), sampler.clone()))).map_err(io::Error::other)?,
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            rate: Rate::default(),
             tokens: Tokens::new(file),
             calls,
             counters: HttpCounters::default(),

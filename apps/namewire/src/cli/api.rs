@@ -29,7 +29,7 @@ pub(super) struct TokenOptions {
     /// Create a token with this role: read, operate or admin
     #[arg(long, value_name = "ROLE", conflicts_with_all = ["revoke", "list"])]
     role: Option<Role>,
-    /// The time after which a created or renewed token expires, such as 30d [default: never]
+    /// The time after which a created or renewed token expires, such as 720h [default: never]
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     expires: Option<Duration>,
     /// Replace the token by a new one of the same role; the old one is not valid any more

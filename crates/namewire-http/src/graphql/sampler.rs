@@ -37,7 +37,7 @@ struct Taken {
 
 /// What a subscription asks for.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct Requested {
     interval: Duration,
     with_faces: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Sampler(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    wanted: Mutex<(u64, BTreeMap<u64, Wanted>)>,
+    requested: Mutex<(u64, BTreeMap<u64, Requested>)>,
     changed: Notify,
     samples: broadcast::Sender<Arc<Taken>>,
 }
@@ -56,18 +56,18 @@ struct Shared {
 impl Sampler {
     pub(crate) fn new() -> Self {
         let samples = broadcast::Sender::new(QUEUE_LEN);
-        Self(Arc::new(Shared { wanted: Mutex::default(), changed: Notify::new(), samples }))
+        Self(Arc::new(Shared { requested: Mutex::default(), changed: Notify::new(), samples }))
     }
 
     /// Adds a subscription; `None` if there are too many.
     pub(super) fn subscribe(&self, interval: Duration, with_faces: bool) -> Option<Subscription> {
-        let mut wanted = self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if wanted.1.len() >= SUBSCRIPTIONS_MAX {
+        let mut requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        if requested.1.len() >= SUBSCRIPTIONS_MAX {
             return None;
         }
-        wanted.0 += 1;
-        let number = wanted.0;
-        wanted.1.insert(number, Wanted { interval, with_faces });
+        requested.0 += 1;
+        let number = requested.0;
+        requested.1.insert(number, Requested { interval, with_faces });
         let samples = self.0.samples.subscribe();
         self.0.changed.notify_one();
         let sampler = self.clone();
@@ -75,10 +75,10 @@ impl Sampler {
     }
 
     /// The shortest interval, and whether counters of faces are read; `None` without subscriptions.
-    fn wanted(&self) -> Option<Wanted> {
-        let wanted = self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let interval = wanted.1.values().map(|one| one.interval).min()?;
-        Some(Wanted { interval, with_faces: wanted.1.values().any(|one| one.with_faces) })
+    fn requested(&self) -> Option<Requested> {
+        let requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let interval = requested.1.values().map(|one| one.interval).min()?;
+        Some(Requested { interval, with_faces: requested.1.values().any(|one| one.with_faces) })
     }
 
     /// Takes samples, forever.
@@ -86,17 +86,17 @@ impl Sampler {
         let mut last: Option<Instant> = None;
         loop {
             let changed = self.0.changed.notified();
-            let Some(wanted) = self.wanted() else {
+            let Some(requested) = self.requested() else {
                 changed.await;
                 continue;
             };
-            let due = last.map_or_else(Instant::now, |last| last + wanted.interval);
+            let due = last.map_or_else(Instant::now, |last| last + requested.interval);
             tokio::select! {
                 () = tokio::time::sleep_until(due) => {}
                 () = changed => continue,
             }
             last = Some(Instant::now());
-            let read = calls.call(move |operations| read(operations, wanted.with_faces)).await;
+            let read = calls.call(move |operations| read(operations, requested.with_faces)).await;
             match read {
                 Ok(json) => {
                     // Without a receiver, the sample is not needed any more.
@@ -157,8 +157,8 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut wanted = self.sampler.0.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        wanted.1.remove(&self.number);
+        let mut requested = self.sampler.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        requested.1.remove(&self.number);
     }
 }
 
@@ -188,8 +188,8 @@ mod tests {
         let sampler = Sampler::new();
         let mut each = sampler.subscribe(INTERVAL_MIN, false).unwrap();
         let mut third = sampler.subscribe(INTERVAL_MIN * 3, true).unwrap();
-        let wanted = sampler.wanted().unwrap();
-        assert_eq!((wanted.interval, wanted.with_faces), (INTERVAL_MIN, true));
+        let requested = sampler.requested().unwrap();
+        assert_eq!((requested.interval, requested.with_faces), (INTERVAL_MIN, true));
         for value in 0..7 {
             sampler.0.samples.send(taken(value)).unwrap();
             tokio::time::advance(INTERVAL_MIN).await;
@@ -202,9 +202,9 @@ mod tests {
             assert_eq!((&sample["unix_ms"], &sample["lost"]), (&value.into(), &0.into()));
         }
         drop(each);
-        assert_eq!(sampler.wanted().unwrap().interval, INTERVAL_MIN * 3);
+        assert_eq!(sampler.requested().unwrap().interval, INTERVAL_MIN * 3);
         drop(third);
-        assert!(sampler.wanted().is_none());
+        assert!(sampler.requested().is_none());
     }
 
     #[test]

@@ -48,7 +48,7 @@ const PROTOCOL: &str = "graphql-transport-ws";
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether the head asks for a WebSocket.
-pub(crate) fn is_wanted(fields: &HeaderMap) -> bool {
+pub(crate) fn is_requested(fields: &HeaderMap) -> bool {
     has(fields, &UPGRADE, "websocket")
 }
 
