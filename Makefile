@@ -16,6 +16,8 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_SEQUENCES ?= 2000000
 SIM_SCENARIOS ?= 100000
+SIM_ATTACKS ?= 10000
+ATTACK_SECONDS ?= 600
 
 ##@ Use
 
@@ -117,6 +119,15 @@ soak: build ## Run two workers under mixed traffic while everything changes, for
 .PHONY: sim
 sim: cargo ## Simulate SIM_SCENARIOS random networks of forwarders (default 100,000); a failure prints how to replay it
 	$(CARGO) run --release -p ndn-sim -- run --count "$(SIM_SCENARIOS)" --jobs "$$(nproc)"
+
+.PHONY: sim-attack
+sim-attack: cargo ## Simulate SIM_ATTACKS random attacks of one principal (default 10,000); a failure prints how to replay it
+	$(CARGO) run --release -p ndn-sim -- attack --count "$(SIM_ATTACKS)" --jobs "$$(nproc)"
+
+.PHONY: attack
+attack: build ## Attack two workers from a hundred ports of ten addresses for ATTACK_SECONDS (default 600); print rates, memory, ledger
+	NAMEWIRE_BIN="$(CURDIR)/$(BIN)" ATTACK_SECONDS="$(ATTACK_SECONDS)" \
+		$(CARGO) test -p namewire-tests --test program hub:: -- --ignored --nocapture
 
 .PHONY: soak-equivalence
 soak-equivalence: cargo ## Compare shards with the model in SOAK_SEQUENCES random sequences (default 2,000,000)

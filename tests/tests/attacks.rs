@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use namewire_tests::wire::{interest, name};
 use namewire_tests::{Application, Forwarder, Settings, TIMEOUT, wait_until};
 use ndn_management::{CommandBuilder, ControlParameters, Verb};
-use ndn_packet::LpHeader;
+use ndn_packet::{InterestBuilder, LpHeader};
 use rustix::fs::{Gid, Uid};
 use rustix::net::{AddressFamily, SocketType};
+use rustix::process::Signal;
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;
@@ -173,6 +174,156 @@ fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
     let mut buffer = [0; 64];
     let length = header.write_prefix(payload.len(), &mut buffer).unwrap();
     [&buffer[..length], payload].concat()
+}
+
+/// A neighbour at an address of its own and a local application exchange plain Interests and Data with the producer.
+struct Others {
+    neighbour: UdpSocket,
+    application: Application,
+    producer: Application,
+    nonce: u32,
+}
+
+impl Others {
+    fn new(forwarder: &Forwarder) -> Self {
+        let mut producer = Application::attach(forwarder.socket());
+        producer.register("/bystander", 1);
+        let application = Application::attach(forwarder.socket());
+        Self { neighbour: udp(forwarder, [127, 0, 0, 3]), application, producer, nonce: 0 }
+    }
+
+    /// Number of exchanges that succeed, of twice [`EXCHANGES`]. The neighbour sends twice at most: the kernel drops
+    /// datagrams when a flood fills the socket.
+    fn exchanges(&mut self) -> u32 {
+        let mut answered = 0;
+        for _ in 0..EXCHANGES {
+            self.nonce += 1;
+            let uri = format!("/bystander/neighbour/{}", self.nonce);
+            answered += u32::from((0..2).any(|attempt| {
+                let wire = interest(&uri, attempt << 16 | self.nonce);
+                self.neighbour.send(&wire).unwrap();
+                if self.producer.try_receive(TIMEOUT / 10).is_none() {
+                    return false;
+                }
+                self.producer.answer(&uri, b"yes", None);
+                self.neighbour.recv(&mut [0; 9000]).is_ok()
+            }));
+            let uri = format!("/bystander/application/{}", self.nonce);
+            self.application.express(&uri, self.nonce);
+            if self.producer.try_receive(TIMEOUT / 10).is_some() {
+                self.producer.answer(&uri, b"yes", None);
+                answered += u32::from(self.application.try_receive(TIMEOUT / 10).is_some());
+            }
+        }
+        answered
+    }
+}
+
+/// Entries of the PIT that are in use, and those that the peers can use at most.
+fn pit(forwarder: &Forwarder) -> (u64, u64) {
+    let limits = forwarder.json(&["limits"]);
+    let table = &limits["tables"]["pit_entries"];
+    let reserves = table["reserves"].as_object().unwrap().values();
+    let reserved: u64 = reserves.map(|places| places.as_u64().unwrap()).sum();
+    (table["used"].as_u64().unwrap(), table["capacity"].as_u64().unwrap() - reserved)
+}
+
+/// Line 1: Interests that nobody answers fill the PIT.
+#[test]
+fn flood_over_each_transport_leaves_service_to_others() {
+    let settings = |workers| {
+        let settings = Settings::new().udp().tcp().workers(workers);
+        settings.listener("tcp", "local_users = []").toml("[tables]\npit_capacity = 3000")
+    };
+    for workers in [1, 3] {
+        for transport in ["udp", "tcp", "unix", "memif"] {
+            let directory = tempfile::tempdir().unwrap();
+            let memif = directory.path().join("memif.sock");
+            let listener = format!("[listeners.memif]\nenabled = true\npath = {memif:?}\n");
+            let forwarder = settings(workers).toml(&listener).start();
+            let address = match transport {
+                "udp" => format!("udp4://127.0.0.1:{}", forwarder.port()),
+                "tcp" => forwarder.tcp(),
+                "unix" => forwarder.unix(),
+                _ => format!("memif://{}", memif.display()),
+            };
+            let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let hole = format!("udp4://{}", hole.local_addr().unwrap());
+            let _ = forwarder.output(&["route", "add", "/hole", &hole]);
+            let mut others = Others::new(&forwarder);
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
+            let flood = ["--rate", "5000", "--lifetime", "60s", "--faces", "4"];
+            let consumer = ["traffic", "consumer", "/hole", "--transport", &address];
+            let mut attack = forwarder.spawn("attack", &[&consumer[..], &flood].concat());
+            wait_until("a full PIT", || {
+                let (used, open) = pit(&forwarder);
+                (used * 100 > open * 97).then_some(())
+            });
+            let during = others.exchanges();
+            assert_eq!(during, 2 * EXCHANGES, "during, {transport}, {workers} workers");
+            attack.signal(Signal::KILL);
+            attack.wait();
+            assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
+            let is_over = || (pit(&forwarder).0 < 100).then_some(());
+            // Peers over UDP do not take their leave: their Interests last a minute.
+            if transport != "udp" {
+                wait_until("the end of the Interests of closed faces", is_over);
+            }
+        }
+    }
+}
+
+/// A WebSocket that is not local.
+fn websocket(forwarder: &Forwarder) -> TcpStream {
+    let mut stream = connect(forwarder);
+    let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.extend(byte);
+    }
+    stream
+}
+
+/// A message of a WebSocket client, with a mask of zeros.
+fn websocket_message(payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[0x82, 0x80 | 126][..], &length, &[0; 4], payload].concat()
+}
+
+/// Line 1, from a web page or a program that connects as one.
+#[test]
+fn flood_over_websocket_leaves_service_to_others() {
+    for workers in [1, 3] {
+        let settings = Settings::new().udp().websocket().workers(workers);
+        let settings = settings.listener("websocket", "local_users = []");
+        let forwarder = settings.toml("[tables]\npit_capacity = 3000").start();
+        let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let hole = format!("udp4://{}", hole.local_addr().unwrap());
+        let _ = forwarder.output(&["route", "add", "/hole", &hole]);
+        let mut others = Others::new(&forwarder);
+        assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
+        let mut pages: Vec<_> = (0..4).map(|_| websocket(&forwarder)).collect();
+        for number in 0..4000_u32 {
+            let name = name(&format!("/hole/{number}"));
+            let builder = InterestBuilder::new(&name).nonce(number).lifetime_ms(60_000);
+            let message = websocket_message(&builder.to_vec().unwrap());
+            pages[number as usize % 4].write_all(&message).unwrap();
+        }
+        wait_until("a full PIT", || {
+            let (used, open) = pit(&forwarder);
+            (used * 100 > open * 97).then_some(())
+        });
+        assert_eq!(others.exchanges(), 2 * EXCHANGES, "during, {workers} workers");
+        drop(pages);
+        wait_until("the end of the Interests of closed faces", || {
+            (pit(&forwarder).0 < 100).then_some(())
+        });
+        assert_eq!(others.exchanges(), 2 * EXCHANGES, "after");
+    }
 }
 
 /// Line 3: 34 ports of one address send first fragments of messages that are never completed.

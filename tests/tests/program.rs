@@ -14,6 +14,7 @@ mod file_faults;
 mod file_targets;
 mod guide;
 mod hostile;
+mod hub;
 mod key_chain;
 mod nfd_commands;
 mod nfd_conf;

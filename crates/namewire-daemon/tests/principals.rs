@@ -9,13 +9,14 @@ use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
 use ndn_dataplane::MemoryFaceOptions;
 use ndn_face::InternalEnd;
 use ndn_management::{DataSigner, DigestSigner};
-use ndn_packet::{DataBuilder, Interest, InterestBuilder, LpPacket, Name};
+use ndn_packet::{DataBuilder, Interest, InterestBuilder, LpHeader, LpPacket, Name};
 use ndn_sys::clock::ManualClock;
 use ndn_types::{Persistency, PrincipalKey, Scope};
 
 /// Frames that wait in a face, and are sent between two steps at most.
 const QUEUE_FRAMES: usize = 64;
 const PORTS: usize = 13;
+const UPSTREAMS: usize = 5;
 const HOUR_MS: u64 = 3_600_000;
 /// Interests of each bystander in one measurement.
 const EXCHANGES: u32 = 25;
@@ -52,6 +53,10 @@ struct Node {
     producer: InternalEnd,
     /// Takes Interests and never answers.
     hole: InternalEnd,
+    /// Next hops of `/all`, all of which a strategy uses; they do not answer.
+    upstreams: Vec<InternalEnd>,
+    /// Interests of bystanders that came to them.
+    upstream_arrivals: usize,
     nonce: u32,
 }
 
@@ -84,14 +89,40 @@ impl Node {
         ];
         let (to_producer, producer) = add(&mut forwarder, remote, None);
         let (to_hole, hole) = add(&mut forwarder, remote, None);
+        let upstreams = (0..UPSTREAMS).map(|_| {
+            let (face_id, end) = add(&mut forwarder, remote, None);
+            forwarder.add_route(&name("/all"), face_id, 0).unwrap();
+            end
+        });
+        let upstreams = upstreams.collect();
+        let multicast = name("/localhost/nfd/strategy/multicast");
+        forwarder.set_strategy(&name("/all"), &multicast).unwrap();
         forwarder.add_route(&name("/good"), to_producer, 0).unwrap();
         forwarder.add_route(&name("/"), to_hole, 0).unwrap();
-        Self { forwarder, clock, attackers, bystanders, producer, hole, nonce: 0 }
+        Self {
+            forwarder,
+            clock,
+            attackers,
+            bystanders,
+            producer,
+            hole,
+            upstreams,
+            upstream_arrivals: 0,
+            nonce: 0,
+        }
     }
 
     fn settle(&mut self) {
         for _ in 0..10_000 {
             while self.hole.receive().is_some() {}
+            for end in &mut self.upstreams {
+                while let Some(frame) = end.receive() {
+                    let frame = LpPacket::parse(&frame).unwrap();
+                    let interest = Interest::parse(frame.fragment().unwrap()).unwrap();
+                    let is_of_bystander = interest.name().starts_with(name("/all/by").as_ref());
+                    self.upstream_arrivals += usize::from(is_of_bystander);
+                }
+            }
             self.attackers.iter_mut().for_each(|end| while end.receive().is_some() {});
             self.answer();
             if !self.forwarder.step().unwrap() && self.producer.unreceived() == 0 {
@@ -218,10 +249,78 @@ fn joins_of_one_host_leave_aggregation_to_others() {
 
 #[test]
 fn short_prefix_interests_of_one_host_leave_places_to_others() {
-    let mut node = Node::new(3);
-    node.assert_service("before", true);
-    node.attack(800, |port, number| format!("/{}", port * 10_000 + number), true);
-    node.assert_service("during", true);
-    node.assert_everything_is_given_back();
-    node.assert_service("after", true);
+    for workers in [1, 3] {
+        let mut node = Node::new(workers);
+        node.assert_service("before", true);
+        node.attack(800, |port, number| format!("/{}", port * 10_000 + number), true);
+        node.assert_service("during", true);
+        node.assert_everything_is_given_back();
+        node.assert_service("after", true);
+    }
+}
+
+#[test]
+fn next_hops_of_one_host_leave_failover_to_others() {
+    for workers in [1, 3] {
+        let mut node = Node::new(workers);
+        node.attack(300, |port, number| format!("/all/{port}/{number}"), false);
+        let refused = node.refused(ndn_forwarding::DropReason::OutRecordsFull);
+        assert!(refused > 500, "the attack did not fill the out-records: {refused}");
+        for number in 0..EXCHANGES {
+            for bystander in 0..node.bystanders.len() {
+                node.upstream_arrivals = 0;
+                let wire = node.interest(&format!("/all/by/{bystander}/{number}"), 4000, false);
+                node.bystanders[bystander].send(wire).unwrap();
+                node.settle();
+                assert_eq!(node.upstream_arrivals, UPSTREAMS, "{workers} workers");
+            }
+        }
+        node.assert_service("during", false);
+        node.assert_everything_is_given_back();
+    }
+}
+
+/// A fragment of a packet of two.
+fn fragment(sequence: u64, index: u64, payload: &[u8]) -> Vec<u8> {
+    let header = LpHeader {
+        sequence: Some(sequence),
+        frag_index: Some(index),
+        frag_count: Some(2),
+        ..LpHeader::default()
+    };
+    let mut frame = Vec::new();
+    ndn_packet::lp::append_packet(&mut frame, &header, payload);
+    frame
+}
+
+#[test]
+fn first_fragments_of_one_host_leave_reassembly_to_others() {
+    for workers in [1, 3] {
+        let mut node = Node::new(workers);
+        let payload = vec![6; 8000];
+        for number in 0..4000_u64 {
+            let frame = fragment(number * 1000, 0, &payload);
+            let _ = node.attackers[usize::try_from(number).unwrap() % PORTS].send(frame);
+            if number % 100 == 99 {
+                node.settle();
+            }
+        }
+        for number in 0..EXCHANGES {
+            for bystander in 0..node.bystanders.len() {
+                let uri = format!("/good/{}/{bystander}/{number}", "x".repeat(3000));
+                let wire = node.interest(&uri, 4000, false);
+                let (first, second) = wire.split_at(1500);
+                let sequence = u64::from(number) * 1000;
+                for (index, part) in [(0, first), (1, second)] {
+                    let frame = fragment(sequence + index, index, part);
+                    node.bystanders[bystander].send(frame).unwrap();
+                    node.settle();
+                }
+                assert!(node.bystanders[bystander].receive().is_some(), "{uri}, {workers} workers");
+                while node.bystanders[bystander].receive().is_some() {}
+            }
+        }
+        node.assert_service("during", false);
+        node.assert_everything_is_given_back();
+    }
 }

@@ -75,6 +75,23 @@ impl SteppedWorker {
         worker.shard.pcct_mut().pop_expired(now, &mut budget).is_some()
     }
 
+    /// Plants a fault: a table of its shard is not shared between principals, but first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub fn stop_sharing(&mut self, resource: ndn_table::Resource) {
+        if let Some(worker) = &mut self.worker {
+            worker.shard.pcct_mut().ledger_mut().stop_sharing(resource);
+        }
+    }
+
+    /// Plants a fault: a place of a table of its shard is charged, and never given back.
+    #[cfg(feature = "planted-faults")]
+    pub fn leak_charge(&mut self, resource: ndn_table::Resource) {
+        let nobody = ndn_table::PrincipalIndex::OTHER;
+        if let Some(worker) = &mut self.worker {
+            worker.shard.pcct_mut().ledger_mut().charge(nobody, resource, 1);
+        }
+    }
+
     fn end(&mut self) {
         self.worker.take().into_iter().for_each(|worker| worker.finish());
     }

@@ -17,9 +17,9 @@ use ndn_types::{Persistency, Scope};
 use crate::node::{Node, NodeSpec, Port, Pressure};
 
 /// What a monotonic clock shows at the begin of a scenario: not zero, as on any host.
-const CLOCK_ORIGIN: Duration = Duration::from_secs(1000);
+pub(crate) const CLOCK_ORIGIN: Duration = Duration::from_secs(1000);
 /// Unix time when the monotonic clock shows zero: 2026-01-01.
-const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
+pub(crate) const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 /// MTU of faces: larger than any packet of a scenario.
 const MTU: usize = 8800;
 /// Frames that a face queues each way: more than a ring between workers has room for.
@@ -347,7 +347,7 @@ impl Node for ForwarderNode {
 }
 
 /// A configuration that opens nothing.
-fn config(spec: &NodeSpec) -> Config {
+pub(crate) fn config(spec: &NodeSpec) -> Config {
     let mut config = Config::default();
     config.control.enabled = false;
     config.forwarder.workers = namewire_config::WorkerCount::Fixed(spec.workers);
@@ -365,7 +365,7 @@ fn config(spec: &NodeSpec) -> Config {
     config
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

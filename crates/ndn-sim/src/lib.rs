@@ -7,8 +7,12 @@
 //! accounts for every Interest. A failing seed is shrunk to the elements that the failure needs and can
 //! be replayed.
 //!
+//! [`Attack`] is another kind of scenario: one principal with many ports against one forwarder that serves
+//! others.
+//!
 //! | module | contents |
 //! |---|---|
+//! | `attack` | [`Attack`]: random attacks of one principal |
 //! | `forwarder` | [`start_forwarder`]: a Namewire forwarder as a [`Node`] |
 //! | `node` | [`Node`]: a forwarder as the simulation sees it |
 //! | `scenario` | [`Scenario`]: what a seed stands for |
@@ -17,6 +21,7 @@
 //! | `shrink` | [`shrink()`]: the smallest part of a scenario that still fails |
 #![forbid(unsafe_code)]
 
+mod attack;
 mod forwarder;
 mod monitor;
 mod node;
@@ -24,6 +29,7 @@ mod scenario;
 mod shrink;
 mod simulation;
 
+pub use attack::{Attack, AttackFault, AttackOutcome, Flood, Move, Target};
 pub use forwarder::{PlantedFault, start_faulty_forwarder, start_forwarder};
 pub use monitor::{Monitor, Violation};
 pub use node::{Node, NodeSpec, Port, Pressure};

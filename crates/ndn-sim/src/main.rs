@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Parser, Subcommand};
 use ndn_sim::{
-    Element, Limits, Outcome, PlantedFault, Scenario, Simulation, shrink, start_faulty_forwarder,
+    Attack, AttackFault, AttackOutcome, Element, Limits, Outcome, PlantedFault, Scenario,
+    Simulation, shrink, start_faulty_forwarder,
 };
 
 /// Simulate networks of Namewire forwarders on virtual time
@@ -44,6 +45,25 @@ enum Command {
         only: Option<Vec<Element>>,
         #[command(flatten)]
         size: Size,
+    },
+    /// Run one attack for each seed: a principal with many ports against one forwarder; shrink and print the first
+    /// that fails
+    Attack {
+        /// First seed
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Number of attacks
+        #[arg(long, default_value_t = 1000)]
+        count: u64,
+        /// Attacks that run at the same time
+        #[arg(long, default_value_t = 1)]
+        jobs: usize,
+        /// Moves of the attacks to keep, separated by commas; the others are left out
+        #[arg(long, value_delimiter = ',')]
+        only: Option<Vec<usize>>,
+        /// Fault to plant in the forwarder, to verify that it is found
+        #[arg(long)]
+        plant: Option<AttackFault>,
     },
 }
 
@@ -97,6 +117,9 @@ fn main() -> ExitCode {
         }
         Command::Replay { seed, only, size } => {
             size.limits().and_then(|limits| replay(seed, only.as_deref(), &limits, size.plant))
+        }
+        Command::Attack { first, count, jobs, only, plant } => {
+            attack(first, count, jobs, only.as_deref(), plant)
         }
     };
     match result {
@@ -219,5 +242,63 @@ fn replay(
         outcome.satisfied,
         outcome.unsatisfied,
         outcome.trace
+    ))
+}
+
+fn attack(
+    first: u64,
+    count: u64,
+    jobs: usize,
+    only: Option<&[usize]>,
+    fault: Option<AttackFault>,
+) -> Result<String, String> {
+    let of_seed = |seed| {
+        let attack = Attack::random(seed);
+        let others = attack.elements().into_iter();
+        let left_out: Vec<_> =
+            others.filter(|move_| only.is_some_and(|only| !only.contains(move_))).collect();
+        attack.without(&left_out)
+    };
+    let next = AtomicU64::new(first);
+    let total = Mutex::new((AttackOutcome::default(), None::<u64>));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, POOLS_MAX / 4) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_stopped = total.lock().is_ok_and(|total| total.1.is_some());
+                    if seed >= first.saturating_add(count) || is_stopped {
+                        return;
+                    }
+                    let result = of_seed(seed).run(fault);
+                    let Ok(mut total) = total.lock() else { return };
+                    let (sum, failed) = &mut *total;
+                    match result {
+                        Ok(outcome) => sum.add(outcome),
+                        Err(_) => *failed = Some(failed.map_or(seed, |other| other.min(seed))),
+                    }
+                }
+            });
+        }
+    });
+    let (sum, failed) = total.into_inner().unwrap_or_default();
+    let Some(seed) = failed else {
+        let AttackOutcome { frames, exchanges, served, refused } = sum;
+        return Ok(format!(
+            "{count} attacks: {frames} frames, {refused} Interests refused or evicted; \
+             {served} of {exchanges} exchanges of bystanders served"
+        ));
+    };
+    let Some((smallest, failure)) = of_seed(seed).shrink(fault) else {
+        return Err(format!("seed {seed} failed once and passed when it ran again"));
+    };
+    let moves: Vec<_> = smallest.elements().iter().map(usize::to_string).collect();
+    let plant = fault.map(|fault| format!(" --plant {fault}")).unwrap_or_default();
+    let lines: Vec<_> = smallest.moves.iter().flatten().map(|of| format!("  {of:?}\n")).collect();
+    Err(format!(
+        "{}{failure}\nseed {seed} failed; replay what the failure needs:\n\
+         ndn-sim attack --first {seed} --count 1{plant} --only {}",
+        lines.concat(),
+        moves.join(",")
     ))
 }

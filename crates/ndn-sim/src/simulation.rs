@@ -821,7 +821,7 @@ fn interest(request: &Request, nonce: u32) -> Vec<u8> {
 }
 
 /// The Data of a name; its content is its name.
-fn data(name: &Name, freshness: Option<Duration>, token: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn data(name: &Name, freshness: Option<Duration>, token: Option<&[u8]>) -> Vec<u8> {
     let content = name.to_uri();
     let mut builder = DataBuilder::new(name).content(content.as_bytes());
     if let Some(freshness) = freshness {

@@ -215,6 +215,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.divisions[resource.index()].total
     }
 
+    /// Plants a fault: the resource is not shared, but first come, first served.
+    #[cfg(feature = "planted-faults")]
+    pub fn stop_sharing(&mut self, resource: R) {
+        self.divisions[resource.index()].open = u32::MAX / 2;
+    }
+
     /// What a principal holds.
     #[must_use]
     pub fn held(&self, index: PrincipalIndex, resource: R) -> u32 {

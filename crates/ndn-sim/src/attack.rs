@@ -1,0 +1,767 @@
+//! Random attacks of one principal on one forwarder.
+//!
+//! The attacker has one address and many ports. A seed determines what it sends: floods of Interests of
+//! any kind, fragments, and ports that close and open; and when time passes or its Interests are answered.
+//! After each move, bystanders that stay below their shares exchange packets of all kinds, and management
+//! answers; at the end, everything is given back.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
+use ndn_dataplane::{MemoryFaceOptions, SteppedWorker};
+use ndn_face::InternalEnd;
+use ndn_forwarding::InterestAccount;
+use ndn_packet::{InterestBuilder, LpHeader, LpPacket, Name};
+use ndn_sys::clock::ManualClock;
+use ndn_table::Resource;
+use ndn_types::{Persistency, PrincipalKey, Resources as _, Scope};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::forwarder::{CLOCK_ORIGIN, UNIX_ORIGIN, config, nanos};
+use crate::monitor::Seen;
+use crate::node::NodeSpec;
+use crate::simulation::{Failure, data};
+
+/// Moves of an attack.
+const MOVES: usize = 10;
+/// Frames that a face queues each way.
+const FACE_QUEUE: usize = 512;
+/// Faces of a strategy that sends to all next hops.
+const UPSTREAMS: usize = 4;
+/// Parts of each table, in percent, that each bystander holds during the attack.
+const HELD_PERCENT: usize = 4;
+/// Of the exchanges of bystanders, this part has to succeed, in percent.
+const SERVICE_PERCENT: u64 = 99;
+/// Longer than any Interest of a remote peer is pending.
+const REST: Duration = Duration::from_secs(70);
+/// Steps after which a forwarder that still works has a livelock.
+const STEPS_MAX: usize = 20_000;
+
+/// A fault that is planted in the forwarder, to verify that attacks find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttackFault {
+    /// A table is first come, first served.
+    Unshared(Resource),
+    /// A place of a table is charged and never given back.
+    Leaked(Resource),
+}
+
+impl AttackFault {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let kinds = [Self::Unshared as fn(Resource) -> Self, Self::Leaked];
+        kinds.into_iter().flat_map(|kind| Resource::ALL.map(kind)).collect()
+    }
+}
+
+impl fmt::Display for AttackFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unshared(resource) => write!(formatter, "unshared-{}", resource.name()),
+            Self::Leaked(resource) => write!(formatter, "leaked-{}", resource.name()),
+        }
+    }
+}
+
+impl FromStr for AttackFault {
+    type Err = String;
+
+    /// Reads a name as written by `Display`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::all().into_iter().find(|fault| fault.to_string() == text);
+        found.ok_or_else(|| {
+            let names: Vec<_> = Self::all().iter().map(Self::to_string).collect();
+            format!("`{text}` is none of {}", names.join(", "))
+        })
+    }
+}
+
+/// Where the Interests of a flood lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To an upstream that does not answer.
+    Hole,
+    /// To several upstreams at once that do not answer.
+    All,
+    /// To a producer that answers.
+    Producer,
+    /// To the producer, for names that bystanders are going to ask for.
+    Next,
+    /// To the hole, with names of one component.
+    Root,
+}
+
+/// Interests of all ports in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flood {
+    /// Number of Interests.
+    pub count: usize,
+    /// Where they lead.
+    pub target: Target,
+    /// The number of different names; with few, ports join the Interests of others.
+    pub names: usize,
+    /// Additional bytes of each name.
+    pub length: usize,
+    /// Bytes of the PIT token.
+    pub token: usize,
+    /// InterestLifetime, ms.
+    pub lifetime_ms: u64,
+    /// CanBePrefix.
+    pub can_be_prefix: bool,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// All have the same Nonce.
+    pub has_one_nonce: bool,
+}
+
+/// A move of the attacker, or of the network while it attacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// It sends Interests.
+    Flood(Flood),
+    /// It sends first fragments of this length.
+    Fragments {
+        /// Number of fragments.
+        count: usize,
+        /// Bytes of each.
+        length: usize,
+    },
+    /// It closes this number of ports, and opens as many.
+    Churn(usize),
+    /// The upstream answers its Interests but one of this number.
+    AnswerAllBut(usize),
+    /// Time passes.
+    Wait(Duration),
+}
+
+/// An attack, determined by its seed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attack {
+    /// The seed that it was made of.
+    pub seed: u64,
+    /// Forwarding workers.
+    pub workers: usize,
+    /// Capacity of the PIT, in entries.
+    pub pit_capacity: usize,
+    /// Ports of the attacker.
+    pub ports: usize,
+    /// The moves; `None` where shrinking has removed one.
+    pub moves: Vec<Option<Move>>,
+}
+
+/// What an attack without a failure did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttackOutcome {
+    /// Frames of the attacker that the forwarder took.
+    pub frames: u64,
+    /// Exchanges of bystanders, and how many of them succeeded.
+    pub exchanges: u64,
+    /// Those that succeeded.
+    pub served: u64,
+    /// Interests that were refused or evicted.
+    pub refused: u64,
+}
+
+impl AttackOutcome {
+    /// Takes in that of another attack.
+    pub fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.exchanges += other.exchanges;
+        self.served += other.served;
+        self.refused += other.refused;
+    }
+}
+
+impl Attack {
+    /// The attack of a seed.
+    #[must_use]
+    pub fn random(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        // The largest has room for more short-prefix Interests than their table.
+        let pit_capacity = [400, 1500, 6000, 20_000][random.random_range(0..4)];
+        let moves = (0..MOVES).map(|_| Some(random_move(pit_capacity, &mut random))).collect();
+        Self {
+            seed,
+            workers: random.random_range(1..=3),
+            pit_capacity,
+            ports: random.random_range(1..=60),
+            moves,
+        }
+    }
+
+    /// The numbers of its moves.
+    #[must_use]
+    pub fn elements(&self) -> Vec<usize> {
+        (0..self.moves.len()).filter(|&number| self.moves[number].is_some()).collect()
+    }
+
+    /// The attack without some of its moves.
+    #[must_use]
+    pub fn without(&self, removed: &[usize]) -> Self {
+        let mut attack = self.clone();
+        removed.iter().for_each(|&number| attack.moves[number] = None);
+        attack
+    }
+
+    /// Runs the attack against a forwarder, with a planted fault if there is one.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn run(&self, fault: Option<AttackFault>) -> Result<AttackOutcome, Failure> {
+        let mut field = match Field::new(self, fault) {
+            Ok(field) => field,
+            Err(error) => return Err(failure(Duration::ZERO, format!("no start: {error:#}"))),
+        };
+        let result = field.attack(self);
+        result.map_err(|reason| failure(field.elapsed, reason))
+    }
+
+    /// Leaves out the moves that the failure does not need. `None` if the attack does not fail.
+    #[must_use]
+    pub fn shrink(&self, fault: Option<AttackFault>) -> Option<(Self, Failure)> {
+        let mut failure = self.run(fault).err()?;
+        let mut smallest = self.clone();
+        for number in self.elements() {
+            let candidate = smallest.without(&[number]);
+            if let Err(other) = candidate.run(fault) {
+                (smallest, failure) = (candidate, other);
+            }
+        }
+        Some((smallest, failure))
+    }
+}
+
+fn failure(at: Duration, reason: String) -> Failure {
+    Failure { at, node: None, reason, recent: Vec::new() }
+}
+
+fn random_move(pit_capacity: usize, random: &mut StdRng) -> Move {
+    match random.random_range(0..10) {
+        0 => Move::Fragments {
+            count: random.random_range(1..2000),
+            length: [100, 1400, 8000][random.random_range(0..3)],
+        },
+        1 => Move::Churn(random.random_range(1..40)),
+        2 => Move::AnswerAllBut([1, 3, 50, 500][random.random_range(0..4)]),
+        3 => Move::Wait(Duration::from_millis(random.random_range(1..8000))),
+        _ => Move::Flood(random_flood(pit_capacity, random)),
+    }
+}
+
+fn random_flood(pit_capacity: usize, random: &mut StdRng) -> Flood {
+    let targets =
+        [Target::Hole, Target::Hole, Target::All, Target::Producer, Target::Next, Target::Root];
+    let length = match random.random_range(0..4) {
+        0 | 1 => 0,
+        2 => random.random_range(0..400),
+        _ => random.random_range(0..7500),
+    };
+    let most = if length > 400 { pit_capacity / 2 } else { (pit_capacity * 3 / 2).max(3000) };
+    let count = random.random_range(most / 4..=most.min(20_000));
+    let target = targets[random.random_range(0..targets.len())];
+    let is_root = target == Target::Root;
+    Flood {
+        count,
+        target,
+        names: [1, 10, count / 10 + 1, count][if is_root { 3 } else { random.random_range(0..4) }],
+        length,
+        token: [0, 4, 20, 32][random.random_range(0..4)],
+        lifetime_ms: [1, 100, 4000, 60_000, 3_600_000][random.random_range(0..5)],
+        can_be_prefix: is_root || random.random_bool(0.3),
+        must_be_fresh: random.random_bool(0.2),
+        has_one_nonce: random.random_bool(0.05),
+    }
+}
+
+/// The other end of a face.
+#[derive(Debug)]
+struct Port {
+    face_id: u64,
+    end: InternalEnd,
+}
+
+impl Port {
+    fn receive(&mut self) -> Option<Seen> {
+        Seen::parse(&self.end.receive()?)
+    }
+
+    fn drain(&mut self) {
+        while self.end.receive().is_some() {}
+    }
+}
+
+/// A forwarder, the attacker and the others.
+#[derive(Debug)]
+struct Field {
+    forwarder: SteppedForwarder,
+    clock: ManualClock,
+    elapsed: Duration,
+    fault: Option<AttackFault>,
+    attackers: Vec<Port>,
+    /// A peer with another address, an application, a neighbour.
+    bystanders: Vec<Port>,
+    producer: Port,
+    /// Takes Interests; see [`Move::AnswerAllBut`].
+    hole: Port,
+    /// Frames that the hole has taken, those of the attacker only.
+    unanswered: Vec<Name>,
+    /// Takes Interests of the bystanders until the end.
+    slow: Port,
+    slow_names: Vec<Name>,
+    upstreams: Vec<Port>,
+    /// Interests of the bystanders that came to [`Self::upstreams`].
+    upstream_arrivals: usize,
+    faces: u64,
+    nonce: u32,
+    round: u32,
+    /// The first exchange that failed in this round.
+    first_failed: Option<String>,
+    outcome: AttackOutcome,
+}
+
+fn remote(number: u8) -> PrincipalKey {
+    PrincipalKey::remote((Ipv4Addr::new(192, 0, 2, number), 6363).into())
+}
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap_or_default()
+}
+
+impl Field {
+    fn new(attack: &Attack, fault: Option<AttackFault>) -> anyhow::Result<Self> {
+        let clock = ManualClock::new(nanos(CLOCK_ORIGIN), UNIX_ORIGIN);
+        let seeds = Seeds::from_number(attack.seed);
+        let environment = Environment { clock: clock.clone().into(), seeds };
+        let spec = NodeSpec {
+            number: 0,
+            workers: attack.workers,
+            cs_capacity: 0,
+            pit_capacity: attack.pit_capacity,
+            ports_local: Vec::new(),
+            seed: attack.seed,
+        };
+        let mut forwarder = SteppedForwarder::new(&config(&spec), &environment)?;
+        let mut faces = 0;
+        let mut add = |scope, principal| add_face(&mut forwarder, &mut faces, scope, principal);
+        let attackers = (0..attack.ports).map(|_| add(Scope::NonLocal, Some(remote(1))));
+        let attackers = attackers.collect::<anyhow::Result<_>>()?;
+        let application = PrincipalKey::LocalApplication { uid: 1000, pid: 7 };
+        let bystanders = vec![
+            add(Scope::NonLocal, Some(remote(2)))?,
+            add(Scope::Local, Some(application))?,
+            add(Scope::NonLocal, None)?,
+        ];
+        let [producer, hole, slow] =
+            [add(Scope::NonLocal, None)?, add(Scope::NonLocal, None)?, add(Scope::NonLocal, None)?];
+        let upstreams: Vec<_> =
+            (0..UPSTREAMS).map(|_| add(Scope::NonLocal, None)).collect::<anyhow::Result<_>>()?;
+        for (prefix, port) in [("/good", &producer), ("/slow", &slow), ("/", &hole)] {
+            forwarder.add_route(&name(prefix), port.face_id, 0)?;
+        }
+        for port in &upstreams {
+            forwarder.add_route(&name("/all"), port.face_id, 0)?;
+        }
+        forwarder.set_strategy(&name("/all"), &name("/localhost/nfd/strategy/multicast"))?;
+        let mut field = Self {
+            forwarder,
+            clock,
+            elapsed: Duration::ZERO,
+            fault,
+            attackers,
+            bystanders,
+            producer,
+            hole,
+            unanswered: Vec::new(),
+            slow,
+            slow_names: Vec::new(),
+            upstreams,
+            upstream_arrivals: 0,
+            faces,
+            nonce: 0,
+            round: 0,
+            first_failed: None,
+            outcome: AttackOutcome::default(),
+        };
+        field.plant();
+        Ok(field)
+    }
+
+    fn plant(&mut self) {
+        let workers = self.forwarder.workers_mut().iter_mut();
+        match self.fault {
+            None => {}
+            Some(AttackFault::Unshared(resource)) => {
+                workers.for_each(|worker: &mut SteppedWorker| worker.stop_sharing(resource));
+            }
+            Some(AttackFault::Leaked(resource)) => {
+                workers.for_each(|worker: &mut SteppedWorker| worker.leak_charge(resource));
+            }
+        }
+    }
+
+    fn attack(&mut self, attack: &Attack) -> Result<AttackOutcome, String> {
+        self.hold(attack)?;
+        self.serve("before the attack")?;
+        for (number, of_attack) in attack.moves.iter().enumerate() {
+            let Some(of_attack) = of_attack else { continue };
+            self.make_move(of_attack)?;
+            self.serve(&format!("after move {number}, {of_attack:?}"))?;
+        }
+        self.release()?;
+        self.check_service()?;
+        self.rest()?;
+        let counters = self.forwarder.counters();
+        let account = InterestAccount::of(&counters);
+        self.outcome.refused = account.refused + account.evicted;
+        Ok(self.outcome)
+    }
+
+    /// The bystanders have pending Interests, less than their shares, for all of the attack.
+    fn hold(&mut self, attack: &Attack) -> Result<(), String> {
+        for number in 0..attack.pit_capacity * HELD_PERCENT / 100 {
+            for bystander in 0..self.bystanders.len() {
+                let uri = format!("/slow/{bystander}/{number}");
+                let wire = self.interest(&uri, 60_000, false, false);
+                self.bystanders[bystander].end.send(wire).map_err(|_| "no room to hold")?;
+            }
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// The Interests that the bystanders hold are answered.
+    fn release(&mut self) -> Result<(), String> {
+        for name in std::mem::take(&mut self.slow_names) {
+            self.outcome.exchanges += 1;
+            let _ = self.slow.end.send(data(&name, None, None));
+            self.settle()?;
+            let served = self.bystanders.iter_mut().filter_map(|port| {
+                matches!(port.receive(), Some(Seen::Data(data)) if data.name == name).then_some(())
+            });
+            self.outcome.served += served.count() as u64;
+        }
+        Ok(())
+    }
+
+    fn interest(&mut self, uri: &str, lifetime_ms: u64, prefix: bool, fresh: bool) -> Vec<u8> {
+        self.nonce += 1;
+        let name = name(uri);
+        let builder = InterestBuilder::new(&name).nonce(self.nonce).lifetime_ms(lifetime_ms);
+        builder.can_be_prefix(prefix).must_be_fresh(fresh).to_vec().unwrap_or_default()
+    }
+
+    fn make_move(&mut self, of_attack: &Move) -> Result<(), String> {
+        match *of_attack {
+            Move::Flood(flood) => self.flood(&flood),
+            Move::Fragments { count, length } => self.send_fragments(count, length),
+            Move::Churn(count) => self.churn(count),
+            Move::AnswerAllBut(number) => self.answer_all_but(number),
+            Move::Wait(time) => self.wait(time),
+        }
+    }
+
+    fn flood(&mut self, flood: &Flood) -> Result<(), String> {
+        let filler = "x".repeat(flood.length);
+        let (one_nonce, round) = (self.nonce + 1, self.round);
+        for number in 0..flood.count {
+            let serial = number % flood.names.max(1);
+            let uri = match flood.target {
+                Target::Hole => format!("/hole/{round}/{serial}/{filler}"),
+                Target::All => format!("/all/{round}/{serial}/{filler}"),
+                Target::Producer => format!("/good/attack/{round}/{serial}/{filler}"),
+                Target::Next => format!("/good/{}/{}/0/{}", round + 1, serial % 3, serial / 3),
+                Target::Root => format!("/r{round}-{serial}"),
+            };
+            if flood.has_one_nonce {
+                self.nonce = one_nonce;
+            }
+            let Flood { lifetime_ms, can_be_prefix, must_be_fresh, .. } = *flood;
+            let wire = self.interest(&uri, lifetime_ms, can_be_prefix, must_be_fresh);
+            let port = number % self.attackers.len();
+            self.send_attack(port, with_token(&wire, flood.token))?;
+            // The link to the producer is no resource of the forwarder: its queue does not overflow.
+            let is_answered = matches!(flood.target, Target::Producer | Target::Next);
+            if is_answered && number % (FACE_QUEUE / 2) == 0 {
+                self.settle()?;
+            }
+        }
+        self.settle()
+    }
+
+    fn send_attack(&mut self, port: usize, frame: Vec<u8>) -> Result<(), String> {
+        if let Err(frame) = self.attackers[port].end.send(frame) {
+            self.settle()?;
+            let sent = self.attackers[port].end.send(frame);
+            self.outcome.frames += u64::from(sent.is_ok());
+        } else {
+            self.outcome.frames += 1;
+        }
+        Ok(())
+    }
+
+    fn send_fragments(&mut self, count: usize, length: usize) -> Result<(), String> {
+        let payload = vec![6; length];
+        for number in 0..count {
+            self.nonce += 1;
+            let frame = fragment(u64::from(self.nonce) * 1000, 0, &payload);
+            self.send_attack(number % self.attackers.len(), frame)?;
+        }
+        self.settle()
+    }
+
+    fn churn(&mut self, count: usize) -> Result<(), String> {
+        for _ in 0..count.min(self.attackers.len()) {
+            let closed = self.attackers.remove(0);
+            let destroyed = self.forwarder.destroy_face(closed.face_id);
+            destroyed.map_err(|error| format!("management: {error}"))?;
+            let (forwarder, faces) = (&mut self.forwarder, &mut self.faces);
+            let opened = add_face(forwarder, faces, Scope::NonLocal, Some(remote(1)));
+            self.attackers.push(opened.map_err(|error| format!("no face: {error:#}"))?);
+        }
+        self.settle()
+    }
+
+    fn answer_all_but(&mut self, number: usize) -> Result<(), String> {
+        for (position, name) in std::mem::take(&mut self.unanswered).into_iter().enumerate() {
+            if position.is_multiple_of(number) {
+                continue;
+            }
+            if self.hole.end.send(data(&name, None, None)).is_err() {
+                self.settle()?;
+            }
+        }
+        self.settle()
+    }
+
+    fn wait(&mut self, time: Duration) -> Result<(), String> {
+        let end = self.elapsed + time;
+        while self.elapsed < end {
+            let step = Duration::from_millis(250).min(end - self.elapsed);
+            self.clock.advance(step);
+            self.elapsed += step;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Steps until the forwarder has nothing left to do at this time.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..STEPS_MAX {
+            self.attackers.iter_mut().for_each(Port::drain);
+            self.take_attacks();
+            let is_active = self.answer_bystanders();
+            let has_worked = self.forwarder.step().map_err(|error| format!("{error:#}"))?;
+            if !has_worked && !is_active {
+                return Ok(());
+            }
+        }
+        Err(format!("is not done after {STEPS_MAX} steps at one instant"))
+    }
+
+    fn take_attacks(&mut self) {
+        while let Some(seen) = self.hole.receive() {
+            if let Seen::Interest { name, .. } = seen {
+                self.unanswered.push(name);
+            }
+        }
+        while let Some(seen) = self.slow.receive() {
+            if let Seen::Interest { name, .. } = seen {
+                self.slow_names.push(name);
+            }
+        }
+    }
+
+    /// Upstreams of the bystanders answer. Returns whether there was something.
+    fn answer_bystanders(&mut self) -> bool {
+        let mut is_active = false;
+        while let Some(seen) = self.producer.receive() {
+            is_active = true;
+            let Seen::Interest { mut name, selectors, .. } = seen else { continue };
+            if selectors.can_be_prefix {
+                name.push_generic("answer").push_generic("version");
+            }
+            let _ = self.producer.end.send(data(&name, None, None));
+        }
+        let by = name("/all/by");
+        for port in &mut self.upstreams {
+            while let Some(seen) = port.receive() {
+                let Seen::Interest { name, .. } = seen else { continue };
+                if name.starts_with(by.as_ref()) {
+                    is_active = true;
+                    self.upstream_arrivals += 1;
+                    if self.upstream_arrivals == UPSTREAMS {
+                        let _ = port.end.send(data(&name, None, None));
+                    }
+                }
+            }
+        }
+        is_active
+    }
+
+    /// All kinds of exchanges of all bystanders, and a request to management.
+    fn serve(&mut self, when: &str) -> Result<(), String> {
+        self.round += 1;
+        let round = self.round;
+        let before = self.outcome;
+        self.first_failed = None;
+        for bystander in 0..self.bystanders.len() {
+            for number in 0..4 {
+                let short = format!("/good/{round}/{bystander}/0/{number}");
+                self.exchange(bystander, &short, false)?;
+            }
+            for length in [150, 700, 2000, 4000] {
+                let filler = "y".repeat(length);
+                self.exchange(bystander, &format!("/good/{round}/{bystander}/{filler}"), false)?;
+            }
+            self.exchange(bystander, "/good", true)?;
+            self.fragmented(bystander)?;
+            self.upstream_arrivals = 0;
+            self.exchange(bystander, &format!("/all/by/{round}/{bystander}"), false)?;
+        }
+        self.aggregate()?;
+        let status = self.forwarder.status();
+        status.map_err(|error| format!("management does not answer {when}: {error}"))?;
+        let failed = |outcome: AttackOutcome| outcome.exchanges - outcome.served;
+        let lost = failed(self.outcome) - failed(before);
+        // Each round has to be served by itself, so that the failure names the move.
+        if lost * 100 > (self.outcome.exchanges - before.exchanges) * (100 - SERVICE_PERCENT) {
+            let all = self.outcome.exchanges - before.exchanges;
+            let first = self.first_failed.take().unwrap_or_default();
+            let first: String = first.chars().take(40).collect();
+            return Err(format!(
+                "{lost} of {all} exchanges of bystanders fail {when}, the first for {first}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn note_served(&mut self, bystander: usize, uri: &str) {
+        self.outcome.exchanges += 1;
+        let mut is_served = false;
+        while let Some(seen) = self.bystanders[bystander].receive() {
+            is_served |= matches!(seen, Seen::Data(_));
+        }
+        if is_served {
+            self.outcome.served += 1;
+        } else {
+            self.first_failed.get_or_insert_with(|| uri.to_owned());
+        }
+    }
+
+    fn exchange(&mut self, bystander: usize, uri: &str, prefix: bool) -> Result<(), String> {
+        let wire = self.interest(uri, 4000, prefix, prefix);
+        let _ = self.bystanders[bystander].end.send(wire);
+        self.settle()?;
+        self.note_served(bystander, uri);
+        Ok(())
+    }
+
+    /// An Interest in two fragments.
+    fn fragmented(&mut self, bystander: usize) -> Result<(), String> {
+        let uri = format!("/good/{}/{bystander}/{}", self.round, "z".repeat(3000));
+        let wire = self.interest(&uri, 4000, false, false);
+        let (first, second) = wire.split_at(1500);
+        let sequence = u64::from(self.nonce) * 1000;
+        for (index, part) in [(0, first), (1, second)] {
+            let frame = fragment(sequence + index, index, part);
+            let _ = self.bystanders[bystander].end.send(frame);
+            self.settle()?;
+        }
+        self.note_served(bystander, &format!("fragments of {uri}"));
+        Ok(())
+    }
+
+    /// All bystanders ask for the same names at once, with long tokens.
+    fn aggregate(&mut self) -> Result<(), String> {
+        for number in 0..4 {
+            let uri = format!("/good/{}/together/{number}", self.round);
+            for bystander in 0..self.bystanders.len() {
+                let wire = self.interest(&uri, 4000, false, false);
+                let _ = self.bystanders[bystander].end.send(with_token(&wire, 20));
+            }
+            self.settle()?;
+            (0..self.bystanders.len()).for_each(|bystander| self.note_served(bystander, &uri));
+        }
+        Ok(())
+    }
+
+    fn check_service(&self) -> Result<(), String> {
+        let AttackOutcome { exchanges, served, .. } = self.outcome;
+        if served * 100 < exchanges * SERVICE_PERCENT {
+            return Err(format!("{served} of {exchanges} exchanges of bystanders succeed"));
+        }
+        Ok(())
+    }
+
+    /// After the longest lifetime, everything is given back and accounted for.
+    fn rest(&mut self) -> Result<(), String> {
+        self.wait(REST)?;
+        for ledger in self.forwarder.ledgers() {
+            let tables = ledger.tables.as_ref().map(|tables| tables.resources);
+            let totals = Resource::ALL.iter().zip(tables.iter().flatten());
+            if let Some((resource, table)) = totals.into_iter().find(|(_, table)| table.total > 0) {
+                let (name, total) = (resource.name(), table.total);
+                return Err(format!("the ledger is not at zero: {total} of {name} are held"));
+            }
+            if !ledger.memory.is_zero() {
+                return Err("the ledger is not at zero: memory of faces is held".to_owned());
+            }
+        }
+        let account = InterestAccount::of(&self.forwarder.counters());
+        // What one worker passed on to another entered once.
+        let outcomes = account.accounted_for() - account.passed_on;
+        if account.pending > 0 || account.entered != outcomes {
+            return Err(format!("not all Interests are accounted for: {account:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn add_face(
+    forwarder: &mut SteppedForwarder,
+    number: &mut u64,
+    scope: Scope,
+    principal: Option<PrincipalKey>,
+) -> anyhow::Result<Port> {
+    *number += 1;
+    let options = MemoryFaceOptions {
+        number: *number,
+        scope,
+        principal,
+        persistency: Persistency::Permanent,
+        mtu: 8800,
+        queue_frames_max: FACE_QUEUE,
+    };
+    let (face_id, end) = forwarder.add_memory_face(&options)?;
+    Ok(Port { face_id, end })
+}
+
+/// A frame with a PIT token of this length.
+fn with_token(packet: &[u8], length: usize) -> Vec<u8> {
+    if length == 0 {
+        return packet.to_vec();
+    }
+    let (token, mut frame) = (vec![7; length], Vec::new());
+    let header = LpHeader { pit_token: &token, ..LpHeader::default() };
+    ndn_packet::lp::append_packet(&mut frame, &header, packet);
+    debug_assert!(LpPacket::parse(&frame).is_ok());
+    frame
+}
+
+/// A fragment of a packet of two.
+fn fragment(sequence: u64, index: u64, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let header = LpHeader {
+        sequence: Some(sequence),
+        frag_index: Some(index),
+        frag_count: Some(2),
+        ..LpHeader::default()
+    };
+    ndn_packet::lp::append_packet(&mut frame, &header, payload);
+    frame
+}

@@ -1,0 +1,67 @@
+//! Random attacks of one principal on a forwarder.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ndn_sim::{Attack, AttackFault, AttackOutcome};
+
+/// Attacks that are run unless `NAMEWIRE_CASES` has another number; `make sim-attack` runs more.
+const ATTACKS: u64 = 30;
+/// Seeds that are tried until a planted fault is found.
+const SEEDS_MAX: u64 = 60;
+
+#[test]
+fn bystanders_are_served_during_random_attacks() {
+    let count = std::env::var("NAMEWIRE_CASES").ok().and_then(|count| count.parse().ok());
+    let count = count.unwrap_or(ATTACKS);
+    let (next, total) = (AtomicU64::new(0), Mutex::new(AttackOutcome::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= count {
+                        return;
+                    }
+                    let outcome = Attack::random(seed).run(None).unwrap_or_else(|failure| {
+                        panic!("{failure}\nreplay it: cargo run -p ndn-sim -- attack --first {seed} --count 1")
+                    });
+                    total.lock().unwrap().add(outcome);
+                }
+            });
+        }
+    });
+    let outcome = total.into_inner().unwrap();
+    assert!(outcome.refused > count * 100, "the attacks fill no table: {outcome:?}");
+    assert!(outcome.exchanges > count * 100, "{outcome:?}");
+}
+
+#[test]
+fn equal_seeds_attack_equally() {
+    for seed in 0..3 {
+        assert_eq!(Attack::random(seed).run(None), Attack::random(seed).run(None));
+    }
+}
+
+/// Each is replayed by `ndn-sim attack --first SEED --count 1 --plant FAULT --only MOVES`.
+#[test]
+fn faults_planted_in_the_ledger_are_found_and_shrunk() {
+    for fault in AttackFault::all() {
+        let failing =
+            (0..SEEDS_MAX).map(Attack::random).find(|attack| attack.run(Some(fault)).is_err());
+        let attack = failing.unwrap_or_else(|| panic!("{fault} is not found"));
+        let (smallest, failure) = attack.shrink(Some(fault)).unwrap();
+        let expected = match fault {
+            AttackFault::Unshared(_) => "exchanges of bystanders",
+            AttackFault::Leaked(_) => "the ledger is not at zero",
+        };
+        assert!(failure.reason.contains(expected), "{fault}: {failure}");
+        assert!(
+            smallest.elements().len() < attack.elements().len(),
+            "{fault}: nothing is left out"
+        );
+        assert_eq!(smallest.run(Some(fault)), Err(failure));
+        assert!(smallest.run(None).is_ok(), "without {fault}");
+    }
+}

@@ -1,0 +1,232 @@
+//! A hub under everything: a forwarder with two workers, an application and a configured neighbour at half load, and
+//! a hundred ports of ten addresses that attack it, for `ATTACK_SECONDS` (`make attack`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement that prints its results"
+)]
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use namewire_tests::wire::{interest, name};
+use namewire_tests::{Forwarder, Settings, now, wait_until};
+use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
+
+/// How long the load is measured without an attack.
+const BEFORE: Duration = Duration::from_secs(5);
+/// Ports of each attacking address, and addresses.
+const PORTS: usize = 10;
+const ADDRESSES: u8 = 10;
+/// Frames per second of all attackers together, unless `ATTACK_RATE` has another number.
+const ATTACK_RATE: u64 = 20_000;
+/// Longer than an Interest of a remote peer is pending.
+const REST: Duration = Duration::from_secs(65);
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+fn socket(address: Ipv4Addr, forwarder: &Forwarder) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    socket.connect(("127.0.0.1", forwarder.port())).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    socket
+}
+
+/// Sends `rate` frames per second in portions of a millisecond until `is_over`.
+fn pace(rate: u64, is_over: &AtomicBool, mut send: impl FnMut(u64)) {
+    let (start, mut sent) = (now(), 0);
+    while !is_over.load(Ordering::Relaxed) {
+        let due = u64::try_from(start.elapsed().as_micros()).unwrap() * rate / 1_000_000;
+        // What a busy machine has missed is left out.
+        sent = sent.max(due.saturating_sub(rate / 100));
+        while sent < due {
+            send(sent);
+            sent += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What one address sends, from all its ports in turn.
+fn attack(forwarder: &Forwarder, address: u8, rate: u64, is_over: &AtomicBool) -> u64 {
+    let from = Ipv4Addr::new(127, 0, 1, address);
+    let ports: Vec<_> = (0..PORTS).map(|_| socket(from, forwarder)).collect();
+    ports.iter().for_each(|port| port.set_nonblocking(true).unwrap());
+    let (long, fragment) = ("x".repeat(3000), vec![6; 1400]);
+    let (mut frames, mut buffer) = (0, [0; 9000]);
+    pace(rate, is_over, |number| {
+        let lifetime = |uri: &str, can_be_prefix: bool| {
+            let (name, nonce) = (name(uri), u32::try_from(number % (1 << 32)).unwrap());
+            let builder = InterestBuilder::new(&name).nonce(nonce).lifetime_ms(3_600_000);
+            builder.can_be_prefix(can_be_prefix).to_vec().unwrap()
+        };
+        let frame = match number % 6 {
+            0 | 1 => lifetime(&format!("/hole/{address}/{number}"), false),
+            // Joined by all ports of all addresses.
+            2 => with_token(&lifetime(&format!("/hole/all/{}", number / 60), false)),
+            3 => lifetime(&format!("/hole/{address}/{long}/{number}"), false),
+            4 => lifetime(&format!("/{address}-{number}"), true),
+            _ => first_fragment(number * 8, &fragment),
+        };
+        let port = &ports[usize::try_from(number).unwrap() % PORTS];
+        frames += u64::from(port.send(&frame).is_ok());
+        while port.recv(&mut buffer).is_ok() {}
+    });
+    frames
+}
+
+fn with_token(packet: &[u8]) -> Vec<u8> {
+    framed(&LpHeader { pit_token: &[7; 32], ..LpHeader::default() }, packet)
+}
+
+fn first_fragment(sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let header = LpHeader {
+        sequence: Some(sequence),
+        frag_index: Some(0),
+        frag_count: Some(4),
+        ..LpHeader::default()
+    };
+    framed(&header, payload)
+}
+
+fn framed(header: &LpHeader<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    ndn_packet::lp::append_packet(&mut frame, header, payload);
+    frame
+}
+
+/// The neighbour: sends Interests at a rate, and counts Data.
+fn neighbour(socket: &UdpSocket, rate: u64, is_over: &AtomicBool) -> u64 {
+    let answered = AtomicU64::new(0);
+    let session = now().elapsed().as_nanos();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 9000];
+            while !is_over.load(Ordering::Relaxed) {
+                let Ok(length) = socket.recv(&mut buffer) else { continue };
+                let frame = LpPacket::parse(&buffer[..length]);
+                let is_data = frame.is_ok_and(|frame| frame.nack().is_none());
+                answered.fetch_add(u64::from(is_data), Ordering::Relaxed);
+            }
+        });
+        pace(rate, is_over, |number| {
+            let uri = format!("/good/neighbour/{session}-{rate}/{number}");
+            let _ = socket.send(&interest(&uri, u32::try_from(number % (1 << 32)).unwrap()));
+        });
+    });
+    answered.into_inner()
+}
+
+/// Data per second of the application and the neighbour, during a time.
+fn service(hub: &Hub, rate: u64, time: Duration) -> (f64, f64) {
+    let is_over = AtomicBool::new(false);
+    let seconds = time.as_secs_f64();
+    let (duration, rate_text) = (format!("{}s", time.as_secs()), rate.to_string());
+    let consumer = ["traffic", "consumer", "/good", "--lifetime", "1s"];
+    let load = ["--rate", &rate_text, "--duration", &duration];
+    std::thread::scope(|scope| {
+        let of_neighbour = scope.spawn(|| neighbour(&hub.neighbour, rate, &is_over));
+        let report = hub.forwarder.json(&[&consumer[..], &load].concat());
+        is_over.store(true, Ordering::Relaxed);
+        let satisfied = report["patterns"][0]["satisfied"].as_u64().unwrap();
+        (satisfied as f64 / seconds, of_neighbour.join().unwrap() as f64 / seconds)
+    })
+}
+
+struct Hub {
+    /// Ended before the forwarder.
+    _producer: namewire_tests::Process,
+    /// Takes what the attackers ask for.
+    _hole: UdpSocket,
+    neighbour: UdpSocket,
+    forwarder: Forwarder,
+}
+
+impl Hub {
+    fn start() -> Self {
+        let forwarder = Settings::new().udp().workers(2).start();
+        let neighbour = socket(Ipv4Addr::new(127, 0, 2, 1), &forwarder);
+        let remote = format!("udp4://{}", neighbour.local_addr().unwrap());
+        let _ = forwarder.output(&["face", "create", &remote, "--persistency", "permanent"]);
+        let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to_hole = format!("udp4://{}", hole.local_addr().unwrap());
+        for prefix in ["/hole", "/"] {
+            // Routes below / inherit it, so it is the last choice.
+            let _ = forwarder.output(&["route", "add", prefix, &to_hole, "--cost", "1000"]);
+        }
+        let producer = forwarder.spawn("producer", &["traffic", "producer", "/good"]);
+        wait_until("the producer's route", || {
+            forwarder.output(&["route", "list"]).contains("/good").then_some(())
+        });
+        Self { _producer: producer, _hole: hole, neighbour, forwarder }
+    }
+
+    /// Interests per second that the application gets answered with a window.
+    fn capacity(&self) -> f64 {
+        let consumer = ["traffic", "consumer", "/good", "--window", "64"];
+        let report = self.forwarder.json(&[&consumer[..], &["--duration", "3s"]].concat());
+        report["patterns"][0]["satisfied"].as_f64().unwrap() / 3.0
+    }
+
+    fn held(&self) -> Vec<(String, u64)> {
+        let limits = self.forwarder.json(&["limits"]);
+        let tables = limits["tables"].as_object().unwrap().iter();
+        tables.map(|(name, table)| (name.clone(), table["used"].as_u64().unwrap())).collect()
+    }
+}
+
+#[test]
+#[ignore = "minutes: make attack"]
+fn application_and_neighbour_keep_their_rates_on_a_hub_under_attack() {
+    let hub = Hub::start();
+    let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));
+    let capacity = hub.capacity();
+    // A quarter each, or what a loaded machine certainly does.
+    let load = setting("ATTACK_LOAD", (capacity / 4.0).min(5000.0) as u64);
+    let before = service(&hub, load, BEFORE);
+    println!("one application alone: {capacity:.0}/s; then {load}/s of application and neighbour");
+    println!("before: application {:.0}/s, neighbour {:.0}/s", before.0, before.1);
+    let (is_over, portion) = (AtomicBool::new(false), Duration::from_secs(time.clamp(2, 20)));
+    let frames = AtomicU64::new(0);
+    let (mut worst, mut slowest) = ((f64::MAX, f64::MAX), Duration::ZERO);
+    let mut resident = Vec::new();
+    std::thread::scope(|scope| {
+        for address in 1..=ADDRESSES {
+            let (hub, is_over, frames) = (&hub, &is_over, &frames);
+            let rate = rate / u64::from(ADDRESSES);
+            scope.spawn(move || {
+                frames.fetch_add(attack(&hub.forwarder, address, rate, is_over), Ordering::Relaxed);
+            });
+        }
+        let start = now();
+        while start.elapsed() < Duration::from_secs(time) {
+            let during = service(&hub, load, portion);
+            let asked = now();
+            let _ = hub.forwarder.output(&["status"]);
+            slowest = slowest.max(asked.elapsed());
+            resident.push(hub.forwarder.resident_kib());
+            println!(
+                "{:4} s: application {:.0}/s, neighbour {:.0}/s, resident {} KiB, held {:?}",
+                start.elapsed().as_secs(),
+                during.0,
+                during.1,
+                resident.last().unwrap(),
+                hub.held()
+            );
+            worst = (worst.0.min(during.0), worst.1.min(during.1));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!("{} frames of the attack, status at most {slowest:?}", frames.into_inner());
+    std::thread::sleep(REST);
+    let left = hub.held();
+    println!("after {} s of rest: held {left:?}", REST.as_secs());
+    assert!(worst.0 >= 0.9 * before.0, "application: {worst:?} instead of {before:?}");
+    assert!(worst.1 >= 0.9 * before.1, "neighbour: {worst:?} instead of {before:?}");
+    assert!(left.iter().all(|(_, held)| *held == 0), "{left:?}");
+    let (first, last) = (resident[resident.len() / 2], resident[resident.len() - 1]);
+    assert!(last < first + first / 10 + 8192, "memory: {resident:?} KiB");
+}
