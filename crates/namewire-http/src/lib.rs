@@ -10,6 +10,7 @@ mod metrics;
 mod pages;
 mod respond;
 mod server;
+mod shared;
 mod tokens;
 
 pub use counters::{HttpCounters, HttpValues};

@@ -4,7 +4,7 @@
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use crate::respond::{Body, text};
+use crate::shared::{Body, text};
 
 /// Path, content type and content of each file.
 const FILES: [(&str, &str, &str); 5] = [

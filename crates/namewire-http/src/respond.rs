@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use async_graphql::dynamic::Schema;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
@@ -15,35 +13,14 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use ndn_sys::clock;
-use tokio::sync::Semaphore;
 
-use crate::admission::{Admission, Rate, Refusal, check_reading};
-use crate::calls::{Calls, Unanswered};
-use crate::counters::HttpCounters;
+use crate::admission::{Refusal, check_reading};
+use crate::calls::Unanswered;
 use crate::exposition::Format;
 use crate::graphql::{post, websocket};
 use crate::metrics::metrics;
 use crate::pages::page;
-use crate::tokens::Tokens;
-
-/// State shared by all requests.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) admission: Admission,
-    pub(crate) calls: Calls,
-    pub(crate) counters: HttpCounters,
-    pub(crate) is_ready: Arc<AtomicBool>,
-    pub(crate) rate: Rate,
-    pub(crate) tokens: Tokens,
-    pub(crate) schema: Schema,
-    /// Limits WebSocket connections.
-    pub(crate) sockets: Arc<Semaphore>,
-}
-
-/// The body of a response: it is made as a whole.
-pub(crate) type Body = Full<Bytes>;
-
-pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+use crate::shared::{Body, Shared, text};
 
 /// Responds to a request.
 pub(crate) async fn respond(
@@ -160,13 +137,6 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
     if let Refusal::Method(allowed) = refusal {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     }
-    response
-}
-
-pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
 }
 

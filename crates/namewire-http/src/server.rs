@@ -24,7 +24,8 @@ use crate::counters::HttpCounters;
 use crate::graphql::sampler::Sampler;
 use crate::graphql::schema;
 use crate::graphql::websocket::SOCKETS_MAX;
-use crate::respond::{Shared, respond};
+use crate::respond::respond;
+use crate::shared::Shared;
 use crate::tokens::{TokenFile, Tokens};
 
 /// Maximum number of connections. Further ones wait until one ends.

@@ -68,12 +68,12 @@ impl TokenOptions {
         let file = self.token_file()?;
         let failed = |error: std::io::Error| Failure::Failed(error.to_string());
         let mut tokens = file.read().map_err(|error| {
-            let hint = match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    " (the first start with the HTTP API makes it; --config or --file names another file)"
-                }
-                std::io::ErrorKind::PermissionDenied => " (it belongs to the user of the forwarder)",
-                _ => "",
+            let hint = if error.kind() == std::io::ErrorKind::NotFound {
+                " (the first start with the HTTP API makes it; --config or --file names another file)"
+            } else if error.kind() == std::io::ErrorKind::PermissionDenied {
+                " (it belongs to the user of the forwarder)"
+            } else {
+                ""
             };
             Failure::Failed(format!("{error}{hint}"))
         })?;

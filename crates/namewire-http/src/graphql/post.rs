@@ -13,7 +13,7 @@ use ndn_sys::clock;
 
 use super::access::{FORBIDDEN, UNAUTHENTICATED};
 use crate::admission::Refusal;
-use crate::respond::{Body, text};
+use crate::shared::{Body, text};
 use crate::tokens::{Principal, Tokens};
 
 /// Maximum length of a body, bytes.

@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 
 use crate::admission::Refusal;
-use crate::respond::{Body, Shared, text};
+use crate::shared::{Body, Shared, text};
 use crate::tokens::Principal;
 
 /// Maximum number of WebSocket connections.
