@@ -329,8 +329,12 @@ fn wait_until_listening(process: &mut Process) -> bool {
     })
 }
 
-/// A port that nobody uses just now, neither over TCP nor over UDP.
-fn free_port() -> u16 {
+/// Returns a port that no process uses now, neither over TCP nor over UDP.
+///
+/// # Panics
+/// There is none.
+#[must_use]
+pub fn free_port() -> u16 {
     wait_until("a free port", || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
         let port = listener.local_addr().ok()?.port();

@@ -331,8 +331,8 @@ pub fn skip(reason: &str) {
 /// Says that something is skipped, once for each reason, past the test runner, which keeps what
 /// passing tests print.
 pub(crate) fn report_missing(reason: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if SAID.lock().unwrap().insert(reason.to_owned()) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if REPORTED.lock().unwrap().insert(reason.to_owned()) {
         // There is nobody to tell if standard error is gone.
         let _ = writeln!(std::io::stderr(), "\n*** SKIPPED: {reason} ***");
     }

@@ -346,7 +346,7 @@ fn ten_thousand_connections_are_served() {
     let started = now();
     let mut streams: Vec<UnixStream> = Vec::with_capacity(count);
     for _ in 0..count {
-        streams.push(connect_patiently(&victim.forwarder));
+        streams.push(connect_with_retries(&victim.forwarder));
     }
     victim.assert_serving();
     // The last ones are as good as the first.
@@ -478,7 +478,7 @@ fn is_closed(mut stream: &UnixStream) -> bool {
 }
 
 /// The listener's queue may be full for a moment.
-fn connect_patiently(forwarder: &Forwarder) -> UnixStream {
+fn connect_with_retries(forwarder: &Forwarder) -> UnixStream {
     wait_until("a connection", || UnixStream::connect(forwarder.socket()).ok())
 }
 

@@ -354,7 +354,7 @@ fn ask_all(column: usize, toml: &str, commands: &mut Commands, check_after: impl
 }
 
 #[test]
-fn every_face_gets_what_it_deserves() {
+fn every_face_is_answered_by_its_rights() {
     let (operator, certificate) = signer("/operator");
     let (unknown_peer, _) = signer("/unknown");
     let mut commands = Commands { time_ms: unix_ms(), operator, unknown_peer };

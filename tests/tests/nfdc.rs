@@ -169,9 +169,9 @@ fn the_nfdc_of_nfd_sees_the_same() {
         assert_eq!(output.status.code(), Some(*status), "{line}: {stated}");
         // Standard error is the same, too, but for codes that depend on the library.
         let own = ours(&other, line);
-        let own_said = String::from_utf8_lossy(&own.stderr);
+        let own_stderr = String::from_utf8_lossy(&own.stderr);
         if !stated.contains("Error ") {
-            assert_eq!(own_said, stated, "{line}");
+            assert_eq!(own_stderr, stated, "{line}");
         }
     }
     for line in LISTS {

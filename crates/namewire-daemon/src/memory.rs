@@ -30,7 +30,7 @@ pub(super) fn cs_bytes(spec: usize) -> usize {
     let most = usize::try_from(system_bytes() / 4 * 3).unwrap_or(usize::MAX);
     if spec > most {
         tracing::warn!(
-            wanted_mib = spec >> 20,
+            needed_mib = spec >> 20,
             taken_mib = most >> 20,
             "the Content Store cannot have more than three quarters of the memory: it holds as many packets as fit"
         );

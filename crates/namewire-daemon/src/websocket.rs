@@ -183,12 +183,12 @@ mod tests {
         Connection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
         Origin: http://example.com\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-    fn everybody() -> Admission {
+    fn any_origin() -> Admission {
         Admission { origins: None, local_origins: Vec::new() }
     }
 
     fn answer(request: &[u8]) -> Result<Option<(String, Client)>, Refusal> {
-        super::answer(request, &everybody())
+        super::answer(request, &any_origin())
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
             origins: Some(origins(&["https://app.example.com"])),
             local_origins: origins(&["http://own.example.com:8080"]),
         };
-        let none = Admission { origins: Some(Vec::new()), ..everybody() };
+        let none = Admission { origins: Some(Vec::new()), ..any_origin() };
         for (own, some_client, none_client) in [
             (&["https://app.example.com"][..], Some(Client::ForeignPage), None),
             (&["https://APP.example.com:443"], Some(Client::ForeignPage), None),

@@ -551,7 +551,7 @@ fn attempt_failed(
 /// Why a handshake has failed.
 fn reason_of(error: &HandshakeError) -> CloseReason {
     match error {
-        HandshakeError::Refused(farewell) => CloseReason::Refused(*farewell),
+        HandshakeError::Refused(disconnect) => CloseReason::Refused(*disconnect),
         HandshakeError::Closed => CloseReason::PeerClosed,
         HandshakeError::Io(error) => failed(error),
         HandshakeError::Message(_)
@@ -590,7 +590,7 @@ impl MemifState {
     fn reason_of_end(&self) -> CloseReason {
         match &self.rings {
             Rings::Up(link) => match link.ended() {
-                Some(Ended::Disconnected(farewell)) => CloseReason::Left(farewell),
+                Some(Ended::Disconnected(disconnect)) => CloseReason::Left(disconnect),
                 Some(Ended::Closed) | None => CloseReason::PeerClosed,
             },
             Rings::Connecting { .. } | Rings::Waiting(_) => CloseReason::PeerClosed,
@@ -653,9 +653,9 @@ impl MemifState {
     }
 
     /// Has the peer raise interrupts, or none.
-    fn set_interrupts(&mut self, wanted: bool) -> Result<(), Fault> {
+    fn set_interrupts(&mut self, requested: bool) -> Result<(), Fault> {
         let Rings::Up(link) = &mut self.rings else { return Ok(()) };
-        link.receivers.iter_mut().try_for_each(|receiver| receiver.set_interrupts(wanted))
+        link.receivers.iter_mut().try_for_each(|receiver| receiver.set_interrupts(requested))
     }
 
     /// Whether there is something to take, or a fault to find.

@@ -43,8 +43,8 @@ impl FileStat {
     /// # Errors
     /// Those of `statx`.
     pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let requested = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, requested)?;
         Ok(Self::from_statx(&found))
     }
 

@@ -78,11 +78,11 @@ impl CpuTimes {
         self.user + self.system
     }
 
-    fn read(principal: libc::c_int) -> io::Result<Self> {
+    fn read(target: libc::c_int) -> io::Result<Self> {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: the call fills the whole structure if it returns 0.
         let usage = unsafe {
-            if libc::getrusage(principal, usage.as_mut_ptr()) != 0 {
+            if libc::getrusage(target, usage.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
             }
             usage.assume_init()

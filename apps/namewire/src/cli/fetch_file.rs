@@ -363,7 +363,7 @@ async fn resume(
 pub(super) fn usable(left: Left) -> Option<Progress> {
     match left {
         Left::Nothing => None,
-        Left::Untold => {
+        Left::WithoutSidecar => {
             output::note(
                 &"namewire: an earlier fetch was ended before it could write down what it had: this one starts \
                   over",

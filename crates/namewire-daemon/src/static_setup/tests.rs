@@ -150,7 +150,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     let collaborators = Collaborators::with_strategies(Catalog);
     let mut state = ControlState::new(ControlConfig::default(), collaborators);
     let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
-    let spoke_first = FaceCreated {
+    let on_demand = FaceCreated {
         index: FaceIndex::new(1, 0),
         options: FaceOptions::datagram(properties, Persistency::OnDemand, 8800),
         remote: FaceUri::udp(address),
@@ -158,7 +158,7 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
         counters: Arc::default(),
     };
     let now = Now { monotonic_ns: 1, unix_us: 1 };
-    state.face_created(now, faces::record(&spoke_first));
+    state.face_created(now, faces::record(&on_demand));
     setup.face_exists(&mut state, spec.ticket, 300);
 
     let persistency = state.face(300).unwrap().properties.persistency;

@@ -76,7 +76,7 @@ const REORDER_MIN: u64 = 3;
 /// Maximum such distance learned from reordering.
 const REORDER_MAX: u64 = 4096;
 /// Maximum factor by which spurious losses extend the tolerance for reordering.
-const PATIENCE_MAX: u32 = 4;
+const REORDER_FACTOR_MAX: u32 = 4;
 /// Interests declared lost at one time-out. They probe whether the others are lost too: an answer
 /// to a probe overtakes those, while after a mere stall their answers arrive and nothing is sent
 /// twice.
@@ -145,7 +145,7 @@ pub struct FetchState {
     highest_answered: Option<u64>,
     reorder_distance: u64,
     /// Factor of the tolerance for an overtaken Interest.
-    time_limit: u32,
+    reorder_factor: u32,
     /// Congestion counts again for transmissions from this sequence number on.
     recovery_end: u64,
     /// Transmissions declared lost since the last decrease: the spurious ones, and all. The
@@ -176,7 +176,7 @@ impl FetchState {
             next_sequence: 0,
             highest_answered: None,
             reorder_distance: REORDER_MIN,
-            time_limit: 1,
+            reorder_factor: 1,
             recovery_end: 0,
             doubts: (0, 0),
             refusals: BTreeMap::new(),
@@ -408,7 +408,7 @@ impl FetchState {
         let distance = self.highest_answered.map_or(0, |highest| highest.saturating_sub(sequence));
         self.reorder_distance =
             self.reorder_distance.max(distance + 1).saturating_add(1).min(REORDER_MAX);
-        self.time_limit = (self.time_limit * 2).min(PATIENCE_MAX);
+        self.reorder_factor = (self.reorder_factor * 2).min(REORDER_FACTOR_MAX);
         self.doubts.0 += 1;
         // A late answer may be an early one to the retransmission: round trips can also become
         // shorter.
@@ -496,7 +496,7 @@ impl FetchState {
     /// answered; longer if earlier ones were merely overtaken.
     fn loss_delay(&self, sequence: u64) -> Option<Duration> {
         let distance = self.highest_answered?.saturating_sub(sequence);
-        let delay = self.rtt.loss_delay(self.time_limit);
+        let delay = self.rtt.loss_delay(self.reorder_factor);
         if distance >= self.reorder_distance {
             Some(delay)
         } else {

@@ -105,7 +105,7 @@ fn interest(name: &str, signer: &dyn Signer) -> Vec<u8> {
 
 pub(super) fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]) -> Validation {
     let fetched: Vec<_> =
-        fetched.iter().map(|principal| Arc::clone(&principal.certificate)).collect();
+        fetched.iter().map(|identity| Arc::clone(&identity.certificate)).collect();
     if let Ok(interest) = Interest::parse(wire) {
         return policy.validate(&SignedPacket::from_interest(&interest).unwrap(), &fetched, NOW);
     }
@@ -122,8 +122,8 @@ fn a_chain_to_the_anchor_is_asked_for_and_then_trusted() {
     let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
     let mut policy = policy(RULES, &root);
     let wire = interest(COMMAND, &user.signer());
-    let needs = |principal: &Identity| {
-        Validation::NeedsCertificate(principal.certificate.key_name().to_name())
+    let needs = |identity: &Identity| {
+        Validation::NeedsCertificate(identity.certificate.key_name().to_name())
     };
     assert_eq!(judge(&mut policy, &wire, &[]), needs(&user));
     assert_eq!(judge(&mut policy, &wire, &[&user]), needs(&site));
@@ -151,8 +151,8 @@ fn wrong_names_keys_and_times_are_refused() {
     assert!(refused(judge(&mut policy, &data, &[])), "no rule is about it");
 }
 
-fn signed_as(principal: &Identity, locator: &str) -> KeySigner {
-    KeySigner::new(Arc::clone(&principal.key), Locator::Name(Name::from_uri(locator).unwrap()))
+fn signed_as(identity: &Identity, locator: &str) -> KeySigner {
+    KeySigner::new(Arc::clone(&identity.key), Locator::Name(Name::from_uri(locator).unwrap()))
 }
 
 /// A certificate of `name` that is signed with the key of `issuer`, by whatever name.

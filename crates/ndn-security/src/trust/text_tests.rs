@@ -57,8 +57,8 @@ fn a_chain_of_three_is_trusted() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let wire = data("/lab/a/files/x", &lab.server.signer());
-    let needs = |principal: &Identity| {
-        Validation::NeedsCertificate(principal.certificate.key_name().to_name())
+    let needs = |identity: &Identity| {
+        Validation::NeedsCertificate(identity.certificate.key_name().to_name())
     };
     assert_eq!(judge(&mut policy, &wire, &[]), needs(&lab.server));
     assert_eq!(judge(&mut policy, &wire, &[&lab.server]), needs(&lab.site));

@@ -131,7 +131,7 @@ impl PartFile {
         let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
             // A fetch killed before the first checkpoint has left a file without state.
             let is_empty = self.begun || self.file.metadata().is_ok_and(|file| file.len() == 0);
-            return if is_empty { Left::Nothing } else { Left::Untold };
+            return if is_empty { Left::Nothing } else { Left::WithoutSidecar };
         };
         if progress.origin.name != origin.name {
             return Left::Unusable { progress, reason: Unusable::OfAnother };
@@ -159,7 +159,9 @@ impl PartFile {
     ) -> Result<Left, PartError> {
         let progress = match self.left(origin) {
             Left::GoesOn(progress) => progress,
-            other @ (Left::Nothing | Left::Untold | Left::Unusable { .. }) => return Ok(other),
+            other @ (Left::Nothing | Left::WithoutSidecar | Left::Unusable { .. }) => {
+                return Ok(other);
+            }
         };
         let checked = check(&self.file, &progress, segment, verification);
         let Some((chain, progress)) = checked.map_err(|error| self.error(error))? else {

@@ -67,7 +67,7 @@ pub enum Left {
     /// Nothing.
     Nothing,
     /// Content without a sidecar: the fetch was killed before the first checkpoint.
-    Untold,
+    WithoutSidecar,
     /// The leading segments: the fetch can be resumed.
     GoesOn(Progress),
     /// Content that cannot be resumed.
@@ -85,7 +85,7 @@ impl Left {
     pub fn progress(self) -> Option<Progress> {
         match self {
             Self::GoesOn(progress) => Some(progress),
-            Self::Nothing | Self::Untold | Self::Unusable { .. } => None,
+            Self::Nothing | Self::WithoutSidecar | Self::Unusable { .. } => None,
         }
     }
 }

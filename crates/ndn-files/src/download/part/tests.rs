@@ -16,7 +16,7 @@ fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
 fn refusal(part: &mut PartFile, origin: &Origin) -> Option<Unusable> {
     match part.resume(origin, None, &Verification::Skip).unwrap() {
         Left::Unusable { reason, .. } => Some(reason),
-        Left::Nothing | Left::Untold | Left::GoesOn(_) => None,
+        Left::Nothing | Left::WithoutSidecar | Left::GoesOn(_) => None,
     }
 }
 
@@ -288,20 +288,20 @@ fn sidecar_is_written_early_and_then_less_often() {
         PartFile::open(copies.path().join("object")).unwrap().left(&origin(1))
     };
     assert_eq!(left(), Left::Nothing);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for segment in 0..1024 {
         put(&mut part, segment, &[0x5a; 4096]);
         match left() {
-            Left::Untold => assert!(told.is_empty()),
-            Left::GoesOn(progress) if told.last() != Some(&progress.bytes) => {
+            Left::WithoutSidecar => assert!(reported.is_empty()),
+            Left::GoesOn(progress) if reported.last() != Some(&progress.bytes) => {
                 assert_eq!(progress.bytes, (segment + 1) * 4096);
-                told.push(progress.bytes);
+                reported.push(progress.bytes);
             }
             Left::GoesOn(progress) => assert!(progress.bytes * 2 > segment * 4096),
             other @ (Left::Nothing | Left::Unusable { .. }) => panic!("{other:?}"),
         }
     }
-    assert_eq!(told, [128, 256, 512, 1024, 2048, 4096].map(|kibibytes| kibibytes << 10));
+    assert_eq!(reported, [128, 256, 512, 1024, 2048, 4096].map(|kibibytes| kibibytes << 10));
 }
 
 /// Opening a pipe waits for a writer, unless told not to.
