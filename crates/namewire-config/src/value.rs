@@ -75,16 +75,18 @@ pub(crate) fn number_in<T: Number>(
 }
 
 /// The message about a value of another type.
-pub(crate) fn expected(wanted: &str, found: &DeValue<'_>) -> String {
+pub(crate) fn expected(expectation: &str, found: &DeValue<'_>) -> String {
     match found.as_str() {
-        Some(text) if text.len() <= 40 => format!("expected {wanted}, found {text:?} in quotes"),
-        _ => format!("expected {wanted}, found {}", found.type_str()),
+        Some(text) if text.len() <= 40 => {
+            format!("expected {expectation}, found {text:?} in quotes")
+        }
+        _ => format!("expected {expectation}, found {}", found.type_str()),
     }
 }
 
 /// The string that a value is.
-pub(crate) fn string_of<'v>(wanted: &str, value: &'v DeValue<'_>) -> Result<&'v str, String> {
-    value.as_str().ok_or_else(|| expected(wanted, value))
+pub(crate) fn string_of<'v>(expectation: &str, value: &'v DeValue<'_>) -> Result<&'v str, String> {
+    value.as_str().ok_or_else(|| expected(expectation, value))
 }
 
 /// A string in the quotes and escapes of TOML.

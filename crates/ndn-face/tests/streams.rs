@@ -519,7 +519,7 @@ fn remote_peers_leave_the_reserve_of_applications_to_them() {
     }
     assert_eq!(counters.dropped_total(), 0);
     let after: u64 = hogs.iter().map(|(_, counters, _)| counters.queued_bytes.value()).sum();
-    assert_eq!(before, after, "nobody gave way");
+    assert_eq!(before, after, "no queue gave way");
     drop(far);
     for (face, _, _) in &hogs {
         assert!(worker.faces.remove(*face, &worker.pool));

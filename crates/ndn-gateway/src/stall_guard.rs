@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug)]
 pub struct StallGuard<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     /// Minimum number of bytes to be received per period of waiting.
     bytes_min: u64,
     /// Waiting time since that number was last received, without the current wait.
@@ -28,13 +28,13 @@ pub struct StallGuard<S> {
 }
 
 impl<S> StallGuard<S> {
-    /// In `patience` of waiting, `rate_min` bytes per second must be received.
+    /// In `timeout` of waiting, `rate_min` bytes per second must be received.
     #[must_use]
-    pub fn new(stream: S, patience: Duration, rate_min: u32) -> Self {
-        let bytes_min = u64::from(rate_min).saturating_mul(patience.as_secs()).max(1);
+    pub fn new(stream: S, timeout: Duration, rate_min: u32) -> Self {
+        let bytes_min = u64::from(rate_min).saturating_mul(timeout.as_secs()).max(1);
         Self {
             stream,
-            patience,
+            timeout,
             bytes_min,
             waited: Duration::ZERO,
             taken: 0,
@@ -73,7 +73,7 @@ impl<S> StallGuard<S> {
             return polled;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let until = since + self.patience.saturating_sub(self.waited);
+        let until = since + self.timeout.saturating_sub(self.waited);
         let deadline =
             self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         match deadline.as_mut().poll(context) {

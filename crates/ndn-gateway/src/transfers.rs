@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Who waits and gets the next free transfer: one to whom it is promised, or one of the address with the fewest.
+    /// The waiting request that gets the next free transfer: one to which it is promised, or one of the address with the fewest.
     fn next_to_grant(&self) -> Option<usize> {
         let promised = self.waiting.iter().position(|waiting| waiting.is_promised);
         let others = || {
@@ -276,7 +276,7 @@ mod tests {
             let acquired = transfers.acquire(address(2), Arc::new(Notify::new()));
             assert!(tokio::time::timeout(Duration::from_secs(1), acquired).await.is_err());
         }
-        // The oldest was told to end, and the place is free for the next.
+        // The oldest was notified to end, and the place is free for the next.
         ends[0].notified().await;
         drop(permits.remove(0));
         assert!(start(&transfers, 1).await);

@@ -120,15 +120,15 @@ impl Options {
         let more = faults.into_iter().filter(|fault| !of_file.contains(fault));
         let (of_options, more): (Vec<_>, Vec<_>) =
             more.partition(|fault| self.option_of(fault).is_some());
-        let mut told = vec![super::config::describe(&error.with(&more))];
-        told.extend(of_options.iter().map(|fault| self.describe(fault, &source)));
-        Err(Failure::Usage(super::config::lines(&told)))
+        let mut reported = vec![super::config::describe(&error.with(&more))];
+        reported.extend(of_options.iter().map(|fault| self.describe(fault, &source)));
+        Err(Failure::Usage(super::config::lines(&reported)))
     }
 
     /// The failure for conflicts, each with its option or line.
     fn refuse(&self, faults: &[Conflict], source: &Source) -> Failure {
-        let told: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
-        Failure::Usage(super::config::lines(&told))
+        let reported: Vec<_> = faults.iter().map(|fault| self.describe(fault, source)).collect();
+        Failure::Usage(super::config::lines(&reported))
     }
 
     fn describe(&self, fault: &Conflict, source: &Source) -> String {
@@ -345,13 +345,16 @@ mod tests {
     fn option_at_fault_is_named() {
         let options = Program::parse_from(["run", "--cpu", "4000"]).options;
         let Err(failure) = options.prepare() else { panic!("there is no such processor") };
-        let told = failure.to_string();
-        assert!(told.starts_with("--cpu: ") && told.contains("processor 4000"), "{told}");
+        let reported = failure.to_string();
+        assert!(
+            reported.starts_with("--cpu: ") && reported.contains("processor 4000"),
+            "{reported}"
+        );
         let Err(failure) = configured(&["--cs-capacity", "99999999999"]) else {
             panic!("it is too large")
         };
-        let told = failure.to_string();
-        assert!(told.starts_with("--cs-capacity: tables.cs.capacity_packets: "), "{told}");
+        let reported = failure.to_string();
+        assert!(reported.starts_with("--cs-capacity: tables.cs.capacity_packets: "), "{reported}");
     }
 
     #[test]
@@ -361,21 +364,21 @@ mod tests {
         let text = "unknown = 1\n[forwarder]\ncpus = [4000]\n[control]\npath = \"/dev/null/control.sock\"\n";
         std::fs::write(&file, text).unwrap();
         let path = file.to_str().unwrap();
-        let told = |more: &[&str]| {
+        let reported = |more: &[&str]| {
             let arguments = [&["run", "--config", path], more].concat();
             let Err(failure) = Program::parse_from(arguments).options.prepare() else {
                 panic!("nothing of it can be")
             };
             failure.to_string()
         };
-        let of_file = told(&[]);
+        let of_file = reported(&[]);
         let places: Vec<_> =
             of_file.lines().map(|line| line.contains(&format!("{path}:"))).collect();
         assert_eq!(places, [true; 3], "{of_file}");
         for what in ["`unknown`", "processor 4000", "/dev/null"] {
             assert!(of_file.contains(what), "{what}: {of_file}");
         }
-        let with_option = told(&["--user", "no-such-user-here"]);
+        let with_option = reported(&["--user", "no-such-user-here"]);
         assert_eq!(with_option.lines().count(), 4, "{with_option}");
         assert!(with_option.contains("namewire: --user: "), "{with_option}");
         assert!(with_option.starts_with(&of_file), "{with_option}");
