@@ -165,10 +165,10 @@ impl Hub {
     }
 
     /// Interests per second that the application gets answered with a window.
-    fn capacity(&self) -> f64 {
+    fn capacity(&self) -> u64 {
         let consumer = ["traffic", "consumer", "/good", "--window", "64"];
         let report = self.forwarder.json(&[&consumer[..], &["--duration", "3s"]].concat());
-        report["patterns"][0]["satisfied"].as_f64().unwrap() / 3.0
+        report["patterns"][0]["satisfied"].as_u64().unwrap() / 3
     }
 
     fn held(&self) -> Vec<(String, u64)> {
@@ -185,9 +185,9 @@ fn application_and_neighbour_keep_their_rates_on_a_hub_under_attack() {
     let (time, rate) = (setting("ATTACK_SECONDS", 600), setting("ATTACK_RATE", ATTACK_RATE));
     let capacity = hub.capacity();
     // A quarter each, or what a loaded machine certainly does.
-    let load = setting("ATTACK_LOAD", (capacity / 4.0).min(5000.0) as u64);
+    let load = setting("ATTACK_LOAD", (capacity / 4).min(5000));
     let before = service(&hub, load, BEFORE);
-    println!("one application alone: {capacity:.0}/s; then {load}/s of application and neighbour");
+    println!("one application alone: {capacity}/s; then {load}/s of application and neighbour");
     println!("before: application {:.0}/s, neighbour {:.0}/s", before.0, before.1);
     let (is_over, portion) = (AtomicBool::new(false), Duration::from_secs(time.clamp(2, 20)));
     let frames = AtomicU64::new(0);

@@ -219,9 +219,13 @@ impl Before {
         if kind == PacketKind::Data && satisfied > 0 {
             decisions.push(Decision::PitSatisfied(satisfied));
         }
-        decisions.extend(dropped.into_iter().map(|(reason, count)| match reason {
-            DropReason::Evicted | DropReason::OutRecordEvicted => Decision::Evicted(reason, count),
-            _ => Decision::Dropped(reason, count),
+        let evicted = [DropReason::Evicted, DropReason::OutRecordEvicted];
+        decisions.extend(dropped.into_iter().map(|(reason, count)| {
+            if evicted.contains(&reason) {
+                Decision::Evicted(reason, count)
+            } else {
+                Decision::Dropped(reason, count)
+            }
         }));
         (decisions, is_pending)
     }

@@ -96,10 +96,8 @@ impl Pit {
         let credits = Resource::ALL.map(|resource| {
             let (places, steps) = sizes[resource.index()];
             let rounds = steps / VICTIM_STEPS as usize;
-            let last = match resource {
-                Resource::LongBlocks => INTEREST_BLOCKS_MAX as usize,
-                _ => 0,
-            };
+            let is_long = resource == Resource::LongBlocks;
+            let last = if is_long { INTEREST_BLOCKS_MAX as usize } else { 0 };
             if rounds == 0 { 0 } else { (rounds + last).min(places / 8) }
         });
         let capacities = std::array::from_fn(|index| sizes[index].0 - credits[index]);
