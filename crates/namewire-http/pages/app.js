@@ -202,7 +202,7 @@ class Faces extends List {
     this.past = new Map(faces.map((face) => [face.faceId, { link: face.link, now }]));
     const headings = [["Face", "number"], ["Remote URI"], ["State"], ["Persistency"], ["Interests in", "number"],
       ["Data out", "number"], ["In", "number"], ["Out", "number"], [""]];
-    const caption = `${facesLimit.faces} of at most ${facesLimit.facesMax} faces`;
+    const caption = `Faces; ${facesLimit.faces} count towards the limit of ${facesLimit.facesMax}`;
     const pages = make("div", { class: "bar" },
       this.after.length > 0 ? make("button", { type: "button", onclick: () => (this.after.pop(), this.turn()) }, "Previous") : undefined,
       faces.length === 100 ? make("button", { type: "button", onclick: () => {

@@ -56,7 +56,7 @@ fn write_forwarder(out: &mut Exposition, operations: &dyn Operations) -> Result<
     let help = "Names with next hops.";
     out.single("namewire_fib_entries", Type::Gauge, help, status.fib_entries);
     let limit = operations.face_limit()?;
-    out.single("namewire_faces", Type::Gauge, "Faces, internal ones included.", limit.faces);
+    out.single("namewire_faces", Type::Gauge, "Faces that count towards the limit.", limit.faces);
     let help = "Maximum number of faces (limits.faces).";
     out.single("namewire_faces_limit", Type::Gauge, help, limit.faces_max);
     let help = "Connections closed because the maximum number of faces was reached.";

@@ -317,7 +317,7 @@ fn all_requests_without_arguments_are_answered() {
     let served = serve(&settings());
     let data = served.data(
         "{ version { version processId } logLevels { directives } statistics { workers { inInterests burstSizes drops { key \
-         value } queuedData { looks } } } links { key value { inFrames drops { key } down { reason } } } facesWaiting { \
+         value } queuedData { last } } } links { key value { inFrames drops { key } down { reason } } } facesWaiting { \
          remoteUri } facesLimit { faces facesMax } limits { tables { key value { capacity usedByClass { key value } } } \
          principals { principal } } webtransport { addresses } memif { isListening } }",
     );
