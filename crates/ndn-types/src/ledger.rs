@@ -1,7 +1,7 @@
 //! The ledger: who holds how much of each scarce resource, and what each may hold.
 //!
-//! Everything scarce is charged to a principal ([`PrincipalKey`]). Who takes it charges it, and who
-//! frees it gives it back. A charge is the increment of a counter in a record that the packets of a
+//! Everything scarce is charged to a principal ([`PrincipalKey`]) by the table that holds it, and
+//! given back when it is freed. A charge is the increment of a counter in a record that the packets of a
 //! principal share. What a principal may hold is decided by the policy in `shares`.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,13 +1,15 @@
 //! Certificates that commands and prefix announcements wait for: the commands that wait, with a share of the places for
 //! each requester, and the Interests that fetch the certificates.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
 use ndn_security::{Certificate, identity_of_key};
-use ndn_types::{FaceUri, Scope};
+use ndn_types::{
+    Capacity, FaceUri, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources, Scope,
+    Verdict,
+};
 
 use super::action::{Action, FaceRecord};
 use super::outbox::Outbox;
@@ -18,8 +20,6 @@ use crate::command::Verb;
 pub(super) const WAITING_MAX: usize = 256;
 /// Maximum number of waiting commands from one face.
 pub(super) const WAITING_PER_FACE_MAX: usize = 16;
-/// Maximum number of waiting commands from one principal.
-pub(super) const WAITING_PER_PRINCIPAL_MAX: usize = 32;
 /// Certificates that one command may require.
 const CERTIFICATES_MAX: usize = 25;
 /// The time in which the certificates of one command, or of one announcement, have to arrive.
@@ -37,33 +37,30 @@ const FAILURES_MAX: usize = 1024;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// The party that the shares of waiting commands belong to: the address of a remote face, whatever its port, or else the
-/// face. An IPv6 address counts by its /64 prefix, unless it is link-local.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Principal {
-    Face(u64),
-    Address(IpAddr),
-}
+/// Places for waiting commands, which principals share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitingPlaces;
 
-impl Principal {
-    pub(super) fn of(face: &FaceRecord) -> Self {
-        let properties = &face.properties;
-        let address = FaceUri::parse(&properties.remote_uri).ok();
-        let address = address.and_then(|uri| uri.socket_address()).map(|address| address.ip());
-        match address {
-            Some(address) if properties.scope == Scope::NonLocal => Self::Address(network(address)),
-            Some(_) | None => Self::Face(properties.face_id),
-        }
+impl Resources<1> for WaitingPlaces {
+    const ALL: [Self; 1] = [Self];
+
+    fn index(self) -> usize {
+        0
+    }
+
+    fn name(self) -> &'static str {
+        "waiting_commands"
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_unicast_link_local() => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        address @ (IpAddr::V4(_) | IpAddr::V6(_)) => address,
+/// The principal that a waiting command of a face is charged to: the address of a remote face, whatever its port, or else
+/// the face.
+pub(super) fn principal_of(face: &FaceRecord) -> PrincipalKey {
+    let properties = &face.properties;
+    let address = FaceUri::parse(&properties.remote_uri).ok().and_then(|uri| uri.socket_address());
+    match address {
+        Some(address) if properties.scope == Scope::NonLocal => PrincipalKey::remote(address),
+        Some(_) | None => PrincipalKey::Neighbour { face_id: properties.face_id },
     }
 }
 
@@ -111,7 +108,7 @@ pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
 pub(super) struct WaitingCommand {
     pub(super) wire: Vec<u8>,
     pub(super) requester: Requester,
-    pub(super) principal: Principal,
+    pub(super) principal: PrincipalIndex,
     pub(super) verb: Verb,
     pub(super) signer: String,
     pub(super) progress: Progress,
@@ -122,46 +119,63 @@ pub(super) struct WaitingCommand {
 #[derive(Debug)]
 pub(super) enum Admission {
     Admitted,
-    /// The table is full, and this command of the principal with the most makes room.
+    /// The table is full, and this command of a principal above its share makes room.
     Displaces(Box<WaitingCommand>),
     Refused,
 }
 
 /// The commands that wait for certificates, in the order of their arrival.
-#[derive(Debug, Default)]
-pub(super) struct WaitingCommands(VecDeque<WaitingCommand>);
+#[derive(Debug)]
+pub(super) struct WaitingCommands {
+    commands: VecDeque<WaitingCommand>,
+    ledger: RankedLedger<WaitingPlaces, 1>,
+}
+
+impl Default for WaitingCommands {
+    fn default() -> Self {
+        let places = Capacity::of(WAITING_MAX);
+        let ledger = RankedLedger::new([places], Reserves::default());
+        Self { commands: VecDeque::new(), ledger }
+    }
+}
 
 impl WaitingCommands {
-    /// Makes room for a command, within the shares of its face and of its principal. Below their shares, a principal with
-    /// fewer waiting commands is preferred to one with more.
-    pub(super) fn admit(&mut self, face_id: u64, principal: Principal) -> Admission {
-        let of_face = self.0.iter().filter(|entry| entry.requester.face_id == face_id).count();
-        let mut counts = BTreeMap::new();
-        for entry in &self.0 {
-            *counts.entry(entry.principal).or_insert(0) += 1;
-        }
-        let own = counts.get(&principal).copied().unwrap_or(0);
-        if of_face >= WAITING_PER_FACE_MAX || own >= WAITING_PER_PRINCIPAL_MAX {
+    /// Makes room for a command of a face and a principal.
+    pub(super) fn admit(&mut self, face_id: u64, principal: PrincipalKey) -> Admission {
+        let of_face = |entry: &&WaitingCommand| entry.requester.face_id == face_id;
+        if self.commands.iter().filter(of_face).count() >= WAITING_PER_FACE_MAX {
             return Admission::Refused;
         }
-        if self.0.len() < WAITING_MAX {
-            return Admission::Admitted;
-        }
-        let Some((largest, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else {
-            return Admission::Refused;
+        let principal = self.ledger.attach(principal);
+        let verdict = self.ledger.verdict(principal, WaitingPlaces, 1);
+        self.ledger.detach(principal);
+        let limits = match verdict {
+            Verdict::Room => return Admission::Admitted,
+            Verdict::Refused => return Admission::Refused,
+            Verdict::Evict(limits) => limits,
         };
-        if count <= own + 1 {
-            return Admission::Refused;
-        }
-        let oldest = self.0.iter().position(|entry| entry.principal == largest);
-        match oldest.and_then(|position| self.0.remove(position)) {
-            Some(displaced) => Admission::Displaces(Box::new(displaced)),
+        let payer = self.ledger.victim(WaitingPlaces, limits);
+        let is_of_payer = |entry: &WaitingCommand| Some(entry.principal) == payer;
+        let oldest = self.commands.iter().position(is_of_payer);
+        match oldest.and_then(|position| self.commands.remove(position)) {
+            Some(displaced) => {
+                self.forget(displaced.principal);
+                Admission::Displaces(Box::new(displaced))
+            }
             None => Admission::Refused,
         }
     }
 
-    pub(super) fn push(&mut self, command: WaitingCommand) {
-        self.0.push_back(command);
+    /// Adds a command that is [admitted](Self::admit). Its principal is charged until it is taken.
+    pub(super) fn push(&mut self, principal: PrincipalKey, mut command: WaitingCommand) {
+        command.principal = self.ledger.attach(principal);
+        self.ledger.charge(command.principal, WaitingPlaces, 1);
+        self.commands.push_back(command);
+    }
+
+    fn forget(&mut self, principal: PrincipalIndex) {
+        self.ledger.release(principal, WaitingPlaces, 1);
+        self.ledger.detach(principal);
     }
 
     /// Takes the commands that wait for this certificate.
@@ -176,21 +190,21 @@ impl WaitingCommands {
 
     /// Whether a command from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
-        self.0.iter().any(|entry| {
+        self.commands.iter().any(|entry| {
             entry.requester.face_id == face_id && entry.progress.awaited() == Some(name)
         })
     }
 
     pub(super) fn face_destroyed(&mut self, face_id: u64) {
-        self.0.retain(|entry| entry.requester.face_id != face_id);
+        self.take_if(|entry| entry.requester.face_id == face_id);
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.0.iter().map(|entry| entry.deadline_ns).min()
+        self.commands.iter().map(|entry| entry.deadline_ns).min()
     }
 
     fn take_if(&mut self, is_selected: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
-        let all = std::mem::take(&mut self.0).into_iter();
+        let all = std::mem::take(&mut self.commands).into_iter();
         let (taken, kept): (Vec<_>, VecDeque<_>) =
             all.fold((Vec::new(), VecDeque::new()), |(mut taken, mut kept), entry| {
                 if is_selected(&entry) {
@@ -200,7 +214,8 @@ impl WaitingCommands {
                 }
                 (taken, kept)
             });
-        self.0 = kept;
+        self.commands = kept;
+        taken.iter().for_each(|entry: &WaitingCommand| self.forget(entry.principal));
         taken
     }
 }
@@ -333,11 +348,11 @@ mod tests {
     use crate::sign::DigestSigner;
     use crate::testing::name;
 
-    fn command(face_id: u64, principal: Principal) -> WaitingCommand {
+    fn command(face_id: u64) -> WaitingCommand {
         WaitingCommand {
             wire: Vec::new(),
             requester: Requester { face_id, scope: Scope::NonLocal },
-            principal,
+            principal: PrincipalIndex::OTHER,
             verb: Verb::RibRegister,
             signer: String::new(),
             progress: Progress::default(),
@@ -346,37 +361,33 @@ mod tests {
     }
 
     #[test]
-    fn one_address_cannot_take_all_places() {
+    fn few_addresses_leave_places_to_others() {
         let mut waiting = WaitingCommands::default();
-        let address = |number: u8| Principal::Address(IpAddr::from([192, 0, 2, number]));
+        let address =
+            |last: u8| PrincipalKey::remote(std::net::SocketAddr::from(([192, 0, 2, last], 6363)));
         let mut add = |face_id, principal| {
             let admission = waiting.admit(face_id, principal);
             if !matches!(admission, Admission::Refused) {
-                waiting.push(command(face_id, principal));
+                waiting.push(principal, command(face_id));
             }
             admission
         };
-        // 16 ports of one address.
+        // Sixteen ports of one address take all that is open to remote peers.
         let admitted = (0..16 * 16)
             .filter(|number| matches!(add(1000 + number / 16, address(1)), Admission::Admitted));
-        assert_eq!(admitted.count(), WAITING_PER_PRINCIPAL_MAX);
-        // More addresses fill the table.
-        for number in 0..2000 {
-            add(2000 + number / 16, address(2 + u8::try_from(number / 200).unwrap()));
+        assert_eq!(admitted.count(), WAITING_MAX - 2 - 25 - 51);
+        let share = (WAITING_MAX - 2 - 25 - 51) / 2;
+        for number in 0..share as u64 {
+            let admission = add(2000 + number / 16, address(2));
+            assert!(matches!(admission, Admission::Displaces(_)), "{number}: {admission:?}");
         }
-        assert!(matches!(add(1, address(200)), Admission::Displaces(_)));
-        assert!(matches!(add(2, Principal::Face(2)), Admission::Displaces(_)));
-        assert!(matches!(add(1000, address(1)), Admission::Refused));
-        assert_eq!(waiting.0.len(), WAITING_MAX);
-    }
-
-    #[test]
-    fn principals_are_addresses_and_networks() {
-        let ip = |text: &str| network(text.parse().unwrap());
-        assert_eq!(ip("2001:db8:1:2:3::4"), ip("2001:db8:1:2::"));
-        assert_ne!(ip("2001:db8:1:2::"), ip("2001:db8:1:3::"));
-        assert_ne!(ip("fe80::1"), ip("fe80::2"));
-        assert_eq!(ip("::ffff:192.0.2.1"), ip("192.0.2.1"));
+        assert!(matches!(add(2100, address(2)), Admission::Refused), "it has its share");
+        let neighbour = PrincipalKey::Neighbour { face_id: 1 };
+        assert!(matches!(add(1, neighbour), Admission::Admitted), "it has a reserve");
+        for face_id in (1000..1016).chain(2000..2016).chain([1]) {
+            waiting.face_destroyed(face_id);
+        }
+        assert!(waiting.commands.is_empty() && waiting.ledger.report().is_zero());
     }
 
     #[test]

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Validation};
+use ndn_types::{PrincipalIndex, PrincipalKey};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
@@ -66,8 +67,8 @@ use crate::types::{
     Persistency, Scope, cs_flag, route_flag, route_origin,
 };
 use certificates::{
-    Admission, CertificateFetches, FETCH_MS_MAX, Principal, Progress, WaitingCommand,
-    WaitingCommands, command_deadline_ns,
+    Admission, CertificateFetches, FETCH_MS_MAX, Progress, WaitingCommand, WaitingCommands,
+    command_deadline_ns, principal_of,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -538,7 +539,7 @@ impl ControlState {
     ) -> Handled {
         let Unverified { requester, mut progress, deadline_ns } = unverified;
         let face_id = requester.face_id;
-        let principal = self.faces.get(face_id).map_or(Principal::Face(face_id), Principal::of);
+        let principal = self.faces.get(face_id).map_or(PrincipalKey::OTHER, principal_of);
         let is_futile = !progress.may_require(&name)
             || self.fetches.has_failed(now.monotonic_ns, &name, face_id);
         let admission =
@@ -556,15 +557,16 @@ impl ControlState {
         progress.required.push(name);
         let wire = interest.wire().to_vec();
         let handled = Handled::Command { verb, signer: signer.clone(), code: None };
-        self.waiting.push(WaitingCommand {
+        let waiting = WaitingCommand {
             wire,
             requester,
-            principal,
+            principal: PrincipalIndex::OTHER,
             verb,
             signer,
             progress,
             deadline_ns,
-        });
+        };
+        self.waiting.push(principal, waiting);
         handled
     }
 

@@ -1,7 +1,7 @@
 //! The user behind a TCP connection within this host, by `SOCK_DIAG_BY_FAMILY`.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use crate::netlink::message::{Message, Request, read_u32};
@@ -15,6 +15,10 @@ const FAMILY_IPV6: u8 = 10;
 const PROTOCOL_TCP: u8 = 6;
 /// `INET_DIAG_NOCOOKIE`: any socket with these addresses.
 const NO_COOKIE: u32 = u32::MAX;
+/// `TCP_ESTABLISHED` and `TCP_LISTEN`, behind the family in a reply.
+const STATE_ESTABLISHED: u8 = 1;
+const STATE_LISTEN: u8 = 10;
+const REPLY_STATE_AT: usize = 1;
 /// `struct inet_diag_sockid` in a reply: behind family, state, timer and retransmissions.
 const REPLY_ID_AT: usize = 4;
 /// The two ports and the two addresses, which are its beginning.
@@ -25,7 +29,8 @@ const REPLY_INODE_AT: usize = 68;
 
 /// The user who owns the peer's socket of a TCP connection between two sockets of this host. `None` if the kernel does
 /// not name one: the peer is on another host, or has closed its socket. The kernel reports closed sockets as root's,
-/// which is why the inode is checked.
+/// which is why the inode is checked. A connection that the peer has not accepted yet has no inode either: its user is
+/// the one of the listening socket, without which it would not exist.
 ///
 /// # Errors
 /// Those of netlink sockets; for example the kernel lacks `CONFIG_INET_DIAG`, or the process may not use it.
@@ -33,21 +38,41 @@ pub fn user_of_tcp_peer(connection: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let (own, peer) = tcp_addresses(connection)?;
     // As the peer sees it: its own end is the source.
     let ends = [peer, own].map(canonical);
+    match find_socket(&ends, |message| owner(message, &ends))? {
+        Some(Owner::User(user)) => Ok(Some(user)),
+        Some(Owner::NotAccepted) => {
+            let nowhere: IpAddr = if ends[0].is_ipv4() {
+                Ipv4Addr::UNSPECIFIED.into()
+            } else {
+                Ipv6Addr::UNSPECIFIED.into()
+            };
+            let port = ends[0].port();
+            find_socket(&[ends[0], SocketAddr::new(nowhere, 0)], |message| listener(message, port))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Asks the kernel for the socket with these ends, its own first.
+fn find_socket<T>(
+    ends: &[SocketAddr; 2],
+    read: impl Fn(&Message<'_>) -> Option<T>,
+) -> io::Result<Option<T>> {
     let family = if ends[0].is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 };
     let request = || {
         // Family, protocol, extensions and padding; states; ends; interface; cookie.
         let mut fixed = vec![family, PROTOCOL_TCP, 0, 0];
         fixed.extend_from_slice(&u32::MAX.to_ne_bytes());
-        fixed.extend_from_slice(&written(&ends));
+        fixed.extend_from_slice(&written(ends));
         for number in [0, NO_COOKIE, NO_COOKIE] {
             fixed.extend_from_slice(&number.to_ne_bytes());
         }
         Request::new(SOCK_DIAG_BY_FAMILY, FLAG_REQUEST, &fixed)
     };
-    let found = NetlinkSocket::new(libc::NETLINK_SOCK_DIAG)?
-        .call(request, |message| Some(owner(message, &ends)));
+    let found =
+        NetlinkSocket::new(libc::NETLINK_SOCK_DIAG)?.call(request, |message| Some(read(message)));
     match found {
-        Ok(users) => Ok(users.into_iter().flatten().next()),
+        Ok(answers) => Ok(answers.into_iter().flatten().next()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -88,12 +113,34 @@ fn read_ends(payload: &[u8]) -> Option<[SocketAddr; 2]> {
     Some([end(0), end(1)])
 }
 
+/// The owner of a connected socket.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    User(u32),
+    /// It waits in the queue of a listening socket.
+    NotAccepted,
+}
+
 /// The owner in a reply. Without a connected socket the kernel may report a listener of the same port.
-fn owner(message: &Message<'_>, ends: &[SocketAddr; 2]) -> Option<u32> {
+fn owner(message: &Message<'_>, ends: &[SocketAddr; 2]) -> Option<Owner> {
+    let payload = message.payload;
+    if message.kind != SOCK_DIAG_BY_FAMILY || read_ends(payload)? != *ends {
+        return None;
+    }
+    if read_u32(payload, REPLY_INODE_AT)? != 0 {
+        return read_u32(payload, REPLY_UID_AT).map(Owner::User);
+    }
+    (*payload.get(REPLY_STATE_AT)? == STATE_ESTABLISHED).then_some(Owner::NotAccepted)
+}
+
+/// The owner of the listening socket of this port in a reply.
+fn listener(message: &Message<'_>, port: u16) -> Option<u32> {
+    let payload = message.payload;
     let is_it = message.kind == SOCK_DIAG_BY_FAMILY
-        && read_ends(message.payload)? == *ends
-        && read_u32(message.payload, REPLY_INODE_AT)? != 0;
-    is_it.then(|| read_u32(message.payload, REPLY_UID_AT)).flatten()
+        && *payload.get(REPLY_STATE_AT)? == STATE_LISTEN
+        && read_ends(payload)?[0].port() == port
+        && read_u32(payload, REPLY_INODE_AT)? != 0;
+    is_it.then(|| read_u32(payload, REPLY_UID_AT)).flatten()
 }
 
 #[cfg(test)]
@@ -124,6 +171,19 @@ mod tests {
     }
 
     #[test]
+    fn connection_that_is_not_accepted_yet_has_the_user_of_the_listener() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            let to = if address == "127.0.0.1:0" { "127.0.0.1" } else { "::1" };
+            let near = TcpStream::connect((to, port)).unwrap();
+            assert_eq!(user_of_tcp_peer(near.as_fd()).unwrap(), Some(own_uid()), "{address}");
+            drop(listener);
+            assert!(!matches!(user_of_tcp_peer(near.as_fd()), Ok(Some(_))), "{address}");
+        }
+    }
+
+    #[test]
     fn peer_with_mapped_address_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -145,8 +205,10 @@ mod tests {
             owner(&Message { kind, flags: 0, sequence: 1, payload }, &ends)
         };
         assert_eq!(owner(&payload), None, "no inode");
+        payload[REPLY_STATE_AT] = STATE_ESTABLISHED;
+        assert_eq!(owner(&payload), Some(Owner::NotAccepted));
         payload[REPLY_INODE_AT] = 1;
-        assert_eq!(owner(&payload), Some(1000));
+        assert_eq!(owner(&payload), Some(Owner::User(1000)));
         assert_eq!(owner(&payload[..70]), None);
         // A listener has no destination.
         payload[REPLY_ID_AT + 2] = 7;
