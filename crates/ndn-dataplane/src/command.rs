@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, MemoryReport, PortId, PortSocket};
-use ndn_forwarding::{ProducerRegions, StrategyTable, TraceFilter, TraceSink};
+use ndn_forwarding::{LinkEvent, ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
 use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, LedgerReport, Token};
@@ -25,6 +25,13 @@ pub enum Command {
         face_id: u64,
         /// All options.
         options: Box<FaceOptions>,
+    },
+    /// An event of the link of a face that the control thread noticed. No effect if the face has closed.
+    SetLink {
+        /// The face.
+        face_id: u64,
+        /// The event.
+        event: LinkEvent,
     },
     /// Give a UDP face on a shared socket a socket of its own, because Interests are sent there and Data is not to
     /// wait behind the Interests of others. No effect if it has closed or has such a socket.

@@ -205,6 +205,9 @@ impl Dataplane {
                     Command::ConfigureCs(CsSettings { capacity_packets, ..settings })
                 });
             }
+            Command::SetLink { face_id, event } => {
+                self.broadcast(|| Command::SetLink { face_id, event });
+            }
             Command::UpdateFace { face_id, options } => {
                 self.broadcast(|| Command::UpdateFace { face_id, options: options.clone() });
             }

@@ -230,6 +230,13 @@ impl Datagrams {
             Call::Received => self.resume_channel(cx, faces, id, sink),
             Call::Nothing => Progress::Done,
             Call::NoBlock => Progress::NoBlock,
+            Call::Failed(error) => {
+                let owner = self.channel_mut(id).and_then(|channel| channel.owner);
+                if let Some(face) = owner.and_then(|owner| faces.face_mut(owner)) {
+                    cx.shared.report_unreachable(face, error);
+                }
+                Progress::Done
+            }
         }
     }
 
@@ -248,7 +255,7 @@ impl Datagrams {
                 }
                 match self.receive(cx, id) {
                     Call::Received => {}
-                    Call::Nothing => return Progress::Done,
+                    Call::Nothing | Call::Failed(_) => return Progress::Done,
                     Call::NoBlock => return Progress::NoBlock,
                 }
             }
@@ -279,9 +286,9 @@ impl Datagrams {
                 channel.delay_monitor.watch(cx.now, true, &channel.socket);
                 Call::Nothing
             }
-            Err(_) => {
+            Err(error) => {
                 channel.counters.receive_errors.increment();
-                Call::Nothing
+                Call::Failed(error.kind())
             }
         }
     }
@@ -316,6 +323,7 @@ impl Datagrams {
                 Opened::Message(index) => {
                     if let Some(face) = faces.face_mut(index) {
                         face.note_arrival(cx.now, None);
+                        cx.shared.note_reachable(face);
                     }
                 }
             }
@@ -353,13 +361,23 @@ impl Datagrams {
         let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return };
         channel.listed = false;
-        let refused = |index| {
+        let mut unreachable = None;
+        let refused = |index, error| {
             if let Some(face) = faces.face_mut(index) {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
+                // One at a time; the others are reported with what is sent to them next.
+                if !face.is_unreachable {
+                    unreachable = Some((index, error));
+                }
             }
         };
         let counters = SendCounters { channel: &channel.counters, calls: &cx.shared.calls };
         let flushed = channel.queue.flush(&channel.socket, cx.pool, writer, counters, refused);
+        if let Some((index, error)) = unreachable
+            && let Some(face) = faces.face_mut(index)
+        {
+            cx.shared.report_unreachable(face, error);
+        }
         let is_blocked = flushed == Flushed::Blocked;
         if is_blocked != channel.waits_writable {
             channel.waits_writable = is_blocked;
@@ -378,6 +396,8 @@ enum Call {
     Received,
     Nothing,
     NoBlock,
+    /// Such as an ICMP message for something sent.
+    Failed(io::ErrorKind),
 }
 
 /// A UDP socket and the faces on it.

@@ -202,7 +202,7 @@ impl DatagramQueue {
         pool: &PacketPool,
         writer: &mut DatagramWriter,
         counters: SendCounters<'_>,
-        mut refused: impl FnMut(FaceIndex),
+        mut refused: impl FnMut(FaceIndex, io::ErrorKind),
     ) -> Flushed {
         self.order();
         let mut done = 0;
@@ -234,7 +234,7 @@ impl DatagramQueue {
                     let run = writer.runs[0];
                     if !self.shorten_runs(run, done, &error) {
                         let frames = &self.datagrams[done..done + run];
-                        frames.iter().for_each(|datagram| refused(datagram.to.face));
+                        frames.iter().for_each(|datagram| refused(datagram.to.face, error.kind()));
                         done += run;
                     }
                 }

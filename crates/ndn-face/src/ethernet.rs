@@ -356,7 +356,7 @@ impl Ports {
         let Some(port) = port else { return };
         port.listed = false;
         let Some(socket) = &mut port.socket else { return port.queue.discard(cx.pool) };
-        let refused = |index| {
+        let mut refused = |index| {
             if let Some(face) = faces.face_mut(index) {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
             }
@@ -366,6 +366,7 @@ impl Ports {
         // kernel does not report when some is free.
         let retry = match socket {
             PortSocket::Packet(socket) => {
+                let refused = |index, _| refused(index);
                 let flushed = port.queue.flush(socket, cx.pool, writer, counters, refused);
                 let is_blocked = flushed == Flushed::Blocked;
                 if is_blocked != port.waits_writable {

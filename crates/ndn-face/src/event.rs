@@ -40,6 +40,8 @@ pub enum CloseReason {
     NoLink,
     /// The network device is gone.
     InterfaceGone,
+    /// The kernel has no way to the peer, or the peer's host rejects datagrams.
+    Unreachable(io::ErrorKind),
 }
 
 impl fmt::Display for CloseReason {
@@ -64,6 +66,10 @@ impl fmt::Display for CloseReason {
             Self::OverShare => formatter.write_str("other peers needed the memory that it held"),
             Self::Misbehaved => formatter.write_str("the peer violated the protocol"),
             Self::NoLink => formatter.write_str("the interface has no link"),
+            Self::Unreachable(io::ErrorKind::ConnectionRefused) => {
+                formatter.write_str("nothing listens at the peer's port")
+            }
+            Self::Unreachable(kind) => write!(formatter, "the peer cannot be reached: {kind}"),
             Self::InterfaceGone => formatter.write_str("the interface is gone"),
         }
     }
@@ -76,7 +82,9 @@ pub enum FaceChange {
     Closed(CloseReason),
     /// A permanent face has lost its connection, or failed to connect again.
     Down(CloseReason),
-    /// A permanent face has its connection back.
+    /// The kernel reports that datagrams do not reach the peer. The face stays in use.
+    Unreachable(CloseReason),
+    /// A permanent face has its connection back, or the peer of an unreachable one has sent something.
     Up,
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Face {
     pub(crate) listed: bool,
     /// What its own descriptor has brought.
     pub(crate) direction: TrafficDirection,
+    /// [`FaceChange::Unreachable`](crate::FaceChange::Unreachable) was reported, and nothing has arrived since.
+    pub(crate) is_unreachable: bool,
 }
 
 impl Face {
@@ -79,6 +81,7 @@ impl Face {
             deadline: None,
             listed: false,
             direction: TrafficDirection::default(),
+            is_unreachable: false,
         }
     }
 

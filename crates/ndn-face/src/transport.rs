@@ -236,6 +236,30 @@ impl Shared {
         self.events.push_back(FaceEvent { face, change });
     }
 
+    /// Reports that the kernel cannot deliver datagrams to the peer of a face, unless it was reported.
+    #[cold]
+    pub(crate) fn report_unreachable(&mut self, face: &mut Face, error: io::ErrorKind) {
+        let is_of_peer = matches!(
+            error,
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::NetworkDown
+        );
+        if is_of_peer && !std::mem::replace(&mut face.is_unreachable, true) {
+            let change = FaceChange::Unreachable(CloseReason::Unreachable(error));
+            self.report_change(face.index, change);
+        }
+    }
+
+    /// Notes that something arrived from the peer of a face.
+    #[inline]
+    pub(crate) fn note_reachable(&mut self, face: &mut Face) {
+        if std::mem::take(&mut face.is_unreachable) {
+            self.report_change(face.index, FaceChange::Up);
+        }
+    }
+
     /// Drops bytes that were read and not taken.
     pub(crate) fn skip_received(&mut self) {
         if let Some(block) = &mut self.receive_block {

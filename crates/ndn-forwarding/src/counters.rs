@@ -18,6 +18,8 @@ ndn_types::counters! {
         in_nacks: Monotone(Packets),
         /// Interests passed to a face.
         out_interests: Monotone(Packets),
+        /// Interests passed to their strategy again because the faces of their upstreams went down or were removed.
+        resent_interests: Monotone(Packets),
         /// Data passed to a face, from upstream or from the CS.
         out_data: Monotone(Packets),
         /// Nacks passed to a face.

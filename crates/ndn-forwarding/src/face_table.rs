@@ -2,22 +2,51 @@
 
 use std::collections::HashMap;
 
-use ndn_table::{FaceIndex, PrincipalIndex};
+use ndn_table::{FaceIndex, PrincipalIndex, Timestamp};
 
 use crate::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 
-/// Face properties that the pipelines use, in one byte.
+/// Minimum time between two probes of a face that came back.
+const PROBE_INTERVAL_MS: u64 = 100;
+
+/// Face properties that the pipelines use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct FaceFlags(u8);
+pub(crate) struct FaceFlags(u16);
+
+/// An event of the link of a face.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// Nothing can be sent: the connection or the network device has no link.
+    Lost,
+    /// The kernel reports that packets do not reach the peer. It may be wrong: anybody can forge an ICMP message.
+    Doubted,
+    /// The link is back. Whether the peer answers is not known yet.
+    Restored,
+}
+
+/// How far a face can be relied on, in ascending order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reliance {
+    /// It has no link.
+    Down,
+    /// Its link is back or in doubt, and it brought no Data since.
+    Returning,
+    /// It is up.
+    Up,
+}
 
 impl FaceFlags {
-    const EXISTS: u8 = 1;
-    const LOCAL: u8 = 1 << 1;
-    const POINT_TO_POINT: u8 = 1 << 2;
-    const AD_HOC: u8 = 1 << 3;
-    const SENDS_TOKENS: u8 = 1 << 4;
-    const LEARNS_TOKENS: u8 = 1 << 5;
-    const LOCAL_FIELDS: u8 = 1 << 6;
+    const EXISTS: u16 = 1;
+    const LOCAL: u16 = 1 << 1;
+    const POINT_TO_POINT: u16 = 1 << 2;
+    const AD_HOC: u16 = 1 << 3;
+    const SENDS_TOKENS: u16 = 1 << 4;
+    const LEARNS_TOKENS: u16 = 1 << 5;
+    const LOCAL_FIELDS: u16 = 1 << 6;
+    const DOWN: u16 = 1 << 7;
+    const RETURNING: u16 = 1 << 8;
+    /// State that is not a property.
+    const LINK_STATE: u16 = Self::DOWN | Self::RETURNING;
 
     fn new(properties: &FaceProperties) -> Self {
         let mut flags = Self::EXISTS;
@@ -31,7 +60,7 @@ impl FaceFlags {
         Self(flags)
     }
 
-    fn has(self, flag: u8) -> bool {
+    fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
     }
 
@@ -54,6 +83,15 @@ impl FaceFlags {
 
     pub(crate) fn has_local_fields(self) -> bool {
         self.has(Self::LOCAL_FIELDS)
+    }
+
+    #[inline]
+    pub(crate) fn reliance(self) -> Reliance {
+        match (self.has(Self::DOWN), self.has(Self::RETURNING)) {
+            (false, false) => Reliance::Up,
+            (false, true) => Reliance::Returning,
+            (true, _) => Reliance::Down,
+        }
     }
 }
 
@@ -84,6 +122,15 @@ pub struct FaceTable {
     /// Faces by FaceId.
     by_id: HashMap<u64, FaceIndex>,
     count: usize,
+    returning: Vec<Returning>,
+}
+
+/// A face in state [`Reliance::Returning`].
+#[derive(Debug, Clone, Copy)]
+struct Returning {
+    face: FaceIndex,
+    since: Timestamp,
+    next_probe: Timestamp,
 }
 
 impl FaceTable {
@@ -107,6 +154,7 @@ impl FaceTable {
         }
         let slot = &mut self.slots[position];
         let is_free = slot.flags == FaceFlags::default();
+        let link_state = if slot.is_live(index) { slot.flags.0 & FaceFlags::LINK_STATE } else { 0 };
         let previous = (!is_free).then_some(slot.principal);
         self.count += usize::from(is_free);
         let old_id = slot.face_id;
@@ -114,8 +162,9 @@ impl FaceTable {
             face_id: properties.face_id,
             generation: u16::try_from(index.generation()).unwrap_or_default(),
             principal,
-            flags: FaceFlags::new(properties),
+            flags: FaceFlags(FaceFlags::new(properties).0 | link_state),
         };
+        self.returning.retain(|one| one.face.slot() != index.slot() || one.face == index);
         self.forget_id(old_id, index.slot());
         self.by_id.insert(properties.face_id, index);
         previous
@@ -133,7 +182,57 @@ impl FaceTable {
         let slot = std::mem::take(self.slot_mut(index)?);
         self.count -= 1;
         self.forget_id(slot.face_id, index.slot());
+        self.returning.retain(|one| one.face != index);
         Some(slot.principal)
+    }
+
+    /// Records an event of the link of a face. Returns whether Interests that wait for the face may have
+    /// to be sent elsewhere.
+    pub(crate) fn set_link(&mut self, index: FaceIndex, event: LinkEvent, now: Timestamp) -> bool {
+        let Some(slot) = self.slot_mut(index) else { return false };
+        let state = match (event, slot.flags.reliance()) {
+            (LinkEvent::Lost, Reliance::Up | Reliance::Returning) => FaceFlags::DOWN,
+            (LinkEvent::Doubted, Reliance::Up) => FaceFlags::RETURNING,
+            (LinkEvent::Restored, Reliance::Down) => FaceFlags::RETURNING,
+            (_, _) => return false,
+        };
+        slot.flags.0 &= !FaceFlags::LINK_STATE;
+        slot.flags.0 |= state;
+        self.returning.retain(|one| one.face != index);
+        if state == FaceFlags::RETURNING {
+            self.returning.push(Returning { face: index, since: now, next_probe: Timestamp::ZERO });
+        }
+        event != LinkEvent::Restored
+    }
+
+    /// Since when a face is in state [`Reliance::Returning`], if it is.
+    #[inline]
+    pub(crate) fn returning_since(&self, index: FaceIndex) -> Option<Timestamp> {
+        self.returning.iter().find(|one| one.face == index).map(|one| one.since)
+    }
+
+    /// Whether a face is in state [`Reliance::Returning`].
+    #[inline]
+    pub(crate) fn has_returning(&self) -> bool {
+        !self.returning.is_empty()
+    }
+
+    /// Whether a returning face may be probed now. If so, the next probe has to wait.
+    pub(crate) fn take_probe(&mut self, index: FaceIndex, now: Timestamp) -> bool {
+        let found =
+            self.returning.iter_mut().find(|one| one.face == index && one.next_probe <= now);
+        found.map(|one| one.next_probe = now.plus_millis(PROBE_INTERVAL_MS)).is_some()
+    }
+
+    /// Records that Data came from a face: a returning face is up.
+    #[cold]
+    pub(crate) fn note_answer(&mut self, index: FaceIndex) {
+        if let Some(slot) = self.slot_mut(index)
+            && slot.flags.has(FaceFlags::RETURNING)
+        {
+            slot.flags.0 &= !FaceFlags::RETURNING;
+            self.returning.retain(|one| one.face != index);
+        }
     }
 
     /// Number of faces.

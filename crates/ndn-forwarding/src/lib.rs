@@ -53,7 +53,7 @@ pub use dispatch::{
 };
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, PitTokenPolicy, RxFace};
-pub use face_table::FaceTable;
+pub use face_table::{FaceTable, LinkEvent};
 pub use ingress::{Ingress, ProducerRegions};
 pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};

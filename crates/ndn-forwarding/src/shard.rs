@@ -17,8 +17,8 @@ use crate::pipelines::{Ending, Matches, Sweep};
 use crate::strategy::{Context, Measurements, StrategyTable};
 use crate::tables::Tables;
 use crate::{
-    BURST_SIZE, Burst, Counters, Decision, FaceProperties, FaceTable, Observers, PacketKind,
-    PacketTrace, TxSink, UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, Decision, FaceProperties, FaceTable, LinkEvent, Observers,
+    PacketKind, PacketTrace, TxSink, UnsolicitedPolicy,
 };
 
 /// Maximum number of PIT timer records checked, and of strategy timers run, in one call of
@@ -93,6 +93,7 @@ impl Shard {
             peers: None,
             scratch: Box::new([0; MAX_PACKET_SIZE]),
             timer_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
+            probe_scratch: Vec::with_capacity(MAX_PACKET_SIZE),
         };
         Self {
             tables,
@@ -237,7 +238,7 @@ impl Shard {
             context.strategy_timer(key, &self.strategies);
             timer_count += 1;
         }
-        let is_sweeping = context.sweep();
+        let is_sweeping = context.sweep(&self.strategies);
         let has_stale_data = self.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
         budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data || is_sweeping
     }
@@ -259,12 +260,22 @@ impl Shard {
         }
     }
 
-    /// Removes a face. Packets for it are dropped from then on, and its pending Interests end in the
-    /// next calls of [`poll_timers`](Self::poll_timers).
+    /// Records an event of the link of a face. Strategies prefer other next hops from then on, until it has its link and
+    /// answers a probe. Interests that wait for it alone are sent to another next hop in the next calls of
+    /// [`poll_timers`](Self::poll_timers).
+    pub fn handle_link_event(&mut self, now: Timestamp, index: FaceIndex, event: LinkEvent) {
+        if self.tables.faces.set_link(index, event, now) {
+            self.tables.start_sending_again();
+        }
+    }
+
+    /// Removes a face. Packets for it are dropped from then on. In the next calls of
+    /// [`poll_timers`](Self::poll_timers), its pending Interests end, and those that wait for it alone are sent to another
+    /// next hop.
     pub fn remove_face(&mut self, index: FaceIndex) {
         if let Some(principal) = self.tables.faces.remove(index) {
             self.tables.pcct.ledger_mut().detach(principal);
-            self.tables.start_sweep();
+            self.tables.start_sending_again();
         }
     }
 

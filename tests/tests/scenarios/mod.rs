@@ -10,6 +10,7 @@ use std::time::Duration;
 use namewire_tests::{Application, Received, now};
 
 mod diamond;
+mod failover;
 mod line;
 
 /// Whether the Data comes, where it may not. The producer answers everything that it is asked, and

@@ -257,7 +257,10 @@ impl Control {
             TOKEN_DATAPLANE => cx.dataplane.event_waker().reset(),
             TOKEN_INTERNAL => self.management.internal().reset(),
             TOKEN_OPERATOR => self.serve_operators(),
-            TOKEN_LINKS => self.interfaces.handle_event(cx, InterfacesEvent::LinksChanged),
+            TOKEN_LINKS => {
+                self.interfaces.handle_event(cx, InterfacesEvent::LinksChanged);
+                self.paths.poll_soon(cx);
+            }
             TOKEN_KEY_CHAIN => self.management.key_chain().reset(),
             TOKEN_SESSIONS => self.take_sessions(),
             TOKEN_NAMES => self.connector.handle_event(cx, ConnectorEvent::Resolved),

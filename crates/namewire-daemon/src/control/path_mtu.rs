@@ -1,15 +1,21 @@
-//! UDP faces whose frame length follows the path MTU.
+//! UDP faces that follow their paths: the frame length that of the path MTU, the state that of the network device.
 //!
 //! The kernel discovers path MTUs: it sends datagrams up to the known MTU with "do not fragment" set and records the
 //! routers' replies (RFC 1191, RFC 8201). It splits longer datagrams into IP fragments, which routers and firewalls
 //! often drop. The control thread therefore reads the path MTU from the kernel when a face is created and
 //! periodically afterwards, and the face splits packets into NDNLPv2 fragments of that length.
+//!
+//! A face is down while the kernel has no route to the peer, or while the network device of the route has no link.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ndn_sys::udp::udp_route;
+use ndn_dataplane::Command;
+use ndn_face::CloseReason;
+use ndn_forwarding::LinkEvent;
+use ndn_sys::interface::interfaces;
+use ndn_sys::udp::{is_shortage, udp_route};
 use tracing::info;
 
 use super::service::{Cx, Reason, Service};
@@ -19,6 +25,8 @@ use crate::settings;
 
 /// Poll interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// Poll interval while a face has no path: routes come back after links and addresses.
+const POLL_INTERVAL_WHILE_DOWN: Duration = Duration::from_secs(1);
 
 /// Faces that follow their path MTU, and their frame lengths.
 #[derive(Debug, Default)]
@@ -32,6 +40,8 @@ struct PathFace {
     peer: SocketAddr,
     /// Frame length.
     length: usize,
+    /// There is no path at the moment.
+    is_down: bool,
     /// Not polled since it was requested: the face may still be in creation.
     is_new: bool,
 }
@@ -62,12 +72,13 @@ impl Service for PathMtus {
         if self.faces.is_empty() {
             cx.timers.set(Reason::PathMtu, Some(cx.after(POLL_INTERVAL)));
         }
-        self.faces.insert(face_id, PathFace { peer, length, is_new: true });
+        self.faces.insert(face_id, PathFace { peer, length, is_down: false, is_new: true });
     }
 
     /// Polls the kernel and resizes the frames of faces whose path has changed.
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         let most = settings::mtu(&cx.config.faces);
+        let down = addresses_without_link();
         self.faces.retain(|&face_id, followed| {
             let face = cx.faces.known.get(&face_id);
             if !followed.follows(face.map(|face| face.options.link.mtu)) {
@@ -76,9 +87,18 @@ impl Service for PathMtus {
             if face.is_none() {
                 return true;
             }
-            let PathFace { peer, length, .. } = followed;
-            let payload_max = udp_route(*peer).ok().map(|route| route.payload_max);
-            let now = longest(payload_max, most);
+            let PathFace { peer, length, is_down, .. } = followed;
+            let route = match udp_route(*peer) {
+                Err(error) if is_shortage(&error) => return true,
+                found => found.ok().filter(|route| !down.contains(&route.source)),
+            };
+            if route.is_none() != *is_down {
+                *is_down = route.is_none();
+                set_link(cx, face_id, *is_down);
+            }
+            // Without a path, frames keep their length.
+            let Some(route) = route else { return true };
+            let now = longest(Some(route.payload_max), most);
             if now != *length {
                 info!(face = face_id, %peer, before = *length, now, "the path takes other frames");
                 *length = now;
@@ -86,9 +106,43 @@ impl Service for PathMtus {
             }
             true
         });
-        let next = (!self.faces.is_empty()).then(|| cx.after(POLL_INTERVAL));
+        let is_any_down = self.faces.values().any(|face| face.is_down);
+        let interval = if is_any_down { POLL_INTERVAL_WHILE_DOWN } else { POLL_INTERVAL };
+        let next = (!self.faces.is_empty()).then(|| cx.after(interval));
         cx.timers.set(Reason::PathMtu, next);
     }
+}
+
+impl PathMtus {
+    /// Polls at once: network devices, their links or addresses have changed.
+    pub(super) fn poll_soon(&self, cx: &mut Cx) {
+        if !self.faces.is_empty() {
+            cx.timers.set(Reason::PathMtu, Some(0));
+        }
+    }
+}
+
+/// Reports that a face has lost its path or has it back.
+fn set_link(cx: &mut Cx, face_id: u64, is_down: bool) {
+    let is_change = match is_down {
+        true => cx.faces.face_down(cx.now_ns(), face_id, CloseReason::NoLink),
+        false => {
+            cx.faces.face_up(face_id);
+            true
+        }
+    };
+    if is_change {
+        cx.state.face_changed_state(cx.now, face_id, !is_down);
+    }
+    let event = if is_down { LinkEvent::Lost } else { LinkEvent::Restored };
+    cx.dataplane.send(Command::SetLink { face_id, event });
+}
+
+/// The addresses of network interfaces that have no link.
+fn addresses_without_link() -> Vec<IpAddr> {
+    let interfaces = interfaces().unwrap_or_default();
+    let down = interfaces.into_iter().filter(|interface| !interface.is_running);
+    down.flat_map(|interface| interface.addresses).collect()
 }
 
 /// Returns the frame length of a new UDP face if it follows the path, whose maximum payload is `payload_max` if the
@@ -116,7 +170,7 @@ mod tests {
     #[test]
     fn face_in_creation_keeps_following_its_path() {
         let peer = "192.0.2.1:6363".parse().unwrap();
-        let new = || PathFace { peer, length: 1472, is_new: true };
+        let new = || PathFace { peer, length: 1472, is_down: false, is_new: true };
         let mut face = new();
         assert!(face.follows(None), "a look came in between");
         assert!(face.follows(Some(Some(1472))));

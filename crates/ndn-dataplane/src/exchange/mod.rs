@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use ndn_forwarding::{FaceProperties, PacketKind};
+use ndn_forwarding::{FaceProperties, LinkEvent, PacketKind};
 use ndn_ring::{Consumer, PacketPool, Producer, SleepFlag, ring};
 use ndn_sys::poll::Waker;
 use ndn_table::{FaceIndex, Timestamp};
@@ -34,6 +34,8 @@ use rings::{Rings, nack_ring_length, ring_index, ring_length};
 pub(crate) enum Notice {
     /// A face is new, or has new properties.
     Face(FaceIndex, FaceProperties),
+    /// An event of the link of a face.
+    Link(FaceIndex, LinkEvent),
     /// A face has closed.
     FaceGone(FaceIndex),
 }

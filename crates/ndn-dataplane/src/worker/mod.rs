@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use ndn_face::{ChannelId, FaceChange, FaceSet, PortId, PortOptions, Progress, WORKER_TOKEN_MIN};
 use ndn_forwarding::{
-    Burst, Content, FaceProperties, Ingress, PacketKind, PacketTracer, Shard, TxSink as _,
+    Burst, Content, FaceProperties, Ingress, LinkEvent, PacketKind, PacketTracer, Shard,
+    TxSink as _,
 };
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
@@ -281,7 +282,7 @@ impl Worker {
         self.shard.end_burst();
         self.faces.handle_timeouts(now, &self.pool);
         self.flush(now);
-        self.report_faces();
+        self.report_faces(now);
         self.report_learning();
         self.pool.settle();
         self.wake_others_if_due();
@@ -735,7 +736,7 @@ impl Worker {
         let Some(inter_worker) = &mut self.inter_worker else { return false };
         inter_worker.exchange.outbound.set_time(now);
         let workers = inter_worker.exchange.worker_count();
-        self.handle_notices();
+        self.handle_notices(now);
         let mut has_more = false;
         for kind in KINDS {
             let mut queued = 0;
@@ -749,7 +750,7 @@ impl Worker {
                 let takeable = inter_worker.takeable(now, kind, waiting);
                 queued += waiting as u64;
                 // A worker reports its faces before it sends packets that arrived on them.
-                self.handle_notices();
+                self.handle_notices(now);
                 has_more |= waiting > takeable.count;
                 self.take_waiting(now, from, kind, takeable);
             }
@@ -858,12 +859,13 @@ impl Worker {
     }
 
     /// Handles the news of the faces of other workers.
-    fn handle_notices(&mut self) {
+    fn handle_notices(&mut self, now: Timestamp) {
         while let Some(notice) =
             self.inter_worker.as_mut().and_then(|one| one.exchange.next_notice())
         {
             match notice {
                 Notice::Face(index, properties) => self.shard.set_face(index, &properties),
+                Notice::Link(index, event) => self.shard.handle_link_event(now, index, event),
                 Notice::FaceGone(index) => {
                     self.shard.remove_face(index);
                     let inter_worker = self.inter_worker.as_mut();
@@ -973,6 +975,11 @@ impl Worker {
                     self.announce_face(index, &options.properties);
                 }
             }
+            Command::SetLink { face_id, event } => {
+                if let Some(index) = self.admission.numbers.index(face_id) {
+                    self.announce_link(now, index, event);
+                }
+            }
             Command::SeparateInput { face_id } => {
                 if let Some(index) = self.admission.numbers.index(face_id) {
                     self.separate_input(index, face_id);
@@ -1034,7 +1041,7 @@ impl Worker {
     }
 
     /// Reports what happened to faces without a command.
-    fn report_faces(&mut self) {
+    fn report_faces(&mut self, now: Timestamp) {
         while let Some(event) = self.faces.poll_event() {
             let Some(face_id) = self.admission.numbers.face_id(event.face) else { continue };
             let event = match event.change {
@@ -1042,8 +1049,18 @@ impl Worker {
                     self.forget_face(event.face);
                     Event::FaceClosed { face_id, reason: Some(reason) }
                 }
-                FaceChange::Down(reason) => Event::FaceDown { face_id, reason },
-                FaceChange::Up => Event::FaceUp { face_id },
+                FaceChange::Down(reason) => {
+                    self.announce_link(now, event.face, LinkEvent::Lost);
+                    Event::FaceDown { face_id, reason }
+                }
+                FaceChange::Unreachable(reason) => {
+                    self.announce_link(now, event.face, LinkEvent::Doubted);
+                    Event::FaceDown { face_id, reason }
+                }
+                FaceChange::Up => {
+                    self.announce_link(now, event.face, LinkEvent::Restored);
+                    Event::FaceUp { face_id }
+                }
             };
             self.events.send(event);
         }
@@ -1289,6 +1306,14 @@ impl Worker {
         }
     }
 
+    /// Announces an event of the link of a face to all shards.
+    fn announce_link(&mut self, now: Timestamp, index: FaceIndex, event: LinkEvent) {
+        self.shard.handle_link_event(now, index, event);
+        if let Some(inter_worker) = &mut self.inter_worker {
+            inter_worker.exchange.notify_all(Notice::Link(index, event));
+        }
+    }
+
     fn forget_face(&mut self, index: FaceIndex) {
         self.shard.remove_face(index);
         self.release_number(index);
@@ -1373,6 +1398,6 @@ impl Worker {
             self.events.send(Event::SocketUnused(socket));
         }
         // The next command may make a face in the place of one that has closed.
-        self.report_faces();
+        self.report_faces(now);
     }
 }

@@ -93,7 +93,7 @@ fn blocked_frames_hold_no_blocks() {
     }
     pool.release(handle);
     let mut flush = |queue: &mut DatagramQueue| {
-        queue.flush(&near, &pool, &mut writer, counters, |_| panic!("nothing is refused"))
+        queue.flush(&near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
     };
     assert_eq!(flush(&mut queue), Flushed::Blocked);
     pool.reclaim();
@@ -131,7 +131,7 @@ fn sent(queue: &mut DatagramQueue, pool: &PacketPool) -> Vec<Vec<u8>> {
     let counters = SendCounters { channel: &channel, calls: &calls };
     let (mut received, mut buffer) = (Vec::new(), vec![0; 10_000]);
     while queue.pending_bytes() > 0 {
-        queue.flush(&near, pool, &mut DatagramWriter::new(), counters, |_| panic!("refused"));
+        queue.flush(&near, pool, &mut DatagramWriter::new(), counters, |_, _| panic!("refused"));
         while let Ok((length, _)) = rustix::net::recv(&far, &mut buffer[..], RecvFlags::empty()) {
             received.push(buffer[..length].to_vec());
         }
@@ -209,7 +209,7 @@ fn blocked_frames_are_not_overtaken() {
         push(&mut queue, 1, (&[1], &[0; 50]), None, &pool);
     }
     let mut flush = |queue: &mut DatagramQueue| {
-        queue.flush(&near, &pool, &mut writer, counters, |_| panic!("nothing is refused"))
+        queue.flush(&near, &pool, &mut writer, counters, |_, _| panic!("nothing is refused"))
     };
     assert_eq!(flush(&mut queue), Flushed::Blocked);
     // Longer ones go first, but not before what has waited already.
@@ -237,6 +237,7 @@ fn closed_socket_rejects_all_frames_and_keeps_none() {
     let mut refused = 0;
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
     let counters = SendCounters { channel: &channel, calls: &calls };
-    let flushed = queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_| refused += 1);
+    let flushed =
+        queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_, _| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
 }

@@ -48,6 +48,9 @@ impl Context<'_> {
             self.cross_shard_data(rx, None, matches, strategies);
             return;
         }
+        if self.tables.faces.has_returning() {
+            self.tables.faces.note_answer(rx.descriptor.face);
+        }
         let counters = &self.tables.counters;
         counters.in_data.increment();
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {

@@ -14,7 +14,7 @@ use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 use crate::packet::sha256;
-use crate::strategy::{Context, PendingInterest, StrategyTable, hinted_depth};
+use crate::strategy::{Context, DIRECTED, PendingInterest, Strategy, StrategyTable, hinted_depth};
 use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
 /// Maximum number of ForwardingHint delegations looked up.
@@ -224,7 +224,25 @@ impl<'a> Context<'a> {
         if rx.has(Flags::NEXT_HOP) {
             self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));
         } else if let Some(strategy) = strategies.strategy(self.strategy) {
-            strategy.after_receive_interest(self, &interest);
+            self.choose_next_hops(strategy, &interest);
+        }
+    }
+
+    /// Calls the strategy, and probes next hops that came back.
+    #[inline]
+    pub(super) fn choose_next_hops(
+        &mut self,
+        strategy: &dyn Strategy,
+        interest: &PendingInterest<'_>,
+    ) {
+        if !self.tables.faces.has_returning() {
+            return strategy.after_receive_interest(self, interest);
+        }
+        let token = self.tables.pcct.token(interest.entry, self.tables.shard);
+        strategy.after_receive_interest(self, interest);
+        // The strategy may have ended the entry.
+        if self.tables.pcct.find_token(token) == Some(interest.entry) {
+            self.probe_returning(interest);
         }
     }
 
@@ -334,7 +352,9 @@ impl<'a> Context<'a> {
     fn follow_next_hop_field(&mut self, interest: &PendingInterest<'_>, face_id: u64) {
         match self.tables.faces.find_by_id(face_id) {
             Some(face) => {
-                self.send_interest(interest, face);
+                if self.send_interest(interest, face) {
+                    self.set_interval(interest.entry, face, DIRECTED);
+                }
             }
             None => self.count_drop(DropReason::NextHopFaceGone),
         }

@@ -1,9 +1,10 @@
 //! Passes over the PIT in the background.
 
-use ndn_table::Timestamp;
+use ndn_table::{PitIndex, PitPhase, Timestamp};
 
 use super::finalize::Ending;
-use crate::strategy::Context;
+use crate::face_table::Reliance;
+use crate::strategy::{Context, DIRECTED, StrategyTable, other_nonce};
 use crate::tables::Tables;
 
 /// Maximum number of slots and in-records visited in one call.
@@ -13,14 +14,17 @@ const EXPIRY_AHEAD_MS: u64 = 10_000;
 /// Minimum time between the end of a pass and one for the latest expiry.
 const PAUSE_MS: u64 = 1000;
 
-/// A pass over all slots of the PIT. It ends the in-records of faces that have been removed, and
-/// finds the latest expiry of the Interests that are pending.
+/// A pass over all slots of the PIT. It ends the in-records of faces that have been removed, sends
+/// Interests again whose upstreams have lost their links, and finds the latest expiry of the Interests
+/// that are pending.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// The next slot; `None` between passes.
     position: Option<usize>,
     /// Another pass follows this one: a face was removed since it started.
     is_due_again: bool,
+    /// An upstream was lost since the last pass started.
+    sends_again: bool,
     /// The latest expiry found in this pass.
     latest_expiry: Timestamp,
     /// When the next pass for the latest expiry may start.
@@ -48,9 +52,16 @@ impl Tables {
         sweep.position = None;
         sweep.resumes = now.plus_millis(PAUSE_MS);
         peers.iter_mut().for_each(|peers| peers.end_pass(sweep.latest_expiry));
-        if std::mem::take(&mut sweep.is_due_again) {
-            self.begin_pass();
+        match std::mem::take(&mut sweep.is_due_again) {
+            true => self.begin_pass(),
+            false => sweep.sends_again = false,
         }
+    }
+
+    /// Starts a pass that also sends Interests again.
+    pub(crate) fn start_sending_again(&mut self) {
+        self.start_sweep();
+        self.sweep.sends_again = true;
     }
 
     /// When a pass continues, or one for the latest expiry starts.
@@ -66,7 +77,7 @@ impl Tables {
 
 impl Context<'_> {
     /// Continues a pass, or starts one if it is time. Returns whether there is more to visit.
-    pub(crate) fn sweep(&mut self) -> bool {
+    pub(crate) fn sweep(&mut self, strategies: &StrategyTable) -> bool {
         if self.tables.sweep.position.is_none() {
             let Tables { peers: Some(peers), sweep, .. } = &mut *self.tables else { return false };
             if !peers.is_latest_stale() {
@@ -88,7 +99,7 @@ impl Context<'_> {
         {
             if slot < self.tables.pcct.pit_slots() {
                 self.tables.sweep.position = Some(slot + 1);
-                steps += self.visit_slot(slot);
+                steps += self.visit_slot(slot, strategies);
             } else {
                 self.tables.end_pass(self.now);
                 steps += 1;
@@ -98,7 +109,7 @@ impl Context<'_> {
     }
 
     /// Returns the number of steps that it took.
-    fn visit_slot(&mut self, slot: usize) -> usize {
+    fn visit_slot(&mut self, slot: usize, strategies: &StrategyTable) -> usize {
         let Tables { pcct, faces, counters, .. } = &mut *self.tables;
         let Some(entry) = pcct.entry_in_slot(slot) else { return 1 };
         let record_count = pcct.entry(entry).in_record_count();
@@ -109,7 +120,42 @@ impl Context<'_> {
         } else {
             let Tables { sweep, pcct, .. } = &mut *self.tables;
             sweep.latest_expiry = sweep.latest_expiry.max(pcct.entry(entry).expiry());
+            if sweep.sends_again && self.has_lost_upstreams(entry) {
+                self.send_again(entry, strategies);
+            }
         }
         1 + record_count
+    }
+
+    /// Whether the links of all upstreams of a PIT entry were lost, at least one of which a strategy chose.
+    fn has_lost_upstreams(&self, entry: PitIndex) -> bool {
+        let mut is_lost = false;
+        for record in self.out_records(entry) {
+            if record.nack_reason.is_some() || record.expiry() <= self.now {
+                continue;
+            }
+            if self.has_upstream(record) {
+                return false;
+            }
+            is_lost |= record.strategy_state != DIRECTED;
+        }
+        is_lost && self.tables.pcct.entry(entry).phase() == PitPhase::Pending
+    }
+
+    /// Passes a pending Interest to its strategy once more, if a next hop has a link. It has another
+    /// Nonce: the next hops may have seen the first one by way of the lost upstream.
+    fn send_again(&mut self, entry: PitIndex, strategies: &StrategyTable) {
+        self.with_pending(entry, strategies, |context, strategy, interest| {
+            if context.highest_reliance(interest).is_some_and(|best| best > Reliance::Down) {
+                context.tables.counters.resent_interests.increment();
+                context.with_nonce(
+                    interest,
+                    other_nonce(interest.packet.nonce),
+                    |context, interest| {
+                        context.choose_next_hops(strategy, interest);
+                    },
+                );
+            }
+        });
     }
 }

@@ -4,7 +4,9 @@ use ndn_packet::{Interest, MAX_PACKET_SIZE};
 use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
 
 use crate::scope;
-use crate::strategy::{Context, InterestPacket, PendingInterest, StrategyTable, hinted_depth};
+use crate::strategy::{
+    Context, InterestPacket, PendingInterest, Strategy, StrategyTable, hinted_depth,
+};
 
 impl<'a> Context<'a> {
     /// Sets the timer of [`Context::set_timer`].
@@ -27,18 +29,37 @@ impl<'a> Context<'a> {
             generation: u16::from_be_bytes([g0, g1]),
         };
         let Some(entry) = self.tables.pcct.find_token(token) else { return };
+        self.with_pending(entry, strategies, |context, strategy, interest| {
+            strategy.on_timer(context, interest);
+        });
+    }
+
+    /// Calls `act` with the strategy of a PIT entry and its Interest, as it came from a face that is
+    /// waiting.
+    pub(super) fn with_pending(
+        &mut self,
+        entry: PitIndex,
+        strategies: &StrategyTable,
+        act: impl FnOnce(&mut Self, &dyn Strategy, &PendingInterest<'_>),
+    ) {
         // Copies the Interest: it must not borrow from the PIT, which the strategy changes.
         let mut copy = std::mem::take(&mut self.tables.timer_scratch);
         copy.clear();
         let wire = self.tables.pcct.interest(entry);
         if wire.len() <= MAX_PACKET_SIZE {
             copy.extend_from_slice(wire);
-            self.call_strategy(entry, &copy, strategies);
+            self.call_strategy(entry, &copy, strategies, act);
         }
         self.tables.timer_scratch = copy;
     }
 
-    fn call_strategy(&mut self, entry: PitIndex, wire: &[u8], strategies: &StrategyTable) {
+    fn call_strategy(
+        &mut self,
+        entry: PitIndex,
+        wire: &[u8],
+        strategies: &StrategyTable,
+        act: impl FnOnce(&mut Self, &dyn Strategy, &PendingInterest<'_>),
+    ) {
         let Ok(interest) = Interest::parse(wire) else { return };
         let waiting = self.in_records(entry).find(|record| record.expiry() > self.now);
         let Some(&InRecord { face, lifetime_ms, .. }) = waiting else { return };
@@ -67,10 +88,9 @@ impl<'a> Context<'a> {
         };
         self.strategy = self.strategy_of(entry);
         if let Some(strategy) = strategies.strategy(self.strategy) {
-            strategy.on_timer(
-                self,
-                &PendingInterest { entry, face, next_hops, next_hops_depth, prefix_hashes, packet },
-            );
+            let interest =
+                PendingInterest { entry, face, next_hops, next_hops_depth, prefix_hashes, packet };
+            act(self, strategy, &interest);
         }
     }
 }

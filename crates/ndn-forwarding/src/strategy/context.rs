@@ -5,9 +5,14 @@ use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyI
 
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, PendingInterest};
+use crate::face_table::{FaceFlags, Reliance};
 use crate::pipelines::Ending;
 use crate::tables::Tables;
 use crate::{DropReason, TxSink};
+
+/// State of the out-record of an Interest whose NextHopFaceId named the face: no strategy chose it, and
+/// none may choose another.
+pub(crate) const DIRECTED: u32 = u32::MAX;
 
 /// State of a shard while it processes a packet, for its pipelines and strategies.
 pub struct Context<'a> {
@@ -60,22 +65,59 @@ impl Context<'_> {
         self.tables.faces.find(face).is_some()
     }
 
-    /// Whether an upstream may still answer: it exists, returned no Nack, and its out-record has
-    /// not expired.
+    /// Whether the Interest of an out-record may have reached its upstream: the face exists, and its link
+    /// was not lost since.
+    #[inline]
+    #[must_use]
+    pub fn has_upstream(&self, record: &OutRecord) -> bool {
+        let faces = &self.tables.faces;
+        faces.find(record.face).is_some_and(|flags| match flags.reliance() {
+            Reliance::Up => true,
+            Reliance::Returning => {
+                faces.returning_since(record.face).is_none_or(|since| record.renewed > since)
+            }
+            Reliance::Down => false,
+        })
+    }
+
+    /// Whether an upstream may still answer: [`Self::has_upstream`], and it returned no Nack, and its
+    /// out-record has not expired.
     #[must_use]
     pub fn is_awaited(&self, record: &OutRecord) -> bool {
-        record.nack_reason.is_none() && record.expiry() >= self.now && self.face_exists(record.face)
+        record.nack_reason.is_none() && record.expiry() >= self.now && self.has_upstream(record)
     }
 
     /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and the Interest
-    /// did not arrive on it, except on an ad-hoc link.
+    /// did not arrive on it, except on an ad-hoc link. A face that is down, or that came back and has
+    /// not answered since, is eligible only if no next hop can be relied on more.
+    #[inline]
     #[must_use]
     pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
-        let Some(flags) = self.tables.faces.find(face) else { return false };
+        let Some(flags) = self.find_permitted(interest, face) else { return false };
+        match flags.reliance() {
+            Reliance::Up => true,
+            reliance => self.highest_reliance(interest) <= Some(reliance),
+        }
+    }
+
+    /// The properties of a face to which an Interest may be sent, whether it is up or not.
+    pub(crate) fn find_permitted(
+        &self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+    ) -> Option<FaceFlags> {
+        let flags = self.tables.faces.find(face)?;
         let packet = &interest.packet;
         let violates_scope = !flags.is_local()
             && (packet.is_localhost || (packet.is_localhop && !packet.is_from_local));
-        !violates_scope && (face != interest.face || flags.is_ad_hoc())
+        (!violates_scope && (face != interest.face || flags.is_ad_hoc())).then_some(flags)
+    }
+
+    /// How far the next hops can be relied on at best; `None` if the Interest may be sent to none.
+    #[cold]
+    pub(crate) fn highest_reliance(&self, interest: &PendingInterest<'_>) -> Option<Reliance> {
+        let faces = interest.next_hops.iter().map(|hop| hop.face);
+        faces.filter_map(|face| Some(self.find_permitted(interest, face)?.reliance())).max()
     }
 
     /// Sends the Interest to `face` and records it in the out-record. Returns false if that was not
@@ -164,13 +206,14 @@ impl Context<'_> {
         face: FaceIndex,
     ) -> (Retransmission, u32) {
         let Some(record) = self.out_record(entry, face) else { return (Retransmission::New, 0) };
-        let mut interval_ms = record.strategy_state;
+        let mut interval_ms =
+            if record.strategy_state == DIRECTED { 0 } else { record.strategy_state };
         let decision = suppression.decide(self.now, record.renewed, &mut interval_ms);
         (decision, interval_ms)
     }
 
     /// Sets the suppression interval of an upstream.
-    pub(super) fn set_interval(&mut self, entry: PitIndex, face: FaceIndex, interval_ms: u32) {
+    pub(crate) fn set_interval(&mut self, entry: PitIndex, face: FaceIndex, interval_ms: u32) {
         if let Some(record) = self.tables.pcct.out_record_mut(entry, face) {
             record.strategy_state = interval_ms;
         }

@@ -29,8 +29,10 @@ use ndn_table::{FaceIndex, NextHop, PitIndex};
 use crate::pipelines::OutgoingData;
 
 pub use context::Context;
+pub(crate) use context::DIRECTED;
 pub use measurements::Measurements;
 pub use parameters::ParameterError;
+pub(crate) use probe::other_nonce;
 pub use registry::{KnownStrategy, StrategyError, StrategyTable, known_strategies};
 
 /// An instance shared by all shards.

@@ -5,7 +5,7 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::{ArrivedNack, Context};
 
-/// Sends a Nack to all downstreams once every upstream has returned one or has been removed, with
+/// Sends a Nack to all downstreams once every upstream has returned one, is down or has been removed, with
 /// the least severe reason. If one upstream is left and it is also a downstream, the two wait for
 /// each other: it gets its Nack then.
 pub(super) fn return_nack(context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
@@ -14,7 +14,7 @@ pub(super) fn return_nack(context: &mut Context<'_>, entry: PitIndex, nack: &Arr
     let mut least_severe = NackReason::NONE;
     for record in context.out_records(entry) {
         match record.nack_reason {
-            None if context.face_exists(record.face) => {
+            None if context.has_upstream(record) => {
                 waiting_count += 1;
                 last_waiting = Some(record.face);
             }

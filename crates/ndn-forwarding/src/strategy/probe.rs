@@ -3,7 +3,9 @@
 use ndn_packet::Interest;
 use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
 
+use super::measurements::mix;
 use super::{Context, InterestPacket, PendingInterest};
+use crate::face_table::Reliance;
 
 impl Context<'_> {
     /// Sends the Interest to `face` with another Nonce, so that it is not dropped as a loop where
@@ -14,26 +16,47 @@ impl Context<'_> {
         face: FaceIndex,
         nonce: u32,
     ) -> bool {
+        let mut is_sent = false;
+        self.with_nonce(interest, nonce, |context, probe| {
+            is_sent = context.send_interest(probe, face);
+        });
+        is_sent
+    }
+
+    /// Calls `act` with a copy of the Interest that has another Nonce.
+    pub(crate) fn with_nonce(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        nonce: u32,
+        act: impl FnOnce(&mut Self, &PendingInterest<'_>),
+    ) {
         let wire = interest.packet.wire;
         let offset = Interest::parse(wire).ok().and_then(|view| view.nonce_offset());
-        let Some(place) = offset.map(|offset| offset..offset + 4) else { return false };
-        // Free to use while an Interest is forwarded.
-        let mut copy = std::mem::take(&mut self.tables.timer_scratch);
+        let Some(place) = offset.map(|offset| offset..offset + 4) else { return };
+        let mut copy = std::mem::take(&mut self.tables.probe_scratch);
         copy.clear();
         copy.extend_from_slice(wire);
-        let is_patched = copy.get_mut(place).map(|p| p.copy_from_slice(&nonce.to_be_bytes()));
-        let packet = InterestPacket { wire: &copy, handle: None, nonce, ..interest.packet };
-        let probe = PendingInterest {
-            entry: interest.entry,
-            face: interest.face,
-            next_hops: interest.next_hops,
-            next_hops_depth: interest.next_hops_depth,
-            prefix_hashes: interest.prefix_hashes,
-            packet,
-        };
-        let is_sent = is_patched.is_some() && self.send_interest(&probe, face);
-        self.tables.timer_scratch = copy;
-        is_sent
+        if let Some(place) = copy.get_mut(place) {
+            place.copy_from_slice(&nonce.to_be_bytes());
+            let packet = InterestPacket { wire: &copy, handle: None, nonce, ..interest.packet };
+            act(self, &PendingInterest { packet, ..*interest });
+        }
+        self.tables.probe_scratch = copy;
+    }
+
+    /// Sends copies of a new Interest to the next hops that came back, until they answer one.
+    #[cold]
+    pub(crate) fn probe_returning(&mut self, interest: &PendingInterest<'_>) {
+        for hop in interest.next_hops {
+            let face = hop.face;
+            let flags = self.find_permitted(interest, face);
+            if flags.is_some_and(|flags| flags.reliance() == Reliance::Returning)
+                && self.out_record(interest.entry, face).is_none()
+                && self.tables.faces.take_probe(face, self.now)
+            {
+                self.send_probe(interest, face, other_nonce(interest.packet.nonce));
+            }
+        }
     }
 
     /// Hashes the prefixes of the name of a pending Interest; returns their number.
@@ -45,4 +68,10 @@ impl Context<'_> {
         let Ok(interest) = Interest::parse(self.tables.pcct.interest(entry)) else { return 0 };
         self.tables.hasher.hash_prefixes(interest.name(), hashes).unwrap_or(0)
     }
+}
+
+/// A Nonce for a copy of an Interest.
+pub(crate) fn other_nonce(nonce: u32) -> u32 {
+    let [.., a, b, c, d] = mix(u64::from(nonce) | 1 << 32).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, Ingress, InterestAccount,
-    LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Scope,
-    Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
+    LinkEvent, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace,
+    Scope, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -412,6 +412,13 @@ impl Bed {
             shard.end_burst();
             has_more | more
         })
+    }
+
+    pub fn handle_link_event(&mut self, now: Time, face: Face, event: LinkEvent) {
+        let now = Timestamp::from_millis(now);
+        for shard in &mut self.shards {
+            shard.handle_link_event(now, FaceIndex::new(face, 1), event);
+        }
     }
 
     pub fn remove_face(&mut self, face: Face) {

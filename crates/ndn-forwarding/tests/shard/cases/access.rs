@@ -177,8 +177,9 @@ fn access_ignores_removed_routes() {
         &and(&[
             (200, Ask(1, "/a/2"), &[3]),
             (210, Remove(3), &[]),
-            // No upstream is pending any more, so this is like a new Interest.
-            (211, Ask(1, "/a/2"), &[2, 4]),
+            // It is sent to the others at once.
+            (211, Wait, &[2, 4]),
+            (212, Answer(4, "/a/2"), &[1]),
         ]),
         &[],
     );

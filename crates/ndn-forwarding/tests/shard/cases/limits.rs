@@ -136,8 +136,8 @@ fn removed_face_gets_no_answer() {
     // An Interest received just before is not answered; other faces are not affected.
     bed.process(1, &[from(1, interest("/a/y", 9))]);
     assert_eq!(bed.counters[0].dropped(DropReason::ArrivalFaceGone), 1);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3], "for face 4");
     bed.process(20, &[from(4, x(3))]);
-    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3]);
     bed.sent.0.clear();
     bed.process(30, &[from(3, data("/a/x"))]);
     assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [4]);

@@ -3,6 +3,7 @@
 
 mod access;
 mod data;
+mod failover;
 mod interest;
 mod limits;
 mod nack;

@@ -129,20 +129,6 @@ fn removed_upstream_is_not_awaited() {
 }
 
 #[test]
-fn interest_whose_only_upstream_was_removed_is_forwarded_as_new() {
-    let x = |nonce| interest("/a/x", nonce);
-    let case = Case::new("gone").route("/a", 2).route("/a", 3);
-    let mut bed = case.world.bed(1);
-    bed.process(0, &[from(1, x(1))]);
-    bed.remove_face(2);
-    bed.sent.0.clear();
-    // Too early for a retransmission.
-    bed.process(1, &[from(1, x(2))]);
-    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [3]);
-    assert_eq!(bed.counters[0].dropped(DropReason::RetransmissionSuppressed), 0);
-}
-
-#[test]
 fn overload_nack_is_sent_by_the_receiving_shard() {
     for shard_count in [1, 3] {
         let mut bed = Case::new("no time").route("/", 2).world.bed(shard_count);

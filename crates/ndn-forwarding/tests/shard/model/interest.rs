@@ -1,8 +1,8 @@
 //! Incoming and outgoing Interests.
 
 use super::{
-    Arrival, Departure, Face, InRecord, Link, Model, OutRecord, OutToken, PitEntry, PitKey, Time,
-    Tokens, is_prefix, is_under,
+    Arrival, Departure, Face, InRecord, Link, Model, OutRecord, OutToken, PitEntry, PitKey,
+    Strategy, Time, Tokens, is_prefix, is_under,
 };
 use crate::wire::{CONGESTION, DUPLICATE, Data, Interest, Packet};
 
@@ -97,25 +97,57 @@ impl Model {
             expiry: now,
             interval_ms: None,
         });
-        entry.in_records.retain(|record| record.face != arrival.face);
-        entry.in_records.push(InRecord {
+        let lifetime_ms = interest.lifetime_ms.unwrap_or(4000);
+        let record = InRecord {
             face: arrival.face,
             nonce: interest.nonce.unwrap(),
-            expiry: now + interest.lifetime_ms.unwrap_or(4000),
+            lifetime_ms,
+            expiry: now + lifetime_ms,
             token: arrival.token.clone(),
-        });
+        };
+        match entry.in_records.iter_mut().find(|record| record.face == arrival.face) {
+            Some(known) => *known = record,
+            None => entry.in_records.push(record),
+        }
         entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap();
     }
 
     fn forward(&mut self, now: Time, key: &PitKey, arrival: &Arrival, interest: &Interest) {
         if let Some(next_hop) = arrival.next_hop {
-            if !self.is_gone(next_hop) {
-                self.send_interest(now, key, arrival, interest, next_hop);
+            if !self.is_gone(next_hop) && self.send_interest(now, key, arrival, interest, next_hop)
+            {
+                let records = &mut self.pit.get_mut(key).unwrap().out_records;
+                let record = records.iter_mut().find(|record| record.face == next_hop).unwrap();
+                record.is_directed = true;
             }
             return;
         }
         let strategy = self.strategy(&interest.name);
         strategy.after_receive_interest(self, now, key, arrival, interest);
+    }
+
+    /// Passes an Interest to its strategy again if all of its upstreams are gone and there is another.
+    pub(super) fn send_again(&mut self, now: Time, key: &PitKey) {
+        let entry = &self.pit[key];
+        let is_pending = |record: &&OutRecord| record.nack.is_none() && record.expiry > now;
+        let pending: Vec<_> = entry.out_records.iter().filter(is_pending).collect();
+        let is_lost = pending.iter().all(|record| self.is_gone(record.face))
+            && pending.iter().any(|record| !record.is_directed);
+        let waiting = entry.in_records.iter().find(|record| record.expiry > now);
+        let Some(downstream) = waiting.filter(|_| is_lost) else { return };
+        let (face, lifetime_ms, strategy) =
+            (downstream.face, downstream.lifetime_ms, entry.strategy);
+        let nonce = entry.interest.nonce.map(other_nonce);
+        let interest = Interest { nonce, ..entry.interest.clone() };
+        let arrival = Arrival::new(face, Packet::Interest(interest.clone()));
+        if Strategy::has_next_hop(self, &arrival, &interest) {
+            strategy.after_receive_interest(self, now, key, &arrival, &interest);
+        }
+        for record in self.pit.get_mut(key).iter_mut().flat_map(|entry| &mut entry.out_records) {
+            if record.nonce == nonce.unwrap() {
+                record.expiry = now + lifetime_ms;
+            }
+        }
     }
 
     /// Adds or renews the out-record and sends. Returns whether it did.
@@ -140,6 +172,7 @@ impl Model {
             expiry: now + interest.lifetime_ms.unwrap_or(4000),
             nack: None,
             interval_ms: position.map_or(0, |position| entry.out_records[position].interval_ms),
+            is_directed: position.is_some_and(|position| entry.out_records[position].is_directed),
         };
         match position {
             Some(position) => entry.out_records[position] = record,
@@ -159,4 +192,13 @@ impl Model {
         });
         true
     }
+}
+
+/// The Nonce of a copy: SplitMix64's finaliser of the Nonce with bit 32 set, the last four bytes.
+fn other_nonce(nonce: u32) -> u32 {
+    let mut bits = u64::from(nonce) + (1 << 32);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^= bits >> 31;
+    u32::try_from(bits & u64::from(u32::MAX)).unwrap()
 }

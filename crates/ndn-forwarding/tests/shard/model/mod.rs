@@ -89,6 +89,7 @@ pub struct Departure {
 pub(crate) struct InRecord {
     face: Face,
     nonce: u32,
+    lifetime_ms: u64,
     expiry: Time,
     token: Vec<u8>,
 }
@@ -102,6 +103,8 @@ pub(crate) struct OutRecord {
     nack: Option<u64>,
     /// Suppression interval of the multicast strategy.
     interval_ms: u64,
+    /// NextHopFaceId named the face.
+    is_directed: bool,
 }
 
 impl OutRecord {
@@ -132,6 +135,8 @@ pub struct Model {
     /// Including removed faces.
     pub faces: BTreeMap<Face, FaceSpec>,
     gone: Vec<Face>,
+    /// A face was removed since the time was advanced.
+    has_lost_faces: bool,
     /// Next hops by cost.
     pub fib: BTreeMap<Name, Vec<(Face, u32)>>,
     pub strategies: BTreeMap<Name, Strategy>,
@@ -156,6 +161,7 @@ impl Model {
         Self {
             faces: BTreeMap::new(),
             gone: Vec::new(),
+            has_lost_faces: false,
             fib: BTreeMap::new(),
             strategies: BTreeMap::from([(Vec::new(), Strategy::best_route())]),
             regions: Vec::new(),
@@ -181,6 +187,10 @@ impl Model {
             self.finalize(&key, None, now);
         }
         self.end_records_of_gone_faces(now);
+        if std::mem::take(&mut self.has_lost_faces) {
+            let keys: Vec<_> = self.pit.keys().cloned().collect();
+            keys.iter().for_each(|key| self.send_again(now, key));
+        }
         self.dead_nonces.retain(|_, until| *until > now);
     }
 
@@ -241,6 +251,7 @@ impl Model {
 
     /// Its routes and records remain, without effect.
     pub fn remove_face(&mut self, face: Face) {
+        self.has_lost_faces |= !self.gone.contains(&face);
         self.gone.push(face);
     }
 

@@ -46,9 +46,7 @@ impl Strategy {
         arrival: &Arrival,
         interest: &Interest,
     ) {
-        let hops: Vec<Face> = model.next_hops(interest).iter().map(|&(face, _)| face).collect();
-        let eligible: Vec<Face> =
-            hops.into_iter().filter(|&hop| is_eligible(model, arrival, interest, hop)).collect();
+        let eligible = eligible(model, arrival, interest);
         match self {
             Self::BestRoute(suppression) => {
                 best_route(suppression, model, now, key, arrival, interest, &eligible);
@@ -59,6 +57,10 @@ impl Strategy {
                 }
             }
         }
+    }
+
+    pub(super) fn has_next_hop(model: &Model, arrival: &Arrival, interest: &Interest) -> bool {
+        !eligible(model, arrival, interest).is_empty()
     }
 
     pub(super) fn after_receive_nack(
@@ -94,6 +96,12 @@ impl Strategy {
             _ => {}
         }
     }
+}
+
+fn eligible(model: &Model, arrival: &Arrival, interest: &Interest) -> Vec<Face> {
+    let hops = model.next_hops(interest);
+    let hops = hops.iter().map(|&(face, _)| face);
+    hops.filter(|&hop| is_eligible(model, arrival, interest, hop)).collect()
 }
 
 fn is_eligible(model: &Model, arrival: &Arrival, interest: &Interest, hop: Face) -> bool {
@@ -165,6 +173,7 @@ fn multicast(
         let records = &mut model.pit.get_mut(key).unwrap().out_records;
         let record = records.iter_mut().find(|record| record.face == hop).unwrap();
         record.interval_ms = suppression.next(interval_ms);
+        record.is_directed = false;
     }
 }
 
