@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Data, Interest, Name, NameRef, types};
+use ndn_packet::{ComponentType, Data, Interest, Name, NameRef, types};
 use ndn_security::Certificate;
 use ndn_security::trust::Validation;
 
@@ -270,7 +270,12 @@ fn dispatch_dataset(
     if publisher::is_versioned(name) {
         return Dispatch::Stored;
     }
-    let arguments = name.suffix(TopPrefix::LEN + 2);
+    // A signed Interest names the dataset before the digest of its parameters, as in NFD.
+    let is_digest = name.last().is_some_and(|last| {
+        last.ty() == ComponentType::PARAMETERS_SHA256_DIGEST && interest.parameters().is_some()
+    });
+    let named = if is_digest { name.parent() } else { name };
+    let arguments = named.suffix(TopPrefix::LEN + 2);
     let dataset = if (module, verb) == (b"faces", b"query") {
         let filter = arguments.last().map_or(&[][..], |component| component.value());
         match FaceQueryFilter::decode(filter) {

@@ -3,7 +3,7 @@
 //! As in NFD there is one cost per prefix and face, the one that was set last: the RIB adds and removes exactly those next
 //! hops that changed in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use ndn_packet::{Name, NameRef};
@@ -21,7 +21,7 @@ pub struct FibFull {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Ascending cost, then FaceId.
+    /// Ascending cost; at equal cost in the order of the RIB, then those of `fib/*` commands by FaceId.
     next_hops: Vec<NextHop>,
     /// The next hops that the RIB last set.
     from_rib: Vec<NextHop>,
@@ -201,6 +201,11 @@ impl Fib {
         let entry = self.entries.entry(prefix.clone()).or_default();
         let before = entry.next_hops.clone();
         change(&mut entry.next_hops);
+        let positions = entry.from_rib.iter().zip(0..).map(|(hop, at)| (hop.face_id, at));
+        let positions: HashMap<u64, usize> = positions.collect();
+        let position = |face_id| positions.get(&face_id).copied().unwrap_or(usize::MAX);
+        let order = |hop: &NextHop| (hop.cost, position(hop.face_id), hop.face_id);
+        entry.next_hops.sort_by_key(order);
         let after = entry.next_hops.clone();
         if after.is_empty() && entry.from_rib.is_empty() {
             self.entries.remove(prefix.value());
@@ -238,12 +243,10 @@ impl Fib {
     }
 }
 
-/// Adds or replaces the next hop of a face, keeping the order.
+/// Adds or replaces the next hop of a face.
 fn insert(next_hops: &mut Vec<NextHop>, next_hop: NextHop) {
     next_hops.retain(|hop| hop.face_id != next_hop.face_id);
-    let at = next_hops
-        .partition_point(|hop| (hop.cost, hop.face_id) < (next_hop.cost, next_hop.face_id));
-    next_hops.insert(at, next_hop);
+    next_hops.push(next_hop);
 }
 
 #[cfg(test)]

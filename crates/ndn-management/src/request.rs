@@ -6,7 +6,9 @@ use ndn_types::{FaceUri, ZONE_IS_MISSING};
 use crate::announcement::ANNOUNCEMENT_COST;
 use crate::command::{Command, ParameterError, TopPrefix, Verb};
 use crate::response::{ControlResponse, status};
-use crate::types::{FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_origin};
+use crate::types::{
+    FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_flag, route_origin,
+};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.
@@ -192,7 +194,7 @@ impl AcceptedCommand {
             face_id: Some(requester.face_id),
             origin: Some(route_origin::PREFIX_ANNOUNCEMENT),
             cost: Some(ANNOUNCEMENT_COST),
-            flags: Some(0),
+            flags: Some(route_flag::CHILD_INHERIT),
             expiration_period_ms: Some(announcement.expiration_ms),
             ..ControlParameters::default()
         };

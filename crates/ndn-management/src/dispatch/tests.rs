@@ -56,6 +56,28 @@ fn dataset_is_dispatched_by_name() {
     }
 }
 
+/// The pynfdc of python-ndn signs its requests for datasets.
+#[test]
+fn dataset_is_named_before_the_digest_of_parameters() {
+    let filter = "/localhost/nfd/faces/query/%96%03%69%01%07";
+    for uri in ["/localhost/nfd/status/general", "/localhost/nfd/rib/list", filter] {
+        let mut name = name(uri);
+        let interest = InterestBuilder::new(&name).parameters(b"x").can_be_prefix(true);
+        let wire = interest.to_vec_with_parameters(ndn_security::sha256).unwrap();
+        let signed = Interest::parse(&wire).unwrap().name().to_name();
+        let Dispatch::Publish { dataset, prefix } = run(&wire, LOCAL, &mut AnySigner::default())
+        else {
+            panic!("{uri}")
+        };
+        assert_eq!((dataset.prefix(), &prefix), (name.clone(), &signed));
+        name.push_version(7);
+        assert_eq!(ask(&format!("{signed}/v=7/seg=0"), false), Dispatch::Stored);
+    }
+    // A digest without parameters names nothing.
+    let digest = format!("/localhost/nfd/rib/list/params-sha256={}", "00".repeat(32));
+    assert_eq!(ask(&digest, true), Dispatch::Ignore(IgnoreReason::UnknownName));
+}
+
 #[test]
 fn unknown_name_is_ignored() {
     for uri in [

@@ -122,7 +122,11 @@ impl NaiveFib {
         let hops = self.hops.iter().filter(|((p, _), _)| *p == prefix);
         let mut hops: Vec<NextHop> =
             hops.map(|((_, face_id), cost)| hop(*face_id, *cost)).collect();
-        hops.sort_by_key(|hop| (hop.cost, hop.face_id));
+        // At equal cost, those of the RIB come first, in its order.
+        hops.sort_by_key(|hop| {
+            let of_rib = self.from_rib.get(&(prefix, hop.face_id)).copied();
+            (hop.cost, of_rib.is_none(), of_rib, hop.face_id)
+        });
         hops
     }
 }

@@ -53,7 +53,7 @@ pub(super) type FaceCostChanges = Vec<(u64, Option<u64>)>;
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     routes: Vec<Route>,
-    /// The next hops of this prefix in the FIB: ascending cost, then FaceId.
+    /// The next hops of this prefix in the FIB: ascending cost; at equal cost own routes first, then by FaceId.
     next_hops: Vec<NextHop>,
 }
 
@@ -129,18 +129,18 @@ impl Entry {
 
     /// Computes the next hops: own routes by lowest cost, inherited routes for other faces.
     pub(super) fn recompute(&mut self, inherited: &FaceCosts) {
-        let mut costs = FaceCosts::new();
+        let mut own = FaceCosts::new();
         for route in &self.routes {
-            lower(&mut costs, route);
+            lower(&mut own, route);
         }
+        let next_hop = |(&face_id, &cost): (&u64, &u64)| NextHop { face_id, cost };
+        self.next_hops = own.iter().map(next_hop).collect();
         if !self.has_capture() {
-            for (&face_id, &cost) in inherited {
-                costs.entry(face_id).or_insert(cost);
-            }
+            let others = inherited.iter().filter(|(face_id, _)| !own.contains_key(face_id));
+            self.next_hops.extend(others.map(next_hop));
         }
-        self.next_hops =
-            costs.into_iter().map(|(face_id, cost)| NextHop { face_id, cost }).collect();
-        self.next_hops.sort_unstable_by_key(|hop| (hop.cost, hop.face_id));
+        // Stable: own routes stay before inherited ones.
+        self.next_hops.sort_by_key(|hop| hop.cost);
     }
 
     /// Whether a change of the inherited costs changes the next hops of this entry.
@@ -156,10 +156,9 @@ impl Entry {
             }
             self.next_hops.retain(|hop| hop.face_id != face_id);
             if let Some(cost) = cost {
+                let order = |hop: &NextHop| (hop.cost, !self.has_face(hop.face_id), hop.face_id);
                 let hop = NextHop { face_id, cost };
-                let at = self
-                    .next_hops
-                    .partition_point(|other| (other.cost, other.face_id) < (hop.cost, hop.face_id));
+                let at = self.next_hops.partition_point(|other| order(other) < order(&hop));
                 self.next_hops.insert(at, hop);
             }
         }

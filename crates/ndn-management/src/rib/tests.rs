@@ -61,7 +61,8 @@ impl NaiveRib {
             }
             let mut hops: Vec<NextHop> =
                 costs.into_iter().map(|(face_id, cost)| NextHop { face_id, cost }).collect();
-            hops.sort_by_key(|hop| (hop.cost, hop.face_id));
+            let is_own = |face_id| routes.iter().any(|route| route.face_id == face_id);
+            hops.sort_by_key(|hop| (hop.cost, !is_own(hop.face_id), hop.face_id));
             fib.insert(prefix.clone(), hops);
         }
         fib
@@ -324,4 +325,43 @@ fn repeated_watch_keeps_changes() {
     assert_eq!(rib.take_changed(), [gone, stays.clone()], "the removal is not reported yet");
     rib.watch();
     assert_eq!(rib.take_changed(), [stays]);
+}
+
+/// As in NFD: an application that registers `/X/Y` gets the Interests below it, whichever of the two connected first.
+#[test]
+fn own_route_comes_before_an_inherited_one_of_equal_cost() {
+    let inner_name = Name::from_uri("/X/Y").unwrap();
+    let add = |rib: &mut Rib, prefix: &str, face_id: u64| {
+        let prefix = Name::from_uri(prefix).unwrap();
+        rib.register(prefix.as_ref(), route(face_id, 0, route_flag::CHILD_INHERIT)).unwrap();
+    };
+    let (outer, inner) = (("/X", 0), ("/X/Y", 1));
+    for (faces, order) in [
+        ([300, 301], [outer, inner]),
+        ([300, 301], [inner, outer]),
+        ([301, 300], [outer, inner]),
+        ([301, 300], [inner, outer]),
+    ] {
+        let mut rib = Rib::default();
+        let mut fib = crate::fib::Fib::new(10);
+        let mut update = |rib: &mut Rib| {
+            rib.take_updates().into_iter().for_each(|update| _ = fib.apply(update));
+            let found = fib.find(inner_name.as_ref()).unwrap_or_default();
+            found.iter().map(|hop| hop.face_id).collect::<Vec<_>>()
+        };
+        let mut next_hops = Vec::new();
+        for (prefix, app) in order {
+            add(&mut rib, prefix, faces[app]);
+            next_hops = update(&mut rib);
+        }
+        assert_eq!(next_hops, [faces[1], faces[0]]);
+        // Registered again, in the other role for a while, and after the other one has gone.
+        rib.unregister(inner_name.as_ref(), faces[1], route_origin::APP);
+        add(&mut rib, "/X/Y", faces[0]);
+        add(&mut rib, "/X", faces[1]);
+        assert_eq!(update(&mut rib), faces);
+        rib.unregister(inner_name.as_ref(), faces[0], route_origin::APP);
+        add(&mut rib, "/X/Y", faces[1]);
+        assert_eq!(update(&mut rib), [faces[1], faces[0]]);
+    }
 }

@@ -35,6 +35,9 @@ const ENTRY_LENGTH: usize = 64;
 /// Typical length of a face's entry, bytes.
 const FACE_LENGTH: usize = 256;
 
+/// Maximum number of prefixes under which one version is published; further requests get no answer.
+const PREFIXES_MAX: usize = 16;
+
 /// Maximum number of face queries that are being answered in slices; further ones get no answer.
 const QUERIES_MAX: usize = 64;
 
@@ -59,8 +62,8 @@ enum Listed {
 /// A version that is being encoded.
 #[derive(Debug)]
 struct Unfinished {
-    /// The prefix of the request.
-    prefix: Name,
+    /// The prefixes of the requests.
+    prefixes: Vec<Name>,
     /// Slices until it is completed in one step.
     slices_left: usize,
 }
@@ -265,7 +268,8 @@ impl DatasetService {
         outbox.send_data(&segment.data(), false);
     }
 
-    /// Begins a version, unless one is being encoded, which answers this request too.
+    /// Begins a version, unless one is being encoded, which answers this request too. Requests differ in their prefixes
+    /// if they carry parameters.
     fn begin_listing(
         &mut self,
         now: Now,
@@ -274,7 +278,11 @@ impl DatasetService {
         outbox: &mut Outbox,
     ) {
         self.listings.used_ns = now.monotonic_ns;
-        if self.listings.of(listed).is_some() {
+        if let Some(Unfinished { prefixes, .. }) = self.listings.of(listed) {
+            let is_new = prefixes.iter().all(|known| known.as_ref() != prefix);
+            if is_new && prefixes.len() < PREFIXES_MAX {
+                prefixes.push(prefix.to_name());
+            }
             return;
         }
         let Tables { routes, faces, .. } = tables;
@@ -292,7 +300,8 @@ impl DatasetService {
                 slices_max(faces.len(), FACE_LENGTH)
             }
         };
-        *self.listings.of(listed) = Some(Unfinished { prefix: prefix.to_name(), slices_left });
+        let prefixes = vec![prefix.to_name()];
+        *self.listings.of(listed) = Some(Unfinished { prefixes, slices_left });
         self.slice(now, listed, tables, outbox);
     }
 
@@ -355,13 +364,15 @@ impl DatasetService {
         if !is_complete {
             return;
         }
-        let Some(Unfinished { prefix, .. }) = self.listings.of(listed).take() else { return };
-        let content = match listed {
+        let Some(Unfinished { prefixes, .. }) = self.listings.of(listed).take() else { return };
+        let content: (Content, Option<u64>) = match listed {
             Listed::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
             Listed::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
             Listed::Faces => (faces.listing.runs().collect(), None),
         };
-        self.publish_content(now, prefix.as_ref(), content, outbox);
+        for prefix in prefixes {
+            self.publish_content(now, prefix.as_ref(), content.clone(), outbox);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
 use crate::time::Now;
-use crate::types::route_origin;
+use crate::types::{route_flag, route_origin};
 
 /// Maximum lifetime of a learnt route; the next announcement renews it.
 const LIFETIME_MS: u64 = 10 * 60 * 1000;
@@ -146,7 +146,7 @@ pub(super) fn learnt_route(now: Now, face_id: u64, valid_until_ns: u64) -> Route
         face_id,
         origin: route_origin::PREFIX_ANNOUNCEMENT,
         cost: ANNOUNCEMENT_COST,
-        flags: 0,
+        flags: route_flag::CHILD_INHERIT,
         expires_at_ns: Some(valid_until_ns.min(latest_ns)),
     }
 }

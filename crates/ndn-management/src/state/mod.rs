@@ -865,7 +865,7 @@ impl ControlState {
             face_id,
             origin: route_origin::PREFIX_ANNOUNCEMENT,
             cost: ANNOUNCEMENT_COST,
-            flags: 0,
+            flags: route_flag::CHILD_INHERIT,
             expires_at_ns: Some(expires_at_ns),
         };
         self.rib_register(now, announcement.prefix.as_ref(), route, success)

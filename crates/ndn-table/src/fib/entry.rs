@@ -142,7 +142,7 @@ impl FibEntry {
         NameRef::from_validated(self.prefix_value(), u16::from(self.depth))
     }
 
-    /// Next hops of the longest prefix that has any, sorted by cost and then by face; empty when
+    /// Next hops of the longest prefix that has any, sorted by cost; empty when
     /// not even `/` has.
     #[must_use]
     #[inline]

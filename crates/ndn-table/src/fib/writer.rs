@@ -149,7 +149,7 @@ impl FibWriter {
         next_hops.len() < before && self.set_next_hops(prefix, &next_hops).is_ok()
     }
 
-    /// Replaces the next hops of a prefix; an empty list removes the route.
+    /// Replaces the next hops of a prefix; an empty list removes the route. Those of equal cost keep their order.
     ///
     /// # Errors
     /// When the FIB is full or the prefix too deep.
@@ -159,7 +159,7 @@ impl FibWriter {
         next_hops: &[NextHop],
     ) -> Result<(), FibError> {
         let mut sorted = next_hops.to_vec();
-        sorted.sort_by_key(|hop| (hop.cost, hop.face));
+        sorted.sort_by_key(|hop| hop.cost);
         self.change(prefix, |record| record.next_hops = sorted)
     }
 
@@ -200,7 +200,7 @@ impl FibWriter {
             && self.change(prefix, |record| record.strategy = None).is_ok()
     }
 
-    /// The next hops set for exactly this prefix, sorted by cost and then by face.
+    /// The next hops set for exactly this prefix, sorted by cost.
     #[must_use]
     pub fn next_hops(&self, prefix: NameRef<'_>) -> &[NextHop] {
         self.records.get(prefix.value()).map_or(&[], |record| &record.next_hops)

@@ -41,6 +41,7 @@ fn announcement_adds_a_route_and_the_next_one_renews_it() {
         .find(name("/net/app").as_ref(), TUNNEL, route_origin::PREFIX_ANNOUNCEMENT)
         .unwrap();
     assert_eq!(route.expires_at_ns, Some(harness.now.monotonic_ns + 10 * MINUTE_NS));
+    assert!(route.is_child_inherit(), "as in NFD");
 
     pass(&mut harness, 9 * MINUTE_NS);
     assert_eq!(learn(&mut harness, &wire), Learning::Learnt(name("/net/app")));

@@ -273,6 +273,9 @@ fn announcement_adds_a_route_that_expires() {
     assert_eq!((parameters.face_id, parameters.origin), (Some(APP), Some(129)));
     assert_eq!((parameters.cost, parameters.expiration_period_ms), (Some(2048), Some(5000)));
     assert_eq!(harness.fib("/net/app"), [(APP, 2048)]);
+    // Longer prefixes inherit the route, as in NFD.
+    let route = harness.state.rib().routes(name("/net/app").as_ref())[0];
+    assert!(route.is_child_inherit());
     harness.advance(5 * SECOND_NS);
     assert_eq!(harness.fib("/net/app"), []);
 }
