@@ -199,15 +199,32 @@ fn unanswered(name: &Name, options: &FetchOptions, waited: Duration) -> FetchErr
     })
 }
 
+/// The latest Data of this prefix.
 async fn ask(
     endpoint: &Endpoint,
     name: &Name,
     must_be_fresh: bool,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
-    let request = InterestRequest::new(name.clone())
-        .can_be_prefix(true)
-        .must_be_fresh(must_be_fresh)
+    let request = InterestRequest::new(name.clone()).can_be_prefix(true);
+    answer_to(endpoint, request.must_be_fresh(must_be_fresh), options).await
+}
+
+/// The latest Data of this name.
+async fn ask_exactly(
+    endpoint: &Endpoint,
+    name: &Name,
+    options: &FetchOptions,
+) -> Result<ReceivedData, FetchError> {
+    answer_to(endpoint, InterestRequest::new(name.clone()).must_be_fresh(true), options).await
+}
+
+async fn answer_to(
+    endpoint: &Endpoint,
+    request: InterestRequest,
+    options: &FetchOptions,
+) -> Result<ReceivedData, FetchError> {
+    let request = request
         .lifetime(options.lifetime)
         .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
@@ -286,13 +303,14 @@ async fn by_prefix(
         // It only looked like a version: find the latest version below it.
         received = ask(endpoint, name, true, options).await?;
     }
+    // Below the name is something else, which by its name could be taken for the object's content:
+    // metadata, or the entries of a directory. A producer that answers every name under its prefix
+    // has answered the Interest for metadata so; its answer is in caches, and the object is one Data.
+    if !is_of_object(received.data().name(), name.len()) {
+        received = ask_exactly(endpoint, name, options).await?;
+    }
     let data = received.data();
     let found = data.name();
-    // Below the name is something else, which by its name could be taken for the object's content:
-    // metadata, or the entries of a directory.
-    if !is_of_object(found, name.len()) {
-        return Err(unanswered(name, options, Duration::ZERO));
-    }
     let convention = found.last().and_then(|last| Convention::of_segment(&last));
     let segmented = convention.filter(|_| found.len() > name.len());
     let prefix = if segmented.is_some() { found.parent() } else { found }.to_name();
