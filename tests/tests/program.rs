@@ -12,6 +12,7 @@ mod guide;
 mod hostile;
 mod hub;
 mod key_chain;
+mod libraries;
 mod nfd_commands;
 mod nfd_conf;
 mod pages;

@@ -26,8 +26,10 @@ pub enum Event {
     RefusedSpecial,
     /// The file exists, but this process may not read it.
     Denied,
-    /// No such file or segment.
+    /// No such file or version.
     NotFound,
+    /// A segment behind the last one, as consumers request that do not know the end yet.
+    BeyondEnd,
     /// The version differs from that of the file.
     WrongVersion,
     /// The file changed while it was being read.
@@ -44,11 +46,13 @@ pub enum Event {
     ManifestBuilt,
     /// A manifest was built from digests on disk.
     ManifestLoaded,
+    /// A node of a manifest was requested while the manifest was being prepared.
+    Preparing,
 }
 
 impl Event {
     /// All events with their names.
-    pub const ALL: [(Self, &'static str); 17] = [
+    pub const ALL: [(Self, &'static str); 19] = [
         (Self::Segment, "segments"),
         (Self::Metadata, "metadata"),
         (Self::Nack, "nacks"),
@@ -58,6 +62,7 @@ impl Event {
         (Self::RefusedSpecial, "refused_special"),
         (Self::Denied, "denied"),
         (Self::NotFound, "not_found"),
+        (Self::BeyondEnd, "beyond_end"),
         (Self::WrongVersion, "wrong_version"),
         (Self::Changed, "changed"),
         (Self::Overload, "overload"),
@@ -66,6 +71,7 @@ impl Event {
         (Self::ManifestNode, "manifest_nodes"),
         (Self::ManifestBuilt, "manifests_built"),
         (Self::ManifestLoaded, "manifests_loaded"),
+        (Self::Preparing, "manifests_preparing"),
     ];
 }
 

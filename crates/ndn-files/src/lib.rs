@@ -9,6 +9,7 @@ mod manifest;
 mod metadata;
 mod packet;
 mod path;
+mod prepare;
 mod read;
 mod request;
 mod root;
@@ -25,9 +26,12 @@ pub use download::{
     is_reserved_name, is_unchanged, receive,
 };
 pub use listing::{ListingEntry, parse_listing};
-pub use manifest::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
+pub use manifest::{
+    Manifest, ManifestError, ManifestRoot, check_manifest_directory, fetch_manifest, find_manifest,
+};
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;
+pub use prepare::Preparation;
 pub use request::{LIST, MANIFEST, METADATA};
 pub use root::{OpenFailure, Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};

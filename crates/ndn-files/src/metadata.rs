@@ -18,6 +18,8 @@ mod types_here {
     pub(super) const MANIFEST: u32 = 0xF520;
     /// Our extension, also even: content of the root of a manifest without other nodes.
     pub(super) const MANIFEST_ROOT: u32 = 0xF522;
+    /// Our extension, also even: estimated time until the manifest is ready.
+    pub(super) const PREPARATION: u32 = 0xF524;
 }
 
 /// Why metadata are invalid.
@@ -57,6 +59,8 @@ pub struct FileMetadata {
     pub manifest: Option<Name>,
     /// Content of the root of the manifest, for small files.
     pub manifest_root: Option<Vec<u8>>,
+    /// Estimated time until the manifest is ready, in milliseconds; `None` if it is, or will be at once.
+    pub preparation_ms: Option<u64>,
 }
 
 impl FileMetadata {
@@ -76,6 +80,7 @@ impl FileMetadata {
             mtime_ns: Some(stat.mtime_ns),
             manifest: None,
             manifest_root: None,
+            preparation_ms: None,
         }
     }
 
@@ -121,6 +126,9 @@ impl FileMetadata {
         if let Some(root) = &self.manifest_root {
             append_tlv(&mut out, types_here::MANIFEST_ROOT, root);
         }
+        if let Some(preparation_ms) = self.preparation_ms {
+            append_number(&mut out, types_here::PREPARATION, preparation_ms);
+        }
         out
     }
 
@@ -143,6 +151,7 @@ impl FileMetadata {
             mtime_ns: None,
             manifest: None,
             manifest_root: None,
+            preparation_ms: None,
         };
         while let Some(element) = reader.next_tlv()? {
             match element.ty() {
@@ -162,6 +171,7 @@ impl FileMetadata {
                     found.manifest = Some(NameRef::from_tlv(&name)?.to_name());
                 }
                 types_here::MANIFEST_ROOT => found.manifest_root = Some(element.value().to_vec()),
+                types_here::PREPARATION => found.preparation_ms = Some(element.number()?),
                 _ => element.skip_unrecognized()?,
             }
         }
@@ -205,6 +215,7 @@ mod tests {
             mtime_ns: Some(1_700_000_000_123_456_789),
             manifest: Some(Name::from_uri("/x/file/32=manifest/v=7").unwrap()),
             manifest_root: Some(vec![1, 2, 3]),
+            preparation_ms: Some(2500),
         }
     }
 

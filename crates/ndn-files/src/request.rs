@@ -20,6 +20,8 @@ pub(crate) enum Wanted {
     Metadata,
     /// `32=ls/32=metadata`
     ListMetadata,
+    /// Nothing, or `v=<version>`: the first segment, as consumers without metadata discover it.
+    First { version: Option<u64> },
     /// `v=<version>/seg=<segment>`
     Segment { version: u64, segment: u64 },
     /// `32=ls/v=<version>/seg=<segment>`
@@ -59,8 +61,10 @@ pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Clas
 
 fn wanted(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Wanted> {
     match suffix {
+        [] if can_be_prefix => Some(Wanted::First { version: None }),
         [METADATA] if can_be_prefix => Some(Wanted::Metadata),
         [LIST, METADATA] if can_be_prefix => Some(Wanted::ListMetadata),
+        [version] if can_be_prefix => Some(Wanted::First { version: Some(version.as_version()?) }),
         [version, segment] => {
             let (version, segment) = (version.as_version()?, segment.as_segment()?);
             Some(Wanted::Segment { version, segment })
@@ -101,6 +105,8 @@ mod tests {
         assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
         let node = Wanted::Manifest { version: 7, node: 9 };
         assert_eq!(classified("/x/a/32=manifest/v=7/seg=9", false), of(2, node));
+        assert_eq!(classified("/x/a", true), of(2, Wanted::First { version: None }));
+        assert_eq!(classified("/x/a/v=7", true), of(2, Wanted::First { version: Some(7) }));
         let full = format!("/x/a/v=7/seg=300/sha256digest={}", "07".repeat(32));
         assert_eq!(classified(&full, false), of(2, Wanted::Segment { version: 7, segment: 300 }));
     }
@@ -108,11 +114,12 @@ mod tests {
     #[test]
     fn other_names_are_not_recognised() {
         for (uri, can_be_prefix) in [
-            ("/x", true),
-            ("/x/a", true),
+            ("/x", false),
+            ("/x/a", false),
+            ("/x/a/seg=0", true),
             ("/x/a/32=metadata", false),
             ("/x/a/32=ls", true),
-            ("/x/a/v=7", true),
+            ("/x/a/v=7", false),
             ("/x/a/seg=0/v=7", false),
             ("/x/a/32=ls/v=7", false),
             ("/x/a/32=other/v=7/seg=0", false),

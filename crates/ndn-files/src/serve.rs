@@ -3,6 +3,7 @@
 use std::io::IoSliceMut;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndn_client::{AnswerBatch, Request};
@@ -12,10 +13,13 @@ use ndn_security::{DigestSigner, Signer, sign_data};
 use crate::cache::{Key, Lru};
 use crate::counters::{Counters, Event};
 use crate::listing::{ListFailure, list};
-use crate::manifest::{BuildFailure, Built, DiskCache, Store, build, manifest_name, store_for};
+use crate::manifest::{
+    BuildFailure, Built, DiskCache, Source, Store, build, manifest_name, store_for,
+};
 use crate::metadata::FileMetadata;
 use crate::packet::{Layout, PacketLimits, Seal, Slot};
 use crate::path::path_of;
+use crate::prepare::{Building, Preparations};
 use crate::read::read_run;
 use crate::request::{LIST, Wanted};
 use crate::root::{OpenFailure, Opened, Root};
@@ -31,6 +35,10 @@ const TOLD_SEGMENTS_MAX: u64 = 8;
 const METADATA_REST: usize = 128;
 /// Memory of a manifest besides its nodes and digests.
 const WEIGHT_REST: usize = 1024;
+/// Digests of files of fewer segments are collected in memory before they are stored: 4 MiB.
+const PREPARED_IN_MEMORY_MAX: u64 = 1 << 16;
+/// A manifest that is ready within this time is not announced as being prepared.
+const PREPARATION_MS_MIN: u64 = 1000;
 
 /// A queued request.
 #[derive(Debug)]
@@ -66,6 +74,7 @@ pub(crate) struct Service {
     pub(crate) segment_signer: Arc<dyn Signer>,
     pub(crate) manifests: Option<ManifestCache>,
     pub(crate) counters: Counters,
+    pub(crate) preparations: Preparations,
     pub(crate) metadata_freshness_ms: u64,
     /// How long an open file is used without checking what its path refers to.
     pub(crate) stat_validity_ns: u64,
@@ -98,6 +107,7 @@ impl Service {
             segment_signer,
             manifests,
             counters: Counters::default(),
+            preparations: Preparations::default(),
             metadata_freshness_ms,
             stat_validity_ns,
             files: Mutex::new(Lru::new(files_max)),
@@ -121,6 +131,11 @@ impl Service {
         for job in jobs.drain(..) {
             match job.wanted {
                 Wanted::Segment { version, segment } => segments.push((version, segment, job)),
+                Wanted::First { version } => match self.version_of(&target, version) {
+                    Some(version) => segments.push((version, 0, job)),
+                    // Such as a directory.
+                    None => self.counters.add(Event::Unrecognised, 1),
+                },
                 Wanted::Metadata | Wanted::ListMetadata => {
                     let content = target.as_ref().map_err(|refused| *refused);
                     let content = content.and_then(|target| self.metadata(target, job.wanted));
@@ -150,6 +165,16 @@ impl Service {
             }
         }
         scratch.answers.send();
+    }
+
+    /// The given version, or that of the file; `None` without a file.
+    fn version_of(
+        &self,
+        target: &Result<Target<'_>, Rejection>,
+        version: Option<u64>,
+    ) -> Option<u64> {
+        let current = || Some(self.file(target.as_ref().ok()?, None).ok()?.opened.stat.mtime_ns);
+        version.or_else(current)
     }
 
     /// Counts a rejection, and sends an application Nack if requested.
@@ -231,8 +256,9 @@ impl Service {
         let segments = (segment_size, file.layout.final_segment);
         let name = file.layout.name.clone();
         let manifest = self.has_manifest(&file.layout).then(|| manifest_name(&name));
+        let preparation_ms = manifest.as_ref().and_then(|_| self.preparation_ms(&file));
         let metadata = FileMetadata::new(name, &file.opened.stat, Some(segments));
-        let metadata = FileMetadata { manifest, ..metadata };
+        let metadata = FileMetadata { manifest, preparation_ms, ..metadata };
         Ok(self.with_root(metadata, &file, &target.mount.limits))
     }
 
@@ -261,14 +287,24 @@ impl Service {
             return Err(OpenFailure::NotFound.into());
         }
         self.counters.add(Event::Opened, 1);
-        let mut name = target.name.clone();
-        name.push_version(opened.stat.mtime_ns);
-        let seal = self.segment_seal()?;
-        let layout = Layout::new(name, opened.stat.size, &target.mount.limits, &seal)
+        let layout = self
+            .layout(&target.mount, &target.name, &opened.stat)
             .ok_or(Rejection { event: Event::RefusedPath, tell: true })?;
         let file = Arc::new(OpenFile { opened, layout, checked_ns: now_ns });
         self.files().insert(target.key, Arc::clone(&file), 1);
         Ok(file)
+    }
+
+    /// The segments of a file; `None` if its name is too long.
+    pub(crate) fn layout(
+        &self,
+        point: &MountPoint,
+        name: &Name,
+        stat: &FileStat,
+    ) -> Option<Layout> {
+        let mut name = name.clone();
+        name.push_version(stat.mtime_ns);
+        Layout::new(name, stat.size, &point.limits, &self.segment_seal().ok()?)
     }
 
     pub(crate) fn seal(&self) -> Result<Seal<'_>, Rejection> {
@@ -334,7 +370,7 @@ impl Service {
                 Rejection { event: Event::WrongVersion, tell: *version < current }
             } else if *segment > file.layout.final_segment {
                 // A fetcher that does not know the end yet requests segments beyond it.
-                Rejection::silently(Event::NotFound)
+                Rejection::silently(Event::BeyondEnd)
             } else {
                 return true;
             };
@@ -455,7 +491,7 @@ impl Service {
     ) -> Result<(), Rejection> {
         let listing = self.listing(target, version)?;
         if segment > listing.layout.final_segment {
-            return Err(Rejection::silently(Event::NotFound));
+            return Err(Rejection::silently(Event::BeyondEnd));
         }
         let seal = self.seal()?;
         let failed = || Rejection::silently(Event::Failed);
@@ -517,6 +553,63 @@ impl Service {
         })
     }
 
+    /// Whether a file of this state should have digests on disk before it is requested, and has none.
+    pub(crate) fn wants_preparation(&self, layout: &Layout, stat: &FileStat) -> bool {
+        let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
+        layout.final_segment >= TOLD_SEGMENTS_MAX
+            && self.has_manifest(layout)
+            && disk.is_some_and(|disk| !disk.has(layout, stat))
+    }
+
+    /// Estimated time until the manifest of a file is ready, in milliseconds; `None` if that is soon.
+    fn preparation_ms(&self, file: &OpenFile) -> Option<u64> {
+        let manifests = self.manifests.as_ref()?;
+        let stored = || {
+            manifests.disk.as_ref().is_some_and(|disk| disk.has(&file.layout, &file.opened.stat))
+        };
+        let key: Key = Arc::from(file.layout.name.as_ref().parent().value());
+        let estimate_ms = self.preparations.estimate_ms(&key, file.opened.stat.size);
+        let is_long = estimate_ms >= PREPARATION_MS_MIN;
+        (is_long && self.built(file).is_none() && !stored()).then_some(estimate_ms)
+    }
+
+    /// Builds and stores the manifest of a file that was not requested yet.
+    pub(crate) fn prepare_target(&self, target: &Target<'_>) {
+        let Some(manifests) = &self.manifests else { return };
+        let (Some(disk), Ok(opened)) = (&manifests.disk, target.mount.root.open_file(&target.path))
+        else {
+            return;
+        };
+        let layout = self.layout(&target.mount, &target.name, &opened.stat);
+        let Some(layout) = layout.filter(|layout| self.wants_preparation(layout, &opened.stat))
+        else {
+            return;
+        };
+        let Some(building) = self.preparations.begin(target.key, opened.stat.size) else { return };
+        // Requests come first.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = NonZero::new(processors / 2).unwrap_or(NonZero::<usize>::MIN);
+        let source = Source { file: &opened, layout: &layout, done: &building.done };
+        let limits = &target.mount.limits;
+        let signer = self.signer.as_ref();
+        // A tree without leaves is built in memory only.
+        let is_small = layout.final_segment < PREPARED_IN_MEMORY_MAX;
+        let store = if is_small { Store::Memory } else { Store::Disk };
+        let built = build(&source, limits, signer, threads, Some(disk), store);
+        let stored = built.and_then(|mut built| {
+            let now = FileStat::of(&opened.file).map_err(std::io::Error::from)?;
+            if now.is_same_content(&opened.stat) {
+                built.store(disk, &layout, &now)?;
+                self.counters.add(Event::ManifestBuilt, 1);
+            }
+            Ok(())
+        });
+        self.preparations.end(target.key, stored.is_ok());
+        if let Err(error) = stored {
+            tracing::warn!(name = %layout.name, %error, "a manifest cannot be prepared");
+        }
+    }
+
     /// The manifest of a version, if it is built.
     pub(crate) fn built(&self, file: &OpenFile) -> Option<Arc<Built>> {
         let mut manifests = self.manifests.as_ref()?.built();
@@ -556,7 +649,9 @@ impl Service {
         }
         let (signer, one) = (self.signer.as_ref(), NonZero::<usize>::MIN);
         // So short a file is as fast to read again as its digests.
-        let built = build(&file.opened, layout, limits, signer, one, None, Store::Memory).ok()?;
+        let done = AtomicU64::new(0);
+        let source = Source { file: &file.opened, layout, done: &done };
+        let built = build(&source, limits, signer, one, None, Store::Memory).ok()?;
         let root = built.only_root().map(<[u8]>::to_vec);
         self.keep(file, built).ok()?;
         root
@@ -664,24 +759,42 @@ impl Service {
         if self.built(&file).is_some() {
             return Ok(());
         }
+        let Some(building) = self.preparations.begin(target.key, file.opened.stat.size) else {
+            return Err(Rejection::silently(Event::Preparing));
+        };
+        let done = self.make_from(&file, &target.mount.limits, &building, store);
+        self.preparations.end(target.key, matches!(done, Ok(true)));
+        done.map(|_| ())
+    }
+
+    /// Builds, stores and caches a manifest. Returns whether the file was hashed.
+    fn make_from(
+        &self,
+        file: &OpenFile,
+        limits: &PacketLimits,
+        building: &Building,
+        store: Store,
+    ) -> Result<bool, Rejection> {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let limits = &target.mount.limits;
+        let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
         let (opened, layout) = (&file.opened, &file.layout);
-        let built = build(opened, layout, limits, self.signer.as_ref(), threads, disk, store);
-        let mut built = match built {
+        let source = Source { file: opened, layout, done: &building.done };
+        let mut built = match build(&source, limits, self.signer.as_ref(), threads, disk, store) {
             Ok(built) => built,
             Err(error) => {
-                tracing::warn!(name = %file.layout.name, %error, "a manifest cannot be made");
+                tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
                 let tell = matches!(error, BuildFailure::TooLarge);
                 return Err(Rejection { event: Event::Failed, tell });
             }
         };
-        let now = still_same(&file)?;
+        let is_hashed = !built.is_from_disk();
+        let now = still_same(file)?;
         let stored = disk.map(|disk| built.store(disk, layout, &now)).transpose();
         if let Err(error) = stored {
             tracing::warn!(name = %layout.name, %error, "the digests cannot be stored");
         }
-        self.keep(&file, built)
+        self.keep(file, built)?;
+        Ok(is_hashed)
     }
 
     /// Caches a built manifest, unless the file has changed meanwhile.

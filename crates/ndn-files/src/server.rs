@@ -13,6 +13,7 @@ use ndn_types::{duration_ms, duration_ns};
 use crate::counters::{Counters, Event};
 use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
+use crate::prepare::Preparation;
 use crate::request::classify;
 use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
@@ -83,6 +84,8 @@ pub struct ServerOptions {
     pub manifest_directory: Option<PathBuf>,
     /// Bytes of digests that are kept there.
     pub manifest_directory_bytes_max: u64,
+    /// Whether the manifests of all files are built before they are requested; with `manifest_directory` only.
+    pub prepare_manifests: bool,
     /// Longest packet; `None`: what fits the transport.
     pub packet_len_max: Option<usize>,
 }
@@ -102,7 +105,8 @@ impl Default for ServerOptions {
             manifests: true,
             manifest_bytes_max: 256 << 20,
             manifest_directory: None,
-            manifest_directory_bytes_max: 4 << 30,
+            manifest_directory_bytes_max: 32 << 30,
+            prepare_manifests: false,
             packet_len_max: None,
         }
     }
@@ -179,6 +183,7 @@ impl FileServer {
         let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
         server.start_threads(options)?;
         let packet_len_max = options.packet_len_max.unwrap_or_else(|| packet_len_of(endpoint));
+        let mut served = Vec::new();
         for mount in mounts {
             let limits = PacketLimits {
                 segment_len: mount.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT),
@@ -187,6 +192,7 @@ impl FileServer {
             };
             let prefix = mount.prefix.clone();
             let mount = Arc::new(MountPoint { prefix: mount.prefix, root: mount.root, limits });
+            let mounted = Arc::clone(&mount);
             let handler = MountHandler { inner: Arc::clone(&server.inner), mount };
             let registered = endpoint.produce(&prefix, handler).await;
             let registration = registered.map_err(|error| {
@@ -197,6 +203,12 @@ impl FileServer {
                 }
             })?;
             server.registrations.push(registration);
+            served.push(mounted);
+        }
+        if options.prepare_manifests && options.manifests && options.manifest_directory.is_some() {
+            server.start_thread("files-prepare".to_owned(), move |inner| {
+                inner.service.prepare_manifests(&served);
+            })?;
         }
         Ok(server)
     }
@@ -213,7 +225,11 @@ impl FileServer {
         Ok(())
     }
 
-    fn start_thread(&mut self, name: String, work: fn(&Inner)) -> Result<(), StartError> {
+    fn start_thread(
+        &mut self,
+        name: String,
+        work: impl FnOnce(&Inner) + Send + 'static,
+    ) -> Result<(), StartError> {
         let inner = Arc::clone(&self.inner);
         let thread = std::thread::Builder::new().name(name).spawn(move || work(&inner));
         self.threads.push(thread.map_err(StartError::Thread)?);
@@ -224,6 +240,12 @@ impl FileServer {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.inner.service.counters
+    }
+
+    /// How far the preparation of manifests is.
+    #[must_use]
+    pub fn preparation(&self) -> Preparation {
+        self.inner.service.preparations.progress()
     }
 
     /// Ends, and waits until the forwarder has removed the routes.
@@ -243,6 +265,7 @@ impl Drop for FileServer {
         self.registrations.clear();
         // Threads end with what they are at. They are not waited for: one may wait for a connection.
         self.inner.schedule.close();
+        self.inner.service.preparations.close();
         if let Some(manifests) = &self.inner.service.manifests {
             manifests.waiting.close();
         }

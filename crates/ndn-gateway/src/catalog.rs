@@ -196,7 +196,7 @@ impl Catalog {
             resource.room = earlier.room.clone();
             return Ok(Arc::new(resource));
         }
-        let root = find_manifest(&self.endpoint, &resource.found, &self.fetching).await;
+        let root = find_manifest(&self.endpoint, &resource.found, &self.fetching, |_| {}).await;
         if let Some(root) = root.map_err(|error| Failure::from(&error))? {
             resource.room = Some(Arc::new(self.room_for(root.segments()).await?));
             let manifest = root.fetch(&self.endpoint, &self.fetching).await;

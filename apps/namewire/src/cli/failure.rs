@@ -57,6 +57,17 @@ impl Failure {
         })
     }
 
+    /// Verification failed for lack of a manifest: names that as the cause.
+    pub fn without_manifest(self) -> Self {
+        if let Self::Unverified(text) = self {
+            return Self::Unverified(format!(
+                "the server offers no manifest for this file, so that its segments must be signed by an accepted key, and \
+                 they are not: {text}"
+            ));
+        }
+        self
+    }
+
     /// A failure of the file system at `path`.
     pub fn file(path: impl fmt::Display, error: &io::Error) -> Self {
         Self::Failed(format!("{path}: {error}"))

@@ -121,7 +121,7 @@ pub(super) async fn fetch_found(
     policy: &Policy,
     target: &mut Target,
     workers: &Workers,
-    mut observe: impl FnMut(&FetchProgress, Already),
+    observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
     if let Target::File(part) = target
         && policy.fetching.verification.is_by_key()
@@ -134,6 +134,21 @@ pub(super) async fn fetch_found(
         Target::Stdout(_) | Target::InPlace { .. } => None,
     };
     let known = under_manifest(endpoint, found, &policy.fetching).await?;
+    let lacks_manifest = known.lacks_manifest;
+    let received = receive_known(endpoint, known, early, policy, target, workers, observe).await;
+    received.map_err(|failure| if lacks_manifest { failure.without_manifest() } else { failure })
+}
+
+/// Fetches the missing segments of an object whose verification is known.
+async fn receive_known(
+    endpoint: &Endpoint,
+    known: Known,
+    early: Option<PacketStream>,
+    policy: &Policy,
+    target: &mut Target,
+    workers: &Workers,
+    mut observe: impl FnMut(&FetchProgress, Already),
+) -> Outcome<Fetched> {
     if let Target::File(part) = target
         && known.found.is_segmented()
     {
@@ -247,6 +262,8 @@ pub(super) struct Known {
     pub(super) fetching: FetchOptions,
     /// Its length and that of a segment, from a manifest.
     layout: Option<(u64, u64)>,
+    /// It is a file of a server that offers no manifest for it.
+    pub(super) lacks_manifest: bool,
 }
 
 /// With a key and a manifest, the key verifies the manifest, and the manifest the segments.
@@ -255,25 +272,52 @@ pub(super) async fn under_manifest(
     found: FoundObject,
     fetching: &FetchOptions,
 ) -> Outcome<Known> {
-    let without = |found| Ok(Known { found, fetching: fetching.clone(), layout: None });
+    let without = |found, lacks_manifest| {
+        Ok(Known { found, fetching: fetching.clone(), layout: None, lacks_manifest })
+    };
     if !fetching.verification.is_by_key() {
-        return without(found);
+        return without(found, false);
     }
     let found = with_metadata(endpoint, found, fetching).await;
-    let manifest = ndn_files::fetch_manifest(endpoint, &found, fetching).await;
+    let mut notes = PreparationNotes { name: found.name().to_uri(), called: 0 };
+    let manifest =
+        ndn_files::fetch_manifest(endpoint, &found, fetching, |left| notes.print(left)).await;
     match manifest {
         // Metadata of other services does not describe files.
         Ok(None) | Err(ManifestError::Metadata(_)) => {
             endpoint.learn_certificates(&found, fetching).await.map_err(failure)?;
-            without(found)
+            let lacks_manifest = manifest.is_ok() && is_directory(&found) == Some(false);
+            without(found, lacks_manifest)
         }
         Ok(Some(manifest)) => {
             let verification = manifest.verification();
             let fetching = FetchOptions { verification, ..fetching.clone() };
             let layout = Some((manifest.size(), manifest.segment_size()));
-            Ok(Known { found: manifest.to_found(), fetching, layout })
+            Ok(Known { found: manifest.to_found(), fetching, layout, lacks_manifest: false })
         }
         Err(error) => Err(manifest_failure(&error)),
+    }
+}
+
+/// Messages about a manifest that the server prepares.
+struct PreparationNotes {
+    name: String,
+    called: u32,
+}
+
+impl PreparationNotes {
+    /// Calls between two messages, about ten seconds.
+    const CALLS: u32 = 5;
+
+    fn print(&mut self, left: Duration) {
+        if self.called.is_multiple_of(Self::CALLS) {
+            output::note(&format_args!(
+                "namewire: the server prepares the manifest of {}: ready in about {} s",
+                self.name,
+                left.as_secs().max(1)
+            ));
+        }
+        self.called += 1;
     }
 }
 

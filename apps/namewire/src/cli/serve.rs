@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Endpoint, Registration, Request};
-use ndn_files::{Event, FileServer, Mount, RootOptions, ServerOptions, StartError};
+use ndn_files::{Event, FileServer, Mount, Preparation, RootOptions, ServerOptions, StartError};
 use ndn_packet::Name;
 use ndn_security::Certificate;
 use serde::Deserialize;
@@ -21,6 +21,9 @@ use super::output::{self, bytes_for_people, counted, grouped};
 
 /// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
+
+/// Time between two messages about the preparation of manifests.
+const PREPARATION_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serve directories
 ///
@@ -64,11 +67,15 @@ pub(super) struct Options {
     /// signature on every packet and do not support manifests need this option.
     #[arg(long)]
     sign_segments: bool,
-    /// Store digests in this directory, so that files are not hashed again after a restart
+    /// Store digests in this directory [default: namewire/manifests in $XDG_CACHE_HOME or ~/.cache]
     ///
-    /// It must not be writable for other users. At most 4 GiB are used.
+    /// Files are not hashed again after a restart, and files of any size have manifests. The directory must not be
+    /// writable for other users. At most 32 GiB are used, enough for 4 TB of files.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "sign_segments")]
     manifest_cache: Option<PathBuf>,
+    /// Hash files when they are first requested, instead of ahead in the background
+    #[arg(long, conflicts_with = "sign_segments")]
+    no_prehash: bool,
     /// Also serve this certificate, so that consumers can fetch it by name; may be repeated
     ///
     /// In Base64, as `namewire cert dump` and `ndnsec cert-dump` print it: the certificate of the signing key, and
@@ -112,10 +119,11 @@ pub(super) fn run(options: &Options) -> Outcome {
         freshness: options.freshness,
         threads: options.threads,
         manifests: !options.sign_segments,
-        manifest_directory: options.manifest_cache.clone(),
+        prepare_manifests: !options.no_prehash,
         open_files_max: options.open_files,
         ..ServerOptions::default()
     };
+    let serving = ServerOptions { manifest_directory: manifest_directory(options)?, ..serving };
     let certificates = options.certificate.iter().map(|file| read_certificate(file));
     let certificates = certificates.collect::<Outcome<Vec<_>>>()?;
     let mounts = mounts(options)?;
@@ -128,6 +136,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         tokio::select! {
             signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
             () = super::connection::report_losses(&endpoint) => (),
+            () = report_preparation(&server) => (),
         }
         report_served(options, &server)?;
         // The forwarder removes the routes with the connection, even if it does not respond now.
@@ -135,6 +144,53 @@ pub(super) fn run(options: &Options) -> Outcome {
         drop(certificates);
         Ok(())
     })
+}
+
+/// The directory for digests. That of the user is left out if it cannot be used.
+fn manifest_directory(options: &Options) -> Outcome<Option<PathBuf>> {
+    if options.sign_segments || options.manifest_cache.is_some() {
+        return Ok(options.manifest_cache.clone());
+    }
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = of("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&of("HOME")?).join(".cache")));
+    let Some(directory) = cache.map(|cache| cache.join("namewire/manifests")) else {
+        return Ok(None);
+    };
+    if let Err(error) = ndn_files::check_manifest_directory(&directory) {
+        let directory = directory.display();
+        output::note(&format_args!(
+            "namewire: digests are kept in memory only, and files above 30 GB have no manifests: {directory}: {error} \
+             (--manifest-cache names another directory)"
+        ));
+        return Ok(None);
+    }
+    Ok(Some(directory))
+}
+
+/// Reports how far the preparation of manifests is. Does not end.
+async fn report_preparation(server: &FileServer) {
+    let mut reported = Preparation::default();
+    loop {
+        tokio::time::sleep(PREPARATION_INTERVAL).await;
+        let now = server.preparation();
+        let is_done = now.files == now.files_total;
+        if is_done && now.files > reported.files {
+            output::note(&format_args!(
+                "namewire: the manifests of {} are ready",
+                counted(now.files, "file")
+            ));
+        } else if !is_done && now.bytes > reported.bytes {
+            output::note(&format_args!(
+                "namewire: preparing manifests: {} of {}, {} of {}",
+                grouped(now.files),
+                counted(now.files_total, "file"),
+                bytes_for_people(now.bytes),
+                bytes_for_people(now.bytes_total)
+            ));
+        }
+        reported = now;
+    }
 }
 
 fn read_certificate(file: &Path) -> Outcome<Certificate> {

@@ -130,31 +130,41 @@ pub(crate) fn store_for(
     (fits(in_memory) && on_disk).then_some(Store::Disk)
 }
 
-/// Builds the manifest of `file`, whose segments are those of `layout`, with the digests of `disk`
+/// A file whose manifest is built.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a Opened,
+    /// Its segments.
+    pub(crate) layout: &'a Layout,
+    /// Bytes that were hashed.
+    pub(crate) done: &'a AtomicU64,
+}
+
+/// Builds the manifest of a file, with the digests of `disk`
 /// if available. The caller must check whether the file has changed meanwhile, and then store the
 /// digests ([`Built::store`]).
 pub(crate) fn build(
-    file: &Opened,
-    layout: &Layout,
+    source: &Source<'_>,
     limits: &PacketLimits,
     signer: &dyn Signer,
     threads: NonZero<usize>,
     disk: Option<&DiskCache>,
     store: Store,
 ) -> Result<Built, BuildFailure> {
+    let (file, layout) = (source.file, source.layout);
     let name = manifest_name(&layout.name);
     let fanout = fanout(&name, layout, limits, signer).ok_or(BuildFailure::TooLarge)?;
     let tree = Tree::new(layout.final_segment + 1, fanout).ok_or(BuildFailure::TooLarge)?;
     let form = NodeForm { name, freshness_ms: limits.freshness_ms, tree };
     if store == Store::Disk {
         let disk = disk.ok_or(BuildFailure::TooLarge)?;
-        return build_on_disk(file, layout, form, threads, disk);
+        return build_on_disk(source, form, threads, disk);
     }
     let stored = disk.and_then(|disk| disk.load(layout, &file.stat));
     let from_disk = stored.is_some();
     let (signatures, digests) = match stored {
         Some(hashed) => hashed,
-        None => hash_segments(&file.file, layout, threads)?,
+        None => hash_segments(source, threads)?,
     };
     let nodes = form.nodes_from(layout, 0, digests.clone())?;
     let unstored = match disk.is_some() && !from_disk {
@@ -166,19 +176,17 @@ pub(crate) fn build(
 
 /// As [`build`], with the digests of segments on disk only.
 fn build_on_disk(
-    file: &Opened,
-    layout: &Layout,
+    source: &Source<'_>,
     form: NodeForm,
     threads: NonZero<usize>,
     disk: &DiskCache,
 ) -> Result<Built, BuildFailure> {
+    let (file, layout) = (source.file, source.layout);
     let (digests, unstored) = match disk.open_stored(layout, &file.stat) {
         Some(stored) => (stored, Unstored::None),
         None => {
             let unfinished = disk.create(layout, &file.stat)?;
-            hash_all(&file.file, layout, threads, |first, hashed| {
-                unfinished.write(first, &hashed)
-            })?;
+            hash_all(source, threads, |first, hashed| unfinished.write(first, &hashed))?;
             (unfinished.file.try_clone()?, Unstored::File(unfinished))
         }
     };
@@ -217,13 +225,9 @@ fn digests_within(room: usize, name: &Name) -> Option<u64> {
 }
 
 /// Signature and implicit digest of every segment.
-fn hash_segments(
-    file: &File,
-    layout: &Layout,
-    threads: NonZero<usize>,
-) -> Result<Hashed, BuildFailure> {
+fn hash_segments(source: &Source<'_>, threads: NonZero<usize>) -> Result<Hashed, BuildFailure> {
     let runs = Mutex::new(BTreeMap::new());
-    hash_all(file, layout, threads, |first, hashed| {
+    hash_all(source, threads, |first, hashed| {
         runs.lock().unwrap_or_else(PoisonError::into_inner).insert(first, hashed);
         Ok(())
     })?;
@@ -239,11 +243,11 @@ fn hash_segments(
 /// Hashes all segments, run by run in any order; passes the first segment of each run and its
 /// result to `keep`.
 fn hash_all(
-    file: &File,
-    layout: &Layout,
+    source: &Source<'_>,
     threads: NonZero<usize>,
     keep: impl Fn(u64, Hashed) -> io::Result<()> + Sync,
 ) -> Result<(), BuildFailure> {
+    let (file, layout) = (&source.file.file, source.layout);
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let work = || -> Result<(), BuildFailure> {
@@ -257,6 +261,9 @@ fn hash_all(
             let last = (first + RUN - 1).min(layout.final_segment);
             let hashed = scratch.hash_run(file, layout, &seal, first, last);
             let kept = hashed.and_then(|hashed| Ok(keep(first, hashed)?));
+            let (offset, length) = layout.extent(last);
+            let run_bytes = offset + length as u64 - layout.extent(first).0;
+            source.done.fetch_add(run_bytes, Ordering::Relaxed);
             if kept.is_err() {
                 failed.store(true, Ordering::Relaxed);
                 return kept;

@@ -82,6 +82,21 @@ fn digest_of(file: &File, length: u64) -> io::Result<Sha256Digest> {
     Ok(digest.finish())
 }
 
+/// Creates a directory for digests if it is missing, and checks that it can be used.
+///
+/// # Errors
+/// It cannot be created, or another user may write to it.
+pub fn check_manifest_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let metadata = fs::metadata(directory)?;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if !own || metadata.mode() & 0o022 != 0 {
+        let reason = "others may write to this directory: they could forge files";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(())
+}
+
 /// A directory of digests.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
@@ -95,13 +110,7 @@ impl DiskCache {
     /// # Errors
     /// It cannot be created, or another user may write to it.
     pub(crate) fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let metadata = fs::metadata(directory)?;
-        let own = metadata.uid() == rustix::process::geteuid().as_raw();
-        if !own || metadata.mode() & 0o022 != 0 {
-            let reason = "others may write to this directory: they could forge files";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-        }
+        check_manifest_directory(directory)?;
         remove_abandoned(directory)?;
         Ok(Self { directory: directory.to_owned(), bytes_max })
     }
@@ -138,6 +147,12 @@ impl DiskCache {
         }
         let (signatures, digests) = digests.split_at(segments);
         Some((signatures.to_vec(), digests.to_vec()))
+    }
+
+    /// Whether there are stored digests of this state of a file. They are not verified.
+    pub(crate) fn has(&self, layout: &Layout, stat: &FileStat) -> bool {
+        fs::metadata(self.path(layout, stat))
+            .is_ok_and(|metadata| metadata.len() == stored_len(layout.final_segment + 1))
     }
 
     /// Whether there may be room for the digests of `segments` segments.

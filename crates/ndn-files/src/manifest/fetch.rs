@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ndn_client::fetch::{
-    FetchError, FetchFailure, FetchOptions, FoundObject, PacketVerifier, Verification,
+    Discovery, FetchError, FetchFailure, FetchOptions, FoundObject, PacketVerifier, Verification,
 };
 use ndn_client::{Endpoint, ExpressError, InterestRequest};
 use ndn_packet::{ContentType, Data, Name};
@@ -14,6 +15,8 @@ use super::root::{Root, digests_of};
 use super::tree::Tree;
 use crate::metadata::{FileMetadata, MetadataError};
 
+/// Shortest and longest time between two Interests for a manifest that is being prepared.
+const PREPARATION_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 /// Maximum number of nodes that may differ from the listed ones.
 const WRONG_NODES_MAX: u32 = 256;
 
@@ -56,6 +59,12 @@ pub enum ManifestError {
     #[error("the metadata states another size than the manifest {name}")]
     SizeDiffers {
         /// Name of the root.
+        name: String,
+    },
+    /// The file changed while its manifest was being prepared.
+    #[error("{name} changed while the server prepared its manifest")]
+    Changed {
+        /// Name of the file with its old version.
         name: String,
     },
     /// A node differs from the listed one.
@@ -207,7 +216,8 @@ impl PacketVerifier for Nodes {
 }
 
 /// Fetches and verifies the manifest of an object; `None` if its metadata names none. `options`
-/// determine how, and the key of the root.
+/// determine how, and the key of the root. While the server prepares the manifest, `waiting` is called
+/// with the time that it estimates, every two seconds at least.
 ///
 /// # Errors
 /// All of [`ManifestError`].
@@ -215,8 +225,9 @@ pub async fn fetch_manifest(
     endpoint: &Endpoint,
     found: &FoundObject,
     options: &FetchOptions,
+    waiting: impl FnMut(Duration),
 ) -> Result<Option<Arc<Manifest>>, ManifestError> {
-    match find_manifest(endpoint, found, options).await? {
+    match find_manifest(endpoint, found, options, waiting).await? {
         Some(root) => Ok(Some(root.fetch(endpoint, options).await?)),
         None => Ok(None),
     }
@@ -254,7 +265,7 @@ impl ManifestRoot {
 }
 
 /// Fetches and verifies the root of the manifest of an object, which states the size of the
-/// manifest; `None` if its metadata names none.
+/// manifest; `None` if its metadata names none. For `waiting`, see [`fetch_manifest`].
 ///
 /// # Errors
 /// All of [`ManifestError`] except those of nodes.
@@ -262,6 +273,7 @@ pub async fn find_manifest(
     endpoint: &Endpoint,
     found: &FoundObject,
     options: &FetchOptions,
+    waiting: impl FnMut(Duration),
 ) -> Result<Option<ManifestRoot>, ManifestError> {
     let Some(metadata) = found.metadata() else {
         return Ok(None);
@@ -273,12 +285,51 @@ pub async fn find_manifest(
     let told = metadata.manifest_root.as_deref();
     let (root, tree) = match told.filter(|_| found.metadata_is_verified_by(&options.verification)) {
         Some(root) => read_root(root, &name.to_uri(), found.name())?,
-        None => fetch_root(endpoint, name, found.name(), options).await?,
+        None => {
+            await_preparation(endpoint, &metadata, name, options, waiting).await?;
+            fetch_root(endpoint, name, found.name(), options).await?
+        }
     };
     if metadata.size.is_some_and(|size| size != root.size) {
         return Err(ManifestError::SizeDiffers { name: name.to_uri() });
     }
     Ok(Some(ManifestRoot { name: name.clone(), root, tree }))
+}
+
+/// Waits while the metadata of a file state that its manifest is being prepared. Interests for the root
+/// make the server begin.
+async fn await_preparation(
+    endpoint: &Endpoint,
+    metadata: &FileMetadata,
+    manifest: &Name,
+    options: &FetchOptions,
+    mut waiting: impl FnMut(Duration),
+) -> Result<(), ManifestError> {
+    let mut root_name = manifest.clone();
+    root_name.push_segment(0);
+    let file = metadata.name.as_ref().parent().to_name();
+    let asking = FetchOptions { discovery: Discovery::Metadata, ..options.clone() };
+    let mut preparation_ms = metadata.preparation_ms;
+    while let Some(left_ms) = preparation_ms {
+        let left = Duration::from_millis(left_ms);
+        waiting(left);
+        let [shortest, longest] = PREPARATION_INTERVAL;
+        let request = InterestRequest::new(root_name.clone())
+            .lifetime(left.clamp(shortest, longest))
+            .retransmissions(0);
+        match endpoint.express(&request).await {
+            Err(ExpressError::Timeout { .. }) => {}
+            // It is there, or cannot be fetched: the caller finds out which.
+            Ok(_) | Err(_) => return Ok(()),
+        }
+        let found = endpoint.find(&file, &asking).await?;
+        if *found.name() != metadata.name {
+            return Err(ManifestError::Changed { name: metadata.name.to_uri() });
+        }
+        let current = found.metadata().map(|content| FileMetadata::decode(content)).transpose()?;
+        preparation_ms = current.and_then(|current| current.preparation_ms);
+    }
+    Ok(())
 }
 
 async fn fetch_root(

@@ -9,7 +9,8 @@ mod tree;
 
 pub use fetch::{Manifest, ManifestError, ManifestRoot, fetch_manifest, find_manifest};
 
-pub(crate) use build::{Built, Store, build, store_for};
+pub(crate) use build::{Built, Source, Store, build, store_for};
 pub(crate) use disk::DiskCache;
+pub use disk::check_manifest_directory;
 pub(crate) use nodes::BuildFailure;
 pub(crate) use root::manifest_name;

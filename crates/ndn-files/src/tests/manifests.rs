@@ -35,7 +35,7 @@ async fn manifest(
     options: &FetchOptions,
 ) -> Result<Option<Arc<Manifest>>, ManifestError> {
     let found = bed.consumer.find(&name(uri), options).await.unwrap();
-    fetch_manifest(&bed.consumer, &found, options).await
+    fetch_manifest(&bed.consumer, &found, options, |_| {}).await
 }
 
 async fn fetch(
@@ -112,10 +112,10 @@ async fn claims_of_metadata_are_verified() {
     let digest = FetchOptions::default();
     let found = bed.consumer.find(&name("/x/file"), &digest).await.unwrap();
     assert!(bed.metadata_of("/x/file").await.manifest_root.is_some());
-    let refused = fetch_manifest(&bed.consumer, &found, &other).await.unwrap_err();
+    let refused = fetch_manifest(&bed.consumer, &found, &other, |_| {}).await.unwrap_err();
     assert!(matches!(refused, ManifestError::Untrusted { .. }), "{refused}");
     assert!(bed.count(Event::ManifestNode) > 0);
-    fetch_manifest(&bed.consumer, &found, &options).await.unwrap().unwrap();
+    fetch_manifest(&bed.consumer, &found, &options, |_| {}).await.unwrap().unwrap();
     // One that the right key signed, of another object.
     let (signer, options) = key();
     let like = bed.metadata_of("/x/file").await;
@@ -143,7 +143,8 @@ async fn short_packets_have_no_room_for_roots() {
         let found = bed.consumer.find(&name("/x/file"), &options).await.unwrap();
         let metadata = FileMetadata::decode(found.metadata().unwrap()).unwrap();
         told.push(metadata.manifest_root.is_some());
-        let manifest = fetch_manifest(&bed.consumer, &found, &options).await.unwrap().unwrap();
+        let manifest =
+            fetch_manifest(&bed.consumer, &found, &options, |_| {}).await.unwrap().unwrap();
         assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(1, 750));
     }
     assert_eq!(told, [false, true]);
@@ -243,7 +244,7 @@ async fn signature_of_another_key_is_rejected() {
     // ... nor the manifest.
     let digest = FetchOptions::default();
     let found = bed.consumer.find(&name("/x/file"), &digest).await.unwrap();
-    let refused = fetch_manifest(&bed.consumer, &found, &other).await.unwrap_err();
+    let refused = fetch_manifest(&bed.consumer, &found, &other, |_| {}).await.unwrap_err();
     assert!(matches!(refused, ManifestError::Untrusted { .. }), "{refused}");
 }
 
@@ -479,4 +480,85 @@ fn forged_manifest(
     let digests = [ndn_security::sha256(&first.1), ndn_security::sha256(&listed.1)];
     append_tlv(&mut root, 0xF534, digests.as_flattened());
     vec![metadata, node(0, signer, &root), first, instead]
+}
+
+/// A manifest that is stored before it is requested needs no hashing then.
+#[tokio::test]
+async fn manifests_are_prepared_before_they_are_requested() {
+    let (signer, options) = key();
+    let (directory, digests) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::set_permissions(&digests, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let content = bytes(1, 300_000);
+    std::fs::create_dir(directory.path().join("inner")).unwrap();
+    let past = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for (path, length) in [("large", 300_000), ("inner/large", 200_000), ("small", 10)] {
+        let file = std::fs::File::create(directory.path().join(path)).unwrap();
+        std::io::Write::write_all(&mut &file, &content[..length]).unwrap();
+        file.set_modified(past).unwrap();
+    }
+    let serving = ServerOptions {
+        signer,
+        manifest_directory: Some(digests.path().to_owned()),
+        prepare_manifests: true,
+        ..ServerOptions::default()
+    };
+    let bed = Bed::of(directory.path(), serving).await;
+    while bed.server.preparation().walks == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let prepared = bed.server.preparation();
+    assert_eq!((prepared.files, prepared.files_total), (2, 2), "small files need none");
+    assert_eq!((prepared.bytes, prepared.bytes_total), (500_000, 500_000));
+    assert_eq!(bed.count(Event::ManifestBuilt), 2);
+    let manifest = manifest(&bed, "/x/large", &options).await.unwrap().unwrap();
+    assert!(fetch(&bed, &manifest, &options).await.unwrap() == content);
+    assert_eq!((bed.count(Event::ManifestBuilt), bed.count(Event::ManifestLoaded)), (2, 1));
+}
+
+/// The consumer waits for a manifest that takes longer than any of its Interests, and reports the server's estimates.
+#[tokio::test]
+async fn consumer_waits_while_the_manifest_is_prepared() {
+    let (signer, options) = key();
+    let bed = Bed::new().await;
+    let object = name("/y/file/v=7");
+    let asked = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let answer = move |request: Request| {
+        if request.name().component(2) != Some(crate::request::METADATA) {
+            return;
+        }
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let metadata = FileMetadata {
+            name: object.clone(),
+            final_segment: Some(9),
+            segment_size: Some(1000),
+            size: Some(10_000),
+            mode: 0o100_644,
+            atime_ns: None,
+            btime_ns: None,
+            ctime_ns: None,
+            mtime_ns: None,
+            manifest: Some(manifest_name(&object)),
+            manifest_root: None,
+            preparation_ms: (number < 3).then_some(600 - 200 * number),
+        };
+        let mut name = request.name().to_name();
+        name.push_version(number).push_segment(0);
+        let content = metadata.encode();
+        let data = DataBuilder::new(&name).content(&content).freshness_ms(1);
+        request.answer_with(&data, signer.as_ref()).unwrap();
+    };
+    let _serving = bed.producer().produce(&name("/y"), answer).await.unwrap();
+    let options = FetchOptions { lifetime: Duration::from_millis(300), ..options };
+    let config = ndn_client::fetch::FetchConfig { retransmissions_max: 0, ..options.config };
+    let options = FetchOptions { config, ..options };
+    let found = bed.consumer.find(&name("/y/file"), &options).await.unwrap();
+    let mut estimates = Vec::new();
+    let wait = |left: Duration| estimates.push(left.as_millis());
+    let failed = fetch_manifest(&bed.consumer, &found, &options, wait).await.unwrap_err();
+    // Nobody answers for the root after all.
+    assert!(matches!(failed, ManifestError::Unanswered(_)), "{failed}");
+    assert_eq!(estimates, [600, 400, 200]);
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 4);
 }
