@@ -222,6 +222,7 @@ impl Forwarder {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.unix());
+        command.env("XDG_CACHE_HOME", self.directory().join("cache"));
         command
     }
 

@@ -236,7 +236,7 @@ fn a_capture_has_what_faces_receive_and_send() {
     wait_until("a captured Interest", || {
         number += 1;
         let name = format!("/capture/this/{number}");
-        let _ = forwarder.run(&["peek", &name, "-l", "10"]);
+        let _ = forwarder.run(&["peek", &name, "-l", "10ms"]);
         let value = wire::name(&name).value().to_vec();
         let bytes = std::fs::read(&file).unwrap_or_default();
         bytes.windows(value.len()).any(|window| window == value).then_some(())

@@ -69,7 +69,7 @@ fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
     wait_until("the route", || {
         forwarder.output(&["route", "list"]).contains("/load").then_some(())
     });
-    let load = ["--count", "20000", "--window", "2048", "--faces", "1", "--lifetime", "60000"];
+    let load = ["--count", "20000", "--window", "2048", "--faces", "1", "--lifetime", "60s"];
     let consumer = [&["traffic", "consumer", "/load"], &transport[..], &load].concat();
     let found = forwarder.json(&consumer);
     let pattern = &found["patterns"][0];

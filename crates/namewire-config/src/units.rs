@@ -1,4 +1,5 @@
-//! Sizes, durations and file modes as they are written: `"64KiB"`, `"1500ms"`, `"0666"`.
+//! Sizes, durations and file modes as they are written, in configurations and on command lines: `"64KiB"`, `"1.5s"`,
+//! `"0666"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +21,19 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
+];
+
+/// Short forms of [`SIZE_UNITS`], which are read and not written.
+const SIZE_ALIASES: [(&str, u64); 9] = [
+    ("k", 1_000),
+    ("KB", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
 ];
 
 const DURATION_UNITS: [(&str, u64); 6] = [
@@ -48,22 +62,17 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (number, unit) = split_number(text);
-        let factor = if unit.is_empty() {
-            Some(1)
-        } else {
-            SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
+        let mut units = SIZE_UNITS.iter().chain(&SIZE_ALIASES);
+        let factor = match unit {
+            "" => Some(1),
+            unit => units.find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
         };
-        number
-            .parse::<u64>()
-            .ok()
-            .zip(factor)
-            .and_then(|(number, factor)| number.checked_mul(factor))
-            .map(Self)
-            .ok_or_else(|| {
-                format!(
-                    "`{text}` is not a size: write a whole number with a unit, such as \"64KiB\", \"16MiB\" or \"1GB\""
-                )
-            })
+        let bytes = factor.and_then(|factor| multiple(number, factor));
+        bytes.map(Self).ok_or_else(|| {
+            format!(
+                "`{text}` is not a size: write a number with a unit, such as \"64KiB\", \"1.5MB\", \"2GiB\" or \"8k\""
+            )
+        })
     }
 }
 
@@ -73,22 +82,37 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Reads a duration such as `250ms`, `5s` or `10min`.
+/// Reads a duration such as `250ms`, `1.5s` or `10min`. `0` needs no unit.
 ///
 /// # Errors
-/// The text is no whole number with one of the units ns, us, ms, s, min, h, or overflows 64 bits of ns.
+/// The text is no number with one of the units ns, us, ms, s, min, h, is no whole number of nanoseconds, or overflows 64
+/// bits of them.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_number(text);
+    if unit.is_empty() && !number.is_empty() {
+        return match number.parse() {
+            Ok(0_u64) => Ok(Duration::ZERO),
+            _ => Err(format!("`{text}` has no unit: write {number}s, {number}ms or {number}min")),
+        };
+    }
     let factor = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    number
-        .parse::<u64>()
-        .ok()
-        .zip(factor)
-        .and_then(|(number, factor)| number.checked_mul(factor))
-        .map(Duration::from_nanos)
-        .ok_or_else(|| {
-            format!("`{text}` is not a duration: write a whole number with a unit, such as \"250ms\", \"5s\" or \"10min\"")
-        })
+    let nanoseconds = factor.and_then(|factor| multiple(number, factor));
+    nanoseconds.map(Duration::from_nanos).ok_or_else(|| {
+        format!(
+            "`{text}` is not a duration: write a number with a unit, such as \"250ms\", \"1.5s\" or \"10min\""
+        )
+    })
+}
+
+/// A decimal number times a factor, if that is a whole number of 64 bits.
+fn multiple(number: &str, factor: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_plain = number.split_once('.').is_none() || (!whole.is_empty() && !fraction.is_empty());
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 12 && is_plain)?;
+    let scale = 10_u128.pow(digits);
+    let scaled: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let product = scaled.checked_mul(u128::from(factor))?;
+    product.is_multiple_of(scale).then(|| u64::try_from(product / scale).ok()).flatten()
 }
 
 /// Permission bits of a file, in octal as with chmod(1).
@@ -128,7 +152,9 @@ pub fn format_duration(duration: Duration) -> String {
 
 fn split_number(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim_start())
 }
@@ -152,9 +178,16 @@ mod tests {
 
     #[test]
     fn sizes_round_trip() {
-        for (text, bytes) in
-            [("0", 0), ("17", 17), ("64KiB", 65_536), ("3 MB", 3_000_000), ("2GiB", 2 << 30)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("17", 17),
+            ("64KiB", 65_536),
+            ("3 MB", 3_000_000),
+            ("2GiB", 2 << 30),
+            ("8k", 8000),
+            ("1.5MiB", 3 << 19),
+            ("0.5G", 500_000_000),
+        ] {
             assert_eq!(text.parse::<ByteSize>(), Ok(ByteSize(bytes)), "{text}");
         }
         for size in [ByteSize(0), ByteSize(1), ByteSize(1000), ByteSize(65_536), ByteSize(3 << 20)]
@@ -165,12 +198,16 @@ mod tests {
 
     #[test]
     fn invalid_sizes_and_durations_are_rejected() {
-        for text in ["", "KiB", "-1KiB", "1.5MiB", "12kb", "99999999999TiB", "1 2KiB"] {
+        for text in
+            ["", "KiB", "-1KiB", "1.0001B", "1.2.3MB", ".5k", "12kb", "99999999999TiB", "1 2KiB"]
+        {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
-        for text in ["", "5", "ms", "-5s", "1.5s", "3 parsecs", "99999999999999h"] {
+        for text in ["", "5", "ms", "-5s", "1.5", "1.5ns", "1.s", "3 parsecs", "99999999999999h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+        let reason = parse_duration("5").unwrap_err();
+        assert!(reason.contains("5s, 5ms or 5min"), "{reason}");
     }
 
     #[test]
@@ -184,5 +221,8 @@ mod tests {
             assert_eq!(parse_duration(text), Ok(duration));
             assert_eq!(format_duration(duration), text);
         }
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("0.25h"), Ok(Duration::from_secs(900)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
     }
 }

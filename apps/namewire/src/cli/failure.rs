@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use namewire_daemon::text::without_numbers;
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
-pub(super) const NOTES: &str = "Durations are whole numbers with a unit: 20us, 250ms, 5s, 10min, 1h. \
-    A number without a unit is in milliseconds.\n\n\
+pub(super) const NOTES: &str = "Durations have a unit: 20us, 250ms, 1.5s, 10min, 1h.\n\n\
     Exit status:\n  \
     0    success\n  \
     1    failure: the forwarder rejected a command, a file could not be written, ...\n  \

@@ -1,8 +1,11 @@
 //! `namewire get`: fetches a segmented object.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -153,12 +156,14 @@ pub(super) fn run(options: &Options) -> Outcome {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
-            let bar = progress_bar(options);
-            let observe =
-                |progress: &FetchProgress, already| update(&bar, progress, already, started);
-            let fetched =
-                fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe).await;
-            bar.finish_and_clear();
+            let shown = Shown::new(progress_bar(options));
+            let observe = |progress: &FetchProgress, already| shown.observe(progress, already);
+            let fetching = fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe);
+            let fetched = tokio::select! {
+                fetched = fetching => fetched,
+                never = shown.keep_current() => match never {},
+            };
+            shown.bar.finish_and_clear();
             fetched
         })
         .await;
@@ -191,8 +196,23 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
     let kept = Arc::new(tree::Kept::default());
     let fetched = block_on(async {
         let endpoint = options.connect.open().await?;
-        let tree = tree::Tree { endpoint: &endpoint, policy, workers: &workers, kept: &kept };
-        let work = tree.fetch(&options.name, output);
+        let progress = Arc::default();
+        let tree = tree::Tree {
+            endpoint: &endpoint,
+            policy,
+            workers: &workers,
+            kept: &kept,
+            progress: &progress,
+        };
+        let bar = progress_bar(options);
+        let work = async {
+            let fetched = tokio::select! {
+                fetched = tree.fetch(&options.name, output) => fetched,
+                never = show_tree(&bar, &progress) => match never {},
+            };
+            bar.finish_and_clear();
+            fetched
+        };
         let fetched = while_connected(&endpoint, timeout(options), work).await;
         diagnose::explained(fetched, &endpoint, &options.name).await
     });
@@ -222,6 +242,41 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         ));
     }
     fetched.failure.map_or(Ok(()), Err)
+}
+
+/// Shows how far a recursive fetch is.
+async fn show_tree(bar: &ProgressBar, progress: &tree::TreeProgress) -> std::convert::Infallible {
+    let mut recent = Recent::new(now());
+    loop {
+        tokio::time::sleep(UPDATE_INTERVAL).await;
+        if bar.is_hidden() {
+            continue;
+        }
+        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let (done, found) = (load(&progress.files_done), load(&progress.files_found));
+        let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
+        let fetched = FetchProgress { bytes, ..FetchProgress::default() };
+        recent.note(now(), &fetched, Already::default());
+        // Further files may be found, and those that wait have no known sizes.
+        let at_least = match progress.is_listed.load(Ordering::Relaxed) {
+            true => "",
+            false => "at least ",
+        };
+        let silence = recent.silence(now());
+        let rate = match silence {
+            Some(silence) => format!("no answer for {} s", silence.as_secs()),
+            None => format!("{}/s", bytes_for_people(recent.rate(now()))),
+        };
+        bar.set_length(found);
+        bar.set_position(done);
+        bar.set_message(format!(
+            "{} of {at_least}{}  {} of {}  {rate}",
+            grouped(done),
+            counted(found, "file"),
+            bytes_for_people(bytes),
+            bytes_for_people(bytes_found)
+        ));
+    }
 }
 
 /// The time without a response after which a fetch fails.
@@ -274,26 +329,129 @@ fn progress_bar(options: &Options) -> ProgressBar {
     bar
 }
 
-fn update(bar: &ProgressBar, progress: &FetchProgress, already: Already, started: Instant) {
-    if bar.is_hidden() {
-        return;
+/// Time between two updates of the progress bar while nothing arrives.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
+/// The rate is that of this time.
+const RATE_WINDOW: Duration = Duration::from_secs(4);
+/// After this time without a byte, that is what the bar shows.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+
+/// The progress bar, and the recent rate.
+struct Shown {
+    bar: ProgressBar,
+    state: RefCell<Recent>,
+}
+
+impl Shown {
+    fn new(bar: ProgressBar) -> Self {
+        Self { bar, state: RefCell::new(Recent::new(now())) }
     }
-    let rate = per_second(progress.bytes, now() - started);
-    let bytes = bytes_for_people(already.bytes + progress.bytes);
-    let mut message = format!("{bytes}  {}/s", bytes_for_people(rate));
-    if let Some(last) = progress.final_segment {
-        bar.set_length(last + 1);
-        if let Some(left) = seconds_left(progress, already, last, rate) {
-            message.push_str(&format!("  {left} s left"));
+
+    fn observe(&self, progress: &FetchProgress, already: Already) {
+        if !self.bar.is_hidden() {
+            self.state.borrow_mut().note(now(), progress, already);
+            self.update();
         }
     }
-    message.push_str(&format!("  window {}", progress.window));
-    if let Some(rtt) = progress.rtt {
-        message.push_str(&format!("  rtt {:.1} ms", rtt.as_secs_f64() * 1000.0));
+
+    /// Updates the bar while nothing arrives.
+    async fn keep_current(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(UPDATE_INTERVAL).await;
+            if !self.bar.is_hidden() {
+                self.update();
+            }
+        }
     }
-    message.push_str(&format!("  {} retransmitted", progress.retransmissions));
-    bar.set_message(message);
-    bar.set_position(already.segments + progress.segments);
+
+    fn update(&self) {
+        let state = self.state.borrow();
+        let (progress, already) = (&state.progress, state.already);
+        if let Some(last) = progress.final_segment {
+            self.bar.set_length(last + 1);
+        }
+        self.bar.set_message(state.message(now()));
+        self.bar.set_position(already.segments + progress.segments);
+    }
+}
+
+/// What arrived recently.
+struct Recent {
+    progress: FetchProgress,
+    already: Already,
+    /// Bytes at these times, the oldest first.
+    samples: VecDeque<(Instant, u64)>,
+    /// When the last byte arrived, or the fetch began.
+    latest: Instant,
+}
+
+impl Recent {
+    fn new(now: Instant) -> Self {
+        Self {
+            progress: FetchProgress::default(),
+            already: Already::default(),
+            samples: VecDeque::from([(now, 0)]),
+            latest: now,
+        }
+    }
+
+    fn note(&mut self, now: Instant, progress: &FetchProgress, already: Already) {
+        if progress.bytes > self.progress.bytes {
+            self.latest = now;
+        }
+        (self.progress, self.already) = (*progress, already);
+        let is_old = self.samples.back().is_none_or(|(at, _)| now - *at >= UPDATE_INTERVAL / 5);
+        if is_old {
+            self.samples.push_back((now, progress.bytes));
+        }
+        while self.samples.len() > 2
+            && self.samples.get(1).is_some_and(|(at, _)| now - *at > RATE_WINDOW)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Bytes per second of the last seconds; falls while nothing arrives.
+    fn rate(&self, now: Instant) -> u64 {
+        let Some((at, bytes)) = self
+            .samples
+            .iter()
+            .rev()
+            .find(|(at, _)| now - *at >= RATE_WINDOW)
+            .or(self.samples.front())
+        else {
+            return 0;
+        };
+        per_second(self.progress.bytes.saturating_sub(*bytes), now - *at)
+    }
+
+    /// The time since the last byte, if it is long.
+    fn silence(&self, now: Instant) -> Option<Duration> {
+        let silence = now - self.latest;
+        (silence >= SILENCE_MIN).then_some(silence)
+    }
+
+    fn message(&self, now: Instant) -> String {
+        let Self { progress, already, .. } = self;
+        let rate = self.rate(now);
+        let bytes = bytes_for_people(already.bytes + progress.bytes);
+        let mut message = format!("{bytes}  {}/s", bytes_for_people(rate));
+        if let Some(silence) = self.silence(now) {
+            message.push_str(&format!("  no answer for {} s", silence.as_secs()));
+            return message;
+        }
+        let left =
+            progress.final_segment.and_then(|last| seconds_left(progress, *already, last, rate));
+        if let Some(left) = left {
+            message.push_str(&format!("  {left} s left"));
+        }
+        message.push_str(&format!("  window {}", progress.window));
+        if let Some(rtt) = progress.rtt {
+            message.push_str(&format!("  rtt {:.1} ms", rtt.as_secs_f64() * 1000.0));
+        }
+        message.push_str(&format!("  {} retransmitted", progress.retransmissions));
+        message
+    }
 }
 
 /// The remaining time if the rate stays the same.
@@ -383,6 +541,22 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rate_falls_while_nothing_arrives_and_the_silence_is_shown() {
+        let start = now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut recent = Recent::new(start);
+        for second in 1..=10 {
+            let progress = FetchProgress { bytes: second * 1000, ..FetchProgress::default() };
+            recent.note(at(second * 1000), &progress, Already::default());
+        }
+        assert_eq!(recent.rate(at(10_000)), 1000);
+        assert!(!recent.message(at(10_500)).contains("no answer"));
+        assert!(recent.rate(at(12_000)) <= 700, "{}", recent.rate(at(12_000)));
+        let silent = recent.message(at(16_000));
+        assert!(silent.contains("0 B/s") && silent.contains("no answer for 6 s"), "{silent}");
+    }
 
     #[test]
     fn remaining_time_is_proportional_to_remaining_bytes() {

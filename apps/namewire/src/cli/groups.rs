@@ -6,7 +6,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Forwarder", &["run", "start", "stop", "config", "control"]),
     ("Status and tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
-    ("Data", &["get", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
+    ("Data", &["get", "ls", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
     ("Keys", &["key", "cert"]),
     (
         "Diagnosis and measurement",

@@ -12,7 +12,7 @@ use ndn_security::{EncryptionSeed, KeyType, PublicKey, SafeBag};
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::arguments::name;
+use super::arguments::{identity_name, name};
 use super::failure::{Failure, Outcome};
 use super::key_chain::{IdentityArgument, PassphraseOptions, failure, now_unix_ms, open};
 use super::output;
@@ -36,7 +36,7 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct GenOptions {
     /// The identity
-    #[arg(value_parser = name)]
+    #[arg(value_parser = identity_name)]
     identity: Name,
     /// Type of key; ndn-cxx 0.9 cannot sign with ed25519
     #[arg(long, short = 't', value_enum, default_value_t = Kind::Ecdsa)]

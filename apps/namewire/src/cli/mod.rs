@@ -34,6 +34,7 @@ mod keys;
 mod limits;
 mod list;
 mod log;
+mod ls;
 mod manage;
 mod model;
 mod ndt;
@@ -101,6 +102,7 @@ enum Command {
     Poke(poke::Options),
     Put(put::Options),
     Get(get::Options),
+    Ls(ls::Options),
     Serve(serve::Options),
     Gateway(gateway::Options),
     Dissect(dissect::Options),
@@ -169,6 +171,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Poke(options) => poke::run(options),
         Command::Put(options) => put::run(options),
         Command::Get(options) => get::run(options),
+        Command::Ls(options) => ls::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Gateway(options) => gateway::run(options),
         Command::Dissect(options) => dissect::run(options),

@@ -10,7 +10,7 @@ use ndn_security::{sha256, sign_data};
 use ndn_types::duration_ms;
 use tokio::sync::Notify;
 
-use super::arguments::{duration, positive_duration, published_name};
+use super::arguments::{duration, positive_duration, served_name};
 use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::{interrupted, or_interrupted};
@@ -22,7 +22,7 @@ use super::keys;
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The name
-    #[arg(value_parser = published_name)]
+    #[arg(value_parser = served_name)]
     name: Name,
     /// The content, `-` for standard input
     #[arg(default_value = "-")]

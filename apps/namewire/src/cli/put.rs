@@ -8,7 +8,7 @@ use ndn_client::{Content, PublishError, PublishOptions, PublishedObject};
 use ndn_packet::{MAX_PACKET_SIZE, Name};
 use serde_json::json;
 
-use super::arguments::{duration, positive_duration, published_name};
+use super::arguments::{duration, positive_duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -23,14 +23,14 @@ use super::output::{self, bytes_for_people, counted};
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the object, without version
-    #[arg(value_parser = published_name)]
+    #[arg(value_parser = served_name)]
     name: Name,
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Content of each segment, in bytes
-    #[arg(long, short, value_name = "BYTES", default_value_t = 8000)]
-    segment_size: usize,
+    #[arg(long, short, value_name = "BYTES", default_value = "8000", value_parser = size)]
+    segment_size: u64,
     /// Version [default: milliseconds since 1970]
     #[arg(long)]
     version: Option<u64>,
@@ -50,14 +50,15 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
+    let segment_len = usize::try_from(options.segment_size).unwrap_or(usize::MAX);
     let publishing = PublishOptions {
         version: options.version,
-        segment_len: options.segment_size,
+        segment_len,
         freshness: options.freshness,
         signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
-    if !(1..=MAX_PACKET_SIZE).contains(&options.segment_size) {
+    if !(1..=MAX_PACKET_SIZE).contains(&segment_len) {
         // Even for short content: the next version may be longer.
         return Err(Failure::Usage(format!(
             "--segment-size {}: a segment holds at least one byte, and is part of a packet of at most {MAX_PACKET_SIZE}",
@@ -91,6 +92,12 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn content(file: &std::path::Path) -> Outcome<Content> {
     if file.as_os_str() == "-" {
         return Ok(Content::Bytes(super::peek::read("-")?.into()));
+    }
+    if file.is_dir() {
+        let path = file.display();
+        return Err(Failure::Usage(format!(
+            "{path} is a directory: `namewire serve {path} --prefix NAME` serves its files"
+        )));
     }
     Content::open(file).map_err(|error| Failure::file(file.display(), &error))
 }

@@ -1,6 +1,7 @@
 //! `namewire serve`: serves directories as the file service.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ndn_security::Certificate;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::arguments::{duration, published_name};
+use super::arguments::{duration, positive_size, served_name};
 use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -22,6 +23,8 @@ use super::output::{self, bytes_for_people, counted, grouped};
 /// Maximum size of the file of mounts. No file written by hand comes near it.
 const MOUNTS_BYTES_MAX: u64 = 1 << 20;
 
+/// Maximum number of directory entries that are examined for the message about what is not served.
+const ENTRIES_EXAMINED_MAX: usize = 10_000;
 /// Time between two messages about the preparation of manifests.
 const PREPARATION_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -36,7 +39,7 @@ pub(super) struct Options {
     #[arg(required_unless_present = "mounts", requires = "prefix")]
     directory: Option<PathBuf>,
     /// Name of the directory
-    #[arg(long, short, value_parser = published_name, requires = "directory")]
+    #[arg(long, short, value_parser = served_name, requires = "directory")]
     prefix: Option<Name>,
     /// Also serve the mounts of this TOML file
     ///
@@ -54,7 +57,7 @@ pub(super) struct Options {
     #[arg(long)]
     other_file_systems: bool,
     /// Content of each segment, in bytes [default: 8192, over UDP the largest that fits a frame]
-    #[arg(long, short, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short, value_name = "BYTES", value_parser = positive_size)]
     segment_size: Option<u64>,
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
@@ -239,7 +242,7 @@ fn mounts(options: &Options) -> Outcome<Vec<Mount>> {
     if let Some(file) = &options.mounts {
         let base = file.parent().unwrap_or(Path::new(""));
         for entry in read(file)?.mount {
-            let prefix = published_name(&entry.prefix).map_err(|error| {
+            let prefix = served_name(&entry.prefix).map_err(|error| {
                 Failure::Usage(format!("{}: {}: {error}", file.display(), entry.prefix))
             })?;
             let root = RootOptions {
@@ -261,6 +264,12 @@ fn open(
     options: RootOptions,
     segment_size: Option<u64>,
 ) -> Outcome<Mount> {
+    if directory.is_file() {
+        let path = directory.display();
+        return Err(Failure::Usage(format!(
+            "{path} is a file: `namewire put NAME {path}` publishes it; `serve` takes a directory"
+        )));
+    }
     let mount = Mount::open(prefix, directory, options)
         .map_err(|error| Failure::file(directory.display(), &error))?;
     if segment_size == Some(0) {
@@ -293,21 +302,47 @@ fn report_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
             output::print_line(&format!("serving {directory} as {prefix}"))?;
         }
     }
-    let left_out = left_out(options);
-    if !options.json && options.directory.is_some() && !left_out.is_empty() {
-        output::note(&format_args!("namewire: not served: {}", left_out.join(", ")));
+    if let Some(directory) = options.directory.as_ref().filter(|_| !options.json) {
+        let left_out = left_out(options, directory);
+        if !left_out.is_empty() {
+            output::note(&format_args!("namewire: not served: {}", left_out.join(", ")));
+        }
     }
     Ok(())
 }
 
-/// The parts of a directory that are not served, with the options that include them.
-fn left_out(options: &Options) -> Vec<&'static str> {
+/// What of a directory is not served, with the options that include it. The first entries are examined.
+fn left_out(options: &Options, directory: &Path) -> Vec<&'static str> {
+    let device = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.dev());
+    let own = device(directory);
+    let (mut hidden, mut symlinks, mut mounts) = (false, false, false);
+    let mut directories = vec![directory.to_owned()];
+    let mut examined = 0;
+    while let Some(directory) = directories.pop()
+        && examined < ENTRIES_EXAMINED_MAX
+    {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            examined += 1;
+            let Ok(kind) = entry.file_type() else { continue };
+            if entry.file_name().as_encoded_bytes().starts_with(b".") && !options.hidden {
+                hidden = true;
+            } else if kind.is_symlink() {
+                symlinks = true;
+            } else if kind.is_dir() {
+                let is_own = device(&entry.path()) == own;
+                mounts |= !is_own;
+                if is_own {
+                    directories.push(entry.path());
+                }
+            }
+        }
+    }
     let parts = [
-        (options.hidden, "names that begin with a period (--hidden)"),
-        (options.symlinks, "symbolic links (--symlinks)"),
-        (options.other_file_systems, "other file systems (--other-file-systems)"),
+        (hidden, "names that begin with a period (--hidden)"),
+        (symlinks && !options.symlinks, "symbolic links (--symlinks)"),
+        (mounts && !options.other_file_systems, "other file systems (--other-file-systems)"),
     ];
-    parts.into_iter().filter_map(|(is_served, what)| (!is_served).then_some(what)).collect()
+    parts.into_iter().filter_map(|(is_there, what)| is_there.then_some(what)).collect()
 }
 
 fn report_served(options: &Options, server: &FileServer) -> Outcome {

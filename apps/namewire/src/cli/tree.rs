@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions};
+use ndn_client::fetch::{Discovery, FetchOptions, FetchProgress};
 use ndn_files::{
     FileMetadata, ListingEntry, Workers, is_reserved_name, is_unchanged, parse_listing,
 };
@@ -16,7 +16,7 @@ use ndn_packet::Name;
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Policy, failure, fetch_found};
+use super::fetch_file::{Already, Policy, failure, fetch_found};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
 
@@ -61,6 +61,19 @@ impl Fetched {
         self.failed += 1;
         self.failure.get_or_insert(failure);
     }
+}
+
+/// How far a recursive fetch is.
+#[derive(Debug, Default)]
+pub(super) struct TreeProgress {
+    /// Files of the listings so far.
+    pub(super) files_found: AtomicU64,
+    pub(super) files_done: AtomicU64,
+    /// Bytes of the files that have to be fetched, as far as their sizes are known.
+    pub(super) bytes_found: AtomicU64,
+    pub(super) bytes_done: AtomicU64,
+    /// All directories were listed.
+    pub(super) is_listed: AtomicBool,
 }
 
 /// Bytes kept of incomplete files.
@@ -113,6 +126,7 @@ pub(super) struct Tree<'a> {
     pub(super) policy: &'a Policy,
     pub(super) workers: &'a Arc<Workers>,
     pub(super) kept: &'a Arc<Kept>,
+    pub(super) progress: &'a Arc<TreeProgress>,
 }
 
 impl Tree<'_> {
@@ -122,7 +136,13 @@ impl Tree<'_> {
         let mut fetching = JoinSet::new();
         let mut directories = vec![(name.clone(), output.to_owned())];
         while let Some((name, path)) = directories.pop() {
-            let entries = list(self.endpoint, &name, self.policy).await?;
+            let entries = list(self.endpoint, &name, &self.policy.fetching).await?;
+            if path.is_file() {
+                return Err(Failure::Usage(format!(
+                    "{} is a file: --recursive fetches into a directory",
+                    path.display()
+                )));
+            }
             fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
             fetched.directories += 1;
             for entry in entries {
@@ -145,6 +165,7 @@ impl Tree<'_> {
                         fetched.take(result);
                     }
                 }
+                self.progress.files_found.fetch_add(1, Ordering::Relaxed);
                 fetching.spawn(self.file(below, path).fetch());
             }
             if directories.len() > 1 << 20
@@ -153,6 +174,7 @@ impl Tree<'_> {
                 return Err(Failure::Failed(format!("{name}: too many directories")));
             }
         }
+        self.progress.is_listed.store(true, Ordering::Relaxed);
         while let Some(result) = fetching.join_next().await {
             fetched.take(result);
         }
@@ -167,6 +189,7 @@ impl Tree<'_> {
             policy: self.policy.clone(),
             workers: Arc::clone(self.workers),
             kept: Arc::clone(self.kept),
+            progress: Arc::clone(self.progress),
         }
     }
 }
@@ -179,12 +202,20 @@ struct OneFile {
     policy: Policy,
     workers: Arc<Workers>,
     kept: Arc<Kept>,
+    progress: Arc<TreeProgress>,
 }
 
 impl OneFile {
     /// Fetches it; returns the number of bytes fetched, `None` if it is complete already.
     async fn fetch(self) -> Outcome<Option<u64>> {
-        let Self { endpoint, name, path, policy, workers, kept } = self;
+        let progress = Arc::clone(&self.progress);
+        let fetched = self.fetch_counted().await;
+        progress.files_done.fetch_add(1, Ordering::Relaxed);
+        fetched
+    }
+
+    async fn fetch_counted(self) -> Outcome<Option<u64>> {
+        let Self { endpoint, name, path, policy, workers, kept, progress } = self;
         // A file server has metadata of every file: wait for it.
         let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
         let found = endpoint.find(&name, &finding).await.map_err(failure)?;
@@ -198,7 +229,14 @@ impl OneFile {
         target.set_durable(policy.durable);
         let mut unfinished = Unfinished { target: Some(target), kept };
         let Some(target) = &mut unfinished.target else { return Ok(None) };
-        let fetched = fetch_found(&endpoint, found, &policy, target, &workers, |_, _| {}).await?;
+        progress.bytes_found.fetch_add(size.unwrap_or(0), Ordering::Relaxed);
+        let mut counted = 0;
+        let observe = |fetched: &FetchProgress, already: Already| {
+            let bytes = already.bytes + fetched.bytes;
+            let new = bytes.saturating_sub(std::mem::replace(&mut counted, bytes));
+            progress.bytes_done.fetch_add(new, Ordering::Relaxed);
+        };
+        let fetched = fetch_found(&endpoint, found, &policy, target, &workers, observe).await?;
         let bytes = fetched.progress.bytes;
         if target.waits_for_disk() {
             let complete = tokio::task::spawn_blocking(move || unfinished.complete());
@@ -211,12 +249,18 @@ impl OneFile {
 }
 
 /// Reads a directory.
-async fn list(endpoint: &Endpoint, name: &Name, policy: &Policy) -> Outcome<Vec<ListingEntry>> {
-    let fetching = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
+pub(super) async fn list(
+    endpoint: &Endpoint,
+    name: &Name,
+    fetching: &FetchOptions,
+) -> Outcome<Vec<ListingEntry>> {
+    let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;
     let metadata = found.metadata().map(|content| FileMetadata::decode(content));
     if !metadata.and_then(Result::ok).is_some_and(|metadata| metadata.is_directory()) {
-        return Err(Failure::Failed(format!("{name} is not a directory of a file server")));
+        return Err(Failure::Failed(format!(
+            "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
+        )));
     }
     let listing = endpoint.fetch_found(found, 0, &fetching);
     let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;

@@ -18,6 +18,8 @@ mod tables;
 mod text;
 mod xml;
 
+pub(super) use text::extended_timestamp;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;

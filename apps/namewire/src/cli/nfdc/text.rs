@@ -57,7 +57,7 @@ pub(super) fn timestamp(unix_ms: u64) -> String {
 }
 
 /// `2026-11-21T02:37:38.182000`, in UTC.
-pub(super) fn extended_timestamp(unix_ms: u64) -> String {
+pub(in crate::cli) fn extended_timestamp(unix_ms: u64) -> String {
     let (year, month, day, hour, minute, second) = date(unix_ms);
     let fraction = fraction(unix_ms);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}")
