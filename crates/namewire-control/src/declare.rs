@@ -44,7 +44,7 @@ pub struct FieldInfo {
 }
 
 /// Declares requests. Those of the second group are answered over time: their operation returns an
-/// [`AnswerStream`](crate::server::AnswerStream), and their methods of the client are written by hand.
+/// [`AnswerStream`](crate::streams::AnswerStream), and their methods of the client are written by hand.
 macro_rules! requests {
     (
         answered {
