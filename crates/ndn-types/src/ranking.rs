@@ -280,7 +280,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever is granted something beyond the capacity, somebody else owes it, and keeps its share. In the end,
+        /// What one is granted beyond the capacity, another owes, which keeps its share. In the end,
         /// the ranking is that of a search.
         #[test]
         fn what_is_granted_is_found(

@@ -52,16 +52,16 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// More units count as so many: sums beyond a capacity do not overflow.
+    /// More units count as this number: sums beyond a capacity do not overflow.
     const UNITS_MAX: u32 = 1 << 30;
 
-    /// A resource of so many units, 2^30 at most, of which a share of one is of use.
+    /// A resource of this number of units, 2^30 at most, of which a share of one is of use.
     #[must_use]
     pub fn of(units: usize) -> Self {
         Self::with_floor(units, 1)
     }
 
-    /// As [`of`](Self::of), with a least share of so many units.
+    /// As [`of`](Self::of), with a least share of this number of units.
     #[must_use]
     pub fn with_floor(units: usize, floor: usize) -> Self {
         let saturated = |count| u32::try_from(count).unwrap_or(u32::MAX).min(Self::UNITS_MAX);
