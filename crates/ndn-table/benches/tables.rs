@@ -312,7 +312,7 @@ impl Exchanges {
             assert!(pcct.find_interest(&key).is_none());
             assert!(pcct.find_data(&key, *now, |_| [0; 32]).is_none());
             let index = pcct.insert_new_interest(&key, &name.wire, PrincipalIndex::OTHER).unwrap();
-            pcct.insert_in_record(index, InRecord::new(face, 7, 4000, *now), &[1, 2, 3, 4, 5, 6])
+            pcct.add_in_record(index, InRecord::new(face, 7, 4000, *now), &[1, 2, 3, 4, 5, 6])
                 .unwrap();
             pcct.insert_out_record(index, FaceIndex::from_bits(2), 7, 4000, *now).unwrap();
             pcct.set_expiry(index, now.plus_millis(4000), *now);

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    FaceIndex, InRecord, InRecordInsert, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex,
-    PitMatches, PrincipalIndex, Reserves, Resource, Timestamp, Token, Verdict, long_blocks,
+    FaceIndex, InRecord, Ledger, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches,
+    PrincipalIndex, Reserves, Resource, Timestamp, Token, Verdict, long_blocks,
 };
 use ndn_types::{PrincipalKey, Resources as _};
 use proptest::prelude::*;
 
 const ENTRIES_MAX: usize = 40;
 const EXTRA_RECORDS_MAX: usize = 30;
-/// Faces belong to these in turn.
 const PRINCIPALS: usize = 3;
+const FACES: usize = 8;
 
 /// Name value, CanBePrefix, MustBeFresh.
 type Key = (Vec<u8>, bool, bool);
@@ -38,6 +38,7 @@ struct EntryModel {
     expiry: Timestamp,
     in_records: BTreeMap<u32, InModel>,
     out_records: BTreeMap<u32, (u32, Timestamp, u32)>,
+    is_published: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +72,23 @@ enum Operation {
     Retain {
         entry: usize,
         faces: u8,
+    },
+    /// Charges an entry to the downstream that expires last.
+    ChargeToLatest {
+        entry: usize,
+    },
+    /// Puts an Interest in the table of short-prefix Interests.
+    Publish {
+        entry: usize,
+    },
+    /// A face changes its principal.
+    ChangePrincipal {
+        face: usize,
+        principal: usize,
+    },
+    /// The last face of a principal closes. It is attached again with its next Interest.
+    Detach {
+        principal: usize,
     },
     /// Evicts for a principal what others hold above their shares.
     Evict {
@@ -115,6 +133,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (0..40_usize, 0..8_u32, any::<bool>()).prop_map(
             |(entry, face, incoming)| Operation::RemoveRecord { entry, face, incoming }),
         1 => (0..40_usize, any::<u8>()).prop_map(|(entry, faces)| Operation::Retain { entry, faces }),
+        2 => (0..40_usize).prop_map(|entry| Operation::ChargeToLatest { entry }),
+        1 => (0..40_usize).prop_map(|entry| Operation::Publish { entry }),
+        1 => (0..FACES, 0..PRINCIPALS).prop_map(
+            |(face, principal)| Operation::ChangePrincipal { face, principal }),
+        4 => (0..PRINCIPALS).prop_map(|principal| Operation::Detach { principal }),
         1 => (0..PRINCIPALS, 0..Resource::COUNT).prop_map(
             |(principal, resource)| Operation::Evict { principal, resource }),
         1 => (0..40_usize, any::<bool>()).prop_map(|(entry, incoming)| Operation::ClearRecords { entry, incoming }),
@@ -134,7 +157,10 @@ struct World {
     now: Timestamp,
     model: BTreeMap<Key, EntryModel>,
     dead_tokens: Vec<Token>,
-    principals: [PrincipalIndex; PRINCIPALS],
+    /// The principals that have a face.
+    attached: [Option<PrincipalIndex>; PRINCIPALS],
+    /// The principal of each face.
+    principal_of: [usize; FACES],
 }
 
 impl World {
@@ -144,10 +170,20 @@ impl World {
         config.extra_records_max = EXTRA_RECORDS_MAX as u32;
         config.pit_bytes_max = 4 << 20;
         config.reserves = Reserves::NONE;
-        let mut pcct = Pcct::new(&config, hasher());
-        let keys = [300, 301, 302].map(|face_id| PrincipalKey::Neighbour { face_id });
-        let principals = keys.map(|key| pcct.ledger_mut().attach(key));
-        Self { pcct, principals, now, model: BTreeMap::new(), dead_tokens: Vec::new() }
+        Self {
+            pcct: Pcct::new(&config, hasher()),
+            now,
+            model: BTreeMap::new(),
+            dead_tokens: Vec::new(),
+            attached: [None; PRINCIPALS],
+            principal_of: std::array::from_fn(|face| face % PRINCIPALS),
+        }
+    }
+
+    /// A principal, with a face.
+    fn attach(&mut self, principal: usize) -> PrincipalIndex {
+        let key = PrincipalKey::Neighbour { face_id: 300 + principal as u64 };
+        *self.attached[principal].get_or_insert_with(|| self.pcct.ledger_mut().attach(key))
     }
 
     fn nth(&mut self, entry: usize) -> Option<&mut EntryModel> {
@@ -160,18 +196,15 @@ impl World {
         let lookup = hashed.interest(key.1, key.2);
         let known = self.model.get(&key);
         assert_eq!(self.pcct.find_interest(&lookup), known.map(|entry| entry.index));
-        let result = self.pcct.insert_interest(&lookup, &wire);
-        match known {
-            Some(entry) => {
-                let inserted = result.unwrap();
-                assert!(!inserted.is_new);
-                assert_eq!(inserted.index, entry.index);
-            }
-            None if self.model.len() == ENTRIES_MAX => assert_eq!(result, Err(PitError::Full)),
-            None => {
-                let inserted = result.unwrap();
-                assert!(inserted.is_new);
-                let index = inserted.index;
+        if known.is_some() {
+            return;
+        }
+        let principal = self.attach(wire.len() % PRINCIPALS);
+        let result = self.pcct.insert_new_interest(&lookup, &wire, principal);
+        match result {
+            Err(error) => assert_eq!((error, self.model.len()), (PitError::Full, ENTRIES_MAX)),
+            Ok(index) => {
+                assert!(self.model.len() < ENTRIES_MAX);
                 let token = self.pcct.token(index, 9);
                 assert!(!self.dead_tokens.contains(&token));
                 let entry = self.pcct.entry(index);
@@ -186,6 +219,7 @@ impl World {
                         expiry: Timestamp::MAX,
                         in_records: BTreeMap::new(),
                         out_records: BTreeMap::new(),
+                        is_published: false,
                     },
                 );
             }
@@ -226,12 +260,30 @@ impl World {
             Err(PitError::RecordsFull)
         } else {
             entry.in_records.insert(face, new.clone());
-            Ok(if is_known { InRecordInsert::Renewed } else { InRecordInsert::Added })
+            Ok(())
         };
+        let principal = self.attach(self.principal_of[face as usize]);
         let record = InRecord::new(FaceIndex::from_bits(face), new.nonce, new.lifetime_ms, now)
-            .charged_to(self.principals[face as usize % PRINCIPALS]);
-        let result = self.pcct.insert_in_record(index, record, &new.token);
-        assert_eq!(result, expected);
+            .charged_to(principal);
+        let place = self.pcct.find_in_record(index, record.face);
+        assert_eq!(place.is_some(), is_known);
+        let result = match place {
+            Some(place) => {
+                self.pcct.renew_in_record(index, place, record, &new.token).map(|()| place)
+            }
+            None => self.pcct.add_in_record(index, record, &new.token),
+        };
+        assert_eq!(result.map(|_| ()), expected);
+        if let Ok(place) = result {
+            let records: Vec<_> = self.pcct.in_records(index).collect();
+            let charged = records.iter().find(|other| other.face == record.face).unwrap();
+            assert_eq!(charged.principal, principal);
+            let is_last = records.iter().all(|other| other.expiry() <= record.expiry());
+            if is_last {
+                self.pcct.charge_to(index, place);
+                assert_eq!(self.pcct.entry(index).principal(), principal);
+            }
+        }
     }
 
     fn out_record(&mut self, entry: usize, face: u32, nonce: u32, lifetime_ms: u32) {
@@ -347,8 +399,29 @@ impl World {
                 let before = entry.in_records.len();
                 entry.in_records.retain(|face, _| faces & 1 << face != 0);
                 let removed = before - entry.in_records.len();
-                let keep = |record: &InRecord| faces & 1 << record.face.to_bits() != 0;
+                let keep = |_: &Ledger, record: &InRecord| faces & 1 << record.face.to_bits() != 0;
                 assert_eq!(self.pcct.retain_in_records(index, keep), removed);
+            }
+            Operation::ChargeToLatest { entry } => {
+                let Some(entry) = self.nth(entry) else { return };
+                let index = entry.index;
+                let expiries = entry.in_records.values();
+                let latest = expiries
+                    .map(|record| record.renewed.plus_millis(u64::from(record.lifetime_ms)))
+                    .max();
+                assert_eq!(self.pcct.charge_to_latest(index), latest);
+            }
+            Operation::Publish { entry } => {
+                let Some(entry) = self.nth(entry) else { return };
+                entry.is_published = true;
+                let index = entry.index;
+                self.pcct.note_published(index);
+            }
+            Operation::ChangePrincipal { face, principal } => self.principal_of[face] = principal,
+            Operation::Detach { principal } => {
+                if let Some(index) = self.attached[principal].take() {
+                    self.pcct.ledger_mut().detach(index);
+                }
             }
             Operation::Evict { principal, resource } => self.evict(principal, resource),
             Operation::ClearRecords { entry, incoming } => {
@@ -379,7 +452,7 @@ impl World {
 
     /// Evicts until there is room, as a shard does.
     fn evict(&mut self, principal: usize, resource: usize) {
-        let (principal, resource) = (self.principals[principal], Resource::ALL[resource]);
+        let (principal, resource) = (self.attach(principal), Resource::ALL[resource]);
         let mut budget = 1000;
         while let Verdict::Evict(limits) = self.pcct.ledger().verdict(principal, resource, 1) {
             let victim = self.pcct.next_victim(resource, limits, None, &mut budget);
@@ -399,8 +472,10 @@ impl World {
                 assert!(entry.out_records.remove(&face.to_bits()).is_some());
                 assert!(self.pcct.remove_out_record(victim.entry, face));
             } else {
-                let payer = self.principals[face.to_bits() as usize % PRINCIPALS];
-                assert!(self.pcct.ledger().exceeds(payer, resource, limits));
+                let mut records = self.pcct.in_records(victim.entry);
+                let holder = records.find(|record| record.face == face).unwrap().principal;
+                drop(records);
+                assert!(self.pcct.ledger().exceeds(holder, resource, limits));
                 assert!(entry.in_records.remove(&face.to_bits()).is_some());
                 assert!(self.pcct.remove_in_record(victim.entry, face));
             }
@@ -416,7 +491,9 @@ impl World {
         let totals = Resource::ALL.map(total);
         let (further_in, further_out) = self.extra_records();
         let long_tokens = records().filter(|record| record.token.len() > 8).count();
-        let expected = [self.model.len(), further_in, further_out, long_tokens, blocks.sum(), 0];
+        let published = self.model.values().filter(|entry| entry.is_published).count();
+        let expected =
+            [self.model.len(), further_in, further_out, long_tokens, blocks.sum(), published];
         assert_eq!(totals, expected);
         assert!(self.pcct.ledger_is_exact());
     }
@@ -491,6 +568,9 @@ proptest! {
         }
         world.check();
         prop_assert!(world.pcct.ledger().report().is_zero());
+        let known = world.pcct.ledger().report().principals.len();
+        let attached = world.attached.iter().flatten().count();
+        prop_assert_eq!(known, attached + 1, "the others are forgotten");
     }
 }
 
@@ -503,13 +583,17 @@ fn expiry_is_on_time_with_one_timer_per_entry() {
     let name = Hashed::new(&name_of(&[1, 2]));
     let wire = interest(&name.value, 0);
     for _ in 0..10_000 {
-        let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
+        let index = pcct
+            .insert_new_interest(&name.interest(false, false), &wire, PrincipalIndex::OTHER)
+            .unwrap();
         pcct.set_expiry(index, now.plus_millis(4000), now);
         now = now.plus_millis(1);
         assert_eq!(pcct.pop_expired(now, &mut 4), None);
         pcct.erase(index);
     }
-    let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
+    let index = pcct
+        .insert_new_interest(&name.interest(false, false), &wire, PrincipalIndex::OTHER)
+        .unwrap();
     let deadline = now.plus_millis(20_000);
     pcct.set_expiry(index, deadline, now);
     let mut polls = 0;
@@ -539,14 +623,25 @@ fn many_digests_of_one_name_do_not_affect_other_interests() {
         fake[..4].copy_from_slice(&number.to_be_bytes());
         let name = Hashed::new(&with_digest(&base.value, &fake));
         let wire = interest(&name.value, 0);
-        indices.push(pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index);
+        indices.push(
+            pcct.insert_new_interest(&name.interest(false, false), &wire, PrincipalIndex::OTHER)
+                .unwrap(),
+        );
     }
     let full = Hashed::new(&with_digest(&base.value, &digest(&packet)));
-    let plain = pcct.insert_interest(&base.interest(true, false), &interest(&base.value, 0));
-    let exact = pcct.insert_interest(&full.interest(false, true), &interest(&full.value, 0));
+    let plain = pcct.insert_new_interest(
+        &base.interest(true, false),
+        &interest(&base.value, 0),
+        PrincipalIndex::OTHER,
+    );
+    let exact = pcct.insert_new_interest(
+        &full.interest(false, true),
+        &interest(&full.value, 0),
+        PrincipalIndex::OTHER,
+    );
     let mut found = PitMatches::default();
     pcct.find_pit_matches(&base.data(), || digest(&packet), &mut found);
-    assert_eq!(found.as_slice(), [plain.unwrap().index, exact.unwrap().index]);
+    assert_eq!(found.as_slice(), [plain.unwrap(), exact.unwrap()]);
     let hashed = (0..1000_u16).filter(|&number| {
         let name = Hashed::new(&name_of(&[3, number]));
         let mut is_hashed = false;
@@ -562,6 +657,6 @@ fn many_digests_of_one_name_do_not_affect_other_interests() {
     for index in indices {
         pcct.erase(index);
     }
-    pcct.erase(exact.unwrap().index);
+    pcct.erase(exact.unwrap());
     pcct.find_pit_matches(&base.data(), || unreachable!("nobody asks for a digest"), &mut found);
 }

@@ -5,10 +5,16 @@ mod common;
 
 use common::{Hashed, hasher, interest, name_of};
 use ndn_table::{
-    FaceIndex, InRecord, InRecordInsert, Pcct, PcctConfig, PitError, PitIndex, Timestamp,
+    FaceIndex, InRecord, Pcct, PcctConfig, PitError, PitIndex, PrincipalIndex, Timestamp,
 };
+use ndn_types::PrincipalKey;
 
 const LONG_TOKENS_MAX: u16 = 5;
+
+fn renew(pcct: &mut Pcct, entry: PitIndex, record: InRecord, token: &[u8]) -> Result<(), PitError> {
+    let place = pcct.find_in_record(entry, record.face).unwrap();
+    pcct.renew_in_record(entry, place, record, token)
+}
 
 #[test]
 fn in_record_is_unchanged_when_token_store_is_full() {
@@ -22,42 +28,64 @@ fn in_record_is_unchanged_when_token_store_is_full() {
             let name = name_of(&[number]);
             let hashed = Hashed::new(&name);
             let key = hashed.interest(false, false);
-            pcct.insert_interest(&key, &interest(&name, 0)).unwrap().index
+            pcct.insert_new_interest(&key, &interest(&name, 0), PrincipalIndex::OTHER).unwrap()
         })
         .collect();
     let (&last, others) = entries.split_last().unwrap();
     for &entry in others {
-        pcct.insert_in_record(entry, InRecord::new(face, 1, 100, early), &[1; 9]).unwrap();
+        pcct.add_in_record(entry, InRecord::new(face, 1, 100, early), &[1; 9]).unwrap();
     }
-    pcct.insert_in_record(last, InRecord::new(face, 2, 200, early), b"short").unwrap();
+    pcct.add_in_record(last, InRecord::new(face, 2, 200, early), b"short").unwrap();
     let seen = |pcct: &Pcct, entry| {
         let record = *pcct.in_records(entry).next().unwrap();
         let token = pcct.token_bytes(&record).to_vec();
         (record.nonce, record.lifetime_ms, record.renewed, token)
     };
-    let (full, renewed) = (Err(PitError::TokensFull), Ok(InRecordInsert::Renewed));
-    assert_eq!(pcct.insert_in_record(last, InRecord::new(face, 3, 300, late), &[3; 9]), full);
+    let (full, renewed) = (Err(PitError::TokensFull), Ok(()));
+    assert_eq!(renew(&mut pcct, last, InRecord::new(face, 3, 300, late), &[3; 9]), full);
     assert_eq!(seen(&pcct, last), (2, 200, early, b"short".to_vec()));
     for length in [33, 300] {
         let too_long = vec![4; length];
-        assert_eq!(
-            pcct.insert_in_record(others[0], InRecord::new(face, 4, 400, late), &too_long),
-            full
-        );
+        assert_eq!(renew(&mut pcct, others[0], InRecord::new(face, 4, 400, late), &too_long), full);
         assert_eq!(seen(&pcct, others[0]), (1, 100, early, vec![1; 9]));
     }
     // A long token reuses the slot of a long one, and a short one releases it.
-    assert_eq!(
-        pcct.insert_in_record(others[0], InRecord::new(face, 5, 500, late), &[5; 32]),
-        renewed
-    );
+    assert_eq!(renew(&mut pcct, others[0], InRecord::new(face, 5, 500, late), &[5; 32]), renewed);
     assert_eq!(seen(&pcct, others[0]), (5, 500, late, vec![5; 32]));
-    assert_eq!(
-        pcct.insert_in_record(others[0], InRecord::new(face, 6, 600, late), b"short"),
-        renewed
-    );
-    assert_eq!(pcct.insert_in_record(last, InRecord::new(face, 7, 700, late), &[7; 10]), renewed);
+    assert_eq!(renew(&mut pcct, others[0], InRecord::new(face, 6, 600, late), b"short"), renewed);
+    assert_eq!(renew(&mut pcct, last, InRecord::new(face, 7, 700, late), &[7; 10]), renewed);
     assert_eq!(seen(&pcct, last), (7, 700, late, vec![7; 10]));
     assert_eq!(seen(&pcct, others[0]), (6, 600, late, b"short".to_vec()));
     assert_eq!(seen(&pcct, others[1]), (1, 100, early, vec![1; 9]));
+}
+
+#[test]
+fn principal_without_faces_keeps_its_account_when_its_record_becomes_the_first() {
+    for way in 0..3 {
+        let now = Timestamp::from_millis(5);
+        let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, 16, now), hasher());
+        let neighbour = |face_id| PrincipalKey::Neighbour { face_id };
+        let [first, second] = [1, 2].map(|face_id| pcct.ledger_mut().attach(neighbour(face_id)));
+        let name = name_of(&[1]);
+        let hashed = Hashed::new(&name);
+        let key = hashed.interest(false, false);
+        let entry = pcct.insert_new_interest(&key, &interest(&name, 0), first).unwrap();
+        let faces = [1, 2].map(|slot| FaceIndex::new(slot, 1));
+        let places = [(faces[0], first), (faces[1], second)].map(|(face, principal)| {
+            let record = InRecord::new(face, 1, 100, now).charged_to(principal);
+            pcct.add_in_record(entry, record, &[]).unwrap()
+        });
+        pcct.ledger_mut().detach(second);
+        match way {
+            0 => pcct.charge_to(entry, places[1]),
+            1 => assert!(pcct.remove_in_record(entry, faces[0])),
+            _ => assert_eq!(pcct.retain_in_records(entry, |_, record| record.face == faces[1]), 1),
+        }
+        assert_eq!(pcct.entry(entry).principal(), second);
+        assert_eq!(pcct.ledger_mut().attach(neighbour(2)), second, "it holds the entry");
+        assert_ne!(pcct.ledger_mut().attach(neighbour(3)), second);
+        assert!(pcct.ledger_is_exact());
+        pcct.erase(entry);
+        assert!(pcct.ledger().report().is_zero());
+    }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Hashed, hasher, interest, name_of};
-use ndn_table::{NANOS_PER_MILLI, Pcct, PcctConfig, PitIndex, Timestamp};
+use ndn_table::{NANOS_PER_MILLI, Pcct, PcctConfig, PitIndex, PrincipalIndex, Timestamp};
 
 fn millis(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -16,7 +16,9 @@ fn expiry_of(moves_ms: &[(u64, u64)]) -> u64 {
     let mut pcct = Pcct::new(&PcctConfig::with_capacity(64, 16, millis(0)), hasher());
     let name = Hashed::new(&name_of(&[1, 2]));
     let wire = interest(&name.value, 0);
-    let index = pcct.insert_interest(&name.interest(false, false), &wire).unwrap().index;
+    let index = pcct
+        .insert_new_interest(&name.interest(false, false), &wire, PrincipalIndex::OTHER)
+        .unwrap();
     for &(now, deadline) in moves_ms {
         assert_eq!(expire(&mut pcct, millis(now)), None, "{moves_ms:?} at {now}");
         pcct.set_expiry(index, millis(deadline), millis(now));

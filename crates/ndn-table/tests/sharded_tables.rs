@@ -4,7 +4,8 @@
 
 use ndn_packet::NameRef;
 use ndn_table::{
-    DataKey, InterestKey, NameHasher, Ndt, PREFIX_HASHES_MAX, Pcct, PcctConfig, Timestamp,
+    DataKey, InterestKey, NameHasher, Ndt, PREFIX_HASHES_MAX, Pcct, PcctConfig, PrincipalIndex,
+    Timestamp,
 };
 
 /// The value of a name whose second component is `number`.
@@ -37,7 +38,7 @@ fn fill(shard_count: usize, components: usize) {
         let data = DataKey::new(name, hashes);
         pcct.insert_data(&data, &packet(6), 0, true, Timestamp::from_millis(1)).unwrap();
         let interest = InterestKey::new(name, hashes, false, false);
-        pcct.insert_interest(&interest, &packet(5)).unwrap();
+        pcct.insert_new_interest(&interest, &packet(5), PrincipalIndex::OTHER).unwrap();
         filled += 1;
     }
     let filled = filled as usize;

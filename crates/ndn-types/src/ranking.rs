@@ -3,7 +3,7 @@
 use crate::shares::{Capacity, Limits, Reserves, Verdict};
 use crate::{Ledger, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, Resources};
 
-/// What is freed more than necessary when a resource is overdrawn, as a divisor of what is open to all: the next
+/// What is freed more than necessary when more is used than there is, as a divisor of what is open to all: the next
 /// charges then find room.
 const SPARE_PART: u32 = 16;
 
@@ -103,14 +103,14 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
     /// holds most gives back what is too much.
     #[must_use]
     pub fn debt(&self, resource: R) -> Option<Debt> {
-        let (mut limits, overdraft, open) = self.ledger.overdraft(resource)?;
+        let (mut limits, excess, open) = self.ledger.excess(resource)?;
         let principal = self.victim(resource, limits).or_else(|| {
             limits = limits.without_shares();
             self.victim(resource, limits)
         })?;
         let held = self.ledger.held(principal, resource);
         let least = limits.of(self.ledger.class(principal));
-        let keeps = held.saturating_sub(overdraft + open / SPARE_PART).max(least);
+        let keeps = held.saturating_sub(excess + open / SPARE_PART).max(least);
         Some(Debt { principal, keeps })
     }
 

@@ -10,7 +10,19 @@
 //! at its share or above it is refused, and for one below it, what principals above their shares
 //! hold is to give way. As the shares add up to no more than the resource, somebody is above his
 //! share whenever somebody below finds no room. Only if there are more principals than floors fit
-//! is one below its share refused.
+//! is one below its share refused. Within the reserve of its class, a principal is never above its
+//! share.
+//!
+//! **Example.** A table has 1,000 places, of which 100 are the reserve of local applications; 900 are
+//! open to all. A remote peer A takes 900 and is refused the next one: the other 100 are not for it.
+//! A remote peer B asks for a place. With two principals the share of each is 450, so A gives way
+//! for B, place by place, until both hold 450. A local application takes 100 places at once, and
+//! asks for one more. Its share is 900 / 3 + 100 = 400, those of A and B are 300 now: they give way,
+//! until all have their shares. When it holds nothing any more, A and B get 450 again, and its 100
+//! places are free for the next application.
+//!
+//! **Spare places.** Finding what gives way can take long. A resource may have some places beyond its
+//! capacity, which are taken meanwhile.
 
 use crate::PrincipalClass;
 
@@ -49,23 +61,30 @@ impl Reserves {
 pub struct Capacity {
     units: u32,
     floor: u32,
+    spare: u32,
 }
 
 impl Capacity {
     /// More units count as this number: sums beyond a capacity do not overflow.
     const UNITS_MAX: u32 = 1 << 30;
 
-    /// A resource of this number of units, 2^30 at most, of which a share of one is of use.
+    /// A resource of `units` units, 2^30 at most, of which a share of one is of use.
     #[must_use]
     pub fn of(units: usize) -> Self {
         Self::with_floor(units, 1)
     }
 
-    /// As [`of`](Self::of), with a least share of this number of units.
+    /// As [`of`](Self::of), with a least share of `floor` units.
     #[must_use]
     pub fn with_floor(units: usize, floor: usize) -> Self {
         let saturated = |count| u32::try_from(count).unwrap_or(u32::MAX).min(Self::UNITS_MAX);
-        Self { units: saturated(units), floor: saturated(floor).max(1) }
+        Self { units: saturated(units), floor: saturated(floor).max(1), spare: 0 }
+    }
+
+    /// There are `spare` units more, for the time that the search for what gives way takes.
+    #[must_use]
+    pub const fn with_spare(self, spare: u32) -> Self {
+        Self { spare, ..self }
     }
 }
 
@@ -77,6 +96,7 @@ pub(crate) struct Division {
     pub(crate) open: u32,
     pub(crate) total: u32,
     floor: u32,
+    spare: u32,
     pub(crate) reserves: [u32; PrincipalClass::COUNT],
     pub(crate) used: [u32; PrincipalClass::COUNT],
     /// Number of principals that hold something.
@@ -85,11 +105,11 @@ pub(crate) struct Division {
 
 impl Division {
     pub(crate) fn new(capacity: Capacity, reserves: Reserves) -> Self {
-        let Capacity { units, floor } = capacity;
+        let Capacity { units, floor, spare } = capacity;
         let reserves = reserves.of(units);
         let open = units.saturating_sub(reserves.iter().sum());
         let none = [0; PrincipalClass::COUNT];
-        Self { capacity: units, open, total: 0, floor, reserves, used: none, active: none }
+        Self { capacity: units, open, total: 0, floor, spare, reserves, used: none, active: none }
     }
 
     /// A principal that held `held` takes `count` units.
@@ -114,12 +134,27 @@ impl Division {
         classes.map(|(used, reserve)| used.saturating_sub(reserve)).sum()
     }
 
+    /// Whether a class takes `count` units more from its reserve alone.
+    fn is_reserved(&self, class: PrincipalClass, count: u32) -> bool {
+        let class = class.index();
+        count <= self.reserves[class].saturating_sub(self.used[class])
+    }
+
     /// Units that are missing if a class takes `count` more.
-    pub(crate) fn excess(&self, class: PrincipalClass, count: u32) -> u32 {
+    fn missing(&self, class: PrincipalClass, count: u32) -> u32 {
+        if self.is_reserved(class, count) {
+            // However much others use of what is open to all, the reserve is for this class.
+            return (self.total + count).saturating_sub(self.capacity);
+        }
         let class = class.index();
         let reserved = self.reserves[class].saturating_sub(self.used[class]);
-        let wanted = self.used_of_open().saturating_add(count.saturating_sub(reserved));
+        let wanted = self.used_of_open().saturating_add(count - reserved);
         wanted.saturating_sub(self.open)
+    }
+
+    /// Whether a class may take `count` units more before what gives way for them is found.
+    pub(crate) fn has_spare(&self, class: PrincipalClass, count: u32) -> bool {
+        self.missing(class, count) <= self.spare
     }
 
     /// Shares by class, with one more active principal in `newcomer`.
@@ -135,15 +170,27 @@ impl Division {
 
     /// May a principal that holds `held` take `count` units more?
     pub(crate) fn verdict(&self, own: PrincipalClass, held: u32, count: u32) -> Verdict {
-        if self.excess(own, count) == 0 {
+        if self.missing(own, count) == 0 {
             return Verdict::Room;
         }
         let newcomer = (held == 0).then_some(own);
         let shares = self.shares(newcomer);
-        if held + count > shares[own.index()] {
-            return Verdict::Refused;
+        let limits = self.limits(shares, Some(own));
+        let is_within_share = held + count <= shares[own.index()] || self.is_reserved(own, count);
+        if is_within_share && self.may_exceed(limits) {
+            Verdict::Evict(limits)
+        } else {
+            Verdict::Refused
         }
-        Verdict::Evict(self.limits(shares, Some(own)))
+    }
+
+    /// Whether any principal can be above its limit: each holds one unit at least, so one of them holds the others at
+    /// most. Nobody is if the principals are more than the units.
+    fn may_exceed(&self, limits: Limits) -> bool {
+        (0..PrincipalClass::COUNT).any(|class| {
+            let others = self.active[class].saturating_sub(1);
+            self.used[class].saturating_sub(others) > limits.0[class]
+        })
     }
 
     /// Limits above which principals make room for the class `own`, or in the part that is open to all.
@@ -157,9 +204,9 @@ impl Division {
     }
 
     /// While more is used than there is: who has to give back, and how much in all.
-    pub(crate) fn overdraft(&self) -> Option<(Limits, u32)> {
-        let overdraft = self.used_of_open().checked_sub(self.open).filter(|excess| *excess > 0)?;
-        Some((self.limits(self.shares(None), None), overdraft))
+    pub(crate) fn excess(&self) -> Option<(Limits, u32)> {
+        let excess = self.used_of_open().checked_sub(self.open).filter(|excess| *excess > 0)?;
+        Some((self.limits(self.shares(None), None), excess))
     }
 }
 

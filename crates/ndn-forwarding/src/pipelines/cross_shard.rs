@@ -122,7 +122,7 @@ impl Context<'_> {
         let pending = self.tables.pcct.entry(entry);
         let (is_published, principal) = (pending.is_published(), pending.principal());
         let has_room =
-            is_published || self.has_room(Resource::ShortPrefixes, principal, 1, Some(entry));
+            is_published || self.make_room(Resource::ShortPrefixes, principal, 1, Some(entry));
         let Tables { peers: Some(peers), pcct, hasher, .. } = &mut *self.tables else {
             return true;
         };

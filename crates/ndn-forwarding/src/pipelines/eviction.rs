@@ -3,13 +3,18 @@
 
 use ndn_packet::NackReason;
 use ndn_table::{
-    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, Limits, PIT_TOKEN_INLINE_MAX, PitIndex,
-    PitPhase, PrincipalIndex, RecordPlace, Resource, VICTIM_STEPS, Verdict, Victim, long_blocks,
+    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, Ledger, Limits, PIT_TOKEN_INLINE_MAX, PitIndex,
+    PitPhase, PrincipalIndex, RecordPlace, Resource, Timestamp, VICTIM_STEPS, Verdict, Victim,
+    long_blocks,
 };
 
 use super::finalize::Ending;
 use crate::DropReason;
 use crate::strategy::Context;
+
+/// Steps of the search that the end of a record or an entry counts as: it takes longer than checking a
+/// place.
+const STEPS_PER_VICTIM: u32 = 16;
 
 impl Context<'_> {
     /// Makes room for a new PIT entry, with an Interest of this length.
@@ -20,8 +25,28 @@ impl Context<'_> {
         wire_length: usize,
     ) -> Result<(), DropReason> {
         let blocks = long_blocks(wire_length);
-        let has_room = self.has_room(Resource::Entries, principal, 1, None)
-            && (blocks == 0 || self.has_room(Resource::LongBlocks, principal, blocks, None));
+        let has_room = self.make_room(Resource::Entries, principal, 1, None)
+            && (blocks == 0 || self.make_room(Resource::LongBlocks, principal, blocks, None));
+        if has_room { Ok(()) } else { Err(DropReason::PitShare) }
+    }
+
+    /// Makes room for an entry that is charged to a downstream that joins it with an Interest until `expiry`, if it
+    /// expires last.
+    #[inline]
+    pub(super) fn admit_latest(
+        &mut self,
+        principal: PrincipalIndex,
+        entry: PitIndex,
+        expiry: Timestamp,
+    ) -> Result<(), DropReason> {
+        let pending = self.tables.pcct.entry(entry);
+        let is_last = expiry > pending.expiry() || pending.in_record_count() == 0;
+        if principal == pending.principal() || !is_last {
+            return Ok(());
+        }
+        let mut charges = pending.charges();
+        let has_room =
+            charges.all(|(table, count)| self.make_room(table, principal, count, Some(entry)));
         if has_room { Ok(()) } else { Err(DropReason::PitShare) }
     }
 
@@ -40,12 +65,12 @@ impl Context<'_> {
         // A record that is renewed keeps the place of its token.
         let needs_token = token_length > PIT_TOKEN_INLINE_MAX
             && !own.is_some_and(|(_, place)| pcct.has_long_token(entry, place));
-        if is_further && !self.has_room_in_entry(principal, entry) {
+        if is_further && !self.make_room_in_entry(principal, entry) {
             return Err(DropReason::InRecordsFull);
         }
         let has_room = (!is_further
-            || self.has_room(Resource::InRecords, principal, 1, Some(entry)))
-            && (!needs_token || self.has_room(Resource::LongTokens, principal, 1, Some(entry)));
+            || self.make_room(Resource::InRecords, principal, 1, Some(entry)))
+            && (!needs_token || self.make_room(Resource::LongTokens, principal, 1, Some(entry)));
         if !has_room {
             return Err(DropReason::InRecordsFull);
         }
@@ -56,17 +81,17 @@ impl Context<'_> {
         }
     }
 
-    /// Makes room among the in-records of an entry.
+    /// Makes room among the in-records of an entry. Returns false if there is none.
     #[inline]
-    fn has_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
+    fn make_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
         self.tables.pcct.entry(entry).in_record_count() < usize::from(IN_RECORDS_PER_ENTRY_MAX)
-            || self.make_room_in_entry(principal, entry)
+            || self.evict_from_entry(principal, entry)
     }
 
     /// Ends the oldest in-record of the principal that has the most in an entry, if it has at least two
     /// more than `principal`. Returns whether there was one.
     #[cold]
-    fn make_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
+    fn evict_from_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
         let mut principals = [PrincipalIndex::OTHER; IN_RECORDS_PER_ENTRY_MAX as usize];
         let mut count = 0;
         for (slot, record) in principals.iter_mut().zip(self.tables.pcct.in_records(entry)) {
@@ -100,14 +125,14 @@ impl Context<'_> {
         let principal = pending.principal();
         let has_room = pending.out_record_count() == 0
             || self.out_record(entry, face).is_some()
-            || self.has_room(Resource::OutRecords, principal, 1, Some(entry));
+            || self.make_room(Resource::OutRecords, principal, 1, Some(entry));
         if has_room { Ok(()) } else { Err(DropReason::OutRecordsFull) }
     }
 
     /// Makes room for `count` places of a table, without touching the entry `keep`. Returns false if
     /// there is none.
     #[inline]
-    pub(super) fn has_room(
+    pub(super) fn make_room(
         &mut self,
         resource: Resource,
         principal: PrincipalIndex,
@@ -115,11 +140,13 @@ impl Context<'_> {
         keep: Option<PitIndex>,
     ) -> bool {
         self.tables.pcct.ledger().is_open(resource, count)
-            || self.make_room(resource, principal, count, keep)
+            || self.evict_for(resource, principal, count, keep)
     }
 
+    /// Ends what principals above their shares hold, in a bounded number of steps. Later requests
+    /// continue behind the places checked; until they have checked all, there are spare places.
     #[cold]
-    fn make_room(
+    fn evict_for(
         &mut self,
         resource: Resource,
         principal: PrincipalIndex,
@@ -135,42 +162,46 @@ impl Context<'_> {
                 Verdict::Evict(limits) => limits,
             };
             match pcct.next_victim(resource, limits, keep, &mut steps) {
-                Some(victim) => self.evict(resource, victim, limits),
-                None if steps > 0 => return false,
-                // Later requests continue behind the places checked.
-                None if pcct.has_credit(resource, principal, count) => return true,
-                None => steps = u32::MAX,
+                Some(victim) => {
+                    let records = self.evict(resource, victim, limits);
+                    steps = steps.saturating_sub(records.saturating_mul(STEPS_PER_VICTIM));
+                }
+                None => return pcct.ledger().has_spare(principal, resource, count),
             }
         }
     }
 
-    fn evict(&mut self, resource: Resource, victim: Victim, limits: Limits) {
+    /// Returns the number of records that were ended.
+    fn evict(&mut self, resource: Resource, victim: Victim, limits: Limits) -> u32 {
         let Victim { entry, face } = victim;
         match (resource, face) {
             (Resource::OutRecords, Some(face)) => self.evict_out_record(entry, face),
             (_, Some(face)) => self.evict_in_record(entry, face),
-            (_, None) => self.evict_entry(resource, entry, limits),
+            (_, None) => return self.evict_entry(resource, entry, limits),
         }
+        1
     }
 
-    /// Ends the in-records of the principal that an entry is charged to, if it is above its limit, then those
-    /// of the next one. What is left of the in-records keeps the entry.
-    fn evict_entry(&mut self, resource: Resource, entry: PitIndex, limits: Limits) {
-        loop {
-            let pcct = &self.tables.pcct;
-            let holder = pcct.entry(entry).principal();
-            if !pcct.ledger().exceeds(holder, resource, limits) {
-                return;
-            }
-            let mut records = [None; IN_RECORDS_PER_ENTRY_MAX as usize];
-            let of_holder = pcct.in_records(entry).filter(|record| record.principal == holder);
-            records.iter_mut().zip(of_holder).for_each(|(slot, record)| *slot = Some(*record));
-            records.iter().flatten().for_each(|record| self.refuse_evicted(entry, record));
-            self.tables.pcct.retain_in_records(entry, |record| record.principal != holder);
-            if !self.shorten(entry) {
-                return self.finalize_unsatisfied(entry, Ending::Nack);
+    /// Ends the in-records of principals above their limits. What is left of the in-records keeps the
+    /// entry. Returns their number.
+    fn evict_entry(&mut self, resource: Resource, entry: PitIndex, limits: Limits) -> u32 {
+        let mut count = 0;
+        let mut place = None;
+        while let Some((next, record)) = self.tables.pcct.next_in_record(entry, place) {
+            place = Some(next);
+            if self.tables.pcct.ledger().exceeds(record.principal, resource, limits) {
+                self.refuse_evicted(entry, &record);
+                count += 1;
             }
         }
+        let keep = |ledger: &Ledger, record: &InRecord| {
+            !ledger.exceeds(record.principal, resource, limits)
+        };
+        self.tables.pcct.retain_in_records(entry, keep);
+        if !self.shorten(entry) {
+            self.finalize_unsatisfied(entry, Ending::Nack);
+        }
+        count.max(1)
     }
 
     /// Ends an in-record; with the last one, ends the entry.

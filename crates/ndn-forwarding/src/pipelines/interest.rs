@@ -303,6 +303,10 @@ impl<'a> Context<'a> {
     ) -> Result<Timestamp, DropReason> {
         let (face, lifetime_ms) = (rx.descriptor.face, rx.descriptor.period_ms);
         let mut place = None;
+        let expiry = self.now.plus_millis(u64::from(lifetime_ms));
+        if is_pending {
+            self.admit_latest(principal, entry, expiry)?;
+        }
         if is_pending || rx.token.len() > PIT_TOKEN_INLINE_MAX {
             let own = self.tables.pcct.find_in_record(entry, face).map(|place| (face, place));
             place = self.admit_in_record(principal, entry, own, rx.token.len())?;
@@ -318,7 +322,6 @@ impl<'a> Context<'a> {
             self.tables.counters.in_record_refreshes.increment();
         }
         let place = inserted.map_err(|_| DropReason::InRecordsFull)?;
-        let expiry = self.now.plus_millis(u64::from(lifetime_ms));
         if is_pending {
             match expiry.cmp(&pcct.entry(entry).expiry()) {
                 // Only if this downstream had the latest expiry can the entry's expiry decrease.

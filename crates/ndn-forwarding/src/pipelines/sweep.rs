@@ -113,7 +113,7 @@ impl Context<'_> {
         let Tables { pcct, faces, counters, .. } = &mut *self.tables;
         let Some(entry) = pcct.entry_in_slot(slot) else { return 1 };
         let record_count = pcct.entry(entry).in_record_count();
-        let gone = pcct.retain_in_records(entry, |record| faces.find(record.face).is_some());
+        let gone = pcct.retain_in_records(entry, |_, record| faces.find(record.face).is_some());
         counters.in_records_face_gone.add(gone as u64);
         if gone > 0 && !self.shorten(entry) {
             self.finalize_unsatisfied(entry, Ending::Expiry);

@@ -10,7 +10,7 @@ use super::cs_entry::CsIndex;
 use super::data_match::PitMatches;
 use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
-use super::records::{InRecord, InRecordInsert, OutRecord, RecordPlace};
+use super::records::{InRecord, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
 use crate::{
     DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
@@ -27,15 +27,6 @@ pub struct Pcct {
     pit: Pit,
     cs: Cs,
     absent: KnownAbsent,
-}
-
-/// Result of [`Pcct::insert_interest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PitInsert {
-    /// The entry of the Interest.
-    pub index: PitIndex,
-    /// Whether this call created the entry; if so, it has no records and no expiry yet.
-    pub is_new: bool,
 }
 
 impl Pcct {
@@ -180,27 +171,8 @@ impl Pcct {
         self.pit.side_counts()
     }
 
-    /// Finds the entry of an Interest (same name, CanBePrefix and MustBeFresh) or creates one with
-    /// a copy of the packet. `wire` is the whole Interest TLV. A new entry is charged to the
-    /// principal of its first in-record, until then to [`PrincipalIndex::OTHER`].
-    ///
-    /// # Errors
-    /// When a limit is reached; nothing is changed then.
-    #[inline]
-    pub fn insert_interest(
-        &mut self,
-        key: &InterestKey<'_>,
-        wire: &[u8],
-    ) -> Result<PitInsert, PitError> {
-        if let Some(index) = self.find_interest(key) {
-            return Ok(PitInsert { index, is_new: false });
-        }
-        let index = self.pit.insert(&mut self.index, key, wire, PrincipalIndex::OTHER)?;
-        Ok(PitInsert { index, is_new: true })
-    }
-
     /// Creates the entry of an Interest for which [`Self::find_interest`] has just returned `None`,
-    /// charged to `principal`.
+    /// charged to `principal`. `wire` is the whole Interest TLV, of which the entry keeps a copy.
     ///
     /// # Errors
     /// When a limit is reached; nothing is changed then.
@@ -215,7 +187,7 @@ impl Pcct {
         self.pit.insert(&mut self.index, key, wire, principal)
     }
 
-    /// Finds the entry of an Interest.
+    /// Finds the entry of an Interest: the same name, CanBePrefix and MustBeFresh.
     #[must_use]
     #[inline]
     pub fn find_interest(&self, key: &InterestKey<'_>) -> Option<PitIndex> {
@@ -306,27 +278,6 @@ impl Pcct {
         self.pit.token_bytes(record)
     }
 
-    /// Adds the in-record of a face, or renews it; a renewed one stays charged to its principal.
-    ///
-    /// # Errors
-    /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]. Nothing is changed then: no record
-    /// is added, and an existing one keeps its Nonce, its lifetime and its token.
-    #[inline]
-    pub fn insert_in_record(
-        &mut self,
-        index: PitIndex,
-        record: InRecord,
-        token: &[u8],
-    ) -> Result<InRecordInsert, PitError> {
-        let place = self.pit.find_in_record(index, record.face);
-        match place {
-            Some(place) => {
-                self.renew_in_record(index, place, record, token).map(|()| InRecordInsert::Renewed)
-            }
-            None => self.add_in_record(index, record, token).map(|_| InRecordInsert::Added),
-        }
-    }
-
     /// Where the in-record of a face is.
     #[must_use]
     #[inline]
@@ -340,10 +291,10 @@ impl Pcct {
         self.pit.in_record_at(index, place).has_long_token()
     }
 
-    /// Renews the in-record in a place, as [`Self::insert_in_record`] does.
+    /// Renews the in-record in a place, and charges it to the principal of `record`.
     ///
     /// # Errors
-    /// [`PitError::TokensFull`]; nothing is changed then.
+    /// [`PitError::TokensFull`]. Nothing is changed then: the record keeps its Nonce, its lifetime and its token.
     #[inline]
     pub fn renew_in_record(
         &mut self,
@@ -355,7 +306,7 @@ impl Pcct {
         self.pit.renew_in_record(index, place, record, token)
     }
 
-    /// Adds the in-record of a face that has none, as [`Self::insert_in_record`] does.
+    /// Adds the in-record of a face that has none. The first one of an entry determines who is charged for it.
     ///
     /// # Errors
     /// [`PitError::RecordsFull`] and [`PitError::TokensFull`]; nothing is changed then.
@@ -370,7 +321,7 @@ impl Pcct {
     }
 
     /// Charges an entry to the principal of one of its in-records.
-    #[cold]
+    #[inline]
     pub fn charge_to(&mut self, index: PitIndex, place: RecordPlace) {
         self.pit.charge_to(index, place);
     }
@@ -389,11 +340,21 @@ impl Pcct {
         self.pit.remove_in_record(index, face)
     }
 
+    /// The in-record after the one in a place; the first without a place.
+    #[must_use]
+    pub fn next_in_record(
+        &self,
+        index: PitIndex,
+        after: Option<RecordPlace>,
+    ) -> Option<(RecordPlace, InRecord)> {
+        self.pit.next_in_record(index, after)
+    }
+
     /// Removes the in-records for which `keep` returns false; returns their number.
     pub fn retain_in_records(
         &mut self,
         index: PitIndex,
-        keep: impl Fn(&InRecord) -> bool,
+        keep: impl Fn(&Ledger, &InRecord) -> bool,
     ) -> usize {
         self.pit.retain_in_records(index, keep)
     }
@@ -484,15 +445,6 @@ impl Pcct {
     /// Charges the place of an entry in the table of short-prefix Interests.
     pub fn note_published(&mut self, index: PitIndex) {
         self.pit.note_published(index);
-    }
-
-    /// Whether a principal below its share may take `count` places although what gives way for them is
-    /// not found yet: after [`VICTIM_STEPS`](crate::VICTIM_STEPS) steps of [`Self::next_victim`] for each
-    /// of them.
-    #[must_use]
-    #[cold]
-    pub fn has_credit(&self, resource: Resource, principal: PrincipalIndex, count: u32) -> bool {
-        self.pit.has_credit(resource, principal, count)
     }
 
     /// The next thing of a table that is charged to a principal above its limit, and whose end does not

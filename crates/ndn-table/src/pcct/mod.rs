@@ -29,7 +29,7 @@ mod pit_entry;
 mod prefix_tree;
 mod records;
 
-pub use composite::{Pcct, PitInsert};
+pub use composite::Pcct;
 pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 pub use cs::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult,
@@ -40,6 +40,6 @@ pub use pit::{VICTIM_STEPS, Victim};
 pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
 pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordInsert, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, RecordPlace,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_TOKEN_INLINE_MAX,
+    PIT_TOKEN_LENGTH_MAX, RecordPlace,
 };

@@ -54,10 +54,8 @@ pub(super) struct Pit {
     pub(super) digest_waiters: DigestWaiters,
     pub(super) hasher: NameHasher,
     pub(super) ledger: Ledger,
-    /// Position of [`Self::next_victim`] in each table.
-    hands: [usize; Resource::COUNT],
-    /// Places of each table beyond its capacity, see [`Self::has_credit`].
-    credits: [u32; Resource::COUNT],
+    /// Where [`Self::next_victim`] continues in each table.
+    clock_hands: [usize; Resource::COUNT],
     /// A bit for each slot whose entry is in the table of short-prefix Interests.
     published: Box<[u64]>,
 }
@@ -72,8 +70,12 @@ pub struct Victim {
 }
 
 /// Number of places of a table that are checked for each place that is asked for, so that the cost of
-/// a packet is bounded.
+/// a packet is bounded. Each table has enough spare places for the requests that check it once; by then
+/// all that is above the shares is found.
 pub const VICTIM_STEPS: u32 = 256;
+
+/// At most this part of a small table is spare.
+const SPARE_PART_MIN: usize = 8;
 
 impl Pit {
     pub(super) fn new(config: &PcctConfig, hasher: NameHasher) -> Self {
@@ -82,25 +84,26 @@ impl Pit {
         let interests = InterestStore::new(config.pit_bytes_max);
         let extra_records = config.extra_records_max as usize;
         let slots_of_words = entries.div_ceil(64);
-        // Places of each table, and the most steps that it takes to visit all that is charged.
-        let sizes = Resource::ALL.map(|resource| match resource {
-            Resource::Entries => (entries, entries),
-            Resource::InRecords | Resource::OutRecords | Resource::LongTokens => {
-                (extra_records, extra_records)
-            }
-            Resource::LongBlocks => (interests.capacity(), entries),
-            Resource::ShortPrefixes => {
-                (SHORT_PREFIX_INTERESTS_MAX, slots_of_words + SHORT_PREFIX_INTERESTS_MAX)
-            }
-        });
-        let credits = Resource::ALL.map(|resource| {
-            let (places, steps) = sizes[resource.index()];
+        let capacities = Resource::ALL.map(|resource| {
+            // Places of each table, the most steps that it takes to check all of them, and the most that
+            // an Interest takes.
+            let (places, steps, most) = match resource {
+                Resource::Entries => (entries, entries, 1),
+                Resource::InRecords | Resource::OutRecords | Resource::LongTokens => {
+                    (extra_records, extra_records, 1)
+                }
+                Resource::LongBlocks => (interests.capacity(), entries, INTEREST_BLOCKS_MAX),
+                Resource::ShortPrefixes => {
+                    let steps = slots_of_words + SHORT_PREFIX_INTERESTS_MAX;
+                    (SHORT_PREFIX_INTERESTS_MAX, steps, 1)
+                }
+            };
             let rounds = steps / VICTIM_STEPS as usize;
-            let is_long = resource == Resource::LongBlocks;
-            let last = if is_long { INTEREST_BLOCKS_MAX as usize } else { 0 };
-            if rounds == 0 { 0 } else { (rounds + last).min(places / 8) }
+            let most = if rounds == 0 { 0 } else { rounds + most as usize - 1 };
+            let spare = most.min(places / SPARE_PART_MIN);
+            let spare = u32::try_from(spare).unwrap_or(0);
+            Capacity::of(places - spare as usize).with_spare(spare)
         });
-        let capacities = std::array::from_fn(|index| sizes[index].0 - credits[index]);
         Self {
             entries: Arena::new(entries),
             in_store: RecordStore::new(config.extra_records_max as usize),
@@ -112,9 +115,8 @@ impl Pit {
             prefix_lengths: PrefixLengths::EMPTY,
             digest_waiters: DigestWaiters::new(entries),
             hasher,
-            ledger: Ledger::new(capacities.map(Capacity::of), config.reserves),
-            hands: [0; Resource::COUNT],
-            credits: credits.map(|credit| u32::try_from(credit).unwrap_or(u32::MAX)),
+            ledger: Ledger::new(capacities, config.reserves),
+            clock_hands: [0; Resource::COUNT],
             published: vec![0; slots_of_words].into(),
         }
     }
@@ -398,6 +400,16 @@ impl Pit {
         self.in_store.at(&self.entries[slot.0].in_first, place)
     }
 
+    /// The in-record after the one in a place; the first without a place.
+    pub(super) fn next_in_record(
+        &self,
+        slot: PitIndex,
+        after: Option<RecordPlace>,
+    ) -> Option<(RecordPlace, InRecord)> {
+        let place = self.in_store.next_place(self.entries[slot.0].in_list, after)?;
+        Some((place, *self.in_record_at(slot, place)))
+    }
+
     /// Renews the in-record in a place.
     #[inline]
     pub(super) fn renew_in_record(
@@ -414,7 +426,24 @@ impl Pit {
         record.nonce = new.nonce;
         record.renewed = new.renewed;
         record.lifetime_ms = new.lifetime_ms;
+        if record.principal != new.principal {
+            self.change_principal(slot, place, new.principal);
+        }
         Ok(())
+    }
+
+    /// Charges an in-record to another principal: its face has changed.
+    #[cold]
+    fn change_principal(&mut self, slot: PitIndex, place: RecordPlace, principal: PrincipalIndex) {
+        let record = self.in_store.at_mut(&mut self.entries[slot.0].in_first, place);
+        let previous = record.principal;
+        self.tokens.change_principal(&mut self.ledger, record, principal);
+        if place == RecordPlace::FIRST {
+            self.charge_to_first(slot);
+        } else {
+            self.ledger.charge(principal, Resource::InRecords, 1);
+            self.ledger.release(previous, Resource::InRecords, 1);
+        }
     }
 
     /// Adds the in-record of a face that has none.
@@ -456,12 +485,17 @@ impl Pit {
     }
 
     /// Charges an entry to the principal of one of its in-records, which becomes the first.
+    #[inline]
     pub(super) fn charge_to(&mut self, slot: PitIndex, place: RecordPlace) {
-        let entry = &mut self.entries[slot.0];
-        let next = self.in_store.at(&entry.in_first, place).principal;
-        if next == entry.principal {
-            return;
+        let entry = &self.entries[slot.0];
+        if self.in_store.at(&entry.in_first, place).principal != entry.principal {
+            self.exchange_first(slot, place);
         }
+    }
+
+    #[cold]
+    fn exchange_first(&mut self, slot: PitIndex, place: RecordPlace) {
+        let entry = &mut self.entries[slot.0];
         self.in_store.swap_with_first(&mut entry.in_first, place);
         self.ledger.charge(entry.principal, Resource::InRecords, 1);
         self.note_new_first(slot);
@@ -495,21 +529,26 @@ impl Pit {
     pub(super) fn retain_in_records(
         &mut self,
         slot: PitIndex,
-        keep: impl Fn(&InRecord) -> bool,
+        keep: impl Fn(&Ledger, &InRecord) -> bool,
     ) -> usize {
-        let entry = &mut self.entries[slot.0];
+        let Self { entries, in_store, tokens, ledger, .. } = self;
+        let entry = &mut entries[slot.0];
         let before = entry.in_list.count;
         let first = entry.in_first.face;
-        let (tokens, ledger) = (&mut self.tokens, &mut self.ledger);
-        self.in_store.retain(&mut entry.in_first, &mut entry.in_list, keep, |mut record| {
-            tokens.release(ledger, &mut record);
-            if record.face != first {
-                ledger.release(record.principal, Resource::InRecords, 1);
+        in_store.retain(&mut entry.in_first, &mut entry.in_list, |record| {
+            let is_kept = keep(ledger, record);
+            if !is_kept {
+                tokens.release(ledger, &mut { *record });
+                if record.face != first {
+                    ledger.release(record.principal, Resource::InRecords, 1);
+                }
             }
+            is_kept
         });
         let removed = usize::from(before - entry.in_list.count);
+        let is_first_new = entry.in_list.count > 0 && entry.in_first.face != first;
         self.in_records_len -= removed;
-        if entry.in_list.count > 0 && entry.in_first.face != first {
+        if is_first_new {
             self.note_new_first(slot);
         }
         removed
@@ -519,8 +558,9 @@ impl Pit {
     #[cold]
     fn note_new_first(&mut self, slot: PitIndex) {
         let principal = self.entries[slot.0].in_first.principal;
-        self.ledger.release(principal, Resource::InRecords, 1);
+        // Without faces, the principal ends with the last that it holds.
         self.charge_to_first(slot);
+        self.ledger.release(principal, Resource::InRecords, 1);
     }
 
     /// Charges an entry, with its Interest and its out-records, to the principal of its first
@@ -530,16 +570,10 @@ impl Pit {
         let entry = &mut self.entries[slot.0];
         let next = entry.in_first.principal;
         let previous = std::mem::replace(&mut entry.principal, next);
-        let charges = [
-            (Resource::Entries, 1),
-            (Resource::LongBlocks, entry.long_blocks()),
-            (Resource::OutRecords, u32::from(entry.out_list.count.saturating_sub(1))),
-            (Resource::ShortPrefixes, u32::from(entry.flags.has(PitFlags::PUBLISHED))),
-        ];
         if next == previous {
             return;
         }
-        for (resource, count) in charges.into_iter().filter(|(_, count)| *count > 0) {
+        for (resource, count) in entry.charges() {
             self.ledger.charge(next, resource, count);
             self.ledger.release(previous, resource, count);
         }
@@ -641,18 +675,6 @@ impl Pit {
         }
     }
 
-    /// Whether a principal below its share may take `count` places although what gives way for them is
-    /// not found yet. Each table has enough places beyond its capacity for the requests that visit it
-    /// once, [`VICTIM_STEPS`] places each; by then all that is above the shares is found.
-    pub(super) fn has_credit(
-        &self,
-        resource: Resource,
-        principal: PrincipalIndex,
-        count: u32,
-    ) -> bool {
-        self.ledger.excess(principal, resource, count) <= self.credits[resource.index()]
-    }
-
     /// The next thing charged to a principal above its limit whose end does not end the entry `keep`.
     /// Each place checked takes one from `budget`; the next call continues behind it.
     pub(super) fn next_victim(
@@ -663,7 +685,7 @@ impl Pit {
         budget: &mut u32,
     ) -> Option<Victim> {
         let Self { entries, in_store, out_store, tokens, ledger, published, .. } = self;
-        let hand = &mut self.hands[resource.index()];
+        let hand = &mut self.clock_hands[resource.index()];
         let entries = entries.slots();
         let of_entry = |number: usize| {
             let entry = entries.get(number)?;
@@ -707,9 +729,10 @@ impl Pit {
             }
             *budget -= 1;
             *hand = if *hand + 1 < count { *hand + 1 } else { 0 };
-            if resource == Resource::ShortPrefixes && published[*hand / 64] == 0 {
-                *hand |= 63;
-                continue;
+            if resource == Resource::ShortPrefixes {
+                // The rest of a word of bits in one step.
+                let further = published[*hand / 64] >> (*hand % 64);
+                *hand += (further.trailing_zeros() as usize).min(63 - *hand % 64);
             }
             let Some((entry, face, principal)) = place(*hand) else { continue };
             if entry == NONE || !ledger.exceeds(principal, resource, limits) {
@@ -745,12 +768,7 @@ impl Pit {
         };
         for slot in (0..self.slot_count()).filter_map(|slot| self.entry_in_slot(slot)) {
             let entry = self.entry(slot);
-            let further_out = u32::from(entry.out_list.count.saturating_sub(1));
-            let published = u32::from(entry.flags.has(PitFlags::PUBLISHED));
-            add(entry.principal, Resource::Entries, 1);
-            add(entry.principal, Resource::LongBlocks, entry.long_blocks());
-            add(entry.principal, Resource::OutRecords, further_out);
-            add(entry.principal, Resource::ShortPrefixes, published);
+            entry.charges().for_each(|(resource, count)| add(entry.principal, resource, count));
             for (position, record) in self.in_records(slot).enumerate() {
                 assert!(position > 0 || record.principal == entry.principal, "of the first record");
                 add(record.principal, Resource::InRecords, u32::from(position > 0));

@@ -2,7 +2,7 @@
 
 use super::interest_store::{StoredInterest, blocks_of};
 use super::records::{InRecord, OutRecord, RecordList};
-use crate::{PrincipalIndex, Timestamp};
+use crate::{PrincipalIndex, Resource, Timestamp};
 
 /// Interests up to this many bytes are stored in the entry.
 pub const PIT_INTEREST_INLINE_MAX: usize = 128;
@@ -167,6 +167,17 @@ impl PitEntry {
         } else {
             long_blocks(usize::from(self.wire_length))
         }
+    }
+
+    /// What its principal is charged for it.
+    pub fn charges(&self) -> impl Iterator<Item = (Resource, u32)> + use<> {
+        let charges = [
+            (Resource::Entries, 1),
+            (Resource::LongBlocks, self.long_blocks()),
+            (Resource::OutRecords, u32::from(self.out_list.count.saturating_sub(1))),
+            (Resource::ShortPrefixes, u32::from(self.is_published())),
+        ];
+        charges.into_iter().filter(|(_, count)| *count > 0)
     }
 
     /// Number of in-records.

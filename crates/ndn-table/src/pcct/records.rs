@@ -55,15 +55,6 @@ pub struct OutRecord {
 
 const _: () = assert!(size_of::<InRecord>() == 32 && size_of::<OutRecord>() == 32);
 
-/// Result of inserting an in-record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InRecordInsert {
-    /// The record is new.
-    Added,
-    /// The record existed.
-    Renewed,
-}
-
 impl InRecord {
     pub(super) const EMPTY: Self = Self {
         face: FaceIndex::from_bits(u32::MAX),
@@ -231,14 +222,24 @@ impl<T: Record> RecordStore<T> {
         if place == RecordPlace::FIRST { first } else { &mut self.links[place.0].record }
     }
 
+    /// The place after another one of an entry; the first place without one.
+    pub(super) fn next_place(
+        &self,
+        list: RecordList,
+        after: Option<RecordPlace>,
+    ) -> Option<RecordPlace> {
+        let position = match after {
+            None => return (list.count > 0).then_some(RecordPlace::FIRST),
+            Some(RecordPlace::FIRST) => list.chain,
+            Some(RecordPlace(position)) => self.links[position].next,
+        };
+        (position != NONE).then_some(RecordPlace(position))
+    }
+
     /// All places of an entry.
     pub(super) fn places(&self, list: RecordList) -> impl Iterator<Item = RecordPlace> {
-        let first = (list.count > 0).then_some(RecordPlace::FIRST);
-        let link = |position: u32| (position != NONE).then_some(position);
-        let chain = std::iter::successors(link(list.chain), move |&position| {
-            link(self.links[position].next)
-        });
-        first.into_iter().chain(chain.map(RecordPlace))
+        let next = move |place: &RecordPlace| self.next_place(list, Some(*place));
+        std::iter::successors(self.next_place(list, None), next)
     }
 
     /// Exchanges the record in a place with the first.
@@ -311,13 +312,12 @@ impl<T: Record> RecordStore<T> {
         None
     }
 
-    /// Removes the records for which `keep` returns false, and passes them to `removed`.
+    /// Removes the records for which `keep` returns false. Each is asked about once, the first last.
     pub(super) fn retain(
         &mut self,
         first: &mut T,
         list: &mut RecordList,
-        keep: impl Fn(&T) -> bool,
-        mut removed: impl FnMut(T),
+        mut keep: impl FnMut(&T) -> bool,
     ) {
         let mut previous = NONE;
         let mut position = list.chain;
@@ -333,13 +333,12 @@ impl<T: Record> RecordStore<T> {
                 }
                 self.free(position);
                 list.count -= 1;
-                removed(record);
             }
             position = next;
         }
         if list.count > 0 && !keep(first) {
             let face = first.face();
-            self.remove(first, list, face).into_iter().for_each(removed);
+            self.remove(first, list, face);
         }
     }
 
@@ -450,6 +449,21 @@ impl TokenStore {
         record.token[..4].copy_from_slice(&position.to_le_bytes());
         record.token_length = u8::try_from(token.len()).unwrap_or_default();
         true
+    }
+
+    /// Charges `record`, which belongs to another principal, and its token to `principal`.
+    pub(super) fn change_principal(
+        &mut self,
+        ledger: &mut Ledger,
+        record: &mut InRecord,
+        principal: PrincipalIndex,
+    ) {
+        let previous = std::mem::replace(&mut record.principal, principal);
+        if let Some(position) = record.long_token() {
+            self.tokens[position].principal = principal;
+            ledger.charge(principal, Resource::LongTokens, 1);
+            ledger.release(previous, Resource::LongTokens, 1);
+        }
     }
 
     /// The token of `record`, empty when it has none.

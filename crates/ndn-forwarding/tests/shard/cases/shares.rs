@@ -290,6 +290,129 @@ fn latest_expiry_is_found_while_faces_come_and_go() {
     assert!(latest.unwrap() < 60_000 * 1_000_000, "{latest:?}");
 }
 
+/// What a principal holds.
+fn held(bed: &Bed, key: PrincipalKey, resource: Resource) -> u32 {
+    let report = bed.shards[0].ledger();
+    let of = report.principals.iter().find(|principal| principal.key == key);
+    of.map_or(0, |principal| principal.held[resource.index()])
+}
+
+fn send(bed: &mut Bed, now: u64, face: Face, uri: &str, nonce: u32, lifetime_ms: u64) {
+    bed.process(now, &[from(face, interest(uri, nonce).lifetime_ms(lifetime_ms))]);
+}
+
+#[test]
+fn principal_with_its_share_does_not_get_entries_of_others_by_joining_them() {
+    let mut bed = bed(1, 200);
+    let neighbour = 52;
+    for serial in 0..30 {
+        send(&mut bed, 0, neighbour, &format!("/hole/by/{serial}"), serial, 4000);
+    }
+    for serial in 0..200 {
+        send(&mut bed, 0, 100, &format!("/hole/{serial}"), 1000 + serial, LONGEST_MS);
+    }
+    let before = held(&bed, address(1), Resource::Entries);
+    assert!(bed.counters[0].dropped(DropReason::PitShare) > 0, "the PIT is not full");
+    for serial in 0..30 {
+        let uri = format!("/hole/by/{serial}");
+        send(&mut bed, 1, 101, &uri, 2000 + serial, LONGEST_MS);
+        // One that ends earlier takes no entry.
+        send(&mut bed, 1, 102, &uri, 3000 + serial, 100);
+    }
+    assert_eq!(held(&bed, address(1), Resource::Entries), before);
+    assert_eq!(held(&bed, principal(neighbour), Resource::Entries), 30);
+    assert_eq!(held(&bed, address(1), Resource::InRecords), 30);
+    bed.check_ledgers().unwrap();
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
+/// A neighbour leaves, and what it has waited for is charged to a peer that has its share already.
+#[test]
+fn one_interest_ends_few_others() {
+    let mut bed = bed(1, 1000);
+    let neighbour = 52;
+    for serial in 0..200 {
+        let uri = format!("/hole/by/{serial}");
+        send(&mut bed, 0, neighbour, &uri, serial, LONGEST_MS);
+        send(&mut bed, 0, 101, &uri, 1000 + serial, 30_000);
+    }
+    for serial in 0..1000 {
+        send(&mut bed, 0, 100, &format!("/hole/{serial}"), 2000 + serial, LONGEST_MS);
+    }
+    let open = held(&bed, address(1), Resource::Entries);
+    bed.remove_face(neighbour);
+    bed.advance(1);
+    assert_eq!(held(&bed, address(1), Resource::Entries), open + 200);
+    let mut refused = 0;
+    for serial in 0..40 {
+        let dropped = |reason| bed.counters[0].dropped(reason);
+        let before = (dropped(DropReason::Evicted), dropped(DropReason::PitShare));
+        send(&mut bed, 2, OTHER_PEER, &format!("/hole/other/{serial}"), 4000 + serial, 4000);
+        let dropped = |reason| bed.counters[0].dropped(reason);
+        let evicted = dropped(DropReason::Evicted) - before.0;
+        assert!(evicted <= 16, "{evicted} ended at once");
+        refused += dropped(DropReason::PitShare) - before.1;
+        // The reserves are free meanwhile.
+        send(&mut bed, 2, 51, &format!("/hole/local/{serial}"), 5000 + serial, 4000);
+    }
+    assert!(refused < 20, "{refused} of 40 refused");
+    assert_eq!(held(&bed, principal(51), Resource::Entries), 40);
+    bed.check_ledgers().unwrap();
+    assert_everything_is_given_back(&mut bed, 2);
+}
+
+#[test]
+fn interest_that_is_evicted_stays_for_downstreams_within_their_shares() {
+    let mut bed = bed(1, 100);
+    for serial in 0..40 {
+        send(&mut bed, 0, 100, &format!("/hole/{serial}"), serial, LONGEST_MS);
+        send(&mut bed, 0, OTHER_PEER, &format!("/hole/o/{serial}"), 100 + serial, LONGEST_MS);
+    }
+    send(&mut bed, 1, OTHER_PEER, "/hole/5", 300, 50_000);
+    send(&mut bed, 1, 50, "/hole/5", 301, 4000);
+    bed.sent.0.clear();
+    for serial in 0..12 {
+        send(&mut bed, 2, 50, &format!("/good/{serial}"), 400 + serial, 4000);
+    }
+    let nack = SentKind::Nack(CONGESTION);
+    let nacks = |face| bed.sent.0.iter().filter(move |sent| sent.face == face && sent.kind == nack);
+    // One of them ended without a place.
+    assert_eq!(nacks(100).count() + nacks(OTHER_PEER).count(), 12 + 2);
+    assert_eq!(held(&bed, address(2), Resource::Entries), 13);
+    bed.sent.0.clear();
+    bed.process(3, &[from(HOLE, data("/hole/5"))]);
+    assert_eq!(bed.sent.0.iter().map(|sent| sent.face).collect::<Vec<_>>(), [50]);
+    bed.check_ledgers().unwrap();
+    assert_everything_is_given_back(&mut bed, 3);
+}
+
+#[test]
+fn record_is_charged_to_the_new_principal_of_a_face_once_it_is_renewed() {
+    let mut bed = bed(1, 1000);
+    let (first, second) = (110, 111);
+    for (face, uri) in [(first, "/hole/a"), (first, "/hole/b"), (second, "/hole/b")] {
+        let sent = interest(uri, face).lifetime_ms(LONGEST_MS);
+        bed.process(0, &[from(face, sent).token(&[9; 20])]);
+    }
+    let now = PrincipalKey::Neighbour { face_id: 7000 };
+    let charged = [Resource::Entries, Resource::InRecords, Resource::LongTokens];
+    let all = |bed: &Bed, key| charged.map(|resource| held(bed, key, resource));
+    assert_eq!(all(&bed, address(1)), [2, 1, 3]);
+    for (face, expected) in [(first, [2, 0, 2]), (second, [2, 1, 3])] {
+        bed.add_face_of(face, REMOTE, now);
+        for (number, uri) in (500..).zip(["/hole/a", "/hole/b"]) {
+            if (face, uri) != (second, "/hole/a") {
+                let sent = interest(uri, face + number).lifetime_ms(LONGEST_MS);
+                bed.process(1, &[from(face, sent).token(&[9; 20])]);
+            }
+        }
+        assert_eq!(all(&bed, now), expected, "face {face}");
+        bed.check_ledgers().unwrap();
+    }
+    assert_eq!(all(&bed, address(1)), [0, 0, 0]);
+    assert_everything_is_given_back(&mut bed, 1);
+}
+
 #[test]
 fn joins_of_one_address_leave_aggregation_to_others() {
     for shard_count in [1, 3] {
