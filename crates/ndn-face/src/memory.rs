@@ -49,13 +49,13 @@ pub struct Holder(u32);
 
 impl Holder {
     /// A link service that is not a face of a worker.
-    pub const LOOSE: Self = Self(0);
+    pub const UNACCOUNTED: Self = Self(0);
 }
 
 /// What a face holds.
 #[derive(Debug, Clone, Copy, Default)]
 struct FaceAccount {
-    /// `None` for [`Holder::LOOSE`].
+    /// `None` for [`Holder::UNACCOUNTED`].
     face: Option<FaceIndex>,
     principal: PrincipalIndex,
     held: [u32; MemoryKind::COUNT],
@@ -117,17 +117,43 @@ impl FaceMemory {
 
     /// Opens the account of a face.
     pub(crate) fn attach(&mut self, face: FaceIndex, key: PrincipalKey) -> Holder {
-        let principal = self.ledger.attach(key);
+        let principal = self.attach_principal(key);
         let account = FaceAccount { face: Some(face), principal, ..FaceAccount::default() };
-        if principal.index() >= self.lists.len() {
-            self.lists.resize_with(principal.index() + 1, Lists::default);
-        }
         if let Some(holder) = self.unused.pop() {
             self.accounts[holder.0 as usize] = account;
             return holder;
         }
         self.accounts.push(account);
         Holder(u32::try_from(self.accounts.len() - 1).unwrap_or_default())
+    }
+
+    fn attach_principal(&mut self, key: PrincipalKey) -> PrincipalIndex {
+        let principal = self.ledger.attach(key);
+        if principal.index() >= self.lists.len() {
+            self.lists.resize_with(principal.index() + 1, Lists::default);
+        }
+        principal
+    }
+
+    /// Charges what a face holds to another principal: an operator has changed whose face it is.
+    pub(crate) fn change_principal(&mut self, holder: Holder, key: PrincipalKey) {
+        let next = self.attach_principal(key);
+        let account = &mut self.accounts[holder.0 as usize];
+        let previous = std::mem::replace(&mut account.principal, next);
+        let FaceAccount { held, listed, .. } = *account;
+        for kind in MemoryKind::ALL {
+            self.ledger.charge(next, kind, held[kind.index()]);
+            self.ledger.release(previous, kind, held[kind.index()]);
+            for remedy in [Remedy::Shed, Remedy::Close] {
+                if listed[kind.index()][remedy as usize] {
+                    let list = |principal: PrincipalIndex| (principal.index(), kind.index());
+                    let (from, to) = (list(previous), list(next));
+                    self.lists[from.0][from.1][remedy as usize].retain(|listed| *listed != holder);
+                    self.lists[to.0][to.1][remedy as usize].push(holder);
+                }
+            }
+        }
+        self.ledger.detach(previous);
     }
 
     /// Closes the account of a face, which has given everything back.
@@ -349,6 +375,31 @@ mod tests {
         }
         assert_eq!((asked, closed), (10, 4));
         assert_eq!(memory.claim(MemoryKind::Reassembly), None);
+    }
+
+    #[test]
+    fn memory_of_a_face_is_charged_to_its_new_principal() {
+        let mut memory = memory();
+        let [first, second] = [1, 2].map(|slot| memory.attach(face(slot), neighbour(1)));
+        assert!(memory.output(first).take(300_000) && memory.output(second).take(400_000));
+        memory.change_principal(first, neighbour(1));
+        memory.change_principal(first, neighbour(2));
+        let report = memory.report();
+        let held = |key| {
+            let of = report.principals.iter().find(|principal| principal.key == key);
+            of.map(|principal| (principal.faces, principal.held[KIND.index()]))
+        };
+        assert_eq!(held(neighbour(1)), Some((1, 400_000)));
+        assert_eq!(held(neighbour(2)), Some((1, 300_000)));
+        // It is found if it is to give back.
+        let other = memory.attach(face(3), neighbour(3));
+        memory.output(second).give_back(400_000);
+        assert!(memory.output(first).take(400_000) && memory.output(other).take(500_000));
+        assert_eq!(memory.claim(KIND).map(|claim| claim.face), Some(face(1)));
+        memory.output(first).give_back(700_000);
+        memory.output(other).give_back(500_000);
+        [first, second, other].into_iter().for_each(|holder| memory.detach(holder));
+        assert!(memory.report().is_zero() && memory.report().principals.len() == 1);
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl FaceSet {
     pub fn update(&mut self, index: FaceIndex, options: &FaceOptions, pool: &PacketPool) -> bool {
         let Some(entry) = self.faces.get_mut(index) else { return false };
         let is_down = with_transport!(self, entry, |kind, face, state| {
+            self.shared.memory.change_principal(face.holder, options.properties.principal);
             face.rx = RxFace::new(index, &options.properties);
             face.options = *options;
             face.set_link_options(frame_length_max(kind, state));

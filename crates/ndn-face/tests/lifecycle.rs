@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, Direction, FaceChange, FaceEvent, FaceOptions, FaceSet, FaceSetOptions, FrameTap,
-    InternalEnd, LinkDropReason, Persistency, Progress, ReconnectWaits,
+    InternalEnd, LinkDropReason, MemoryKind, Persistency, Progress, ReconnectWaits,
 };
 use ndn_forwarding::Scope;
 use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::stream::{self, AcceptError, Listener};
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::{PrincipalKey, PrincipalReport};
 use support::{Sink, TIMEOUT, Worker, local_stream, plain, properties, read_available, tlv};
 
 fn event(worker: &mut Worker) -> FaceEvent {
@@ -119,6 +120,27 @@ fn down_face_closes_when_no_longer_permanent() {
     assert_eq!(worker.faces.poll_event(), Some(FaceEvent { face, change }));
     assert!(!worker.faces.contains(face));
     assert_eq!(worker.faces.next_deadline(), None, "nothing tries to connect any more");
+    worker.finish();
+}
+
+#[test]
+fn queue_of_a_face_is_charged_to_its_new_principal() {
+    let mut worker = Worker::new();
+    let (face, counters, _far) = worker.add_stream();
+    while counters.queued_bytes.value() == 0 {
+        worker.send(face, &tlv(6, 8000, 0));
+        worker.flush();
+    }
+    let mut options = local_stream();
+    options.properties.principal = PrincipalKey::Neighbour { face_id: 7000 };
+    assert!(worker.faces.update(face, &options, &worker.pool));
+    let report = worker.faces.memory();
+    let holds = |principal: &&PrincipalReport<{ MemoryKind::COUNT }>| principal.held != [0; 2];
+    let holders: Vec<_> = report.principals.iter().filter(holds).collect();
+    assert_eq!(holders.len(), 1);
+    assert_eq!((holders[0].key, holders[0].faces), (options.properties.principal, 1));
+    assert!(worker.faces.remove(face, &worker.pool));
+    assert!(worker.faces.memory().is_zero());
     worker.finish();
 }
 

@@ -21,7 +21,7 @@ pub(super) fn service(mtu: Option<usize>) -> LinkService {
 }
 
 /// The account of all faces in these tests.
-pub(super) const OWNER: Holder = Holder::LOOSE;
+pub(super) const OWNER: Holder = Holder::UNACCOUNTED;
 
 pub(super) fn memory() -> FaceMemory {
     FaceMemory::new(1 << 20, 1 << 20, Reserves::NONE)

@@ -77,7 +77,7 @@ mod tests {
     use crate::memory::{FaceMemory, Holder, MemoryKind};
 
     fn account(budget: &mut FaceMemory) -> Account<'_> {
-        budget.output(Holder::LOOSE)
+        budget.output(Holder::UNACCOUNTED)
     }
 
     #[test]

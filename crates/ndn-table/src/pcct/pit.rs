@@ -685,7 +685,7 @@ impl Pit {
         budget: &mut u32,
     ) -> Option<Victim> {
         let Self { entries, in_store, out_store, tokens, ledger, published, .. } = self;
-        let hand = &mut self.clock_hands[resource.index()];
+        let clock_hand = &mut self.clock_hands[resource.index()];
         let entries = entries.slots();
         let of_entry = |number: usize| {
             let entry = entries.get(number)?;
@@ -728,13 +728,13 @@ impl Pit {
                 return None;
             }
             *budget -= 1;
-            *hand = if *hand + 1 < count { *hand + 1 } else { 0 };
+            *clock_hand = if *clock_hand + 1 < count { *clock_hand + 1 } else { 0 };
             if resource == Resource::ShortPrefixes {
                 // The rest of a word of bits in one step.
-                let further = published[*hand / 64] >> (*hand % 64);
-                *hand += (further.trailing_zeros() as usize).min(63 - *hand % 64);
+                let further = published[*clock_hand / 64] >> (*clock_hand % 64);
+                *clock_hand += (further.trailing_zeros() as usize).min(63 - *clock_hand % 64);
             }
-            let Some((entry, face, principal)) = place(*hand) else { continue };
+            let Some((entry, face, principal)) = place(*clock_hand) else { continue };
             if entry == NONE || !ledger.exceeds(principal, resource, limits) {
                 continue;
             }
