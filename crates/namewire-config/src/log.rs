@@ -67,10 +67,11 @@ impl fmt::Display for LogLevel {
 }
 
 /// Modules that log.
-pub const LOG_MODULES: [&str; 8] = [
+pub const LOG_MODULES: [&str; 9] = [
     "namewire",
     "namewire_control",
     "namewire_daemon",
+    "namewire_http",
     "ndn_client",
     "ndn_dataplane",
     "ndn_files",

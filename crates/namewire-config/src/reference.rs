@@ -13,8 +13,8 @@ and `namewire config sample` the same as a file to start from. No table is requi
 (`[[…]]`) can be repeated. `namewire config check FILE` validates a file, `namewire config convert FILE` converts an
 nfd.conf.
 
-Sizes are whole numbers with a unit (`\"64KiB\"`, `\"16MiB\"`, `\"1GB\"`; a number without a unit counts bytes),
-durations likewise (`\"20us\"`, `\"250ms\"`, `\"5s\"`, `\"10min\"`, `\"1h\"`). A default of *none* means that there is no
+Sizes are numbers with a unit (`\"64KiB\"`, `\"16MiB\"`, `\"1.5GB\"`; a number without a unit counts bytes), durations
+likewise (`\"20us\"`, `\"250ms\"`, `\"5s\"`, `\"10min\"`, `\"1h\"`). A default of *none* means that there is no
 value, and *required* that there is no default; the value in parentheses is an example. A changed setting takes
 effect at the next start (*restart*), or when SIGHUP makes the forwarder read its configuration again (*reload*).
 ";
@@ -22,8 +22,8 @@ effect at the next start (*restart*), or when SIGHUP makes the forwarder read it
 /// The introduction of the sample.
 const SAMPLE_HEAD: &str = "# Sample configuration of `namewire run`: every setting with its default. No setting is required.
 #
-# A setting behind a single `#` has no default value; its value is an example. Sizes are whole numbers with a unit
-# (\"64KiB\", \"16MiB\", \"1GB\"; a number without a unit counts bytes), durations likewise (\"20us\", \"250ms\", \"5s\",
+# A setting behind a single `#` has no default value; its value is an example. Sizes are numbers with a unit
+# (\"64KiB\", \"16MiB\", \"1.5GB\"; a number without a unit counts bytes), durations likewise (\"20us\", \"250ms\", \"5s\",
 # \"10min\", \"1h\"). A changed setting takes effect at the next start (restart), or when SIGHUP makes the forwarder
 # read its configuration again (reload).
 #

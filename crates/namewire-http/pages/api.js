@@ -71,6 +71,8 @@ export class Subscription {
     this.socket.onclose = (event) => {
       if (this.stopped) return;
       this.onState(event.code === 4401 || event.code === 1002 ? "refused" : "lost");
+      // Asking for another token ends this connection.
+      if (this.stopped) return;
       this.timer = setTimeout(() => this.connect(), this.pause);
       this.pause = Math.min(this.pause * 2, 15000);
     };

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HeaderMap, HeaderValue, REFERRER_POLICY, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use ndn_sys::clock;
 
 use crate::admission::{Refusal, check_reading};
@@ -32,6 +32,7 @@ pub(crate) async fn respond(
     let (mut head, body) = request.into_parts();
     let (mut response, origin) = match admit(shared, &head) {
         Err(refusal) => (refuse(shared, refusal), None),
+        Ok(origin) if origin.is_some() && is_preflight(&head) => (answer_preflight(), origin),
         Ok(origin) => match answer(shared, &mut head, body).await {
             Ok(response) => (response, origin),
             Err(refusal) => (refuse(shared, refusal), origin),
@@ -83,6 +84,20 @@ async fn answer(
             Ok(page)
         }
     }
+}
+
+/// Whether a browser asks what a page of a listed origin may send (Fetch Standard, CORS-preflight request).
+fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.uri.path() == "/graphql"
+}
+
+fn answer_preflight() -> Response<Body> {
+    let mut response = text(StatusCode::NO_CONTENT, "");
+    let fields = response.headers_mut();
+    fields.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST"));
+    let allowed = HeaderValue::from_static("authorization, content-type");
+    fields.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    response
 }
 
 async fn answer_metrics(shared: &Shared, fields: &HeaderMap) -> Response<Body> {

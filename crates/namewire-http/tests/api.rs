@@ -196,6 +196,26 @@ fn responses_are_protected_against_pages() {
 }
 
 #[test]
+fn pages_of_listed_origins_may_post() {
+    let origins = vec!["https://dashboard.example".parse().unwrap()];
+    let served = serve(&Http { origins, ..settings() });
+    let asked = |origin: &str| {
+        let fields = format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
+        served.request("OPTIONS /graphql", &fields)
+    };
+    let response = asked("https://dashboard.example");
+    assert_eq!(status(&response), 204);
+    for field in [
+        "access-control-allow-origin: https://dashboard.example\r\n",
+        "access-control-allow-methods: POST\r\n",
+        "access-control-allow-headers: authorization, content-type\r\n",
+    ] {
+        assert!(response.contains(field), "{field}: {response}");
+    }
+    assert_eq!(status(&asked("https://other.example")), 403);
+}
+
+#[test]
 fn incomplete_heads_are_disconnected() {
     let served = serve(&settings());
     // The server ends the connection: the read returns.

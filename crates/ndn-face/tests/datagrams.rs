@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -370,7 +371,10 @@ fn connected_face_survives_an_unreachable_peer() {
         worker.poll(Duration::from_millis(1));
     }
     assert!(worker.faces.contains(index));
-    assert_eq!(worker.faces.poll_event(), None);
+    let event = worker.faces.poll_event().unwrap();
+    let refused = CloseReason::Unreachable(ErrorKind::ConnectionRefused);
+    assert_eq!((event.face, event.change), (index, FaceChange::Unreachable(refused)));
+    assert_eq!(worker.faces.poll_event(), None, "reported once");
     // The peer starts at last.
     let socket = StdSocket::bind(remote).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -379,6 +383,7 @@ fn connected_face_survives_an_unreachable_peer() {
     assert_eq!(receive(&socket), tlv(5, 100, 1));
     socket.send_to(&tlv(6, 100, 2), local).unwrap();
     assert_eq!(worker.receive().1, tlv(6, 100, 2));
+    assert_eq!(worker.faces.poll_event().map(|event| event.change), Some(FaceChange::Up));
     assert_eq!(counters.in_data.value(), 1);
     worker.finish();
 }

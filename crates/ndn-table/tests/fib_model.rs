@@ -19,7 +19,8 @@ const DEFAULT: StrategyId = StrategyId(100);
 
 #[derive(Clone, Debug, Default)]
 struct Model {
-    next_hops: BTreeMap<Vec<u16>, BTreeMap<u32, u64>>,
+    /// By face and cost, those of equal cost in the order in which they were set.
+    next_hops: BTreeMap<Vec<u16>, Vec<(u32, u64)>>,
     strategies: BTreeMap<Vec<u16>, StrategyId>,
 }
 
@@ -53,13 +54,20 @@ impl Model {
     }
 }
 
-fn sorted(next_hops: &BTreeMap<u32, u64>) -> Vec<NextHop> {
+fn sorted(next_hops: &[(u32, u64)]) -> Vec<NextHop> {
     let mut sorted: Vec<_> = next_hops
         .iter()
-        .map(|(&face, &cost)| NextHop { face: FaceIndex::from_bits(face), cost })
+        .map(|&(face, cost)| NextHop { face: FaceIndex::from_bits(face), cost })
         .collect();
-    sorted.sort_by_key(|hop| (hop.cost, hop.face));
+    sorted.sort_by_key(|hop| hop.cost);
     sorted
+}
+
+/// Removes the next hop of a face; returns whether there was one.
+fn remove(next_hops: &mut Vec<(u32, u64)>, face: u32) -> bool {
+    let before = next_hops.len();
+    next_hops.retain(|hop| hop.0 != face);
+    next_hops.len() < before
 }
 
 fn new_writer(entries_max: usize) -> FibWriter {
@@ -123,7 +131,9 @@ fn apply(writer: &mut FibWriter, model: &mut Model, operation: &Operation) {
                 assert_eq!(result, Err(FibError::TooDeep));
             } else {
                 assert_eq!(result, Ok(()));
-                model.next_hops.entry(name.clone()).or_default().insert(*face, *cost);
+                let next_hops = model.next_hops.entry(name.clone()).or_default();
+                remove(next_hops, *face);
+                next_hops.push((*face, *cost));
             }
         }
         Operation::RemoveNextHop(name, face) => {
@@ -131,7 +141,7 @@ fn apply(writer: &mut FibWriter, model: &mut Model, operation: &Operation) {
             let prefix = NameRef::from_value(&value).unwrap();
             let mut expected = false;
             if let Some(next_hops) = model.next_hops.get_mut(name) {
-                expected = next_hops.remove(face).is_some();
+                expected = remove(next_hops, *face);
                 if next_hops.is_empty() {
                     model.next_hops.remove(name);
                 }
@@ -147,7 +157,7 @@ fn apply(writer: &mut FibWriter, model: &mut Model, operation: &Operation) {
         Operation::RemoveFace(face) => {
             let mut expected = 0;
             model.next_hops.retain(|_, next_hops| {
-                expected += usize::from(next_hops.remove(face).is_some());
+                expected += usize::from(remove(next_hops, *face));
                 !next_hops.is_empty()
             });
             assert_eq!(writer.remove_face(FaceIndex::from_bits(*face)), expected);

@@ -17,6 +17,8 @@ use crate::metadata::{FileMetadata, MetadataError};
 
 /// Shortest and longest time between two Interests for a manifest that is being prepared.
 const PREPARATION_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
+/// Number of estimates in a row that are no shorter than an earlier one, after which the wait ends.
+const STALLED_ESTIMATES_MAX: u32 = 30;
 /// Maximum number of nodes that may differ from the listed ones.
 const WRONG_NODES_MAX: u32 = 256;
 
@@ -296,8 +298,8 @@ pub async fn find_manifest(
     Ok(Some(ManifestRoot { name: name.clone(), root, tree }))
 }
 
-/// Waits while the metadata of a file state that its manifest is being prepared. Interests for the root
-/// make the server begin.
+/// Waits while the metadata of a file state that its manifest is being prepared, and the estimate falls.
+/// Interests for the root make the server begin.
 async fn await_preparation(
     endpoint: &Endpoint,
     metadata: &FileMetadata,
@@ -310,7 +312,14 @@ async fn await_preparation(
     let file = metadata.name.as_ref().parent().to_name();
     let asking = FetchOptions { discovery: Discovery::Metadata, ..options.clone() };
     let mut preparation_ms = metadata.preparation_ms;
+    let (mut shortest_ms, mut stalled) = (u64::MAX, 0);
     while let Some(left_ms) = preparation_ms {
+        stalled = if left_ms < shortest_ms { 0 } else { stalled + 1 };
+        shortest_ms = shortest_ms.min(left_ms);
+        if stalled >= STALLED_ESTIMATES_MAX {
+            // The server cannot prepare it: the caller asks for the root and reports that it is missing.
+            return Ok(());
+        }
         let left = Duration::from_millis(left_ms);
         waiting(left);
         let [shortest, longest] = PREPARATION_INTERVAL;

@@ -44,12 +44,12 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
+        if self.tables.faces.has_returning() {
+            self.tables.faces.note_answer(rx.descriptor.face);
+        }
         if self.may_concern_others(rx) {
             self.cross_shard_data(rx, None, matches, strategies);
             return;
-        }
-        if self.tables.faces.has_returning() {
-            self.tables.faces.note_answer(rx.descriptor.face);
         }
         let counters = &self.tables.counters;
         counters.in_data.increment();

@@ -143,18 +143,16 @@ impl Context<'_> {
     }
 
     /// Passes a pending Interest to its strategy once more, if a next hop has a link. It has another
-    /// Nonce: the next hops may have seen the first one by way of the lost upstream.
+    /// Nonce than before: the next hops may have seen those by way of the lost upstreams.
     fn send_again(&mut self, entry: PitIndex, strategies: &StrategyTable) {
+        let sent = self.out_records(entry).map(|record| record.nonce);
+        let nonce = other_nonce(sent.fold(0, u32::wrapping_add));
         self.with_pending(entry, strategies, |context, strategy, interest| {
             if context.highest_reliance(interest).is_some_and(|best| best > Reliance::Down) {
                 context.tables.counters.resent_interests.increment();
-                context.with_nonce(
-                    interest,
-                    other_nonce(interest.packet.nonce),
-                    |context, interest| {
-                        context.choose_next_hops(strategy, interest);
-                    },
-                );
+                context.with_nonce(interest, nonce, |context, interest| {
+                    context.choose_next_hops(strategy, interest);
+                });
             }
         });
     }

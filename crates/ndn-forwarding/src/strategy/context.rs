@@ -96,7 +96,9 @@ impl Context<'_> {
         let Some(flags) = self.find_permitted(interest, face) else { return false };
         match flags.reliance() {
             Reliance::Up => true,
-            reliance => self.highest_reliance(interest) <= Some(reliance),
+            reliance @ (Reliance::Down | Reliance::Returning) => {
+                self.highest_reliance(interest) <= Some(reliance)
+            }
         }
     }
 

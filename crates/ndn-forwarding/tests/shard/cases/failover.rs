@@ -133,6 +133,19 @@ fn pending_interest_is_sent_to_the_other_next_hop_when_its_own_loses_its_link() 
 }
 
 #[test]
+fn interest_that_is_sent_again_twice_has_three_nonces() {
+    let mut scene = Scene::new("best-route");
+    assert_eq!(scene.ask(1, "/a/x"), [2]);
+    let first = scene.sent[0].1;
+    assert_eq!(scene.set_up(5, 2, false), [3]);
+    let second = scene.sent[0].1;
+    assert_eq!(scene.set_up(10, 2, true), []);
+    assert_eq!(scene.set_up(200, 3, false), [2]);
+    let third = scene.sent[0].1;
+    assert!(first != second && second != third && third != first, "{first} {second} {third}");
+}
+
+#[test]
 fn pending_interest_is_sent_to_the_other_next_hop_when_its_own_is_removed() {
     for strategy in STRATEGIES {
         let mut scene = Scene::new(strategy);

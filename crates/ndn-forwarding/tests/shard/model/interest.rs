@@ -137,7 +137,8 @@ impl Model {
         let Some(downstream) = waiting.filter(|_| is_lost) else { return };
         let (face, lifetime_ms, strategy) =
             (downstream.face, downstream.lifetime_ms, entry.strategy);
-        let nonce = entry.interest.nonce.map(other_nonce);
+        let sent = entry.out_records.iter().map(|record| record.nonce);
+        let nonce = Some(other_nonce(sent.fold(0, u32::wrapping_add)));
         let interest = Interest { nonce, ..entry.interest.clone() };
         let arrival = Arrival::new(face, Packet::Interest(interest.clone()));
         if Strategy::has_next_hop(self, &arrival, &interest) {
