@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub use application::{Application, Received};
 pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
-pub use forwarder::{Forwarder, Settings, free_port};
+pub use forwarder::{Forwarder, Settings, free_port, worker_count};
 pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };

@@ -2,6 +2,7 @@
 //! reads them again when told to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,7 +79,7 @@ impl Running {
     fn start(conf: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let running = Self { process: Self::begin(conf, directory.path()), directory };
-        wait_until("the socket", || running.socket().exists().then_some(()));
+        wait_until("the socket", || UnixStream::connect(running.socket()).ok());
         running
     }
 

@@ -9,6 +9,7 @@ mod manifest;
 mod metadata;
 mod packet;
 mod path;
+mod preparations;
 mod prepare;
 mod read;
 mod request;
@@ -31,7 +32,7 @@ pub use manifest::{
 };
 pub use metadata::{FileMetadata, MetadataError};
 pub use path::Refusal;
-pub use prepare::Preparation;
+pub use preparations::Preparation;
 pub use request::{LIST, MANIFEST, METADATA};
 pub use root::{OpenFailure, Root, RootOptions};
 pub use server::{FileServer, Mount, ServerOptions, StartError};

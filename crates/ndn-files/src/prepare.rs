@@ -2,15 +2,14 @@
 //!
 //! A manifest takes as long as reading the file does. A thread walks the mounts and stores the digests of every file
 //! that has none on disk; a file that has changed is found by the next walk. What is being built, by this thread or for
-//! a request, is registered here, so that nothing is hashed twice at a time and consumers learn when to ask again.
+//! a request, is registered (`preparations.rs`), so that nothing is hashed twice at a time and consumers learn when to
+//! ask again.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ndn_packet::{Component, Name};
 
@@ -19,135 +18,12 @@ use crate::listing::{list, parse_listing};
 use crate::serve::{MountPoint, Service};
 use crate::stat::{FileKind, FileStat};
 
-/// Time between two walks.
-const WALK_INTERVAL: Duration = Duration::from_secs(60);
 /// A file that was changed less than this ago may still be being written.
 const SETTLED_NS: u64 = 2_000_000_000;
 /// Maximum number of files found by one walk; the next walk finds others.
 const FILES_PER_WALK_MAX: usize = 100_000;
 /// Directories deeper than this are not walked.
 const DEPTH_MAX: usize = 64;
-/// Bytes hashed in a second before any were measured.
-const RATE_INITIAL: u64 = 200_000_000;
-
-/// How far the preparation of manifests is, since the server started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Preparation {
-    /// Files whose manifests were prepared.
-    pub files: u64,
-    /// Files found without a stored manifest.
-    pub files_total: u64,
-    /// Bytes of files that were hashed.
-    pub bytes: u64,
-    /// Bytes of these files.
-    pub bytes_total: u64,
-    /// Complete walks over all mounts.
-    pub walks: u64,
-}
-
-/// The manifests being built, and progress.
-#[derive(Debug, Default)]
-pub(crate) struct Preparations {
-    state: Mutex<State>,
-    closed: Condvar,
-    files: AtomicU64,
-    files_total: AtomicU64,
-    bytes: AtomicU64,
-    bytes_total: AtomicU64,
-    walks: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    is_closed: bool,
-    building: HashMap<Key, Arc<Building>>,
-    /// Bytes hashed, and the time that took: of the last builds.
-    hashed: u64,
-    hashed_ns: u64,
-}
-
-/// A manifest being built.
-#[derive(Debug)]
-pub(crate) struct Building {
-    size: u64,
-    started_ns: u64,
-    /// Bytes hashed so far.
-    pub(crate) done: AtomicU64,
-}
-
-impl Preparations {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn progress(&self) -> Preparation {
-        let building: u64 =
-            self.state().building.values().map(|one| one.done.load(Ordering::Relaxed)).sum();
-        let bytes_total = self.bytes_total.load(Ordering::Relaxed);
-        Preparation {
-            files: self.files.load(Ordering::Relaxed),
-            files_total: self.files_total.load(Ordering::Relaxed),
-            bytes: (self.bytes.load(Ordering::Relaxed) + building).min(bytes_total),
-            bytes_total,
-            walks: self.walks.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Ends walks.
-    pub(crate) fn close(&self) {
-        self.state().is_closed = true;
-        self.closed.notify_all();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.state().is_closed
-    }
-
-    /// Begins to build the manifest of a file; `None` if another thread is building it.
-    pub(crate) fn begin(&self, key: &Key, size: u64) -> Option<Arc<Building>> {
-        let mut state = self.state();
-        if state.building.contains_key(key) {
-            return None;
-        }
-        let started_ns = ndn_sys::clock::now();
-        let building = Arc::new(Building { size, started_ns, done: AtomicU64::new(0) });
-        state.building.insert(Arc::clone(key), Arc::clone(&building));
-        Some(building)
-    }
-
-    /// Ends a build. `is_hashed` says whether the whole file was read.
-    pub(crate) fn end(&self, key: &Key, is_hashed: bool) {
-        let mut state = self.state();
-        if let Some(building) = state.building.remove(key).filter(|_| is_hashed) {
-            let took_ns = ndn_sys::clock::now().saturating_sub(building.started_ns);
-            // The latest builds count more.
-            state.hashed = state.hashed / 2 + building.size;
-            state.hashed_ns = state.hashed_ns / 2 + took_ns;
-        }
-    }
-
-    /// Estimated time until the manifest of a file of this size is built, in milliseconds.
-    pub(crate) fn estimate_ms(&self, key: &Key, size: u64) -> u64 {
-        let state = self.state();
-        let left = state
-            .building
-            .get(key)
-            .map_or(size, |building| size.saturating_sub(building.done.load(Ordering::Relaxed)));
-        let (hashed, took_ns) = match state.hashed_ns {
-            0 => (RATE_INITIAL, 1_000_000_000),
-            took_ns => (state.hashed.max(1), took_ns),
-        };
-        let left_ns = u128::from(left) * u128::from(took_ns) / u128::from(hashed);
-        u64::try_from(left_ns / 1_000_000).unwrap_or(u64::MAX)
-    }
-
-    /// Waits until the next walk is due; false if there is none.
-    fn wait(&self) -> bool {
-        let state = self.state();
-        let waited = self.closed.wait_timeout_while(state, WALK_INTERVAL, |state| !state.is_closed);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
-    }
-}
 
 /// A file without stored digests.
 struct Missing {

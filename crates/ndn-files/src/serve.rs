@@ -19,7 +19,7 @@ use crate::manifest::{
 use crate::metadata::FileMetadata;
 use crate::packet::{Layout, PacketLimits, Seal, Slot};
 use crate::path::path_of;
-use crate::prepare::{Building, Preparations};
+use crate::preparations::{Building, Preparations};
 use crate::read::read_run;
 use crate::request::{LIST, Wanted};
 use crate::root::{OpenFailure, Opened, Root};

@@ -13,7 +13,7 @@ use ndn_types::{duration_ms, duration_ns};
 use crate::counters::{Counters, Event};
 use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
-use crate::prepare::Preparation;
+use crate::preparations::Preparation;
 use crate::request::classify;
 use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
