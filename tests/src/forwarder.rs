@@ -316,7 +316,8 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
 }
 
 /// How many workers forwarders have: `NAMEWIRE_TEST_WORKERS`, or one.
-pub(crate) fn worker_count() -> usize {
+#[must_use]
+pub fn worker_count() -> usize {
     std::env::var("NAMEWIRE_TEST_WORKERS").ok().and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
