@@ -70,7 +70,7 @@ pub fn ethernet(mut bytes: &[u8]) {
             now,
             Some(sender),
             &payload[..length],
-            &mut memory.reassembly(Holder::LOOSE),
+            &mut memory.reassembly(Holder::UNACCOUNTED),
         ) {
             Ok(Received::Packet { offset, .. }) => assert!(offset < length),
             Ok(Received::Reassembled { packet, fields }) => {
@@ -82,6 +82,6 @@ pub fn ethernet(mut bytes: &[u8]) {
         assert!(memory.used(MemoryKind::Reassembly) <= MEMORY);
     }
     assert_eq!(counters.in_frames.value(), frames);
-    service.close(&mut memory.reassembly(Holder::LOOSE));
+    service.close(&mut memory.reassembly(Holder::UNACCOUNTED));
     assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }

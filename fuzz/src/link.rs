@@ -30,7 +30,7 @@ pub fn link(mut bytes: &[u8]) {
         millis += u64::from(head[0]) * 4;
         let now = Timestamp::from_millis(millis);
         frames += 1;
-        match service.receive(now, frame, &mut memory.reassembly(Holder::LOOSE)) {
+        match service.receive(now, frame, &mut memory.reassembly(Holder::UNACCOUNTED)) {
             Ok(Received::Packet { offset, fields }) => {
                 delivered += 1;
                 forward(&frame[offset..], &fields, usize::from(head[2]));
@@ -44,7 +44,7 @@ pub fn link(mut bytes: &[u8]) {
         }
         assert!(memory.used(MemoryKind::Reassembly) <= MEMORY);
         if service.next_deadline().is_some_and(|deadline| deadline <= now) {
-            service.handle_timeout(now, &mut memory.reassembly(Holder::LOOSE));
+            service.handle_timeout(now, &mut memory.reassembly(Holder::UNACCOUNTED));
         }
     }
     assert_eq!(counters.in_frames.value(), frames);
@@ -52,7 +52,7 @@ pub fn link(mut bytes: &[u8]) {
     assert_eq!(kinds.map(|kind| kind.value()).iter().sum::<u64>(), delivered);
     let given_up = counters.dropped(LinkDropReason::ReassemblyTimeout).value();
     assert!(counters.dropped_total() >= refused && given_up <= frames);
-    service.close(&mut memory.reassembly(Holder::LOOSE));
+    service.close(&mut memory.reassembly(Holder::UNACCOUNTED));
     assert_eq!(memory.used(MemoryKind::Reassembly), 0);
 }
 
@@ -88,15 +88,18 @@ fn forward(packet: &[u8], fields: &LpFields, mtu: usize) {
     let (last, first) = link.frames.split_last().expect("something was sent");
     for frame in first {
         let received =
-            receiver.receive(Timestamp::ZERO, frame, &mut memory.reassembly(Holder::LOOSE));
+            receiver.receive(Timestamp::ZERO, frame, &mut memory.reassembly(Holder::UNACCOUNTED));
         assert!(matches!(received, Ok(Received::Nothing)));
     }
-    let (got, got_fields) =
-        match receiver.receive(Timestamp::ZERO, last, &mut memory.reassembly(Holder::LOOSE)) {
-            Ok(Received::Packet { offset, fields }) => (&last[offset..], fields),
-            Ok(Received::Reassembled { packet, fields }) => (packet, fields),
-            other => panic!("{other:?} for the last frame"),
-        };
+    let (got, got_fields) = match receiver.receive(
+        Timestamp::ZERO,
+        last,
+        &mut memory.reassembly(Holder::UNACCOUNTED),
+    ) {
+        Ok(Received::Packet { offset, fields }) => (&last[offset..], fields),
+        Ok(Received::Reassembled { packet, fields }) => (packet, fields),
+        other => panic!("{other:?} for the last frame"),
+    };
     assert_eq!(got, packet);
     assert_eq!(got_fields.pit_token, fields.pit_token);
     assert_eq!(got_fields.congestion_mark, fields.congestion_mark);

@@ -128,6 +128,7 @@ fn every_declaration_of_counters_is_on_the_page() {
     let listed: BTreeSet<&str> = counter_parts().into_keys().collect();
     let mut declared = BTreeSet::new();
     for (_, text) in sources() {
+        let text = text.split("#[cfg(test)]").next().unwrap();
         let macros = ["ndn_types::counters! {", "counter_values! {", "drop_reasons! {"];
         for part in macros.iter().flat_map(|name| text.split(name).skip(1)) {
             let line = part.lines().find(|line| line.trim().starts_with("pub ")).unwrap();

@@ -130,3 +130,22 @@ impl Preparations {
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_closed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimate_follows_progress_and_the_measured_rate() {
+        let preparations = Preparations::default();
+        let key: Key = Arc::from(&b"file"[..]);
+        assert_eq!(preparations.estimate_ms(&key, 10 * RATE_INITIAL), 10_000);
+        let building = preparations.begin(&key, 10 * RATE_INITIAL).unwrap();
+        building.done.store(9 * RATE_INITIAL, Ordering::Relaxed);
+        assert_eq!(preparations.estimate_ms(&key, 10 * RATE_INITIAL), 1000);
+        preparations.end(&key, true);
+        // Ten seconds' work took no time: it was measured.
+        assert!(preparations.estimate_ms(&key, 10 * RATE_INITIAL) < 10_000);
+        assert!(preparations.begin(&key, 1).is_some(), "it has ended");
+    }
+}
