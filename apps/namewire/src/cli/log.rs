@@ -10,8 +10,8 @@ use super::output;
 ///
 /// Without directives, the current levels are printed. `debug` sets the default level, `ndn_dataplane=debug` that of one
 /// module, and `ndn_dataplane=default` resets it. Levels: off, error, warn, info, debug, trace. Modules: namewire,
-/// namewire_control, namewire_daemon, ndn_client, ndn_dataplane, ndn_files, ndn_gateway, ndn_webtransport, and parts of them
-/// such as ndn_dataplane::worker; and libraries, which log below info only if they are named: h3, quinn, quinn_proto, quinn_udp,
+/// namewire_control, namewire_daemon, namewire_http, ndn_client, ndn_dataplane, ndn_files, ndn_gateway, ndn_webtransport,
+/// and parts of them such as ndn_dataplane::worker; and libraries, which log below info only if they are named: h3, quinn, quinn_proto, quinn_udp,
 /// rustls, tokio, wtransport.
 #[derive(Args, Debug)]
 pub(super) struct Options {
