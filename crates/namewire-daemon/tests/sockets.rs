@@ -108,6 +108,7 @@ fn peer_is_limited_to_its_faces_and_its_share_of_the_pit() {
     producer.expect_interest("/quota/68");
     // An answer makes room.
     producer.send(&data("/quota/68", b""));
+    application.expect_data("/quota/68");
     one.send(&interest("/quota/69", 69)).unwrap();
     producer.expect_interest("/quota/69");
 }
