@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(tokens.principal(wrong, 0), None, "{wrong}");
         }
         let renewed = Token::new(FIRST_NAME, Role::Admin, None).unwrap();
-        file.write(&[renewed.clone()]).unwrap();
+        file.write(std::slice::from_ref(&renewed)).unwrap();
         assert_eq!(tokens.principal(&admin.secret, 0), None);
         assert_eq!(tokens.principal(&reader.secret, 0), None);
         assert_eq!(tokens.principal(&renewed.secret, 0).unwrap().role, Role::Admin);

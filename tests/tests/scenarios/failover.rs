@@ -131,7 +131,6 @@ fn survive(scheme: &'static str, death: Death, strategies: &[&str]) {
         exchange.expressed += 1;
         paths.kill(death);
         exchange.run(400, &title);
-        println!("{title}: longest gap {:?}", exchange.longest_gap);
         assert!(exchange.longest_gap < GAP_MAX, "{title}: {:?}", exchange.longest_gap);
         paths.revive(death);
         let before = paths.received();

@@ -585,7 +585,7 @@ fn mutation(verb: Verb) -> Field {
 
 /// A command to be executed.
 enum Command {
-    Parameters(Verb, ControlParameters),
+    Parameters(Verb, Box<ControlParameters>),
     Announcement(Vec<u8>),
 }
 
@@ -769,7 +769,7 @@ fn command(verb: Verb, context: &ResolverContext<'_>) -> Result<Command, Error> 
         let mask = parameters.mask.take().unwrap_or(0);
         parameters.flags = Some(given | (route_flag::CHILD_INHERIT & !mask));
     }
-    Ok(Command::Parameters(verb, parameters))
+    Ok(Command::Parameters(verb, Box::new(parameters)))
 }
 
 /// An argument that is one of some words.

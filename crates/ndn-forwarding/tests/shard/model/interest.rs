@@ -138,14 +138,14 @@ impl Model {
         let (face, lifetime_ms, strategy) =
             (downstream.face, downstream.lifetime_ms, entry.strategy);
         let sent = entry.out_records.iter().map(|record| record.nonce);
-        let nonce = Some(other_nonce(sent.fold(0, u32::wrapping_add)));
-        let interest = Interest { nonce, ..entry.interest.clone() };
+        let nonce = other_nonce(sent.fold(0, u32::wrapping_add));
+        let interest = Interest { nonce: Some(nonce), ..entry.interest.clone() };
         let arrival = Arrival::new(face, Packet::Interest(interest.clone()));
         if Strategy::has_next_hop(self, &arrival, &interest) {
             strategy.after_receive_interest(self, now, key, &arrival, &interest);
         }
         for record in self.pit.get_mut(key).iter_mut().flat_map(|entry| &mut entry.out_records) {
-            if record.nonce == nonce.unwrap() {
+            if record.nonce == nonce {
                 record.expiry = now + lifetime_ms;
             }
         }
