@@ -15,7 +15,7 @@ const SUFFIX_LEN_MAX: usize = 3;
 
 /// The requested part of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Requested {
     /// `32=metadata`
     Metadata,
     /// `32=ls/32=metadata`
@@ -35,7 +35,7 @@ pub(crate) enum Wanted {
 pub(crate) struct Classified {
     /// Number of components of the mount and of the path.
     pub(crate) path_end: usize,
-    pub(crate) wanted: Wanted,
+    pub(crate) requested: Requested,
 }
 
 /// Parses the name of an Interest under a mount whose prefix has `mount_len` components. `None` for
@@ -55,27 +55,29 @@ pub(crate) fn classify(interest: &Interest<'_>, mount_len: usize) -> Option<Clas
         *suffix.get_mut(suffix_len)? = component;
         suffix_len += 1;
     }
-    let wanted = wanted(&suffix[..suffix_len], interest.can_be_prefix())?;
-    Some(Classified { path_end, wanted })
+    let requested = requested(&suffix[..suffix_len], interest.can_be_prefix())?;
+    Some(Classified { path_end, requested })
 }
 
-fn wanted(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Wanted> {
+fn requested(suffix: &[Component<'_>], can_be_prefix: bool) -> Option<Requested> {
     match suffix {
-        [] if can_be_prefix => Some(Wanted::First { version: None }),
-        [METADATA] if can_be_prefix => Some(Wanted::Metadata),
-        [LIST, METADATA] if can_be_prefix => Some(Wanted::ListMetadata),
-        [version] if can_be_prefix => Some(Wanted::First { version: Some(version.as_version()?) }),
+        [] if can_be_prefix => Some(Requested::First { version: None }),
+        [METADATA] if can_be_prefix => Some(Requested::Metadata),
+        [LIST, METADATA] if can_be_prefix => Some(Requested::ListMetadata),
+        [version] if can_be_prefix => {
+            Some(Requested::First { version: Some(version.as_version()?) })
+        }
         [version, segment] => {
             let (version, segment) = (version.as_version()?, segment.as_segment()?);
-            Some(Wanted::Segment { version, segment })
+            Some(Requested::Segment { version, segment })
         }
         [LIST, version, segment] => {
             let (version, segment) = (version.as_version()?, segment.as_segment()?);
-            Some(Wanted::ListSegment { version, segment })
+            Some(Requested::ListSegment { version, segment })
         }
         [MANIFEST, version, node] => {
             let (version, node) = (version.as_version()?, node.as_segment()?);
-            Some(Wanted::Manifest { version, node })
+            Some(Requested::Manifest { version, node })
         }
         _ => None,
     }
@@ -95,20 +97,23 @@ mod tests {
 
     #[test]
     fn suffix_determines_the_request() {
-        let of = |path_end, wanted| Some(Classified { path_end, wanted });
-        assert_eq!(classified("/x/a/b/32=metadata", true), of(3, Wanted::Metadata));
-        assert_eq!(classified("/x/32=metadata", true), of(1, Wanted::Metadata));
-        assert_eq!(classified("/x/a/32=ls/32=metadata", true), of(2, Wanted::ListMetadata));
-        let segment = Wanted::Segment { version: 7, segment: 300 };
+        let of = |path_end, requested| Some(Classified { path_end, requested });
+        assert_eq!(classified("/x/a/b/32=metadata", true), of(3, Requested::Metadata));
+        assert_eq!(classified("/x/32=metadata", true), of(1, Requested::Metadata));
+        assert_eq!(classified("/x/a/32=ls/32=metadata", true), of(2, Requested::ListMetadata));
+        let segment = Requested::Segment { version: 7, segment: 300 };
         assert_eq!(classified("/x/a/v=7/seg=300", false), of(2, segment));
-        let segment = Wanted::ListSegment { version: 7, segment: 0 };
+        let segment = Requested::ListSegment { version: 7, segment: 0 };
         assert_eq!(classified("/x/32=ls/v=7/seg=0", false), of(1, segment));
-        let node = Wanted::Manifest { version: 7, node: 9 };
+        let node = Requested::Manifest { version: 7, node: 9 };
         assert_eq!(classified("/x/a/32=manifest/v=7/seg=9", false), of(2, node));
-        assert_eq!(classified("/x/a", true), of(2, Wanted::First { version: None }));
-        assert_eq!(classified("/x/a/v=7", true), of(2, Wanted::First { version: Some(7) }));
+        assert_eq!(classified("/x/a", true), of(2, Requested::First { version: None }));
+        assert_eq!(classified("/x/a/v=7", true), of(2, Requested::First { version: Some(7) }));
         let full = format!("/x/a/v=7/seg=300/sha256digest={}", "07".repeat(32));
-        assert_eq!(classified(&full, false), of(2, Wanted::Segment { version: 7, segment: 300 }));
+        assert_eq!(
+            classified(&full, false),
+            of(2, Requested::Segment { version: 7, segment: 300 })
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::packet::{Layout, PacketLimits, Seal, Slot};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
 use crate::read::read_run;
-use crate::request::{LIST, Wanted};
+use crate::request::{LIST, Requested};
 use crate::root::{OpenFailure, Opened, Root};
 use crate::schedule::{Limits, Schedule};
 use crate::stat::{FileKind, FileStat};
@@ -29,7 +29,7 @@ use crate::stat::{FileKind, FileStat};
 /// Number of attempts if a file changes while it is read.
 pub(crate) const ATTEMPTS_MAX: usize = 2;
 /// Files of at most this many segments have the root of their manifest in their metadata.
-const TOLD_SEGMENTS_MAX: u64 = 8;
+const METADATA_ROOT_SEGMENTS_MAX: u64 = 8;
 /// Maximum number of bytes of a metadata packet besides the file's name, the content and the
 /// signature, including the link header of forwarders.
 const METADATA_REST: usize = 128;
@@ -47,7 +47,7 @@ pub(crate) struct Job {
     pub(crate) mount: Arc<MountPoint>,
     /// Number of components of the mount and of the path.
     pub(crate) path_end: usize,
-    pub(crate) wanted: Wanted,
+    pub(crate) requested: Requested,
 }
 
 /// A directory under a prefix.
@@ -129,23 +129,23 @@ impl Service {
         let target = Target::of(first, key);
         let mut segments: Vec<(u64, u64, Job)> = Vec::with_capacity(jobs.len());
         for job in jobs.drain(..) {
-            match job.wanted {
-                Wanted::Segment { version, segment } => segments.push((version, segment, job)),
-                Wanted::First { version } => match self.version_of(&target, version) {
+            match job.requested {
+                Requested::Segment { version, segment } => segments.push((version, segment, job)),
+                Requested::First { version } => match self.version_of(&target, version) {
                     Some(version) => segments.push((version, 0, job)),
                     // Such as a directory.
                     None => self.counters.add(Event::Unrecognised, 1),
                 },
-                Wanted::Metadata | Wanted::ListMetadata => {
+                Requested::Metadata | Requested::ListMetadata => {
                     let content = target.as_ref().map_err(|refused| *refused);
-                    let content = content.and_then(|target| self.metadata(target, job.wanted));
+                    let content = content.and_then(|target| self.metadata(target, job.requested));
                     self.answer_metadata(&job, content, scratch);
                 }
-                Wanted::Manifest { version, node } => {
+                Requested::Manifest { version, node } => {
                     let target = target.as_ref().map_err(|refused| *refused);
                     self.answer_node(target, version, node, job, scratch);
                 }
-                Wanted::ListSegment { version, segment } => {
+                Requested::ListSegment { version, segment } => {
                     if let Err(refused) =
                         target.as_ref().map_err(|refused| *refused).and_then(|target| {
                             self.list_segment(target, version, segment, &job, scratch)
@@ -180,7 +180,7 @@ impl Service {
     /// Counts a rejection, and sends an application Nack if requested.
     pub(crate) fn refuse(&self, request: &Request, refused: Rejection, scratch: &mut Scratch) {
         self.counters.add(refused.event, 1);
-        if refused.tell {
+        if refused.sends_nack {
             let name = request.name().to_name();
             self.answer_with(request, &name, ContentType::NACK, &[], scratch);
         }
@@ -234,20 +234,24 @@ impl Service {
             }
             Err(refused) => {
                 self.counters.add(refused.event, 1);
-                if refused.tell {
+                if refused.sends_nack {
                     self.answer_with(&job.request, &name, ContentType::NACK, &[], scratch);
                 }
             }
         }
     }
 
-    fn metadata(&self, target: &Target<'_>, wanted: Wanted) -> Result<FileMetadata, Rejection> {
+    fn metadata(
+        &self,
+        target: &Target<'_>,
+        requested: Requested,
+    ) -> Result<FileMetadata, Rejection> {
         let stat = target.mount.root.stat(&target.path)?;
         if stat.kind == FileKind::Directory {
             // Both kinds of metadata name the listing.
             return Ok(FileMetadata::new(target.listing_name(stat.mtime_ns), &stat, None));
         }
-        if wanted == Wanted::ListMetadata {
+        if requested == Requested::ListMetadata {
             return Err(OpenFailure::NotFound.into());
         }
         // Opened, so that a version that cannot be read is never announced.
@@ -289,7 +293,7 @@ impl Service {
         self.counters.add(Event::Opened, 1);
         let layout = self
             .layout(&target.mount, &target.name, &opened.stat)
-            .ok_or(Rejection { event: Event::RefusedPath, tell: true })?;
+            .ok_or(Rejection { event: Event::RefusedPath, sends_nack: true })?;
         let file = Arc::new(OpenFile { opened, layout, checked_ns: now_ns });
         self.files().insert(target.key, Arc::clone(&file), 1);
         Ok(file)
@@ -319,27 +323,27 @@ impl Service {
     fn segments(
         &self,
         target: &Target<'_>,
-        mut wanted: Vec<(u64, u64, Job)>,
+        mut requests: Vec<(u64, u64, Job)>,
         scratch: &mut Scratch,
     ) {
-        if wanted.is_empty() {
+        if requests.is_empty() {
             return;
         }
-        wanted.sort_by_key(|(version, segment, _)| (*version, *segment));
+        requests.sort_by_key(|(version, segment, _)| (*version, *segment));
         for _ in 0..ATTEMPTS_MAX {
             let file = match self.file(target, None) {
                 Ok(file) => file,
                 Err(refused) => {
                     // A missing file may come back in the same version.
                     let refused = Rejection::silently(refused.event);
-                    wanted
+                    requests
                         .iter()
                         .for_each(|(_, _, job)| self.refuse(&job.request, refused, scratch));
                     return;
                 }
             };
-            self.refuse_others(&file, &mut wanted, scratch);
-            match self.read_and_send(&file, &wanted, scratch) {
+            self.refuse_others(&file, &mut requests, scratch);
+            match self.read_and_send(&file, &requests, scratch) {
                 Ok(true) => return,
                 Ok(false) => {
                     // It has changed: perhaps only its owner, with the same version.
@@ -347,7 +351,7 @@ impl Service {
                     self.files().remove(target.key);
                 }
                 Err(refused) => {
-                    wanted
+                    requests
                         .iter()
                         .for_each(|(_, _, job)| self.refuse(&job.request, refused, scratch));
                     return;
@@ -360,14 +364,14 @@ impl Service {
     fn refuse_others(
         &self,
         file: &OpenFile,
-        wanted: &mut Vec<(u64, u64, Job)>,
+        requests: &mut Vec<(u64, u64, Job)>,
         scratch: &mut Scratch,
     ) {
         let current = file.opened.stat.mtime_ns;
-        wanted.retain(|(version, segment, job)| {
+        requests.retain(|(version, segment, job)| {
             let refused = if *version != current {
                 // An older version does not come back; a newer one may appear.
-                Rejection { event: Event::WrongVersion, tell: *version < current }
+                Rejection { event: Event::WrongVersion, sends_nack: *version < current }
             } else if *segment > file.layout.final_segment {
                 // A fetcher that does not know the end yet requests segments beyond it.
                 Rejection::silently(Event::BeyondEnd)
@@ -383,23 +387,23 @@ impl Service {
     fn read_and_send(
         &self,
         file: &OpenFile,
-        wanted: &[(u64, u64, Job)],
+        requests: &[(u64, u64, Job)],
         scratch: &mut Scratch,
     ) -> Result<bool, Rejection> {
         let failed = |_| Rejection::silently(Event::Failed);
         let seal = self.segment_seal()?;
         let built = self.built(file);
-        let Some((_, _, first)) = wanted.first() else {
+        let Some((_, _, first)) = requests.first() else {
             return Ok(true);
         };
         // Packets are built in the send buffer, each with room for its link header.
         let mut buffer = AnswerBatch::buffer(&first.request);
         let stride = Request::HEADER_LEN_MAX + file.layout.packet_len_max(&seal);
-        if buffer.len() < stride * wanted.len() {
-            buffer.resize(stride * wanted.len(), 0);
+        if buffer.len() < stride * requests.len() {
+            buffer.resize(stride * requests.len(), 0);
         }
-        let mut slots = Vec::with_capacity(wanted.len());
-        for ((_, segment, _), out) in wanted.iter().zip(buffer.chunks_mut(stride)) {
+        let mut slots = Vec::with_capacity(requests.len());
+        for ((_, segment, _), out) in requests.iter().zip(buffer.chunks_mut(stride)) {
             let out = &mut out[Request::HEADER_LEN_MAX..];
             slots.push((*segment, file.layout.lay_out(*segment, &seal, out).map_err(failed)?));
         }
@@ -415,9 +419,9 @@ impl Service {
             return Ok(false);
         }
         let mut content_bytes = 0;
-        let mut packets = Vec::with_capacity(wanted.len());
+        let mut packets = Vec::with_capacity(requests.len());
         for (((segment, slot), (_, _, job)), (start, out)) in
-            slots.iter().zip(wanted).zip((0..).step_by(stride).zip(buffer.chunks_mut(stride)))
+            slots.iter().zip(requests).zip((0..).step_by(stride).zip(buffer.chunks_mut(stride)))
         {
             let known = built.as_ref().and_then(|built| built.signature(*segment));
             let packet = &mut out[Request::HEADER_LEN_MAX..];
@@ -436,7 +440,7 @@ impl Service {
             content_bytes += u64::try_from(slot.content.len()).unwrap_or(0);
         }
         // Counted before they are sent, so that the counter includes every answer received.
-        self.counters.add(Event::Segment, u64::try_from(wanted.len()).unwrap_or(0));
+        self.counters.add(Event::Segment, u64::try_from(requests.len()).unwrap_or(0));
         self.counters.add_content(content_bytes);
         scratch.answers.send_buffer(&first.request, buffer, packets);
         Ok(true)
@@ -522,7 +526,10 @@ impl Service {
             }
             let current = opened.stat.mtime_ns;
             if version != current {
-                return Err(Rejection { event: Event::WrongVersion, tell: version < current });
+                return Err(Rejection {
+                    event: Event::WrongVersion,
+                    sends_nack: version < current,
+                });
             }
             self.counters.add(Event::Opened, 1);
             let bytes = list(&target.mount.root, &target.path, &opened.file)?;
@@ -534,7 +541,7 @@ impl Service {
             let seal = self.seal()?;
             let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             let layout = Layout::new(name.clone(), size, &target.mount.limits, &seal)
-                .ok_or(Rejection { event: Event::RefusedPath, tell: true })?;
+                .ok_or(Rejection { event: Event::RefusedPath, sends_nack: true })?;
             let weight = bytes.len() + key.len();
             let listing = Arc::new(Listing { bytes, layout });
             self.listings().insert(&key, Arc::clone(&listing), weight);
@@ -556,7 +563,7 @@ impl Service {
     /// Whether a file of this state should have digests on disk before it is requested, and has none.
     pub(crate) fn wants_preparation(&self, layout: &Layout, stat: &FileStat) -> bool {
         let disk = self.manifests.as_ref().and_then(|manifests| manifests.disk.as_ref());
-        layout.final_segment >= TOLD_SEGMENTS_MAX
+        layout.final_segment >= METADATA_ROOT_SEGMENTS_MAX
             && self.has_manifest(layout)
             && disk.is_some_and(|disk| !disk.has(layout, stat))
     }
@@ -628,20 +635,20 @@ impl Service {
         limits: &PacketLimits,
     ) -> FileMetadata {
         let manifest_root = self.only_root(file, limits);
-        let told = FileMetadata { manifest_root, ..metadata };
-        let content_len = told.encode().len();
+        let with_root = FileMetadata { manifest_root, ..metadata };
+        let content_len = with_root.encode().len();
         let fits = self.seal().is_ok_and(|seal| {
             let rest = METADATA_REST + file.layout.name.value().len() + seal.len_max();
             content_len + rest <= limits.packet_len_max
         });
-        if fits { told } else { FileMetadata { manifest_root: None, ..told } }
+        if fits { with_root } else { FileMetadata { manifest_root: None, ..with_root } }
     }
 
     /// Content of the root of a small file's manifest, built if necessary; `None` without a
     /// manifest, with further nodes, or if the file has just changed.
     fn only_root(&self, file: &OpenFile, limits: &PacketLimits) -> Option<Vec<u8>> {
         let layout = &file.layout;
-        if layout.final_segment >= TOLD_SEGMENTS_MAX || !self.has_manifest(layout) {
+        if layout.final_segment >= METADATA_ROOT_SEGMENTS_MAX || !self.has_manifest(layout) {
             return None;
         }
         if let Some(built) = self.built(file) {
@@ -699,10 +706,10 @@ impl Service {
         let file = self.file(target, None)?;
         let current = file.opened.stat.mtime_ns;
         if version != current {
-            return Err(Rejection { event: Event::WrongVersion, tell: version < current });
+            return Err(Rejection { event: Event::WrongVersion, sends_nack: version < current });
         }
         if !self.has_manifest(&file.layout) {
-            return Err(Rejection { event: Event::NotFound, tell: true });
+            return Err(Rejection { event: Event::NotFound, sends_nack: true });
         }
         let Some(built) = self.built(&file) else {
             return Ok(false);
@@ -732,7 +739,7 @@ impl Service {
         let target = Target::of(first, key);
         let made = target.as_ref().map_err(|refused| *refused).and_then(|target| self.make(target));
         for job in jobs.drain(..) {
-            let Wanted::Manifest { version, node } = job.wanted else { continue };
+            let Requested::Manifest { version, node } = job.requested else { continue };
             let answered = made.and_then(|()| {
                 let target = target.as_ref().map_err(|refused| *refused)?;
                 self.node(target, version, node, &job, scratch)
@@ -783,8 +790,8 @@ impl Service {
             Ok(built) => built,
             Err(error) => {
                 tracing::warn!(name = %layout.name, %error, "a manifest cannot be made");
-                let tell = matches!(error, BuildFailure::TooLarge);
-                return Err(Rejection { event: Event::Failed, tell });
+                let sends_nack = matches!(error, BuildFailure::TooLarge);
+                return Err(Rejection { event: Event::Failed, sends_nack });
             }
         };
         let is_hashed = !built.is_from_disk();
@@ -853,19 +860,19 @@ fn still_same(file: &OpenFile) -> Result<FileStat, Rejection> {
 pub(crate) struct Rejection {
     pub(crate) event: Event,
     /// Whether to send an application Nack.
-    pub(crate) tell: bool,
+    pub(crate) sends_nack: bool,
 }
 
 impl Rejection {
     pub(crate) fn silently(event: Event) -> Self {
-        Self { event, tell: false }
+        Self { event, sends_nack: false }
     }
 }
 
 impl From<OpenFailure> for Rejection {
     fn from(failure: OpenFailure) -> Self {
         // Transient failures are left to the consumer's retransmission.
-        Self { event: failure.into(), tell: !matches!(failure, OpenFailure::Other(_)) }
+        Self { event: failure.into(), sends_nack: !matches!(failure, OpenFailure::Other(_)) }
     }
 }
 
@@ -873,7 +880,7 @@ impl From<ListFailure> for Rejection {
     fn from(failure: ListFailure) -> Self {
         match failure {
             ListFailure::Open(failure) => failure.into(),
-            ListFailure::TooLong => Self { event: Event::Failed, tell: true },
+            ListFailure::TooLong => Self { event: Event::Failed, sends_nack: true },
         }
     }
 }
@@ -898,7 +905,7 @@ impl<'a> Target<'a> {
         let mount = Arc::clone(&job.mount);
         let below = name.suffix(mount.prefix.len());
         let path = path_of(below, mount.root.options().hidden)
-            .map_err(|refusal| Rejection { event: refusal.into(), tell: true })?;
+            .map_err(|refusal| Rejection { event: refusal.into(), sends_nack: true })?;
         Ok(Self { key, mount, name: name.to_name(), path })
     }
 

@@ -321,7 +321,7 @@ impl Handler for MountHandler {
             request,
             mount: Arc::clone(&self.mount),
             path_end: classified.path_end,
-            wanted: classified.wanted,
+            requested: classified.requested,
         };
         if self.inner.schedule.push(key.value(), job).is_err() {
             counters.add(Event::Overload, 1);

@@ -138,19 +138,19 @@ impl Fib {
     ///
     /// A prefix that the RIB accepted is never refused; see [`Fib::check_room`].
     pub fn apply(&mut self, update: FibUpdate) -> Option<FibUpdate> {
-        let (prefix, wanted) = match update {
+        let (prefix, computed) = match update {
             FibUpdate::Set { prefix, next_hops } => (prefix, next_hops),
             FibUpdate::Remove { prefix } => (prefix, Vec::new()),
         };
         let entry = self.entries.entry(prefix.clone()).or_default();
-        let before = std::mem::replace(&mut entry.from_rib, wanted.clone());
+        let before = std::mem::replace(&mut entry.from_rib, computed.clone());
         self.change(&prefix, |next_hops| {
             for old in &before {
-                if !wanted.iter().any(|hop| hop.face_id == old.face_id) {
+                if !computed.iter().any(|hop| hop.face_id == old.face_id) {
                     next_hops.retain(|hop| hop.face_id != old.face_id);
                 }
             }
-            for hop in wanted.iter().filter(|hop| !before.contains(hop)) {
+            for hop in computed.iter().filter(|hop| !before.contains(hop)) {
                 insert(next_hops, *hop);
             }
         })

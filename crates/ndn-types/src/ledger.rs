@@ -455,14 +455,14 @@ pub(crate) mod tests {
     /// The share as docs/operating/limits.md states it, of the principals of the property below:
     /// management, two local ones, a neighbour, two remote ones. `percents` are the reserves of
     /// management, local principals and neighbours.
-    fn share(capacity: usize, percents: [u8; 3], held: [u32; 6], who: usize) -> usize {
+    fn share(capacity: usize, percents: [u8; 3], held: [u32; 6], principal: usize) -> usize {
         let [management, local, neighbour] =
             percents.map(|percent| capacity * usize::from(percent) / 100);
         let open = capacity - management - local - neighbour;
         // The one that asks counts as one that holds something.
-        let holds = |other: usize| usize::from(other == who || held[other] > 0);
+        let holds = |other: usize| usize::from(other == principal || held[other] > 0);
         let holders: usize = (0..6).map(holds).sum();
-        let of_class = match who {
+        let of_class = match principal {
             0 => management,
             1 | 2 => local / (holds(1) + holds(2)),
             3 => neighbour,
@@ -580,10 +580,10 @@ pub(crate) mod tests {
             Self { ledger, places: vec![None; places], indices, clock_hand: 0 }
         }
 
-        fn admit(&mut self, who: usize) -> bool {
+        fn admit(&mut self, principal: usize) -> bool {
             let mut steps = Self::STEPS;
             loop {
-                let limits = match self.ledger.verdict(self.indices[who], R, 1) {
+                let limits = match self.ledger.verdict(self.indices[principal], R, 1) {
                     Verdict::Room => return true,
                     Verdict::Refused => return false,
                     Verdict::Evict(limits) => limits,
@@ -591,7 +591,7 @@ pub(crate) mod tests {
                 let exceeds = |holder: usize| self.ledger.exceeds(self.indices[holder], R, limits);
                 loop {
                     if steps == 0 {
-                        return self.ledger.has_spare(self.indices[who], R, 1);
+                        return self.ledger.has_spare(self.indices[principal], R, 1);
                     }
                     steps -= 1;
                     self.clock_hand = (self.clock_hand + 1) % self.places.len();
@@ -626,19 +626,19 @@ pub(crate) mod tests {
             let [management, local_part, neighbour] = percents;
             let reserves = Reserves { management, local: local_part, neighbour };
             let mut table = Table::new(places, reserves);
-            for (who, what, place) in requests {
+            for (principal, what, place) in requests {
                 let place = place % places;
                 if what == 0 {
                     table.set(place, None);
                     continue;
                 }
                 let division = table.ledger.divisions[0];
-                let class = table.ledger.class(table.indices[who]).index();
+                let class = table.ledger.class(table.indices[principal]).index();
                 let is_reserved = division.used[class] < division.reserves[class];
                 let held = table.indices.map(|index| table.ledger.held(index, R));
                 let capacity = division.capacity as usize;
-                let is_below = (held[who] as usize) < share(capacity, percents, held, who);
-                let is_admitted = table.admit(who);
+                let is_below = (held[principal] as usize) < share(capacity, percents, held, principal);
+                let is_admitted = table.admit(principal);
                 prop_assert!(is_admitted || !is_reserved, "within its reserve");
                 prop_assert!(is_admitted || !is_below || division.open < 6, "below its share");
                 if is_admitted {
@@ -647,7 +647,7 @@ pub(crate) mod tests {
                     // Another one pays for a place, or a place is taken.
                     let is_moved = what == 1 && table.places[place].is_some();
                     let place = if is_moved { place } else { free.unwrap_or_default() };
-                    table.set(place, Some(who));
+                    table.set(place, Some(principal));
                 }
             }
         }
@@ -675,8 +675,8 @@ pub(crate) mod tests {
                 PrincipalKey::Neighbour { face_id: 1 }, remote(1), remote(2),
             ];
             let indices = keys.map(|key| ledger.attach(key));
-            for (who, takes) in requests {
-                let index = indices[who];
+            for (principal, takes) in requests {
+                let index = indices[principal];
                 if !takes {
                     if ledger.held(index, R) > 0 {
                         ledger.release(index, R, 1);
@@ -687,7 +687,7 @@ pub(crate) mod tests {
                     Verdict::Room => ledger.charge(index, R, 1),
                     Verdict::Refused => {
                         let held = indices.map(|index| ledger.held(index, R));
-                        let is_below = (held[who] as usize) < share(capacity, percents, held, who);
+                        let is_below = (held[principal] as usize) < share(capacity, percents, held, principal);
                         // Shares of less than one place are rounded up.
                         prop_assert!(!is_below || ledger.divisions[0].open < 6);
                     }

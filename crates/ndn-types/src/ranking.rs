@@ -290,8 +290,8 @@ mod tests {
             let reserves = Reserves { management: 0, local: percents.0, neighbour: percents.1 };
             let mut ledger = ledger(reserves, 1);
             let indices = keys().map(|key| ledger.attach(key));
-            for (who, count, takes) in requests {
-                let index = indices[who];
+            for (principal, count, takes) in requests {
+                let index = indices[principal];
                 if takes {
                     if ledger.is_open(Places, count) || ledger.may_take(index, Places, count) {
                         ledger.charge(index, Places, count);

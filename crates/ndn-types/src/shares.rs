@@ -148,8 +148,8 @@ impl Division {
         }
         let class = class.index();
         let reserved = self.reserves[class].saturating_sub(self.used[class]);
-        let wanted = self.used_of_open().saturating_add(count - reserved);
-        wanted.saturating_sub(self.open)
+        let required = self.used_of_open().saturating_add(count - reserved);
+        required.saturating_sub(self.open)
     }
 
     /// Whether a class may take `count` units more before what gives way for them is found.

@@ -18,7 +18,7 @@ use super::output::{self, bytes_for_people};
 use super::target::Target;
 
 /// Time to wait for metadata that is not needed to find the version.
-const METADATA_PATIENCE: Duration = Duration::from_secs(1);
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of segments to write at once in sequential order.
 const BATCH: usize = 256;
 
@@ -31,13 +31,13 @@ pub(super) struct Policy {
     pub(super) allow_older: bool,
     /// Start over instead of resuming.
     pub(super) restart: bool,
-    /// Whether the listing of a directory is wanted.
+    /// Whether to fetch the listing of a directory.
     pub(super) listing: Listing,
     /// Whether files are synced to disk before they are renamed.
     pub(super) durable: bool,
 }
 
-/// Whether the listing of a directory is wanted.
+/// Whether to fetch the listing of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
     /// The content of a file.
@@ -335,7 +335,7 @@ async fn with_metadata(
         discovery: Discovery::Metadata,
         // Producers without metadata do not answer; their segments may be signed.
         discovery_retransmissions: fetching.discovery_retransmissions.min(1),
-        lifetime: fetching.lifetime.min(METADATA_PATIENCE),
+        lifetime: fetching.lifetime.min(METADATA_TIMEOUT),
         ..fetching.clone()
     };
     let current = endpoint.find(&found.name().as_ref().parent().to_name(), &asking).await;

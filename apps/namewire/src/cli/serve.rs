@@ -216,11 +216,11 @@ async fn serve_certificates(
     for (key, certificates) in by_key {
         let answer = move |request: Request| {
             let interest = request.interest();
-            let is_wanted = |certificate: &&Certificate| {
+            let matches = |certificate: &&Certificate| {
                 certificate.name() == interest.name()
                     || (interest.can_be_prefix() && certificate.name().starts_with(interest.name()))
             };
-            if let Some(certificate) = certificates.iter().find(is_wanted) {
+            if let Some(certificate) = certificates.iter().find(matches) {
                 request.answer(certificate.wire());
             }
         };

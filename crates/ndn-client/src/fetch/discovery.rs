@@ -118,8 +118,8 @@ impl FoundObject {
     /// Takes the final segment from the FinalBlockId of a segment, unless it is known.
     pub fn note_final_segment(&mut self, segment: &ReceivedData) {
         let last = segment.data().final_block_id();
-        let told = last.and_then(|last| self.convention.segment_of(&last));
-        self.final_segment = self.final_segment.or(told);
+        let stated = last.and_then(|last| self.convention.segment_of(&last));
+        self.final_segment = self.final_segment.or(stated);
     }
 
     /// Whether the object is segmented; one that is not is a single Data, received already.
@@ -141,17 +141,17 @@ pub(crate) async fn discover(
         Discovery::Prefix => by_prefix(endpoint, name, options).await,
         Discovery::Auto => {
             // Both together take no longer than one of them may.
-            let patience = options.lifetime.saturating_mul(options.discovery_attempts());
+            let timeout = options.lifetime.saturating_mul(options.discovery_attempts());
             // A component that looks like a version of the older convention most likely is one.
             let is_version = ends_in_marked_version(name.as_ref());
             let head_start =
-                if is_version { Duration::ZERO } else { METADATA_HEAD_START.min(patience / 2) };
+                if is_version { Duration::ZERO } else { METADATA_HEAD_START.min(timeout / 2) };
             let metadata = by_metadata(endpoint, name, options);
             let prefix = async {
                 tokio::time::sleep(head_start).await;
-                tokio::time::timeout(patience - head_start, by_prefix(endpoint, name, options))
+                tokio::time::timeout(timeout - head_start, by_prefix(endpoint, name, options))
                     .await
-                    .unwrap_or_else(|_| Err(unanswered(name, options, patience)))
+                    .unwrap_or_else(|_| Err(unanswered(name, options, timeout)))
             };
             tokio::pin!(metadata, prefix);
             tokio::select! {
@@ -228,8 +228,8 @@ async fn answer_to(
         .lifetime(options.lifetime)
         .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
-    let patience = options.lifetime.saturating_mul(options.discovery_attempts());
-    let received = endpoint.express_verified(request, patience, options).await;
+    let timeout = options.lifetime.saturating_mul(options.discovery_attempts());
+    let received = endpoint.express_verified(request, timeout, options).await;
     let received = received.map_err(|error| match error {
         ExpressError::Verification { name, reason } => FetchError::Verification { name, reason },
         other @ (ExpressError::Timeout { .. }

@@ -284,8 +284,9 @@ pub async fn find_manifest(
     let Some(name) = &metadata.manifest else {
         return Ok(None);
     };
-    let told = metadata.manifest_root.as_deref();
-    let (root, tree) = match told.filter(|_| found.metadata_is_verified_by(&options.verification)) {
+    let stated = metadata.manifest_root.as_deref();
+    let (root, tree) = match stated.filter(|_| found.metadata_is_verified_by(&options.verification))
+    {
         Some(root) => read_root(root, &name.to_uri(), found.name())?,
         None => {
             await_preparation(endpoint, &metadata, name, options, waiting).await?;
@@ -355,8 +356,8 @@ async fn fetch_root(
         .lifetime(options.lifetime)
         .retransmissions(options.config.retransmissions_max);
     let attempts = options.config.retransmissions_max.saturating_add(1);
-    let patience = options.lifetime.saturating_mul(attempts);
-    let received = endpoint.express_verified(request, patience, options).await;
+    let timeout = options.lifetime.saturating_mul(attempts);
+    let received = endpoint.express_verified(request, timeout, options).await;
     let received = received.map_err(|error| {
         if let ExpressError::Verification { name, reason } = error {
             return ManifestError::Untrusted { name, reason };

@@ -80,21 +80,22 @@ async fn one_signature_covers_files_of_any_size() {
 #[tokio::test]
 async fn small_files_need_no_packet_for_their_manifest() {
     let (bed, options) = with_key(1000).await;
-    for (size, told) in [(0, true), (1, true), (1000, true), (8000, true), (8001, false)] {
+    for (size, is_in_metadata) in [(0, true), (1, true), (1000, true), (8000, true), (8001, false)]
+    {
         let content = bytes(size, size);
         let (file, before) = (format!("file-{size}"), bed.count(Event::ManifestNode));
         bed.write(&file, &content);
         let uri = format!("/x/{file}");
         let manifest = manifest(&bed, &uri, &options).await.unwrap().unwrap();
-        assert_eq!(bed.count(Event::ManifestNode) == before, told, "{size}");
+        assert_eq!(bed.count(Event::ManifestNode) == before, is_in_metadata, "{size}");
         assert!(fetch(&bed, &manifest, &options).await.unwrap() == content, "{size}");
         // The packet exists for consumers that ignore the copy in the metadata.
         let mut root = manifest_name(manifest.object());
         root.push_segment(0);
         let packet = bed.consumer.express(&ndn_client::InterestRequest::new(root)).await.unwrap();
         options.verification.check(&packet.data()).unwrap();
-        let told = bed.metadata_of(&uri).await.manifest_root;
-        assert!(told.is_none_or(|told| packet.content() == told), "{size}");
+        let root = bed.metadata_of(&uri).await.manifest_root;
+        assert!(root.is_none_or(|root| packet.content() == root), "{size}");
     }
     // A file that has changed has another one.
     bed.write("file-1000", &bytes(7, 900));
@@ -102,8 +103,8 @@ async fn small_files_need_no_packet_for_their_manifest() {
     assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(7, 900));
 }
 
-/// What metadata tell counts only for whom their signature was enough: who took them without a key still
-/// wants the manifest signed.
+/// What metadata state counts only if they were verified by their signature: a client that took them without a key
+/// needs a signed manifest.
 #[tokio::test]
 async fn claims_of_metadata_are_verified() {
     let (bed, options) = with_key(1000).await;
@@ -133,7 +134,7 @@ async fn claims_of_metadata_are_verified() {
 /// Metadata that would not fit their packet with it leave the root out, and it is asked for.
 #[tokio::test]
 async fn short_packets_have_no_room_for_roots() {
-    let mut told = Vec::new();
+    let mut have_root = Vec::new();
     for packet_len_max in [500, 1000] {
         let (signer, options) = key();
         let packet_len_max = Some(packet_len_max);
@@ -142,12 +143,12 @@ async fn short_packets_have_no_room_for_roots() {
         bed.write("file", &bytes(1, 750));
         let found = bed.consumer.find(&name("/x/file"), &options).await.unwrap();
         let metadata = FileMetadata::decode(found.metadata().unwrap()).unwrap();
-        told.push(metadata.manifest_root.is_some());
+        have_root.push(metadata.manifest_root.is_some());
         let manifest =
             fetch_manifest(&bed.consumer, &found, &options, |_| {}).await.unwrap().unwrap();
         assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(1, 750));
     }
-    assert_eq!(told, [false, true]);
+    assert_eq!(have_root, [false, true]);
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// One cost per prefix and face, and what the RIB wanted last.
+/// One cost per prefix and face, and the last next hops of the RIB.
 #[derive(Default)]
 struct NaiveFib {
     hops: BTreeMap<(usize, u64), u64>,
@@ -99,11 +99,11 @@ impl NaiveFib {
                 let first: Vec<(usize, u64)> = through.take(*most).copied().collect();
                 self.hops.retain(|key, _| !first.contains(key));
             }
-            Operation::Rib(prefix, wanted) => {
+            Operation::Rib(prefix, hops) => {
                 for face_id in 300..304 {
                     let key = (*prefix, face_id);
                     let cost =
-                        wanted.iter().find(|(face, _)| *face == face_id).map(|(_, cost)| *cost);
+                        hops.iter().find(|(face, _)| *face == face_id).map(|(_, cost)| *cost);
                     if self.from_rib.get(&key).copied() == cost {
                         continue;
                     }
@@ -148,8 +148,8 @@ proptest! {
                     fib.remove_next_hop(&prefixes[prefix], face_id).into_iter().collect()
                 }
                 Operation::RemoveFace(face_id, most) => fib.remove_face(face_id, most),
-                Operation::Rib(prefix, wanted) => {
-                    let mut hops: Vec<NextHop> = wanted.iter().map(|(f, c)| hop(*f, *c)).collect();
+                Operation::Rib(prefix, hops) => {
+                    let mut hops: Vec<NextHop> = hops.iter().map(|(f, c)| hop(*f, *c)).collect();
                     hops.sort_by_key(|hop| (hop.cost, hop.face_id));
                     let prefix = prefixes[prefix].clone();
                     let update = if hops.is_empty() {

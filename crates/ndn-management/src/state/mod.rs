@@ -911,16 +911,16 @@ impl ControlState {
         admit: Option<bool>,
         serve: Option<bool>,
     ) -> CsConfiguration {
-        let wanted = CsConfiguration {
+        let requested = CsConfiguration {
             capacity: capacity.unwrap_or(self.cs.capacity).min(self.config.cs_capacity_max),
             admit: admit.unwrap_or(self.cs.admit),
             serve: serve.unwrap_or(self.cs.serve),
         };
-        if wanted != self.cs {
-            self.cs = wanted;
-            self.outbox.push(Action::ConfigureCs(wanted));
+        if requested != self.cs {
+            self.cs = requested;
+            self.outbox.push(Action::ConfigureCs(requested));
         }
-        wanted
+        requested
     }
 
     fn cs_config(
@@ -929,11 +929,13 @@ impl ControlState {
         admit: Option<bool>,
         serve: Option<bool>,
     ) -> Outcome {
-        let wanted = self.configure_cs(capacity, admit, serve);
-        let mut body =
-            ControlParameters { capacity: Some(wanted.capacity), ..ControlParameters::default() };
-        body.set_flag(cs_flag::ADMIT, wanted.admit);
-        body.set_flag(cs_flag::SERVE, wanted.serve);
+        let requested = self.configure_cs(capacity, admit, serve);
+        let mut body = ControlParameters {
+            capacity: Some(requested.capacity),
+            ..ControlParameters::default()
+        };
+        body.set_flag(cs_flag::ADMIT, requested.admit);
+        body.set_flag(cs_flag::SERVE, requested.serve);
         body.mask = None;
         Outcome::Reply(ControlResponse::new(status::OK, "OK").with_body(&body))
     }

@@ -40,8 +40,8 @@ fn run(title: &str, lines: &[Line], drops: &[(DropReason, u64)]) {
         assert!(bed.sent.0.iter().all(|sent| sent.kind == kind), "{title}, line {number}");
     }
     for reason in DropReason::ALL {
-        let wanted = drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1);
-        assert_eq!(bed.counters[0].dropped(reason), wanted, "{title}: {reason:?}");
+        let expected = drops.iter().find(|drop| drop.0 == reason).map_or(0, |drop| drop.1);
+        assert_eq!(bed.counters[0].dropped(reason), expected, "{title}: {reason:?}");
     }
 }
 

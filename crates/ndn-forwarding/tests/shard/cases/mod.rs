@@ -146,8 +146,9 @@ impl Case {
             }
         }
         for reason in DropReason::ALL {
-            let wanted: u64 = self.drops.iter().filter(|drop| drop.0 == reason).map(|d| d.1).sum();
-            assert_eq!(bed.counters[0].dropped(reason), wanted, "{}: {reason:?}", self.title);
+            let expected: u64 =
+                self.drops.iter().filter(|drop| drop.0 == reason).map(|d| d.1).sum();
+            assert_eq!(bed.counters[0].dropped(reason), expected, "{}: {reason:?}", self.title);
         }
     }
 }

@@ -37,15 +37,15 @@ pub(super) fn guarded(root: &Identity) -> Harness {
 }
 
 impl Harness {
-    fn register(&mut self, who: &Identity) -> Handled {
-        self.register_from(TUNNEL, who)
+    fn register(&mut self, client: &Identity) -> Handled {
+        self.register_from(TUNNEL, client)
     }
 
-    fn register_from(&mut self, face_id: u64, who: &Identity) -> Handled {
+    fn register_from(&mut self, face_id: u64, client: &Identity) -> Handled {
         self.now.monotonic_ns += 1_000_000;
         self.now.unix_us += 1000;
         let time = Some(self.now.unix_ms());
-        let wire = signed(LOCALHOP, Verb::RibRegister, &who.signer(), time);
+        let wire = signed(LOCALHOP, Verb::RibRegister, &client.signer(), time);
         self.interest(&wire, face_id)
     }
 
@@ -135,9 +135,9 @@ fn certificates_are_fetched_one_after_the_other() {
 #[test]
 fn missing_or_useless_certificate_ends_in_403() {
     let root = Identity::new("/net", KeyType::Ecdsa);
-    let stranger = Identity::new("/net/unknown", KeyType::Ecdsa);
+    let unknown = Identity::new("/net/unknown", KeyType::Ecdsa);
     let mut harness = guarded(&root);
-    harness.register(&stranger);
+    harness.register(&unknown);
     assert_eq!(harness.asked().len(), 1);
     harness.advance(3 * SECOND_NS);
     assert!(harness.sent.is_empty());
@@ -148,20 +148,20 @@ fn missing_or_useless_certificate_ends_in_403() {
 
     // For a moment, the certificate is not requested again.
     harness.asked();
-    assert!(matches!(harness.register(&stranger), Handled::Refused { code: 403, .. }));
+    assert!(matches!(harness.register(&unknown), Handled::Refused { code: 403, .. }));
     assert!(harness.asked().is_empty());
     harness.response();
     harness.advance(SECOND_NS);
 
-    harness.register(&stranger);
+    harness.register(&unknown);
     assert_eq!(harness.asked().len(), 1);
-    harness.data(&stranger);
+    harness.data(&unknown);
     // A self-signed certificate that is no trust anchor requires itself.
     assert_eq!(harness.response().code, 403);
     assert!(harness.asked().is_empty());
 
     let imposter = Identity::new("/net/unknown", KeyType::Ecdsa);
-    harness.register(&stranger);
+    harness.register(&unknown);
     harness.data(&imposter);
     assert_eq!(harness.response().code, 403);
     assert_eq!(harness.fib("/p"), []);
@@ -171,9 +171,9 @@ fn missing_or_useless_certificate_ends_in_403() {
 fn waiting_commands_of_a_face_are_limited() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
-    let stranger = Identity::new("/net/unknown", KeyType::Ecdsa);
+    let unknown = Identity::new("/net/unknown", KeyType::Ecdsa);
     let codes: Vec<_> = (0..300)
-        .map(|_| match harness.register(&stranger) {
+        .map(|_| match harness.register(&unknown) {
             Handled::Command { code: None, .. } => 0,
             Handled::Refused { code, .. } => code,
             other => panic!("{other:?}"),
@@ -371,9 +371,9 @@ fn anchors_are_refreshed_at_their_deadline() {
         harness.run();
         std::iter::from_fn(|| harness.state.poll_anchor_change()).collect::<Vec<_>>()
     };
-    let accepted = |harness: &mut Harness, who: &Identity| {
+    let accepted = |harness: &mut Harness, client: &Identity| {
         harness.take_actions();
-        matches!(harness.register(who), Handled::Command { code: Some(200), .. })
+        matches!(harness.register(client), Handled::Command { code: Some(200), .. })
     };
 
     let begun_ns = harness.now.monotonic_ns;
@@ -417,5 +417,5 @@ fn anchors_are_refreshed_at_their_deadline() {
     assert_eq!(harness.state.check_anchors(), Ok(()));
     *kept.lock().unwrap() = Err("it is gone once more".to_owned());
     harness.now.monotonic_ns = due_ns + 5 * PERIOD_NS;
-    assert!(matches!(&tick(&mut harness)[..], [AnchorChange::Unreadable { .. }]), "told again");
+    assert!(matches!(&tick(&mut harness)[..], [AnchorChange::Unreadable { .. }]), "reported again");
 }
