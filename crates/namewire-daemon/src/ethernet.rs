@@ -63,7 +63,7 @@ impl Resized {
 }
 
 impl EthernetPorts {
-    /// Time of the next [`poll`](Self::look).
+    /// Time of the next [`poll`](Self::poll).
     pub(super) fn next_deadline_ns(&self, config: &Config) -> Option<u64> {
         self.is_used(config).then_some(self.next_poll_ns)
     }

@@ -79,7 +79,7 @@ type Lists = [[Vec<Holder>; 2]; MemoryKind::COUNT];
 /// The memory of all faces of a worker.
 ///
 /// Within its share, a principal gets memory although none is left. What is used beyond the capacity then is taken from
-/// others, once, when the worker asks for [`claim`](Self::claim)s: so the work is proportional to what was taken.
+/// others, once, when the worker asks for claims: so the work is proportional to what was taken.
 #[derive(Debug)]
 pub struct FaceMemory {
     ledger: RankedLedger<MemoryKind, { MemoryKind::COUNT }>,

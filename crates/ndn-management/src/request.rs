@@ -126,7 +126,7 @@ pub enum Request {
         origin: u64,
         /// Lower is preferred.
         cost: u64,
-        /// [`route_flag`](crate::route_flag) bits.
+        /// Bits of `route_flag`: CHILD_INHERIT 1, CAPTURE 2.
         flags: u64,
         /// Until the route expires, milliseconds; `None`: never.
         expiration_period_ms: Option<u64>,

@@ -1,5 +1,5 @@
 //! Room in the tables of the PIT: what principals above their shares hold gives way for those below.
-//! The policy is that of [`Ledger`](ndn_table::Ledger).
+//! The policy is that of [`ndn_table::Ledger`].
 
 use ndn_packet::NackReason;
 use ndn_table::{
