@@ -35,7 +35,7 @@ settings! {
         /// Maximum number of Data packets. Memory is allocated as the store fills; 0 disables the store. At a reload
         /// and by `namewire cs config` it can become at most the value at the start, or 65536 if that is larger.
         capacity_packets: usize = 65_536 => live().within(0..=TABLE_ENTRIES_MAX),
-        /// Maximum size of all Data packets. By default, only their number is limited.
+        /// Maximum memory for Data packets. The default is 8 KiB for each of `capacity_packets`, at least for 65536.
         capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
         /// What a full store evicts first. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited Data,
         /// then stale Data, then the oldest Data.
