@@ -133,6 +133,8 @@ ndn_types::counters! {
         own_socket_drops: Monotone(Messages),
         /// Malformed frames received by another worker than that of their face, or after the face was destroyed.
         bad_remote_frames: Monotone(Frames),
+        /// Packets and frames dropped because their face had been destroyed when its worker got to them.
+        destroyed_face: Monotone(Frames),
         /// Connections closed because the peer sent something other than Interests, Data and LpPackets.
         other_protocol: Monotone(Connections),
     }

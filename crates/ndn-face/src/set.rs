@@ -375,7 +375,10 @@ impl FaceSet {
         sink: &mut impl RxSink,
     ) {
         debug_assert!(self.suspended.is_none(), "the last event is not finished");
-        let Some(face) = self.faces.face_mut(index) else { return };
+        let Some(face) = self.faces.face_mut(index) else {
+            self.shared.calls.destroyed_face.increment();
+            return;
+        };
         let mut cx = Context { shared: &mut self.shared, pool, now };
         cx.deliver_copy(face, frame, sender, sink);
     }
@@ -1094,8 +1097,10 @@ impl TxSink for FaceSink<'_> {
     #[inline]
     fn send(&mut self, index: FaceIndex, packet: TxPacket<'_>) {
         let set = &mut *self.faces;
-        // The face may have closed after the shard chose it; there is no counter left then.
-        let Some(entry) = set.faces.get_mut(index) else { return };
+        let Some(entry) = set.faces.get_mut(index) else {
+            set.shared.calls.destroyed_face.increment();
+            return;
+        };
         let mut cx = Context { shared: &mut set.shared, pool: self.pool, now: self.now };
         with_transport!(set, entry, |kind, face, state| {
             kind.send(&mut cx, face, state, Outgoing::Packet(&packet));

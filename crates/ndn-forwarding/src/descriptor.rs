@@ -67,7 +67,7 @@ impl Flags {
     /// Union with `flags`.
     #[inline]
     #[must_use]
-    pub fn and(self, flags: Self) -> Self {
+    pub fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 

@@ -315,8 +315,8 @@ fn describe(
     let next_hop = lp.next_hop_face_id;
     descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
     descriptor.flags = flags
-        .and(face.flags)
-        .and(scope::flags(name))
+        .union(face.flags)
+        .union(scope::flags(name))
         .with(Flags::NO_CACHE, lp.no_cache)
         .with(Flags::NON_DISCOVERY, lp.non_discovery)
         .with(Flags::NEXT_HOP, next_hop.is_some());

@@ -94,10 +94,11 @@ impl Interval {
         let mut drops: BTreeMap<String, u64> = drops
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
-        let crossings: [(&str, Figure); 7] = [
+        let crossings: [(&str, Figure); 8] = [
             ("shared_socket_full", |worker| worker.calls.shared_socket_drops),
             ("own_socket_full", |worker| worker.calls.own_socket_drops),
             ("bad_remote_frames", |worker| worker.calls.bad_remote_frames),
+            ("destroyed_face", |worker| worker.calls.destroyed_face),
             ("other_protocol", |worker| worker.calls.other_protocol),
             ("queue_full_data", |worker| worker.exchange.crossings_dropped_data),
             ("queue_full_nacks", |worker| worker.exchange.crossings_dropped_nacks),

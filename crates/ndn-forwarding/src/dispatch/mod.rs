@@ -103,7 +103,7 @@ impl Dispatcher {
         let descriptor = burst.descriptor(index);
         let components = u16::from(descriptor.components);
         // On a Data, the flag of refused Interests has another meaning, which is as rare.
-        if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.and(Flags::REFUSED))
+        if !descriptor.flags.intersects(Flags::IMPLICIT_DIGEST.union(Flags::REFUSED))
             && usize::from(components) >= self.depth
             && let Some((shard, entry)) =
                 self.ndt.find_settled(burst.hash_at(descriptor, self.depth))

@@ -31,8 +31,8 @@ impl<'a> Context<'a> {
         strategies: &StrategyTable,
     ) {
         self.tables.counters.in_interests.increment();
-        if rx.descriptor.flags.intersects(Flags::LOCALHOST.and(Flags::REFUSED))
-            && self.is_refused(rx)
+        if rx.descriptor.flags.intersects(Flags::LOCALHOST.union(Flags::REFUSED))
+            && self.reject_if_flagged(rx)
         {
             return;
         }
@@ -44,7 +44,7 @@ impl<'a> Context<'a> {
             self.tables.note_token(rx.descriptor.face);
         }
         let key = rx.interest_key();
-        let pending = self.find_pending(key);
+        let pending = self.find_or_expire(key);
         if let Some(reason) = self.find_loop(rx, pending) {
             self.interest_loop(rx, reason);
             return;
@@ -56,7 +56,7 @@ impl<'a> Context<'a> {
             self.content_store_hit(rx, pending, data);
             return;
         }
-        if rx.descriptor.flags.intersects(Flags::SHORT_PREFIX.and(Flags::PREVIOUS_OWNER)) {
+        if rx.descriptor.flags.intersects(Flags::SHORT_PREFIX.union(Flags::PREVIOUS_OWNER)) {
             self.cross_shard_interest(rx, pending, is_pending, route, strategies);
             return;
         }
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
     /// Drops an Interest that violates scope or that the worker marked as refused. Returns whether
     /// it was dropped.
     #[cold]
-    fn is_refused(&mut self, rx: &RxPacket<'_>) -> bool {
+    fn reject_if_flagged(&mut self, rx: &RxPacket<'_>) -> bool {
         if rx.has(Flags::LOCALHOST) && !rx.has(Flags::FROM_LOCAL) {
             self.tables.counters.drop_packet(DropReason::LocalhostScope);
             return true;
@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
     /// The PIT entry of an Interest, unless it has expired: the result must not depend on whether
     /// the timer has fired.
     #[inline]
-    pub(super) fn find_pending(&mut self, key: &InterestKey<'_>) -> Option<PitIndex> {
+    pub(super) fn find_or_expire(&mut self, key: &InterestKey<'_>) -> Option<PitIndex> {
         let entry = self.tables.pcct.find_interest(key)?;
         if self.tables.pcct.entry(entry).expiry() <= self.now {
             self.finalize_unsatisfied(entry, Ending::Expiry);
