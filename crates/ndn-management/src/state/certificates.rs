@@ -13,15 +13,27 @@ use ndn_types::{
 
 use super::action::{Action, FaceRecord};
 use super::outbox::Outbox;
+use super::pending::{Pending, PendingTable, Work};
 use crate::authorize::Requester;
 use crate::command::Verb;
+use crate::fib::Fib;
+use crate::response::ControlResponse;
+use crate::time::Now;
+use crate::types::CS_ERASE_LIMIT;
 
 /// Maximum number of waiting commands.
 pub(super) const WAITING_MAX: usize = 256;
 /// Maximum number of waiting commands from one face.
 pub(super) const WAITING_PER_FACE_MAX: usize = 16;
-/// Certificates that one command may require.
+/// Certificates that one command may require, and that may arrive for it.
 const CERTIFICATES_MAX: usize = 25;
+/// The time for which a command waits on after certificates that do not prove it: they may be forged, and another source
+/// may have the right ones.
+const DOUBT_MS: u64 = 1000;
+/// The time after the arrival of a certificate in which those of its issuers should arrive.
+const ISSUERS_MS: u64 = 1000;
+/// Maximum number of next hops that a certificate is requested from one by one.
+const NEXT_HOPS_MAX: usize = 8;
 /// The time in which the certificates of one command, or of one announcement, have to arrive.
 pub(super) const FETCH_MS_MAX: u64 = 4000;
 /// The same for a command whose Interest has a shorter lifetime: its successor finds the certificates.
@@ -64,7 +76,8 @@ pub(super) fn principal_of(face: &FaceRecord) -> PrincipalKey {
     }
 }
 
-/// The certificates that a command or an announcement has required so far. The last one has not arrived.
+/// The certificates that a command or an announcement has required and received so far. A certificate of any name can be
+/// forged, so each is awaited until the command is accepted or its time is over, also if one of its name has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) required: Vec<Name>,
@@ -72,20 +85,28 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Whether fetching `name` may help: it was not fetched in vain, and the limit is not reached.
+    /// Whether fetching `name` may help: it was not required before, and the limit is not reached.
     pub(super) fn may_require(&self, name: &Name) -> bool {
         !self.required.contains(name) && self.required.len() < CERTIFICATES_MAX
     }
 
-    /// The certificate that is being waited for.
-    pub(super) fn awaited(&self) -> Option<&Name> {
-        self.required.last()
+    /// Whether one more certificate is to be considered.
+    pub(super) fn has_room(&self) -> bool {
+        self.fetched.len() < CERTIFICATES_MAX
     }
 
-    /// Whether this is the awaited certificate.
+    /// Whether this is an awaited certificate, which has not arrived before.
     pub(super) fn awaits(&self, certificate: &Certificate) -> bool {
-        self.awaited().is_some_and(|name| is_certificate_of(certificate, name.as_ref()))
+        let is_new = self.fetched.iter().all(|known| known.wire() != certificate.wire());
+        is_new
+            && self.has_room()
+            && self.required.iter().any(|name| is_certificate_of(certificate, name.as_ref()))
     }
+}
+
+/// The time until which a command waits on after certificates that did not prove it.
+pub(super) fn doubt_deadline_ns(now_ns: u64, deadline_ns: u64) -> u64 {
+    deadline_ns.min(now_ns.saturating_add(DOUBT_MS * NS_PER_MS))
 }
 
 /// Whether `name`, which is that of a key or a prefix of a certificate's name, stands for this certificate. Names of other
@@ -103,6 +124,13 @@ pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
     now_ns.saturating_add(fetch_ms * NS_PER_MS)
 }
 
+/// The refusal of a command.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) response: ControlResponse,
+    pub(super) reason: String,
+}
+
 /// A command that waits for a certificate.
 #[derive(Debug)]
 pub(super) struct WaitingCommand {
@@ -113,6 +141,8 @@ pub(super) struct WaitingCommand {
     pub(super) signer: String,
     pub(super) progress: Progress,
     pub(super) deadline_ns: u64,
+    /// The refusal that it gets at the deadline, if certificates have arrived that do not prove it.
+    pub(super) refusal: Option<Refusal>,
 }
 
 /// Whether one more command may wait.
@@ -191,7 +221,7 @@ impl WaitingCommands {
     /// Whether a command from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
         self.commands.iter().any(|entry| {
-            entry.requester.face_id == face_id && entry.progress.awaited() == Some(name)
+            entry.requester.face_id == face_id && entry.progress.required.contains(name)
         })
     }
 
@@ -226,9 +256,25 @@ struct Fetch {
     name: Name,
     face_id: u64,
     /// Interests sent.
-    attempts: u32,
+    attempts: usize,
+    /// Interests sent at increasing intervals.
+    paced: u32,
     next_attempt_ns: u64,
     deadline_ns: u64,
+    /// Next hops that are asked in turn, in addition to the requester and the strategy.
+    next_hops: Vec<u64>,
+    /// A certificate of the name has arrived.
+    is_answered: bool,
+    /// Its name, while the Content Store may have it.
+    answer: Option<Name>,
+}
+
+/// What fetches need of the control plane.
+pub(super) struct FetchContext<'a> {
+    pub(super) now: Now,
+    pub(super) fib: &'a Fib,
+    pub(super) pending: &'a mut PendingTable,
+    pub(super) outbox: &'a mut Outbox,
 }
 
 /// A certificate that did not arrive for a face.
@@ -239,9 +285,11 @@ struct Failure {
     ends_ns: u64,
 }
 
-/// The certificates that are being fetched. Each is requested again and again until it arrives or its time is over: from
-/// the face that requires it, which usually has it, and in turn from the network. There is one fetch for each certificate
-/// and face that something waits for, so that their number is bounded by those of the waiting commands and announcements.
+/// The certificates that are being fetched. Each is requested again and again until its time is over or nothing waits for
+/// it, less often once one has arrived: from the face that requires it, which usually has it, and in turn from the
+/// network. If what arrived does not prove the command, each next hop is asked, too. There is one fetch for each
+/// certificate and face that something waits for, so that their number is bounded by those of the waiting commands and
+/// announcements.
 #[derive(Debug, Default)]
 pub(super) struct CertificateFetches {
     fetches: Vec<Fetch>,
@@ -267,18 +315,45 @@ impl CertificateFetches {
         let known = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
         if let Some(fetch) = known {
             fetch.deadline_ns = fetch.deadline_ns.max(deadline_ns);
+            if fetch.answer.take().is_some() {
+                (fetch.paced, fetch.next_attempt_ns) = (0, now_ns);
+            }
             return;
         }
-        let name = name.clone();
-        let mut fetch = Fetch { name, face_id, attempts: 0, next_attempt_ns: now_ns, deadline_ns };
+        let mut fetch = Fetch {
+            name: name.clone(),
+            face_id,
+            attempts: 0,
+            paced: 0,
+            next_attempt_ns: now_ns,
+            deadline_ns,
+            next_hops: Vec::new(),
+            is_answered: false,
+            answer: None,
+        };
         fetch.attempt(now_ns, outbox);
         self.fetches.push(fetch);
     }
 
-    /// Ends the fetches of this certificate.
-    pub(super) fn arrived(&mut self, certificate: &Certificate) {
-        self.fetches.retain(|fetch| !is_certificate_of(certificate, fetch.name.as_ref()));
+    /// Notes a certificate that may be the requested one. It is requested again after a while, unless nothing waits for
+    /// it any more.
+    pub(super) fn arrived(&mut self, now_ns: u64, certificate: &Certificate) {
+        for fetch in &mut self.fetches {
+            if is_certificate_of(certificate, fetch.name.as_ref()) {
+                fetch.is_answered = true;
+                fetch.answer = Some(certificate.name().to_name());
+                fetch.next_attempt_ns = now_ns.saturating_add(ISSUERS_MS * NS_PER_MS);
+            }
+        }
         self.failures.retain(|failure| !is_certificate_of(certificate, failure.name.as_ref()));
+    }
+
+    /// Requests a certificate again: what arrived for the face does not prove its command.
+    pub(super) fn doubt(&mut self, name: &Name, face_id: u64, cx: &mut FetchContext<'_>) {
+        let found = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
+        if let Some(fetch) = found {
+            fetch.doubt(cx);
+        }
     }
 
     /// Ends a fetch that nothing waits for.
@@ -292,7 +367,8 @@ impl CertificateFetches {
     }
 
     /// Sends the Interests that are due, and ends the fetches whose time is over.
-    pub(super) fn handle_timeout(&mut self, now_ns: u64, outbox: &mut Outbox) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut FetchContext<'_>) {
+        let now_ns = cx.now.monotonic_ns;
         while self.failures.front().is_some_and(|failure| failure.ends_ns <= now_ns) {
             self.failures.pop_front();
         }
@@ -301,12 +377,17 @@ impl CertificateFetches {
             if self.failures.len() == FAILURES_MAX {
                 self.failures.pop_front();
             }
-            let Fetch { name, face_id, .. } = fetch;
-            self.failures.push_back(Failure { name, face_id, ends_ns });
+            let Fetch { name, face_id, is_answered, .. } = fetch;
+            if !is_answered {
+                self.failures.push_back(Failure { name, face_id, ends_ns });
+            }
         }
         for fetch in &mut self.fetches {
             if fetch.next_attempt_ns <= now_ns {
-                fetch.attempt(now_ns, outbox);
+                match fetch.answer {
+                    Some(_) => fetch.doubt(cx),
+                    None => fetch.attempt(now_ns, cx.outbox),
+                }
             }
         }
     }
@@ -319,6 +400,24 @@ impl CertificateFetches {
 }
 
 impl Fetch {
+    /// Makes the Content Store forget the certificate that has arrived, and requests it again soon, also from each next
+    /// hop for its name.
+    fn doubt(&mut self, cx: &mut FetchContext<'_>) {
+        let Some(prefix) = self.answer.take() else { return };
+        let name = self.name.as_ref();
+        let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
+        let next_hops = prefixes.find_map(|prefix| cx.fib.find(prefix)).unwrap_or_default();
+        let next_hops = next_hops.iter().map(|hop| hop.face_id);
+        let other = next_hops.filter(|&face_id| face_id != self.face_id);
+        self.next_hops = other.take(NEXT_HOPS_MAX).collect();
+        self.paced = 0;
+        self.next_attempt_ns = cx.now.monotonic_ns.saturating_add(RETRY_MS_MIN * NS_PER_MS);
+        let work = Work::EraseCs { prefix: prefix.clone(), count: None };
+        if let Some(ticket) = cx.pending.add(Pending::without_requester(cx.now, work)) {
+            cx.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
+        }
+    }
+
     /// Sends one Interest. It has no Nonce: the forwarder adds a new one to each.
     fn attempt(&mut self, now_ns: u64, outbox: &mut Outbox) {
         let left_ms = self.deadline_ns.saturating_sub(now_ns) / NS_PER_MS;
@@ -328,11 +427,17 @@ impl Fetch {
             .lifetime_ms(left_ms.max(RETRY_MS_MIN))
             .to_vec();
         if let Ok(wire) = wire {
-            let next_hop = self.attempts.is_multiple_of(2).then_some(self.face_id);
+            // The requester, the strategy, then each next hop.
+            let turn = self.attempts % (self.next_hops.len() + 2);
+            let next_hop = match turn.checked_sub(2) {
+                Some(place) => self.next_hops.get(place).copied(),
+                None => (turn == 0).then_some(self.face_id),
+            };
             outbox.push(Action::SendInterest { wire, next_hop });
         }
-        let pause_ms = RETRY_MS_MIN.saturating_mul(1 << self.attempts.min(8)).min(RETRY_MS_MAX);
+        let pause_ms = RETRY_MS_MIN.saturating_mul(1 << self.paced.min(8)).min(RETRY_MS_MAX);
         self.attempts += 1;
+        self.paced += 1;
         self.next_attempt_ns = now_ns.saturating_add(pause_ms * NS_PER_MS);
     }
 }
@@ -357,6 +462,7 @@ mod tests {
             signer: String::new(),
             progress: Progress::default(),
             deadline_ns: 0,
+            refusal: None,
         }
     }
 
@@ -390,25 +496,51 @@ mod tests {
         assert!(waiting.commands.is_empty() && waiting.ledger.report().is_zero());
     }
 
+    /// What fetches need, at this time.
+    struct Surroundings {
+        outbox: Outbox,
+        fib: Fib,
+        pending: PendingTable,
+    }
+
+    impl Surroundings {
+        fn new() -> Self {
+            let outbox = Outbox::new(Box::new(DigestSigner));
+            Self { outbox, fib: Fib::new(9), pending: PendingTable::default() }
+        }
+
+        fn at(&mut self, monotonic_ns: u64) -> FetchContext<'_> {
+            let Self { outbox, fib, pending } = self;
+            FetchContext { now: Now { monotonic_ns, unix_us: 0 }, fib, pending, outbox }
+        }
+
+        /// The next hops of the Interests sent.
+        fn asked(&mut self) -> Vec<Option<u64>> {
+            let actions = std::iter::from_fn(|| self.outbox.pop());
+            let next_hops = actions.filter_map(|action| {
+                let Action::SendInterest { next_hop, wire } = action else { return None };
+                assert_eq!(Interest::parse(&wire).unwrap().nonce(), None);
+                Some(next_hop)
+            });
+            next_hops.collect()
+        }
+    }
+
     #[test]
     fn fetch_is_repeated_until_its_deadline_and_then_fails_for_a_while() {
-        let mut outbox = Outbox::new(Box::new(DigestSigner));
+        let mut around = Surroundings::new();
         let mut fetches = CertificateFetches::default();
         let key = name("/net/site/KEY/k");
         let deadline_ns = 4000 * NS_PER_MS;
-        fetches.begin(0, &key, (300, deadline_ns), &mut outbox);
-        fetches.begin(0, &key, (300, deadline_ns), &mut outbox);
+        fetches.begin(0, &key, (300, deadline_ns), &mut around.outbox);
+        fetches.begin(0, &key, (300, deadline_ns), &mut around.outbox);
         let mut sent = Vec::new();
         let mut now_ns = 0;
         loop {
-            while let Some(action) = outbox.pop() {
-                let Action::SendInterest { wire, next_hop } = action else { panic!() };
-                assert_eq!(Interest::parse(&wire).unwrap().nonce(), None);
-                sent.push((now_ns / NS_PER_MS, next_hop));
-            }
+            sent.extend(around.asked().into_iter().map(|next_hop| (now_ns / NS_PER_MS, next_hop)));
             let Some(next_ns) = fetches.next_deadline_ns() else { break };
             now_ns = next_ns;
-            fetches.handle_timeout(now_ns, &mut outbox);
+            fetches.handle_timeout(&mut around.at(now_ns));
         }
         let expected = [(0, Some(300)), (30, None), (90, Some(300)), (210, None), (450, Some(300))];
         assert_eq!(sent[..5], expected);
@@ -419,23 +551,59 @@ mod tests {
     }
 
     #[test]
-    fn certificate_ends_the_fetches_of_its_key() {
-        let mut outbox = Outbox::new(Box::new(DigestSigner));
+    fn certificate_delays_the_fetches_of_its_key() {
+        let mut around = Surroundings::new();
         let mut fetches = CertificateFetches::default();
         let [a, b, below] = ["/a", "/b", "/a/KEY/k"].map(|uri| Identity::new(uri, KeyType::Ecdsa));
+        let key = name("/a/KEY/k");
+        let deadline_ns = 4000 * NS_PER_MS;
         for face_id in [300, 301] {
-            fetches.begin(0, &name("/a/KEY/k"), (face_id, 9), &mut outbox);
+            fetches.begin(0, &key, (face_id, deadline_ns), &mut around.outbox);
         }
-        fetches.begin(0, &b.certificate.name().to_name(), (300, 9), &mut outbox);
+        let of_b = b.certificate.name().to_name();
+        fetches.begin(0, &of_b, (300, deadline_ns), &mut around.outbox);
         assert_eq!(below.certificate.name().prefix(3), a.certificate.key_name());
-        fetches.arrived(&below.certificate);
-        assert_eq!(fetches.fetches.len(), 3, "another key");
-        fetches.arrived(&a.certificate);
-        assert_eq!(fetches.fetches.len(), 1);
-        fetches.arrived(&b.certificate);
-        assert!(fetches.fetches.is_empty());
-        fetches.begin(0, &name("/b/KEY/k"), (300, 9), &mut outbox);
+        let due_ms = |fetches: &CertificateFetches| {
+            let due = fetches.fetches.iter().map(|fetch| fetch.next_attempt_ns / NS_PER_MS);
+            due.collect::<Vec<_>>()
+        };
+        fetches.arrived(0, &below.certificate);
+        assert_eq!(due_ms(&fetches), [30, 30, 30], "another key");
+        fetches.arrived(0, &a.certificate);
+        assert_eq!(due_ms(&fetches), [1000, 1000, 30]);
+        // What arrived proves nothing for one of them; another command needs the certificate for the other.
+        fetches.doubt(&key, 300, &mut around.at(NS_PER_MS));
+        fetches.begin(NS_PER_MS, &key, (301, deadline_ns), &mut around.outbox);
+        assert_eq!(due_ms(&fetches), [31, 1, 30]);
+        fetches.cancel(&key, 301);
         fetches.face_destroyed(300);
         assert_eq!(fetches.next_deadline_ns(), None);
+    }
+
+    #[test]
+    fn doubted_certificate_is_erased_and_requested_from_each_next_hop() {
+        let mut around = Surroundings::new();
+        let mut fetches = CertificateFetches::default();
+        let identity = Identity::new("/a", KeyType::Ecdsa);
+        let key = name("/a/KEY/k");
+        for face_id in [300, 301, 302] {
+            let next_hop = crate::rib::NextHop { face_id, cost: 1 };
+            around.fib.add_next_hop(&name("/a"), next_hop).unwrap();
+        }
+        fetches.begin(0, &key, (300, 4000 * NS_PER_MS), &mut around.outbox);
+        let mut asked = around.asked();
+        fetches.arrived(0, &identity.certificate);
+        fetches.doubt(&key, 300, &mut around.at(0));
+        let erased = around.outbox.pop();
+        assert!(
+            matches!(&erased, Some(Action::EraseCs { prefix, .. }) if *prefix == identity.certificate.name()),
+            "{erased:?}"
+        );
+        while asked.len() < 6 {
+            let now_ns = fetches.next_deadline_ns().unwrap();
+            fetches.handle_timeout(&mut around.at(now_ns));
+            asked.extend(around.asked());
+        }
+        assert_eq!(asked, [Some(300), None, Some(301), Some(302), Some(300), None]);
     }
 }

@@ -226,16 +226,16 @@ impl Announcements {
     /// Whether an announcement from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
         let mut of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id);
-        of_face.any(|entry| entry.progress.awaited() == Some(name))
+        of_face.any(|entry| entry.progress.required.contains(name))
     }
 
     pub(super) fn face_destroyed(&mut self, face_id: u64) {
         self.waiting.retain(|entry| entry.face_id != face_id);
     }
 
-    /// Drops the announcements whose certificates did not arrive in time.
-    pub(super) fn handle_timeout(&mut self, now_ns: u64) {
-        self.waiting.retain(|entry| entry.deadline_ns > now_ns);
+    /// Takes the announcements whose certificates did not arrive in time.
+    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingAnnouncement> {
+        self.waiting.extract_if(.., |entry| entry.deadline_ns <= now_ns).collect()
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {

@@ -67,8 +67,8 @@ use crate::types::{
     Persistency, Scope, cs_flag, route_flag, route_origin,
 };
 use certificates::{
-    Admission, CertificateFetches, FETCH_MS_MAX, Progress, WaitingCommand, WaitingCommands,
-    command_deadline_ns, principal_of,
+    Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, Refusal, WaitingCommand,
+    WaitingCommands, command_deadline_ns, doubt_deadline_ns, principal_of,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -328,10 +328,10 @@ impl ControlState {
         let Ok(certificate) = Certificate::parse(wire.to_vec()).map(Arc::new) else { return };
         let commands = self.waiting.take_awaiting(&certificate);
         let announcements = self.announcements.take_awaiting(&certificate);
-        self.fetches.arrived(&certificate);
-        for WaitingAnnouncement { wire, face_id, mut progress, .. } in announcements {
-            progress.fetched.push(Arc::clone(&certificate));
-            self.judge_announcement(now, face_id, &wire, progress);
+        self.fetches.arrived(now.monotonic_ns, &certificate);
+        for mut announcement in announcements {
+            announcement.progress.fetched.push(Arc::clone(&certificate));
+            self.judge_announcement(now, announcement);
         }
         for command in commands {
             let WaitingCommand { wire, requester, mut progress, deadline_ns, .. } = command;
@@ -340,6 +340,25 @@ impl ControlState {
             let unverified = Unverified { requester, progress, deadline_ns };
             let handled = self.verify_again(now, &interest, unverified);
             self.outcomes.push_back((requester.face_id, handled));
+        }
+    }
+
+    /// Requests the certificates of a command or an announcement again, which those that have arrived do not prove: any of
+    /// them may be forged.
+    fn doubt_certificates(&mut self, now: Now, progress: &Progress, face_id: u64) {
+        let Self { fetches, routes, pending, outbox, .. } = self;
+        let mut cx = FetchContext { now, fib: &routes.fib, pending, outbox };
+        for name in &progress.required {
+            fetches.doubt(name, face_id, &mut cx);
+        }
+    }
+
+    /// Ends the fetches that nothing waits for any more, of those that a command or an announcement needed.
+    fn end_fetches(&mut self, progress: &Progress, face_id: u64) {
+        for name in &progress.required {
+            if !self.waiting.has(name, face_id) && !self.announcements.has(name, face_id) {
+                self.fetches.cancel(name, face_id);
+            }
         }
     }
 
@@ -399,9 +418,12 @@ impl ControlState {
         self.routes.continue_removing();
         self.pending.handle_timeout(now_ns);
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
+        let Self { fetches, routes, pending, outbox, .. } = self;
+        fetches.handle_timeout(&mut FetchContext { now, fib: &routes.fib, pending, outbox });
         self.refuse_expired_commands(now_ns);
-        self.announcements.handle_timeout(now_ns);
-        self.fetches.handle_timeout(now_ns, &mut self.outbox);
+        for expired in self.announcements.take_expired(now_ns) {
+            self.end_fetches(&expired.progress, expired.face_id);
+        }
         let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
         self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
         self.anchor_changes.extend(self.authorizer.refresh(now));
@@ -524,8 +546,7 @@ impl ControlState {
         signer: String,
         reason: String,
     ) -> Handled {
-        let text = format!("authorization rejected: {reason}");
-        let response = ControlResponse::new(status::FORBIDDEN, text);
+        let Refusal { response, reason } = untrusted(reason);
         self.refuse(interest.name(), verb, &response, signer, reason)
     }
 
@@ -534,40 +555,82 @@ impl ControlState {
         &mut self,
         now: Now,
         interest: &Interest<'_>,
-        unverified: Unverified,
+        mut unverified: Unverified,
         (verb, signer, name): (Verb, String, Name),
     ) -> Handled {
-        let Unverified { requester, mut progress, deadline_ns } = unverified;
-        let face_id = requester.face_id;
-        let principal = self.faces.get(face_id).map_or(PrincipalKey::OTHER, principal_of);
-        let is_futile = !progress.may_require(&name)
-            || self.fetches.has_failed(now.monotonic_ns, &name, face_id);
-        let admission =
-            if is_futile { Admission::Refused } else { self.waiting.admit(face_id, principal) };
-        match admission {
-            Admission::Admitted => {}
-            Admission::Displaces(displaced) => self.displace(*displaced),
-            Admission::Refused => {
-                let reason = unavailable(&name);
-                return self.refuse_untrusted(interest, verb, signer, reason);
-            }
+        let face_id = unverified.requester.face_id;
+        let reason = unavailable(&name);
+        if !unverified.progress.may_require(&name)
+            || self.fetches.has_failed(now.monotonic_ns, &name, face_id)
+        {
+            return self.doubt(now, interest, unverified, (verb, signer, untrusted(reason)));
         }
-        let fetch = (face_id, deadline_ns);
+        if !self.admit(face_id) {
+            return self.refuse_untrusted(interest, verb, signer, reason);
+        }
+        let fetch = (face_id, unverified.deadline_ns);
         self.fetches.begin(now.monotonic_ns, &name, fetch, &mut self.outbox);
-        progress.required.push(name);
-        let wire = interest.wire().to_vec();
+        unverified.progress.required.push(name);
+        self.wait(interest, unverified, (verb, signer, None))
+    }
+
+    /// Makes room for a waiting command of a face.
+    fn admit(&mut self, face_id: u64) -> bool {
+        let principal = self.principal(face_id);
+        match self.waiting.admit(face_id, principal) {
+            Admission::Admitted => true,
+            Admission::Displaces(displaced) => {
+                self.refuse_waiting(*displaced);
+                true
+            }
+            Admission::Refused => false,
+        }
+    }
+
+    fn principal(&self, face_id: u64) -> PrincipalKey {
+        self.faces.get(face_id).map_or(PrincipalKey::OTHER, principal_of)
+    }
+
+    fn wait(
+        &mut self,
+        interest: &Interest<'_>,
+        unverified: Unverified,
+        (verb, signer, refusal): (Verb, String, Option<Refusal>),
+    ) -> Handled {
+        let Unverified { requester, progress, deadline_ns } = unverified;
         let handled = Handled::Command { verb, signer: signer.clone(), code: None };
         let waiting = WaitingCommand {
-            wire,
+            wire: interest.wire().to_vec(),
             requester,
             principal: PrincipalIndex::OTHER,
             verb,
             signer,
             progress,
             deadline_ns,
+            refusal,
         };
-        self.waiting.push(principal, waiting);
+        self.waiting.push(self.principal(requester.face_id), waiting);
         handled
+    }
+
+    /// Lets a command wait on that what has arrived does not prove, for a short time, or refuses it if nothing has arrived.
+    fn doubt(
+        &mut self,
+        now: Now,
+        interest: &Interest<'_>,
+        mut unverified: Unverified,
+        (verb, signer, refusal): (Verb, String, Refusal),
+    ) -> Handled {
+        let Unverified { requester, progress, deadline_ns } = &mut unverified;
+        let face_id = requester.face_id;
+        if progress.fetched.is_empty() || !progress.has_room() || !self.admit(face_id) {
+            self.end_fetches(&unverified.progress, face_id);
+            let Refusal { response, reason } = refusal;
+            return self.refuse(interest.name(), verb, &response, signer, reason);
+        }
+        *deadline_ns = doubt_deadline_ns(now.monotonic_ns, *deadline_ns);
+        self.doubt_certificates(now, &unverified.progress, face_id);
+        self.wait(interest, unverified, (verb, signer, Some(refusal)))
     }
 
     fn verify_again(
@@ -577,23 +640,37 @@ impl ControlState {
         unverified: Unverified,
     ) -> Handled {
         let (requester, fetched) = (unverified.requester, &unverified.progress.fetched);
-        match dispatch::dispatch(now, interest, requester, &mut *self.authorizer, fetched) {
-            Dispatch::Execute(command) => {
-                self.execute(Executing { now, name: interest.name() }, *command)
-            }
-            Dispatch::Refuse { verb, response, signer, reason } => {
-                self.refuse(interest.name(), verb, &response, signer, reason)
-            }
-            Dispatch::NeedsCertificate { verb, signer, name } => {
-                self.wait_for_certificate(now, interest, unverified, (verb, signer, name))
-            }
-            Dispatch::Ignore(reason) => Handled::Ignored(reason),
-            // A command is dispatched as a command every time.
-            Dispatch::Publish { .. }
-            | Dispatch::NackDataset(_)
-            | Dispatch::Stored
-            | Dispatch::Events => Handled::Malformed,
-        }
+        let handled =
+            match dispatch::dispatch(now, interest, requester, &mut *self.authorizer, fetched) {
+                Dispatch::NeedsCertificate { verb, signer, name } => {
+                    return self.wait_for_certificate(
+                        now,
+                        interest,
+                        unverified,
+                        (verb, signer, name),
+                    );
+                }
+                Dispatch::Refuse { verb, response, signer, reason }
+                    if response.code == status::FORBIDDEN =>
+                {
+                    let refusal = Refusal { response, reason };
+                    return self.doubt(now, interest, unverified, (verb, signer, refusal));
+                }
+                Dispatch::Refuse { verb, response, signer, reason } => {
+                    self.refuse(interest.name(), verb, &response, signer, reason)
+                }
+                Dispatch::Execute(command) => {
+                    self.execute(Executing { now, name: interest.name() }, *command)
+                }
+                Dispatch::Ignore(reason) => Handled::Ignored(reason),
+                // A command is dispatched as a command every time.
+                Dispatch::Publish { .. }
+                | Dispatch::NackDataset(_)
+                | Dispatch::Stored
+                | Dispatch::Events => Handled::Malformed,
+            };
+        self.end_fetches(&unverified.progress, requester.face_id);
+        handled
     }
 
     /// Refuses the commands whose certificates did not arrive in time.
@@ -603,26 +680,15 @@ impl ControlState {
         }
     }
 
-    /// Refuses a command that makes room for another one.
-    fn displace(&mut self, command: WaitingCommand) {
-        let face_id = command.requester.face_id;
-        if let Some(name) = command.progress.awaited()
-            && !self.waiting.has(name, face_id)
-            && !self.announcements.has(name, face_id)
-        {
-            self.fetches.cancel(name, face_id);
-        }
-        self.refuse_waiting(command);
-    }
-
     /// Refuses a command that no longer waits.
     fn refuse_waiting(&mut self, command: WaitingCommand) {
-        let WaitingCommand { wire, requester, verb, signer, progress, deadline_ns: _, .. } =
-            command;
-        let (Ok(interest), Some(name)) = (Interest::parse(&wire), progress.awaited()) else {
+        let WaitingCommand { wire, requester, verb, signer, progress, refusal, .. } = command;
+        self.end_fetches(&progress, requester.face_id);
+        let (Ok(interest), Some(name)) = (Interest::parse(&wire), progress.required.last()) else {
             return;
         };
-        let handled = self.refuse_untrusted(&interest, verb, signer, unavailable(name));
+        let Refusal { response, reason } = refusal.unwrap_or_else(|| untrusted(unavailable(name)));
+        let handled = self.refuse(interest.name(), verb, &response, signer, reason);
         self.outcomes.push_back((requester.face_id, handled));
     }
 
@@ -647,7 +713,9 @@ impl ControlState {
                 format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
             return Learning::Refused(reason);
         }
-        self.judge_announcement(now, face_id, wire, Progress::default())
+        let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
+        let (wire, progress) = (wire.to_vec(), Progress::default());
+        self.judge_announcement(now, WaitingAnnouncement { wire, face_id, progress, deadline_ns })
     }
 
     /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed.
@@ -668,15 +736,9 @@ impl ControlState {
         self.announcements.find(now, &self.routes.rib, name, &mut *self.outbox.signer)
     }
 
-    fn judge_announcement(
-        &mut self,
-        now: Now,
-        face_id: u64,
-        wire: &[u8],
-        progress: Progress,
-    ) -> Learning {
+    fn judge_announcement(&mut self, now: Now, waiting: WaitingAnnouncement) -> Learning {
         let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
-        let data = match Data::parse(wire) {
+        let data = match Data::parse(&waiting.wire) {
             Ok(data) => data,
             Err(error) => return refused(&error),
         };
@@ -684,13 +746,18 @@ impl ControlState {
             Ok(announcement) => announcement,
             Err(error) => return refused(&error),
         };
-        match self.authorizer.authorize_announcement(now, &data, &progress.fetched) {
-            Validation::Accepted => {}
-            Validation::Refused(error) => return refused(&error),
+        let fetched = &waiting.progress.fetched;
+        match self.authorizer.authorize_announcement(now, &data, fetched) {
+            Validation::Accepted => self.end_fetches(&waiting.progress, waiting.face_id),
+            Validation::Refused(error) => {
+                return self.doubt_announcement(now, waiting, error.to_string());
+            }
             Validation::NeedsCertificate(name) => {
-                return self.announcement_waits(now, face_id, wire, (name, progress));
+                return self.announcement_waits(now, waiting, name);
             }
         }
+        let WaitingAnnouncement { wire, face_id, .. } = &waiting;
+        let face_id = *face_id;
         let Some(valid_until_ns) = announcement.expires_at_ns(now) else {
             return refused(&"it is not valid at this time");
         };
@@ -698,7 +765,7 @@ impl ControlState {
         let prefix = announcement.prefix;
         match self.add_route(prefix.as_ref(), route) {
             Ok(()) => {
-                let (rib, kept) = (&self.routes.rib, (wire, valid_until_ns));
+                let (rib, kept) = (&self.routes.rib, (&**wire, valid_until_ns));
                 self.announcements.keep(now, rib, (&prefix, face_id), kept);
                 Learning::Learnt(prefix)
             }
@@ -710,23 +777,50 @@ impl ControlState {
     fn announcement_waits(
         &mut self,
         now: Now,
-        face_id: u64,
-        wire: &[u8],
-        (name, mut progress): (Name, Progress),
+        mut waiting: WaitingAnnouncement,
+        name: Name,
     ) -> Learning {
-        if !progress.may_require(&name)
+        let face_id = waiting.face_id;
+        if !waiting.progress.may_require(&name)
             || self.fetches.has_failed(now.monotonic_ns, &name, face_id)
             || !self.announcements.has_room(face_id)
         {
-            return Learning::Refused(unavailable(&name));
+            return self.doubt_announcement(now, waiting, unavailable(&name));
         }
-        let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
-        self.fetches.begin(now.monotonic_ns, &name, (face_id, deadline_ns), &mut self.outbox);
-        progress.required.push(name);
-        let wire = wire.to_vec();
-        self.announcements.push(WaitingAnnouncement { wire, face_id, progress, deadline_ns });
+        let fetch = (face_id, waiting.deadline_ns);
+        self.fetches.begin(now.monotonic_ns, &name, fetch, &mut self.outbox);
+        waiting.progress.required.push(name);
+        self.announcements.push(waiting);
         Learning::Waiting
     }
+
+    /// Lets an announcement wait on that what has arrived does not prove, as [`Self::doubt`] does.
+    fn doubt_announcement(
+        &mut self,
+        now: Now,
+        mut waiting: WaitingAnnouncement,
+        reason: String,
+    ) -> Learning {
+        let WaitingAnnouncement { face_id, progress, deadline_ns, .. } = &mut waiting;
+        let face_id = *face_id;
+        if progress.fetched.is_empty()
+            || !progress.has_room()
+            || !self.announcements.has_room(face_id)
+        {
+            self.end_fetches(&waiting.progress, face_id);
+            return Learning::Refused(reason);
+        }
+        *deadline_ns = doubt_deadline_ns(now.monotonic_ns, *deadline_ns);
+        self.doubt_certificates(now, &waiting.progress, face_id);
+        self.announcements.push(waiting);
+        Learning::Waiting
+    }
+}
+
+/// The refusal of a command that is not authorized, for this reason.
+fn untrusted(reason: String) -> Refusal {
+    let text = format!("authorization rejected: {reason}");
+    Refusal { response: ControlResponse::new(status::FORBIDDEN, text), reason }
 }
 
 fn unavailable(certificate: &Name) -> String {

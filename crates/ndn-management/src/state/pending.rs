@@ -38,11 +38,13 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn new(now: Now, name: NameRef<'_>, work: Work) -> Self {
-        Self {
-            requesters: vec![name.to_name()],
-            work,
-            deadline_ns: now.monotonic_ns.saturating_add(LIFETIME_NS),
-        }
+        Self { requesters: vec![name.to_name()], ..Self::without_requester(now, work) }
+    }
+
+    /// Work that no command waits for.
+    pub(super) fn without_requester(now: Now, work: Work) -> Self {
+        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
+        Self { requesters: Vec::new(), work, deadline_ns }
     }
 }
 
