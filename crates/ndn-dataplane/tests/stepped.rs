@@ -3,8 +3,9 @@
 
 mod support;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use ndn_dataplane::{
 };
 use ndn_face::{FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::FaceProperties;
-use ndn_packet::{DataBuilder, Name, SignatureInfo, SignatureType};
-use ndn_sys::clock::{Clock, ManualClock};
+use ndn_packet::tlv::Reader;
+use ndn_packet::{DataBuilder, Interest as InterestView, Name, SignatureInfo, SignatureType};
+use ndn_sys::clock::{self, Clock, ManualClock};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_table::{FaceIndex, FibWriter, NextHop, Timestamp};
 use ndn_types::{FaceUri, Scope};
@@ -95,8 +97,12 @@ impl Node {
     }
 
     fn route(&mut self, prefix: &str, face: FaceIndex) {
+        self.route_to(prefix, &[NextHop { face, cost: 1 }]);
+    }
+
+    fn route_to(&mut self, prefix: &str, next_hops: &[NextHop]) {
         let prefix = Name::from_uri(prefix).unwrap();
-        self.fib.set_next_hops(prefix.as_ref(), &[NextHop { face, cost: 1 }]).unwrap();
+        self.fib.set_next_hops(prefix.as_ref(), next_hops).unwrap();
         let fib = self.fib.publish();
         self.command(Command::SetTables { fib, strategies: None });
         assert!(self.dataplane.is_settled());
@@ -179,6 +185,54 @@ fn pending_interest_expires_when_the_clock_passes_its_lifetime() {
         (Duration::from_secs(4)..Duration::from_millis(4100)).contains(&lifetime),
         "{lifetime:?}"
     );
+}
+
+/// Only the worker of the face learns from the kernel that the peer is gone.
+#[test]
+fn pending_interests_of_all_shards_are_sent_again_when_a_udp_peer_is_gone() {
+    const PENDING: u32 = 20;
+    for workers in 1..=3 {
+        let clock = ManualClock::new(1_000_000_000, Duration::ZERO);
+        let mut node = Node::new(workers, &clock);
+        let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        peer.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let face_id = node.dataplane.allocate_face_id();
+        let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
+        let face = node.add(NewFace {
+            ticket: Some(face_id),
+            transport: NewTransport::Datagram(peer.local_addr().unwrap()),
+            options: FaceOptions::datagram(properties, Persistency::Persistent, MTU),
+            remote: FaceUri::null(),
+            local: FaceUri::null(),
+        });
+        let (other, mut application) = node.application();
+        let (_, mut consumer) = node.application();
+        let next_hops = [NextHop { face, cost: 1 }, NextHop { face: other, cost: 2 }];
+        node.route_to("/p", &next_hops);
+        for number in 0..PENDING {
+            consumer.write_all(&interest(&format!("/p/{number}"), number)).unwrap();
+        }
+        node.settle();
+        for _ in 0..PENDING {
+            assert!(peer.recv(&mut [0; MTU]).unwrap() > 0);
+        }
+        assert_eq!(read(&mut application), []);
+        drop(peer);
+        clock.advance(Duration::from_millis(1));
+        // The one that finds out.
+        consumer.write_all(&interest("/p/last", PENDING)).unwrap();
+        let (mut names, deadline) =
+            (BTreeSet::new(), clock::now() + u64::try_from(TIMEOUT.as_nanos()).unwrap());
+        while names.len() < PENDING as usize + 1 {
+            assert!(clock::now() < deadline, "{workers} workers: {names:?}");
+            node.settle();
+            let bytes = read(&mut application);
+            let mut reader = Reader::new(&bytes);
+            while let Some(tlv) = reader.next_tlv().unwrap() {
+                names.insert(InterestView::parse(tlv.wire()).unwrap().name().to_uri());
+            }
+        }
+    }
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl Datagrams {
             Call::Failed(error) => {
                 let owner = self.channel_mut(id).and_then(|channel| channel.owner);
                 if let Some(face) = owner.and_then(|owner| faces.face_mut(owner)) {
-                    cx.shared.report_unreachable(face, error);
+                    cx.shared.report_unreachable(cx.now, face, error);
                 }
                 Progress::Done
             }
@@ -323,7 +323,7 @@ impl Datagrams {
                 Opened::Message(index) => {
                     if let Some(face) = faces.face_mut(index) {
                         face.note_arrival(cx.now, None);
-                        cx.shared.note_reachable(face);
+                        cx.shared.note_reachable(cx.now, face);
                     }
                 }
             }
@@ -366,7 +366,7 @@ impl Datagrams {
             if let Some(face) = faces.face_mut(index) {
                 face.link.counters().dropped(LinkDropReason::SendError).increment();
                 // One at a time; the others are reported with what is sent to them next.
-                if !face.is_unreachable {
+                if face.unreachable_since.is_none() {
                     unreachable = Some((index, error));
                 }
             }
@@ -376,7 +376,7 @@ impl Datagrams {
         if let Some((index, error)) = unreachable
             && let Some(face) = faces.face_mut(index)
         {
-            cx.shared.report_unreachable(face, error);
+            cx.shared.report_unreachable(cx.now, face, error);
         }
         let is_blocked = flushed == Flushed::Blocked;
         if is_blocked != channel.waits_writable {

@@ -84,8 +84,10 @@ pub enum FaceChange {
     Down(CloseReason),
     /// The kernel reports that datagrams do not reach the peer. The face stays in use.
     Unreachable(CloseReason),
-    /// A permanent face has its connection back, or the peer of an unreachable one has sent something.
+    /// A permanent face has its connection back.
     Up,
+    /// The peer of a face that was reported as unreachable has sent something.
+    Reached,
 }
 
 /// A change of a face that no command caused.

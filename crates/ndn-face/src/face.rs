@@ -57,8 +57,9 @@ pub(crate) struct Face {
     pub(crate) listed: bool,
     /// What its own descriptor has brought.
     pub(crate) direction: TrafficDirection,
-    /// [`FaceChange::Unreachable`](crate::FaceChange::Unreachable) was reported, and nothing has arrived since.
-    pub(crate) is_unreachable: bool,
+    /// When [`FaceChange::Unreachable`](crate::FaceChange::Unreachable) was reported, until
+    /// [`FaceChange::Reached`](crate::FaceChange::Reached) is.
+    pub(crate) unreachable_since: Option<Timestamp>,
 }
 
 impl Face {
@@ -81,7 +82,7 @@ impl Face {
             deadline: None,
             listed: false,
             direction: TrafficDirection::default(),
-            is_unreachable: false,
+            unreachable_since: None,
         }
     }
 

@@ -379,6 +379,7 @@ impl FaceSet {
             self.shared.calls.destroyed_face.increment();
             return;
         };
+        self.shared.note_reachable(now, face);
         let mut cx = Context { shared: &mut self.shared, pool, now };
         cx.deliver_copy(face, frame, sender, sink);
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ndn_forwarding::TxPacket;
 use ndn_ring::{FillBlock, PacketPool};
@@ -172,6 +173,10 @@ impl FrameSink for DownSink {
     }
 }
 
+/// Minimum time for which a face is reported as unreachable: what was under way before does not show that the peer is
+/// still there, and forged ICMP messages cause few reports.
+const UNREACHABLE_MIN: Duration = Duration::from_millis(100);
+
 /// The deadlines of faces. None of them is exact or frequent, so an ordered set serves.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
@@ -238,7 +243,12 @@ impl Shared {
 
     /// Reports that the kernel cannot deliver datagrams to the peer of a face, unless it was reported.
     #[cold]
-    pub(crate) fn report_unreachable(&mut self, face: &mut Face, error: io::ErrorKind) {
+    pub(crate) fn report_unreachable(
+        &mut self,
+        now: Timestamp,
+        face: &mut Face,
+        error: io::ErrorKind,
+    ) {
         let is_of_peer = matches!(
             error,
             io::ErrorKind::ConnectionRefused
@@ -246,7 +256,8 @@ impl Shared {
                 | io::ErrorKind::NetworkUnreachable
                 | io::ErrorKind::NetworkDown
         );
-        if is_of_peer && !std::mem::replace(&mut face.is_unreachable, true) {
+        if is_of_peer && face.unreachable_since.is_none() {
+            face.unreachable_since = Some(now);
             let change = FaceChange::Unreachable(CloseReason::Unreachable(error));
             self.report_change(face.index, change);
         }
@@ -254,9 +265,10 @@ impl Shared {
 
     /// Notes that something arrived from the peer of a face.
     #[inline]
-    pub(crate) fn note_reachable(&mut self, face: &mut Face) {
-        if std::mem::take(&mut face.is_unreachable) {
-            self.report_change(face.index, FaceChange::Up);
+    pub(crate) fn note_reachable(&mut self, now: Timestamp, face: &mut Face) {
+        if face.unreachable_since.is_some_and(|since| now.since(since) >= UNREACHABLE_MIN) {
+            face.unreachable_since = None;
+            self.report_change(face.index, FaceChange::Reached);
         }
     }
 

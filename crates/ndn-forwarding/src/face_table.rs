@@ -18,10 +18,12 @@ pub(crate) struct FaceFlags(u16);
 pub enum LinkEvent {
     /// Nothing can be sent: the connection or the network device has no link.
     Lost,
-    /// The kernel reports that packets do not reach the peer. It may be wrong: anybody can forge an ICMP message.
-    Doubted,
     /// The link is back. Whether the peer answers is not known yet.
     Restored,
+    /// The kernel reports that packets do not reach the peer. It may be wrong: anybody can forge an ICMP message.
+    Doubted,
+    /// The peer has sent something since.
+    Reached,
 }
 
 /// How far a face can be relied on, in ascending order.
@@ -29,7 +31,9 @@ pub enum LinkEvent {
 pub(crate) enum Reliance {
     /// It has no link.
     Down,
-    /// Its link is back or in doubt, and it brought no Data since.
+    /// The peer may be gone.
+    Doubted,
+    /// Its link is back, and it brought no Data since.
     Returning,
     /// It is up.
     Up,
@@ -45,8 +49,9 @@ impl FaceFlags {
     const LOCAL_FIELDS: u16 = 1 << 6;
     const DOWN: u16 = 1 << 7;
     const RETURNING: u16 = 1 << 8;
+    const DOUBTED: u16 = 1 << 9;
     /// State that is not a property.
-    const LINK_STATE: u16 = Self::DOWN | Self::RETURNING;
+    const LINK_STATE: u16 = Self::DOWN | Self::RETURNING | Self::DOUBTED;
 
     fn new(properties: &FaceProperties) -> Self {
         let mut flags = Self::EXISTS;
@@ -87,10 +92,14 @@ impl FaceFlags {
 
     #[inline]
     pub(crate) fn reliance(self) -> Reliance {
-        match (self.has(Self::DOWN), self.has(Self::RETURNING)) {
-            (false, false) => Reliance::Up,
-            (false, true) => Reliance::Returning,
-            (true, _) => Reliance::Down,
+        if self.0 & Self::LINK_STATE == 0 {
+            Reliance::Up
+        } else if self.has(Self::DOWN) {
+            Reliance::Down
+        } else if self.has(Self::DOUBTED) {
+            Reliance::Doubted
+        } else {
+            Reliance::Returning
         }
     }
 }
@@ -122,12 +131,12 @@ pub struct FaceTable {
     /// Faces by FaceId.
     by_id: HashMap<u64, FaceIndex>,
     count: usize,
-    returning: Vec<Returning>,
+    uncertain: Vec<Uncertain>,
 }
 
-/// A face in state [`Reliance::Returning`].
+/// A face in state [`Reliance::Returning`] or [`Reliance::Doubted`].
 #[derive(Debug, Clone, Copy)]
-struct Returning {
+struct Uncertain {
     face: FaceIndex,
     since: Timestamp,
     next_probe: Timestamp,
@@ -164,7 +173,7 @@ impl FaceTable {
             principal,
             flags: FaceFlags(FaceFlags::new(properties).0 | link_state),
         };
-        self.returning.retain(|one| one.face.slot() != index.slot() || one.face == index);
+        self.uncertain.retain(|one| one.face.slot() != index.slot() || one.face == index);
         self.forget_id(old_id, index.slot());
         self.by_id.insert(properties.face_id, index);
         previous
@@ -182,7 +191,7 @@ impl FaceTable {
         let slot = std::mem::take(self.slot_mut(index)?);
         self.count -= 1;
         self.forget_id(slot.face_id, index.slot());
-        self.returning.retain(|one| one.face != index);
+        self.uncertain.retain(|one| one.face != index);
         Some(slot.principal)
     }
 
@@ -190,48 +199,61 @@ impl FaceTable {
     /// to be sent elsewhere.
     pub(crate) fn set_link(&mut self, index: FaceIndex, event: LinkEvent, now: Timestamp) -> bool {
         let Some(slot) = self.slot_mut(index) else { return false };
-        let state = match (event, slot.flags.reliance()) {
-            (LinkEvent::Lost, Reliance::Up | Reliance::Returning) => FaceFlags::DOWN,
-            (LinkEvent::Doubted, Reliance::Up) => FaceFlags::RETURNING,
-            (LinkEvent::Restored, Reliance::Down) => FaceFlags::RETURNING,
-            (_, _) => return false,
+        let before = slot.flags.0 & FaceFlags::LINK_STATE;
+        let after = match event {
+            LinkEvent::Lost => before & FaceFlags::DOUBTED | FaceFlags::DOWN,
+            LinkEvent::Restored if before & FaceFlags::DOWN != 0 => {
+                before & FaceFlags::DOUBTED | FaceFlags::RETURNING
+            }
+            LinkEvent::Restored => before,
+            LinkEvent::Doubted => before | FaceFlags::DOUBTED,
+            LinkEvent::Reached => before & !FaceFlags::DOUBTED,
         };
-        slot.flags.0 &= !FaceFlags::LINK_STATE;
-        slot.flags.0 |= state;
-        self.returning.retain(|one| one.face != index);
-        if state == FaceFlags::RETURNING {
-            self.returning.push(Returning { face: index, since: now, next_probe: Timestamp::ZERO });
+        if after == before {
+            return false;
         }
-        event != LinkEvent::Restored
+        slot.flags.0 = slot.flags.0 & !FaceFlags::LINK_STATE | after;
+        self.note_state(index, now);
+        matches!(event, LinkEvent::Lost | LinkEvent::Doubted)
     }
 
-    /// Since when a face is in state [`Reliance::Returning`], if it is.
+    /// Begins or ends the uncertainty about a face.
+    fn note_state(&mut self, index: FaceIndex, now: Timestamp) {
+        self.uncertain.retain(|one| one.face != index);
+        let reliance = self.find(index).map(FaceFlags::reliance);
+        if matches!(reliance, Some(Reliance::Returning | Reliance::Doubted)) {
+            self.uncertain.push(Uncertain { face: index, since: now, next_probe: Timestamp::ZERO });
+        }
+    }
+
+    /// Since when a face is in state [`Reliance::Returning`] or [`Reliance::Doubted`], if it is.
     #[inline]
-    pub(crate) fn returning_since(&self, index: FaceIndex) -> Option<Timestamp> {
-        self.returning.iter().find(|one| one.face == index).map(|one| one.since)
+    pub(crate) fn uncertain_since(&self, index: FaceIndex) -> Option<Timestamp> {
+        self.uncertain.iter().find(|one| one.face == index).map(|one| one.since)
     }
 
-    /// Whether a face is in state [`Reliance::Returning`].
+    /// Whether a face is in state [`Reliance::Returning`] or [`Reliance::Doubted`].
     #[inline]
-    pub(crate) fn has_returning(&self) -> bool {
-        !self.returning.is_empty()
+    pub(crate) fn has_uncertain(&self) -> bool {
+        !self.uncertain.is_empty()
     }
 
-    /// Whether a returning face may be probed now. If so, the next probe has to wait.
+    /// Whether such a face may be probed now. If so, the next probe has to wait.
     pub(crate) fn take_probe(&mut self, index: FaceIndex, now: Timestamp) -> bool {
         let found =
-            self.returning.iter_mut().find(|one| one.face == index && one.next_probe <= now);
+            self.uncertain.iter_mut().find(|one| one.face == index && one.next_probe <= now);
         found.map(|one| one.next_probe = now.plus_millis(PROBE_INTERVAL_MS)).is_some()
     }
 
-    /// Records that Data came from a face: a returning face is up.
+    /// Records that Data came from a face: one that returns is up. Whether the doubt in a face is over is known to its
+    /// worker: this Data may have arrived there before.
     #[cold]
-    pub(crate) fn note_answer(&mut self, index: FaceIndex) {
+    pub(crate) fn note_answer(&mut self, index: FaceIndex, now: Timestamp) {
         if let Some(slot) = self.slot_mut(index)
-            && slot.flags.has(FaceFlags::RETURNING)
+            && slot.flags.reliance() == Reliance::Returning
         {
             slot.flags.0 &= !FaceFlags::RETURNING;
-            self.returning.retain(|one| one.face != index);
+            self.note_state(index, now);
         }
     }
 
@@ -349,6 +371,34 @@ mod tests {
             assert!(!table.note_token(FaceIndex::new(slot, 0)), "it is known by now");
         }
         assert_eq!(sends(&table), [false, true, true]);
+    }
+
+    #[test]
+    fn doubt_ends_with_an_arrival_and_loss_with_an_answer() {
+        let mut table = FaceTable::new();
+        let face = FaceIndex::new(3, 1);
+        put(&mut table, face, 300);
+        let at = Timestamp::from_nanos;
+        let events = [
+            (LinkEvent::Reached, Reliance::Up, false),
+            (LinkEvent::Restored, Reliance::Up, false),
+            (LinkEvent::Doubted, Reliance::Doubted, true),
+            (LinkEvent::Doubted, Reliance::Doubted, false),
+            (LinkEvent::Lost, Reliance::Down, true),
+            (LinkEvent::Restored, Reliance::Doubted, false),
+            (LinkEvent::Reached, Reliance::Returning, false),
+        ];
+        for (now, (event, expected, sends_again)) in (1..).zip(events) {
+            assert_eq!(table.set_link(face, event, at(now)), sends_again, "{event:?} {now}");
+            assert_eq!(table.find(face).unwrap().reliance(), expected, "{event:?} {now}");
+            let is_uncertain = matches!(expected, Reliance::Doubted | Reliance::Returning);
+            assert_eq!(table.has_uncertain(), is_uncertain);
+            table.note_answer(face, at(now));
+            let is_answered = expected == Reliance::Returning;
+            let after = if is_answered { Reliance::Up } else { expected };
+            assert_eq!(table.find(face).unwrap().reliance(), after, "{event:?} {now}");
+        }
+        assert!(!table.has_uncertain());
     }
 
     #[test]

@@ -1057,6 +1057,10 @@ impl Worker {
                     self.announce_link(now, event.face, LinkEvent::Doubted);
                     Event::FaceDown { face_id, reason }
                 }
+                FaceChange::Reached => {
+                    self.announce_link(now, event.face, LinkEvent::Reached);
+                    Event::FaceUp { face_id }
+                }
                 FaceChange::Up => {
                     self.announce_link(now, event.face, LinkEvent::Restored);
                     Event::FaceUp { face_id }

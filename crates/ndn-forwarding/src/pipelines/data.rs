@@ -44,8 +44,8 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
-        if self.tables.faces.has_returning() {
-            self.tables.faces.note_answer(rx.descriptor.face);
+        if self.tables.faces.has_uncertain() {
+            self.tables.faces.note_answer(rx.descriptor.face, self.now);
         }
         if self.may_concern_others(rx) {
             self.cross_shard_data(rx, None, matches, strategies);

@@ -228,21 +228,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Calls the strategy, and probes next hops that came back.
+    /// Calls the strategy, and probes next hops that came back or are in doubt.
     #[inline]
     pub(super) fn choose_next_hops(
         &mut self,
         strategy: &dyn Strategy,
         interest: &PendingInterest<'_>,
     ) {
-        if !self.tables.faces.has_returning() {
+        if !self.tables.faces.has_uncertain() {
             return strategy.after_receive_interest(self, interest);
         }
         let token = self.tables.pcct.token(interest.entry, self.tables.shard);
         strategy.after_receive_interest(self, interest);
         // The strategy may have ended the entry.
         if self.tables.pcct.find_token(token) == Some(interest.entry) {
-            self.probe_returning(interest);
+            self.probe_uncertain(interest);
         }
     }
 

@@ -3,8 +3,8 @@
 use ndn_table::{PitIndex, PitPhase, Timestamp};
 
 use super::finalize::Ending;
-use crate::face_table::Reliance;
-use crate::strategy::{Context, DIRECTED, StrategyTable, other_nonce};
+use crate::face_table::{FaceFlags, Reliance};
+use crate::strategy::{Context, DIRECTED, PendingInterest, StrategyTable, other_nonce};
 use crate::tables::Tables;
 
 /// Maximum number of slots and in-records visited in one call.
@@ -127,6 +127,18 @@ impl Context<'_> {
         1 + record_count
     }
 
+    /// Whether an Interest whose upstreams were lost may be sent to another next hop, or to one whose link is back.
+    fn has_better_next_hop(&self, interest: &PendingInterest<'_>) -> bool {
+        interest.next_hops.iter().any(|hop| {
+            let flags = self.find_permitted(interest, hop.face);
+            match flags.map_or(Reliance::Down, FaceFlags::reliance) {
+                Reliance::Down => false,
+                Reliance::Doubted => self.out_record(interest.entry, hop.face).is_none(),
+                Reliance::Returning | Reliance::Up => true,
+            }
+        })
+    }
+
     /// Whether the links of all upstreams of a PIT entry were lost, at least one of which a strategy chose.
     fn has_lost_upstreams(&self, entry: PitIndex) -> bool {
         let mut is_lost = false;
@@ -142,13 +154,13 @@ impl Context<'_> {
         is_lost && self.tables.pcct.entry(entry).phase() == PitPhase::Pending
     }
 
-    /// Passes a pending Interest to its strategy once more, if a next hop has a link. It has another
-    /// Nonce than before: the next hops may have seen those by way of the lost upstreams.
+    /// Passes a pending Interest to its strategy once more, if a next hop can be relied on more than those that it
+    /// was sent to. It has another Nonce than before: the next hops may have seen those by way of the lost upstreams.
     fn send_again(&mut self, entry: PitIndex, strategies: &StrategyTable) {
         let sent = self.out_records(entry).map(|record| record.nonce);
         let nonce = other_nonce(sent.fold(0, u32::wrapping_add));
         self.with_pending(entry, strategies, |context, strategy, interest| {
-            if context.highest_reliance(interest).is_some_and(|best| best > Reliance::Down) {
+            if context.has_better_next_hop(interest) {
                 context.tables.counters.resent_interests.increment();
                 context.with_nonce(interest, nonce, |context, interest| {
                     context.choose_next_hops(strategy, interest);

@@ -73,8 +73,8 @@ impl Context<'_> {
         let faces = &self.tables.faces;
         faces.find(record.face).is_some_and(|flags| match flags.reliance() {
             Reliance::Up => true,
-            Reliance::Returning => {
-                faces.returning_since(record.face).is_none_or(|since| record.renewed > since)
+            Reliance::Returning | Reliance::Doubted => {
+                faces.uncertain_since(record.face).is_none_or(|since| record.renewed > since)
             }
             Reliance::Down => false,
         })
@@ -88,15 +88,15 @@ impl Context<'_> {
     }
 
     /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and the Interest
-    /// did not arrive on it, except on an ad-hoc link. A face that is down, or that came back and has
-    /// not answered since, is eligible only if no next hop can be relied on more.
+    /// did not arrive on it, except on an ad-hoc link. A face that is down or in doubt, or that came back and
+    /// has not answered since, is eligible only if no next hop can be relied on more.
     #[inline]
     #[must_use]
     pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         let Some(flags) = self.find_permitted(interest, face) else { return false };
         match flags.reliance() {
             Reliance::Up => true,
-            reliance @ (Reliance::Down | Reliance::Returning) => {
+            reliance @ (Reliance::Down | Reliance::Doubted | Reliance::Returning) => {
                 self.highest_reliance(interest) <= Some(reliance)
             }
         }

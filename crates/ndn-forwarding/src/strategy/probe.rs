@@ -5,7 +5,7 @@ use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
 
 use super::measurements::mix;
 use super::{Context, InterestPacket, PendingInterest};
-use crate::face_table::Reliance;
+use crate::face_table::{FaceFlags, Reliance};
 
 impl Context<'_> {
     /// Sends the Interest to `face` with another Nonce, so that it is not dropped as a loop where
@@ -44,13 +44,14 @@ impl Context<'_> {
         self.tables.probe_scratch = copy;
     }
 
-    /// Sends copies of a new Interest to the next hops that came back, until they answer one.
+    /// Sends copies of a new Interest to the next hops that came back or are in doubt, until they answer one.
     #[cold]
-    pub(crate) fn probe_returning(&mut self, interest: &PendingInterest<'_>) {
+    pub(crate) fn probe_uncertain(&mut self, interest: &PendingInterest<'_>) {
         for hop in interest.next_hops {
             let face = hop.face;
             let flags = self.find_permitted(interest, face);
-            if flags.is_some_and(|flags| flags.reliance() == Reliance::Returning)
+            let reliance = flags.map(FaceFlags::reliance);
+            if matches!(reliance, Some(Reliance::Returning | Reliance::Doubted))
                 && self.out_record(interest.entry, face).is_none()
                 && self.tables.faces.take_probe(face, self.now)
             {
