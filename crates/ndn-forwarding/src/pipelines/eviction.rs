@@ -12,6 +12,10 @@ use super::finalize::Ending;
 use crate::DropReason;
 use crate::strategy::Context;
 
+/// Maximum number of in-records of one principal in one entry. Each Interest that joins an entry is compared with all of
+/// them, so that one address with a thousand ports would multiply the cost of its Interests.
+const IN_RECORDS_PER_PRINCIPAL_MAX: usize = 64;
+
 /// Steps of the search that the end of a record or an entry counts as: it takes longer than checking a
 /// place.
 const STEPS_PER_VICTIM: u32 = 16;
@@ -84,8 +88,21 @@ impl Context<'_> {
     /// Makes room among the in-records of an entry. Returns false if there is none.
     #[inline]
     fn make_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
-        self.tables.pcct.entry(entry).in_record_count() < usize::from(IN_RECORDS_PER_ENTRY_MAX)
-            || self.evict_from_entry(principal, entry)
+        let count = self.tables.pcct.entry(entry).in_record_count();
+        count < IN_RECORDS_PER_PRINCIPAL_MAX || self.make_room_among_many(principal, entry, count)
+    }
+
+    #[cold]
+    fn make_room_among_many(
+        &mut self,
+        principal: PrincipalIndex,
+        entry: PitIndex,
+        count: usize,
+    ) -> bool {
+        let own = self.in_records(entry).filter(|record| record.principal == principal).count();
+        own < IN_RECORDS_PER_PRINCIPAL_MAX
+            && (count < usize::from(IN_RECORDS_PER_ENTRY_MAX)
+                || self.evict_from_entry(principal, entry))
     }
 
     /// Ends the oldest in-record of the principal that has the most in an entry, if it has at least two

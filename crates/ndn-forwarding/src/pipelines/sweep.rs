@@ -7,7 +7,7 @@ use crate::face_table::{FaceFlags, Reliance};
 use crate::strategy::{Context, DIRECTED, PendingInterest, StrategyTable, other_nonce};
 use crate::tables::Tables;
 
-/// Maximum number of slots and in-records visited in one call.
+/// Maximum number of slots and records visited in one call.
 const STEPS_PER_POLL_MAX: usize = 128;
 /// A latest expiry that is not further ahead is not worth a pass.
 const EXPIRY_AHEAD_MS: u64 = 10_000;
@@ -112,7 +112,8 @@ impl Context<'_> {
     fn visit_slot(&mut self, slot: usize, strategies: &StrategyTable) -> usize {
         let Tables { pcct, faces, counters, .. } = &mut *self.tables;
         let Some(entry) = pcct.entry_in_slot(slot) else { return 1 };
-        let record_count = pcct.entry(entry).in_record_count();
+        let record_count =
+            pcct.entry(entry).in_record_count() + pcct.entry(entry).out_record_count();
         let gone = pcct.retain_in_records(entry, |_, record| faces.find(record.face).is_some());
         counters.in_records_face_gone.add(gone as u64);
         if gone > 0 && !self.shorten(entry) {

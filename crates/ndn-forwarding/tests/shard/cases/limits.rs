@@ -1,6 +1,7 @@
 //! Malformed input and limits: packets are dropped and counted, without further effect.
 
 use ndn_forwarding::{BURST_SIZE, DropReason};
+use ndn_types::PrincipalKey;
 
 use super::{Case, data, from, interest, nack, run, to};
 use crate::model::Tokens;
@@ -212,9 +213,12 @@ fn remote() -> crate::model::FaceSpec {
 fn one_data_for_many_downstreams_in_many_entries() {
     // Each of them has its own token in each entry, so every one of them gets a copy.
     let faces = 100..400;
-    let mut case = Case::new("fan-out").route("/", 2).with(|world| world.pit_capacity = 10_000);
-    case.world.faces.extend(faces.clone().map(|face| (face, remote())));
+    let case = Case::new("fan-out").route("/", 2).with(|world| world.pit_capacity = 10_000);
     let mut bed = case.world.bed(1);
+    for face in faces.clone() {
+        let neighbour = PrincipalKey::Neighbour { face_id: face.into() };
+        bed.add_face_of(face, remote(), neighbour);
+    }
     let full = long_name(30);
     for length in 1..=30_u8 {
         let name = full[..usize::from(length)].to_vec();

@@ -210,13 +210,33 @@ fn request_below_its_share_is_served_wherever_the_largest_holder_is() {
 }
 
 #[test]
-fn ports_of_one_address_leave_in_records_of_an_entry_to_others() {
+fn ports_of_one_address_take_few_in_records_of_an_entry() {
     let mut bed = bed(1, 5000);
-    let ports = 200..1400;
-    for face in ports.clone() {
+    for face in 200..400 {
         bed.add_face_of(face, REMOTE, address(1));
         bed.process(0, &[from(face, interest("/good/all", face).lifetime_ms(LONGEST_MS))]);
     }
+    assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 200 - 64);
+    // Those that have one renew it.
+    bed.process(1, &[from(200, interest("/good/all", 1000).lifetime_ms(LONGEST_MS))]);
+    assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 200 - 64);
+    bed.process(1, &[from(OTHER_PEER, interest("/good/all", 1001))]);
+    bed.sent.0.clear();
+    bed.process(2, &[from(PRODUCER, data("/good/all"))]);
+    assert_eq!(bed.sent.0.len(), 65);
+    assert_everything_is_given_back(&mut bed, 3);
+}
+
+#[test]
+fn ports_of_many_addresses_leave_in_records_of_an_entry_to_others() {
+    const ADDRESSES: u32 = 20;
+    let mut bed = bed(1, 5000);
+    let ports = 200..1400;
+    for face in ports.clone() {
+        bed.add_face_of(face, REMOTE, address(10 + face % ADDRESSES));
+        bed.process(0, &[from(face, interest("/good/all", face).lifetime_ms(LONGEST_MS))]);
+    }
+    // One port of an address takes the place of none of another one with as many.
     assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 1200 - 1024);
     for face in BYSTANDERS.chain([OTHER_PEER]) {
         bed.process(1, &[from(face, interest("/good/all", face))]);
