@@ -1,11 +1,14 @@
 //! Checks of the head of a request, before anything is done for it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, StatusCode};
 use namewire_config::Origin;
 use ndn_gateway::is_host_allowed;
+
+use crate::tokens::Principal;
 
 /// Hosts and origins of requests.
 #[derive(Debug, Clone, Default)]
@@ -106,25 +109,26 @@ impl Admission {
     }
 }
 
-/// Maximum number of GraphQL requests per second, of all clients together.
-const REQUESTS_PER_SECOND_MAX: u32 = 200;
+/// Maximum number of GraphQL requests per second with one token, and of all without a valid one.
+pub(crate) const REQUESTS_PER_SECOND_MAX: u32 = 200;
 
-/// Limits the rate of GraphQL requests.
+/// Limits the rate of GraphQL requests. It counts those of the current second, by the name of the token.
 #[derive(Debug, Default)]
-pub(crate) struct Rate(Mutex<(u64, u32)>);
+pub(crate) struct Rate(Mutex<(u64, BTreeMap<Option<String>, u32>)>);
 
 impl Rate {
-    /// Counts a request in the second `now_s`.
+    /// Counts a request in the second `now_s`. `principal` is `None` if it has no valid token.
     ///
     /// # Errors
-    /// There were too many in this second.
-    pub(crate) fn admit(&self, now_s: u64) -> Result<(), Refusal> {
+    /// There were too many of this principal in this second.
+    pub(crate) fn admit(&self, now_s: u64, principal: Option<&Principal>) -> Result<(), Refusal> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.0 != now_s {
-            *counted = (now_s, 0);
+            *counted = (now_s, BTreeMap::new());
         }
-        counted.1 = counted.1.saturating_add(1);
-        if counted.1 > REQUESTS_PER_SECOND_MAX { Err(Refusal::Rate) } else { Ok(()) }
+        let count = counted.1.entry(principal.map(|principal| principal.name.clone())).or_default();
+        *count = count.saturating_add(1);
+        if *count > REQUESTS_PER_SECOND_MAX { Err(Refusal::Rate) } else { Ok(()) }
     }
 }
 
@@ -149,6 +153,7 @@ fn single<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::Role;
 
     fn checked(fields: &[(&'static str, &'static str)]) -> Result<Option<String>, Refusal> {
         let admission = Admission {
@@ -178,10 +183,12 @@ mod tests {
     fn requests_above_the_rate_are_refused_until_the_next_second() {
         let rate = Rate::default();
         for _ in 0..REQUESTS_PER_SECOND_MAX {
-            assert_eq!(rate.admit(7), Ok(()));
+            assert_eq!(rate.admit(7, None), Ok(()));
         }
-        assert_eq!(rate.admit(7), Err(Refusal::Rate));
-        assert_eq!(rate.admit(8), Ok(()));
+        assert_eq!(rate.admit(7, None), Err(Refusal::Rate));
+        let grafana = Principal { name: "grafana".to_owned(), role: Role::Read };
+        assert_eq!(rate.admit(7, Some(&grafana)), Ok(()));
+        assert_eq!(rate.admit(8, None), Ok(()));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use ndn_sys::clock;
 
 use crate::admission::{Refusal, check_reading};
 use crate::calls::Unanswered;
@@ -59,10 +58,7 @@ async fn answer(
 ) -> Result<Response<Body>, Refusal> {
     match head.uri.path() {
         "/graphql" if websocket::is_requested(&head.headers) => websocket::upgrade(shared, head),
-        "/graphql" => {
-            shared.rate.admit(clock::wall_clock().as_secs())?;
-            post::execute(&shared.schema, &shared.tokens, head, body).await
-        }
+        "/graphql" => post::execute(shared, head, body).await,
         "/metrics" => {
             check_reading(&head.method)?;
             Ok(answer_metrics(shared, &head.headers).await)

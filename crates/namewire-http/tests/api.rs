@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use namewire_config::{Config, Http};
@@ -423,6 +423,24 @@ fn errors_have_codes() {
         &json!({ "query": "mutation { facesCreate(uri: \"nonsense\") { faceId } }" }),
     );
     assert_eq!(response["errors"][0]["extensions"]["status"], 400, "{response}");
+}
+
+#[test]
+fn requests_above_the_rate_are_refused_except_those_of_other_tokens() {
+    let served = serve(&settings());
+    let query = json!({ "query": "{ __typename }" });
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let is_refused = || served.graphql_as(None, &query).0 == 429;
+    let refused = std::thread::scope(|scope| {
+        let senders = [(); 8].map(|()| {
+            scope.spawn(|| {
+                std::iter::repeat_with(is_refused).find(|it| *it || Instant::now() > deadline)
+            })
+        });
+        senders.map(|sender| sender.join().unwrap())
+    });
+    assert!(refused.contains(&Some(true)), "{refused:?}");
+    assert_eq!(served.graphql_as(Some(&served.admin()), &query).0, 200);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_graphql::dynamic::Schema;
 use async_graphql::{ErrorExtensionValues, Request as GraphRequest, Value};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -13,7 +12,7 @@ use ndn_sys::clock;
 
 use super::access::{FORBIDDEN, UNAUTHENTICATED};
 use crate::admission::Refusal;
-use crate::shared::{Body, text};
+use crate::shared::{Body, Shared, text};
 use crate::tokens::{Principal, Tokens};
 
 /// Maximum length of a body, bytes.
@@ -49,8 +48,7 @@ pub(crate) fn presented(tokens: &Tokens, fields: &HeaderMap) -> Presented {
 /// # Errors
 /// The request is not one for GraphQL.
 pub(crate) async fn execute(
-    schema: &Schema,
-    tokens: &Tokens,
+    shared: &Shared,
     head: &Parts,
     body: Incoming,
 ) -> Result<Response<Body>, Refusal> {
@@ -63,11 +61,15 @@ pub(crate) async fn execute(
     if !kind.trim().eq_ignore_ascii_case("application/json") {
         return Err(Refusal::Type);
     }
-    let principal = match presented(tokens, &head.headers) {
-        Presented::Nothing => None,
-        Presented::Valid(principal) => Some(principal),
-        Presented::Wrong => return Err(Refusal::Token),
+    let presented = presented(&shared.tokens, &head.headers);
+    let principal = match &presented {
+        Presented::Valid(principal) => Some(principal.clone()),
+        Presented::Nothing | Presented::Wrong => None,
     };
+    shared.rate.admit(clock::wall_clock().as_secs(), principal.as_ref())?;
+    if presented == Presented::Wrong {
+        return Err(Refusal::Token);
+    }
     let body = read(body).await?;
     let request: GraphRequest = match serde_json::from_slice(&body) {
         Ok(request) => request,
@@ -80,7 +82,7 @@ pub(crate) async fn execute(
         Some(principal) => request.data(principal),
         None => request,
     };
-    let response = schema.execute(request).await;
+    let response = shared.schema.execute(request).await;
     let status = status(response.errors.iter().filter_map(|error| error.extensions.as_ref()));
     let written = serde_json::to_vec(&response).unwrap_or_default();
     let mut answer = text(status, written);

@@ -1,10 +1,10 @@
 //! Subscriptions by the WebSocket protocol `graphql-transport-ws`.
 
+use std::any::TypeId;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_graphql::dynamic::Schema;
 use async_graphql::http::{WebSocket, WebSocketProtocols, WsMessage};
 use async_graphql::{Data, Error, Executor, Request, Response as GraphResponse, ServerError};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -102,7 +102,7 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, _permit: OwnedSemaphoreP
         received.recv().await.map(|message| (message, received))
     });
     let secret = Arc::new(Mutex::new(None));
-    let executor = Limited { schema: shared.schema.clone(), active: Arc::default() };
+    let executor = Limited { shared: Arc::clone(&shared), active: Arc::default() };
     let (initial, kept) = (Arc::clone(&shared), Arc::clone(&secret));
     let answers = WebSocket::new(executor, received, WebSocketProtocols::GraphQLWS)
         .on_connection_init(move |payload| async move { initialize(&initial, &kept, &payload) });
@@ -179,10 +179,10 @@ fn initialize(
     Ok(data)
 }
 
-/// The schema with a limit of subscriptions.
+/// The schema with limits of the number of subscriptions and of the rate of requests.
 #[derive(Clone)]
 struct Limited {
-    schema: Schema,
+    shared: Arc<Shared>,
     active: Arc<AtomicUsize>,
 }
 
@@ -195,9 +195,15 @@ impl Drop for Active {
     }
 }
 
+/// One response with this error.
+fn failed(text: impl Into<String>) -> BoxStream<'static, GraphResponse> {
+    let error = GraphResponse::from_errors(vec![ServerError::new(text, None)]);
+    once(async move { error }).boxed()
+}
+
 impl Executor for Limited {
     async fn execute(&self, request: Request) -> GraphResponse {
-        self.schema.execute(request).await
+        self.shared.schema.execute(request).await
     }
 
     fn execute_stream(
@@ -205,15 +211,19 @@ impl Executor for Limited {
         request: Request,
         session_data: Option<Arc<Data>>,
     ) -> BoxStream<'static, GraphResponse> {
+        let data = session_data.as_ref().and_then(|data| data.get(&TypeId::of::<Principal>()));
+        let principal = data.and_then(|data| data.downcast_ref::<Principal>());
+        if let Err(refusal) = self.shared.rate.admit(clock::wall_clock().as_secs(), principal) {
+            self.shared.counters.refused_other.increment();
+            return failed(refusal.text().trim_end());
+        }
         let count = self.active.fetch_add(1, Ordering::AcqRel);
         let active = Active(Arc::clone(&self.active));
         if count >= SUBSCRIPTIONS_MAX {
-            let text = format!("a connection has at most {SUBSCRIPTIONS_MAX} subscriptions");
-            let error = GraphResponse::from_errors(vec![ServerError::new(text, None)]);
             drop(active);
-            return once(async move { error }).boxed();
+            return failed(format!("a connection has at most {SUBSCRIPTIONS_MAX} subscriptions"));
         }
-        let responses = Executor::execute_stream(&self.schema, request, session_data);
+        let responses = Executor::execute_stream(&self.shared.schema, request, session_data);
         responses
             .map(move |response| {
                 let _ = &active;
