@@ -33,7 +33,8 @@ settings! {
     /// The Content Store, which caches Data to satisfy later Interests.
     pub struct Cs {
         /// Maximum number of Data packets. Memory is allocated as the store fills; 0 disables the store. At a reload
-        /// and by `namewire cs config` it can become at most the value at the start, or 65536 if that is larger.
+        /// and by `namewire cs config` it can become at most the value at the start, or 65536 if that is larger and
+        /// `capacity_bytes` has room for them.
         capacity_packets: usize = 65_536 => live().within(0..=TABLE_ENTRIES_MAX),
         /// Maximum memory for Data packets. The default is 8 KiB for each of `capacity_packets`, at least for 65536.
         capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),

@@ -163,7 +163,7 @@ impl fmt::Debug for Hooks {
 mod tests {
     use std::time::Duration;
 
-    use ndn_sys::poll::{Events, Interest, Poller};
+    use ndn_sys::poll::{Events, Poller};
 
     use super::*;
 
@@ -171,7 +171,7 @@ mod tests {
     fn request_between_reset_and_flag_keeps_the_waker_readable() {
         let requests = Requests::new().unwrap();
         let poller = Poller::new().unwrap();
-        poller.add(requests.waker(), 1, Interest::Readable).unwrap();
+        poller.add_waker(requests.waker(), 1).unwrap();
         let mut ready = Events::with_capacity(4);
         requests.reload();
         requests.waker().reset();

@@ -279,7 +279,7 @@ mod tests {
     use ndn_management::{ControlParameters, Verb};
     use ndn_packet::{Interest, SignatureType};
     use ndn_security::{KeyType, Locator, PrivateKey};
-    use ndn_sys::poll::{Events, Interest as Wish, Poller};
+    use ndn_sys::poll::{Events, Poller};
 
     use super::*;
 
@@ -310,7 +310,7 @@ mod tests {
                 move |_: &Question| shared.lock().unwrap().pop_front().unwrap_or_else(locked);
             let signer = KeyChainSigner::reading(Box::new(read)).unwrap();
             let poller = Poller::new().unwrap();
-            poller.add(&*signer.waker(), 0, Wish::Readable).unwrap();
+            poller.add_waker(&signer.waker(), 0).unwrap();
             let now = Now { monotonic_ns: 1 << 40, unix_us: 1 << 50 };
             Self { signer, readings, poller, now, time_ms: 0 }
         }

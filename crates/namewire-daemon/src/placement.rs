@@ -4,7 +4,7 @@ use anyhow::Context;
 use ndn_dataplane::{WorkerPlacement, Workers, default_worker_count, plan_placement, plan_roles};
 use ndn_sys::topology::Topology;
 
-use crate::config::{Conflict, Forwarder};
+use crate::config::{Conflict, Forwarder, WorkerCount};
 
 /// Rejects processors that do not exist or that this process may not use.
 ///
@@ -39,10 +39,17 @@ pub fn plan(forwarder: &Forwarder) -> Result<Vec<WorkerPlacement>, Conflict> {
 }
 
 fn places(forwarder: &Forwarder) -> anyhow::Result<Vec<WorkerPlacement>> {
+    let workers = |default| Workers {
+        count: forwarder.worker_count(default).max(forwarder.io_workers + 1),
+        io: forwarder.io_workers,
+    };
+    let is_of_machine = forwarder.workers == WorkerCount::Auto || forwarder.placement.is_some();
+    if !is_of_machine && forwarder.cpus.is_empty() {
+        let anywhere = |roles| WorkerPlacement { roles, cpu: None, node: None };
+        return Ok(plan_roles(workers(1))?.into_iter().map(anywhere).collect());
+    }
     let topology = Topology::of_machine().context("which processors there are")?;
-    let count =
-        forwarder.worker_count(default_worker_count(&topology)).max(forwarder.io_workers + 1);
-    let workers = Workers { count, io: forwarder.io_workers };
+    let workers = workers(default_worker_count(&topology));
     if let Some(arrangement) = forwarder.placement {
         return plan_placement(&topology, workers, arrangement)
             .with_context(|| format!("forwarder.placement = {arrangement}"));

@@ -15,9 +15,11 @@ use crate::environment::Environment;
 
 /// Average size of a cached packet, bytes, if no byte limit is configured.
 const CS_BYTES_PER_PACKET: usize = 8192;
-/// Minimum of the Content Store's maximum capacity at run time. It is not larger because the index is spread over its
-/// whole range, and a small index stays in the CPU cache.
+/// Minimum of the Content Store's maximum capacity at run time, if its bytes suffice. It is not larger because the index
+/// is spread over its whole range, and a small index stays in the CPU cache.
 const CS_PACKETS_MIN: usize = 65_536;
+/// Bytes that the smallest cached packet takes.
+const CS_PACKET_BYTES_MIN: usize = 128;
 /// Nonces remembered per PIT entry.
 const DEAD_NONCES_PER_PIT_ENTRY: usize = 2;
 /// Number of name components for dispatch to workers.
@@ -169,7 +171,10 @@ pub(super) const fn fib_entries_max(config: &Config) -> usize {
 
 /// Maximum Content Store capacity at run time, in packets.
 pub(super) fn cs_capacity_max(config: &Config) -> usize {
-    config.tables.cs.capacity_packets.max(CS_PACKETS_MIN)
+    let cs = &config.tables.cs;
+    let bytes = cs.capacity_bytes.and_then(|size| usize::try_from(size.0).ok());
+    let fitting = bytes.map_or(usize::MAX, |bytes| bytes / CS_PACKET_BYTES_MIN);
+    cs.capacity_packets.max(CS_PACKETS_MIN.min(fitting))
 }
 
 /// Link service options of a stream face.

@@ -271,12 +271,6 @@ impl Dataplane {
         self.workers.iter_mut().for_each(|worker| worker.commands.wake());
     }
 
-    /// Whether commands wait on this side because a worker is behind.
-    #[must_use]
-    pub fn is_backed_up(&self) -> bool {
-        self.workers.iter().any(|worker| worker.commands.is_backed_up())
-    }
-
     /// Whether a reply through the internal face may be sent: a single worker carries out all commands before it
     /// reads that face; several workers have [executed all](Self::has_executed_all).
     #[must_use]

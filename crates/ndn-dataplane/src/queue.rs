@@ -1,12 +1,12 @@
 //! Queues of commands and events between the control thread and a worker, with a waker for each side.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use ndn_sys::poll::Waker;
 
-/// Maximum number of messages that wait for the other thread; the sender keeps further ones.
+/// Number of waiting messages from which a queue is [full](Sender::is_full).
 const QUEUE_LENGTH: usize = 4096;
 
 /// The worker has ended, by a command or a panic.
@@ -17,12 +17,12 @@ pub struct WorkerGone;
 /// The sending end of one direction.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
-    queue: SyncSender<T>,
+    /// Without a limit of its own: there is one event per face and command at most.
+    queue: mpsc::Sender<T>,
     /// After the queue, because fields are dropped in order: the other side must find the queue closed when it
     /// wakes.
     waker: WakeOnDrop,
-    /// Messages that did not fit. Bounded by one event per face and command.
-    overflow: VecDeque<T>,
+    waiting: Arc<AtomicUsize>,
     sent: bool,
 }
 
@@ -41,6 +41,7 @@ impl Drop for WakeOnDrop {
 pub(crate) struct Inbox<T> {
     queue: Receiver<T>,
     waker: Arc<Waker>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// One direction.
@@ -50,22 +51,22 @@ pub(crate) fn channel<T>() -> std::io::Result<(Sender<T>, Inbox<T>)> {
 
 /// One direction, with a waker that several directions share.
 pub(crate) fn channel_with<T>(waker: Arc<Waker>) -> (Sender<T>, Inbox<T>) {
-    let (sender, receiver) = sync_channel(QUEUE_LENGTH);
-    let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker) };
-    let waker = WakeOnDrop(waker);
-    (Sender { queue: sender, waker, overflow: VecDeque::new(), sent: false }, inbox)
+    let (sender, receiver) = mpsc::channel();
+    let waiting = Arc::<AtomicUsize>::default();
+    let inbox = Inbox { queue: receiver, waker: Arc::clone(&waker), waiting: Arc::clone(&waiting) };
+    (Sender { queue: sender, waker: WakeOnDrop(waker), waiting, sent: false }, inbox)
 }
 
 impl<T> Sender<T> {
     /// Queues a message without waiting. The other side is woken by [`wake`](Self::wake).
     pub(crate) fn send(&mut self, message: T) {
-        self.overflow.push_back(message);
-        self.move_overflow();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Fails if the receiver has ended.
+        self.sent |= self.queue.send(message).is_ok();
     }
 
     /// Wakes the other side once for everything that was queued since the last time.
     pub(crate) fn wake(&mut self) {
-        self.move_overflow();
         if std::mem::take(&mut self.sent) {
             self.waker.0.wake();
         }
@@ -76,23 +77,9 @@ impl<T> Sender<T> {
         self.waker.0.wake();
     }
 
-    /// Whether messages wait on this side.
-    pub(crate) fn is_backed_up(&self) -> bool {
-        !self.overflow.is_empty()
-    }
-
-    fn move_overflow(&mut self) {
-        while let Some(message) = self.overflow.pop_front() {
-            match self.queue.try_send(message) {
-                Ok(()) => self.sent = true,
-                Err(TrySendError::Full(message)) => {
-                    self.overflow.push_front(message);
-                    return;
-                }
-                // The receiver has ended.
-                Err(TrySendError::Disconnected(_)) => self.overflow.clear(),
-            }
-        }
+    /// Whether the other side is behind, so that messages that can wait should not be sent.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= QUEUE_LENGTH
     }
 }
 
@@ -103,7 +90,10 @@ impl<T> Inbox<T> {
     /// [`WorkerGone`] once the other side has ended and all its messages were received.
     pub(crate) fn receive(&self) -> Result<Option<T>, WorkerGone> {
         match self.queue.try_recv() {
-            Ok(message) => Ok(Some(message)),
+            Ok(message) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Ok(Some(message))
+            }
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(WorkerGone),
         }
@@ -119,26 +109,22 @@ impl<T> Inbox<T> {
 mod tests {
     use std::time::Duration;
 
-    use ndn_sys::poll::{Events, Interest, Poller};
+    use ndn_sys::poll::{Events, Poller};
 
     use super::*;
 
     #[test]
-    fn overflow_waits_and_keeps_its_order() {
+    fn full_queue_keeps_messages_in_order() {
         let (mut sender, inbox) = channel().unwrap();
         for number in 0..QUEUE_LENGTH + 10 {
+            assert_eq!(sender.is_full(), number >= QUEUE_LENGTH);
             sender.send(number);
         }
-        assert!(sender.is_backed_up());
-        let mut received = Vec::new();
-        for _ in 0..2 {
-            while let Ok(Some(number)) = inbox.receive() {
-                received.push(number);
-            }
-            sender.wake();
+        for number in 0..QUEUE_LENGTH + 10 {
+            assert_eq!(sender.is_full(), number <= 10);
+            assert_eq!(inbox.receive(), Ok(Some(number)));
         }
-        assert!(!sender.is_backed_up());
-        assert_eq!(received, (0..QUEUE_LENGTH + 10).collect::<Vec<_>>());
+        assert_eq!(inbox.receive(), Ok(None));
         drop(sender);
         assert_eq!(inbox.receive(), Err(WorkerGone));
     }
@@ -148,7 +134,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         let mut events = Events::with_capacity(1);
         let (mut sender, inbox) = channel().unwrap();
-        poller.add(inbox.waker(), 0, Interest::Readable).unwrap();
+        poller.add_waker(inbox.waker(), 0).unwrap();
         sender.send(7);
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.is_empty(), "not woken yet");

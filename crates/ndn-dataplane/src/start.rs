@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use ndn_face::FaceSet;
 use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables, StrategyTable};
-use ndn_ring::{PacketPool, free_huge_bytes};
+use ndn_ring::{PacketPool, PagePreference, free_huge_bytes};
 use ndn_sys::cpu;
-use ndn_sys::poll::{Interest, Waker};
+use ndn_sys::poll::Waker;
 use ndn_table::{FibSnapshot, Timestamp};
 
 use crate::faces::{FaceLimit, FaceNumbers};
@@ -61,7 +61,10 @@ impl Parts {
         let options = &self.options;
         let now = Timestamp::from_nanos(options.clock.now_ns());
         let counters = Arc::new(Counters::default());
-        let huge_bytes_max = free_huge_bytes(worker.node) / sharers;
+        let huge_bytes_max = match options.pool_pages {
+            PagePreference::Best => free_huge_bytes(worker.node) / sharers,
+            PagePreference::Transparent | PagePreference::Ordinary => 0,
+        };
         let pool = PacketPool::with_pages(options.pool_blocks, options.pool_pages, huge_bytes_max)?;
         let mut faces = FaceSet::new(&options.faces)?;
         let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
@@ -73,7 +76,7 @@ impl Parts {
         }
         let (commands, command_inbox) = channel()?;
         let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
-        faces.poller().add(command_inbox.waker(), COMMAND_TOKEN, Interest::Readable)?;
+        faces.poller().add_waker(command_inbox.waker(), COMMAND_TOKEN)?;
         let mut shard_config = options.shard.clone();
         shard_config.shard = u8::try_from(number).unwrap_or(u8::MAX);
         shard_config.pcct.now = now;
@@ -82,7 +85,7 @@ impl Parts {
         if let Some(one) = &inter_worker {
             shard.join_others(self.shared.clone());
             let waker = &one.exchange.sleeper().waker;
-            faces.poller().add(waker, INTER_WORKER_TOKEN, Interest::Readable)?;
+            faces.poller().add_waker(waker, INTER_WORKER_TOKEN)?;
         }
         let hasher = options.shard.hasher;
         let nonce_seed = options.nonce_seed.wrapping_add(number as u64);

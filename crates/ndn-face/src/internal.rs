@@ -145,6 +145,12 @@ impl InternalEnd {
         self.own.reset();
     }
 
+    /// Called when there may be a frame.
+    #[must_use]
+    pub fn waker(&self) -> &Waker {
+        &self.own
+    }
+
     /// Makes the descriptor readable again if there are frames, or if the other end is gone.
     fn remind(&self) {
         if self.incoming.waiting() > 0 || self.outgoing.is_closed() {
@@ -261,7 +267,7 @@ impl Transport for Internals {
         _face: &Face,
         end: &mut InternalEnd,
     ) {
-        let removed = shared.poller.remove(end);
+        let removed = shared.poller.remove_waker(end.waker());
         debug_assert!(removed.is_ok(), "an internal face is in the poller");
     }
 }

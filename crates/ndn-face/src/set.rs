@@ -507,7 +507,8 @@ impl FaceSet {
         end: InternalEnd,
         options: &FaceOptions,
     ) -> io::Result<Arc<FaceCounters>> {
-        self.register(index, &end)?;
+        self.check_vacant(index)?;
+        self.shared.poller.add_waker(end.waker(), Source::Face(index).token())?;
         Ok(self.insert(now, index, TransportState::Internal(end), options))
     }
 

@@ -24,6 +24,8 @@ pub(crate) const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 const MTU: usize = 8800;
 /// Frames that a face queues each way: more than a ring between workers has room for.
 const FACE_QUEUE: usize = 8192;
+/// Bytes of a Content Store: room for 256 packets of any scenario in the two workers of a forwarder.
+const CS_BYTES: namewire_config::ByteSize = namewire_config::ByteSize(1 << 19);
 /// A planted fault strikes once in this number of occasions.
 const FAULT_INTERVAL: u64 = 5;
 
@@ -354,6 +356,8 @@ pub(crate) fn config(spec: &NodeSpec) -> Config {
     config.tables.pit_capacity = spec.pit_capacity;
     config.tables.fib_capacity = 256;
     config.tables.cs.capacity_packets = spec.cs_capacity;
+    // Its index is made for as many packets as fit: most of the time to start a forwarder.
+    config.tables.cs.capacity_bytes = Some(CS_BYTES);
     config.pool.pages = namewire_config::Pages::Ordinary;
     config.pool.capacity = namewire_config::ByteSize((4 << 20) * as_u64(spec.workers));
     let listeners = &mut config.listeners;

@@ -1,7 +1,10 @@
 //! Waiting for readiness, and waking a thread that waits.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -123,9 +126,16 @@ impl Events {
 }
 
 /// A set of descriptors to wait for (epoll, level-triggered).
+///
+/// While it has wakers only, a wait of zero does without the kernel unless one of them was called: a simulation of whole
+/// forwarders polls far more often than it wakes.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
+    /// What the wakers in the set have in common with it.
+    wakers: RefCell<Vec<Arc<AtomicBool>>>,
+    /// Something other than wakers was added.
+    has_descriptors: Cell<bool>,
 }
 
 impl Poller {
@@ -134,7 +144,11 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_create1(2)`.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            wakers: RefCell::default(),
+            has_descriptors: Cell::default(),
+        })
     }
 
     /// Waits for `descriptor` too, and reports it as `token`. It leaves the set when it is closed.
@@ -142,7 +156,27 @@ impl Poller {
     /// # Errors
     /// Those of `epoll_ctl(2)`, such as a descriptor that is in the set already.
     pub fn add(&self, descriptor: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.has_descriptors.set(true);
         Ok(epoll::add(&self.epoll, descriptor, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Waits for calls of `waker` too, and reports them as `token`.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`, such as a waker that is in the set already.
+    pub fn add_waker(&self, waker: &Waker, token: u64) -> io::Result<()> {
+        epoll::add(&self.epoll, waker, EventData::new_u64(token), EventFlags::IN)?;
+        self.wakers.borrow_mut().push(Arc::clone(&waker.is_awake));
+        Ok(())
+    }
+
+    /// Does not wait for calls of `waker` any more.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`, such as a waker that is not in the set.
+    pub fn remove_waker(&self, waker: &Waker) -> io::Result<()> {
+        self.wakers.borrow_mut().retain(|other| !Arc::ptr_eq(other, &waker.is_awake));
+        Ok(epoll::delete(&self.epoll, waker)?)
     }
 
     /// Changes the events to wait for on `descriptor`, and its token.
@@ -169,11 +203,19 @@ impl Poller {
     /// Those of `epoll_wait(2)`.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.clear();
+        if timeout == Some(Duration::ZERO) && !self.has_descriptors.get() && !self.has_call() {
+            return Ok(());
+        }
         let timeout = timeout.map(whole_millis);
         match epoll::wait(&self.epoll, spare_capacity(&mut events.buffer), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a waker was called and not reset.
+    fn has_call(&self) -> bool {
+        self.wakers.borrow().iter().any(|is_awake| is_awake.load(Ordering::Relaxed))
     }
 }
 
@@ -194,6 +236,8 @@ fn whole_millis(timeout: Duration) -> Timespec {
 #[derive(Debug)]
 pub struct Waker {
     event: OwnedFd,
+    /// It was called since the last [`reset`](Self::reset): another call changes nothing.
+    is_awake: Arc<AtomicBool>,
 }
 
 impl Waker {
@@ -202,19 +246,24 @@ impl Waker {
     /// # Errors
     /// Those of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { event, is_awake: Arc::default() })
     }
 
     /// Makes the waker readable until [`reset`](Self::reset). Calls in between add nothing.
     pub fn wake(&self) {
-        // The only possible failure is a counter that is full, and then it is readable anyway.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        if !self.is_awake.swap(true, Ordering::AcqRel) {
+            // The only possible failure is a counter that is full, and then it is readable anyway.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Makes the waker unreadable. Look for work after this, not before, or a call is missed.
     pub fn reset(&self) {
         // Fails only if the waker was not used.
         let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        // Last: a call before it writes nothing, and has made its work visible; a call after it writes.
+        self.is_awake.swap(false, Ordering::AcqRel);
     }
 }
 
@@ -234,7 +283,7 @@ mod tests {
     fn waker_is_readable_until_it_is_reset() {
         let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
         let mut events = Events::with_capacity(4);
-        poller.add(&waker, 7, Interest::Readable).unwrap();
+        poller.add_waker(&waker, 7).unwrap();
         poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
         waker.wake();
@@ -248,6 +297,62 @@ mod tests {
         waker.reset();
         poller.wait(&mut events, NO_WAIT).unwrap();
         assert!(events.is_empty());
+    }
+
+    #[test]
+    fn calls_are_seen_with_and_without_other_descriptors() {
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (poller, wakers) = (Poller::new().unwrap(), [(); 2].map(|()| Waker::new().unwrap()));
+        let mut events = Events::with_capacity(4);
+        let mut tokens = || {
+            poller.wait(&mut events, NO_WAIT).unwrap();
+            events.iter().map(|event| event.token).collect::<Vec<_>>()
+        };
+        wakers[0].wake();
+        for (token, waker) in (0..).zip(&wakers) {
+            poller.add_waker(waker, token).unwrap();
+            assert!(poller.add_waker(waker, token).is_err());
+        }
+        for _ in 0..2 {
+            assert_eq!(tokens(), [0]);
+            wakers[0].reset();
+            assert_eq!(tokens(), []);
+            wakers[1].wake();
+            assert_eq!(tokens(), [1]);
+            wakers[1].reset();
+            wakers[0].wake();
+            poller.add(&near, 7, Interest::Readable).unwrap();
+            assert_eq!(tokens(), [0]);
+            poller.remove(&near).unwrap();
+        }
+        poller.remove_waker(&wakers[0]).unwrap();
+        assert_eq!(tokens(), []);
+        assert!(poller.remove_waker(&wakers[0]).is_err());
+    }
+
+    /// Each call that follows a reset is seen by a wait, however calls and resets overlap.
+    #[test]
+    fn calls_of_another_thread_are_not_lost() {
+        const COUNT: u64 = 20_000;
+        let (poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        let done = std::sync::atomic::AtomicU64::new(0);
+        poller.add_waker(&waker, 1).unwrap();
+        std::thread::scope(|scope| {
+            let (waker, done) = (&waker, &done);
+            scope.spawn(move || {
+                for number in 1..=COUNT {
+                    done.store(number, Ordering::Release);
+                    waker.wake();
+                }
+            });
+            let mut events = Events::with_capacity(1);
+            while done.load(Ordering::Acquire) < COUNT {
+                let seen = done.load(Ordering::Acquire);
+                poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
+                assert!(!events.is_empty(), "the call after number {seen} was lost");
+                waker.reset();
+            }
+        });
     }
 
     #[test]

@@ -148,13 +148,11 @@ impl Ndt {
             (1..=crate::NAME_COMPONENTS_MAX).contains(&depth),
             "depth is 1 to NAME_COMPONENTS_MAX"
         );
-        let entry = |index: usize| {
-            let shard = members[index % members.len()];
-            Entry { shard, previous: shard, ..Entry::default() }
-        };
+        let entry = |&shard: &u8| Entry { shard, previous: shard, ..Entry::default() };
+        let words: Vec<u32> = members.iter().map(|member| entry(member).pack()).collect();
         Self {
-            entries: boxed(|index| AtomicU32::new(entry(index).pack())),
-            settled: boxed(|index| AtomicU8::new(entry(index).settled())),
+            entries: repeated(&words, AtomicU32::new),
+            settled: repeated(members, AtomicU8::new),
             depth: u8::try_from(depth).unwrap_or(u8::MAX),
             shard_count: u8::try_from(shard_count).unwrap_or(u8::MAX),
             members: members.into(),
@@ -332,10 +330,15 @@ impl Entry {
     }
 }
 
-/// Allocates an array with a value for each entry.
-fn boxed<T: std::fmt::Debug>(entry: impl Fn(usize) -> T) -> Box<[T; NDT_ENTRIES]> {
-    let entries: Box<[T]> = (0..NDT_ENTRIES).map(entry).collect();
-    entries.try_into().unwrap_or_else(|_| unreachable!("NDT_ENTRIES were collected"))
+/// Allocates an array that has the values again and again.
+fn repeated<T: Copy, U: std::fmt::Debug>(
+    values: &[T],
+    cell: impl Fn(T) -> U,
+) -> Box<[U; NDT_ENTRIES]> {
+    let mut all = values.repeat(NDT_ENTRIES.div_ceil(values.len()));
+    all.truncate(NDT_ENTRIES);
+    let all: Box<[U]> = all.into_iter().map(cell).collect();
+    all.try_into().unwrap_or_else(|_| unreachable!("there are NDT_ENTRIES"))
 }
 
 /// The entry of a hash, from bits that choose neither a bucket of a shard's tables (the lower 32)

@@ -335,8 +335,7 @@ impl Management {
         let has_interests = self.is_behind && !self.replies.is_full();
         cx.timers.set(Reason::Interests, has_interests.then(|| cx.now_ns()));
         let is_unsent = !self.replies.is_empty() || self.local.has_answers();
-        let waits = is_unsent || cx.dataplane.is_backed_up();
-        cx.timers.set(Reason::FullQueue, waits.then(|| cx.after(RETRY)));
+        cx.timers.set(Reason::FullQueue, is_unsent.then(|| cx.after(RETRY)));
         cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
         has_sent
     }

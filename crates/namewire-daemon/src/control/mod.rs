@@ -185,12 +185,12 @@ impl Control {
     /// Adds the descriptors that exist from the start to the poller.
     fn poll_descriptors(&self) -> std::io::Result<()> {
         let poller = &self.cx.poller;
-        poller.add(self.cx.dataplane.event_waker(), TOKEN_DATAPLANE, Interest::Readable)?;
-        poller.add(self.management.internal(), TOKEN_INTERNAL, Interest::Readable)?;
-        poller.add(self.management.key_chain(), TOKEN_KEY_CHAIN, Interest::Readable)?;
-        poller.add(&*self.operator.waker, TOKEN_OPERATOR, Interest::Readable)?;
-        poller.add(self.sessions.waker(), TOKEN_SESSIONS, Interest::Readable)?;
-        poller.add(self.connector.names().waker(), TOKEN_NAMES, Interest::Readable)?;
+        poller.add_waker(self.cx.dataplane.event_waker(), TOKEN_DATAPLANE)?;
+        poller.add_waker(self.management.internal().waker(), TOKEN_INTERNAL)?;
+        poller.add_waker(self.management.key_chain(), TOKEN_KEY_CHAIN)?;
+        poller.add_waker(&self.operator.waker, TOKEN_OPERATOR)?;
+        poller.add_waker(self.sessions.waker(), TOKEN_SESSIONS)?;
+        poller.add_waker(self.connector.names().waker(), TOKEN_NAMES)?;
         match self.interfaces.monitor() {
             Some(monitor) => poller.add(monitor, TOKEN_LINKS, Interest::Readable),
             None => Ok(()),
@@ -201,7 +201,7 @@ impl Control {
     pub(super) fn run(&mut self, hooks: Hooks, started: Config) -> anyhow::Result<()> {
         let Hooks { requests, source, log, mut on_listening } = hooks;
         self.reload = Some(Reload { source, log, started });
-        self.cx.poller.add(requests.waker(), TOKEN_STOP, Interest::Readable)?;
+        self.cx.poller.add_waker(requests.waker(), TOKEN_STOP)?;
         let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
             let wait = self.next_deadline().map(|(at, _)| {

@@ -253,7 +253,7 @@ mod tests {
         Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind,
     };
     use ndn_packet::{InterestBuilder, Name};
-    use ndn_sys::poll::{Events, Interest, Poller};
+    use ndn_sys::poll::{Events, Poller};
     use ndn_table::NameHasher;
     use proptest::prelude::*;
 
@@ -369,7 +369,7 @@ mod tests {
         let mut parts = Exchange::between(2).unwrap();
         let (mut second, mut first) = (parts.pop().unwrap(), parts.pop().unwrap());
         let poller = Poller::new().unwrap();
-        poller.add(&second.sleeper().waker, 1, Interest::Readable).unwrap();
+        poller.add_waker(&second.sleeper().waker, 1).unwrap();
         let is_woken = || {
             let mut events = Events::with_capacity(1);
             poller.wait(&mut events, Some(std::time::Duration::ZERO)).unwrap();

@@ -314,8 +314,8 @@ impl Worker {
     fn time_to_next(&self, now: Timestamp) -> Option<Duration> {
         let deadline = [self.shard.next_deadline(), self.faces.next_deadline()];
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
-        // The control thread empties the event queue without waking the worker.
-        let retry = self.events.is_backed_up().then_some(NO_BLOCK_PAUSE);
+        // The control thread empties the event queue without waking the worker, which keeps requests meanwhile.
+        let retry = self.events.is_full().then_some(NO_BLOCK_PAUSE);
         let portion = self.faces.has_unread_internals();
         let portion = portion.then(|| self.management.next_portion().since(now));
         [until, retry, portion].into_iter().flatten().min()
@@ -1072,7 +1072,7 @@ impl Worker {
 
     /// Reports the requests of self-learning, unless the control thread is behind.
     fn report_learning(&mut self) {
-        while !self.events.is_backed_up()
+        while !self.events.is_full()
             && let Some(request) = self.shard.poll_learning()
         {
             self.events.send(Event::Learning(request));
