@@ -1097,7 +1097,7 @@ pub struct FaceSink<'a> {
 
 impl TxSink for FaceSink<'_> {
     #[inline]
-    fn send(&mut self, index: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, index: FaceIndex, packet: &TxPacket<'_>) {
         let set = &mut *self.faces;
         let Some(entry) = set.faces.get_mut(index) else {
             set.shared.calls.destroyed_face.increment();
@@ -1105,7 +1105,7 @@ impl TxSink for FaceSink<'_> {
         };
         let mut cx = Context { shared: &mut set.shared, pool: self.pool, now: self.now };
         with_transport!(set, entry, |kind, face, state| {
-            kind.send(&mut cx, face, state, Outgoing::Packet(&packet));
+            kind.send(&mut cx, face, state, Outgoing::Packet(packet));
             if face.link.is_reliable() {
                 cx.shared.deadlines.arm(face, face.link.next_deadline());
             }

@@ -222,9 +222,9 @@ fn large_packets_are_not_copied() {
         let wire = near.pool.bytes(&packet.handle);
         let sent = TxPacket { handle: Some(&packet.handle), ..plain(wire) };
         let mut sink = near.faces.sink(near.now, &near.pool);
-        sink.send(face, sent);
-        sink.send(face, TxPacket { pit_token: &[1, 2], ..sent });
-        sink.send(face, plain(&[6, 0]));
+        sink.send(face, &sent);
+        sink.send(face, &TxPacket { pit_token: &[1, 2], ..sent });
+        sink.send(face, &plain(&[6, 0]));
     }
     near.pool.release(packet.handle);
     near.flush();

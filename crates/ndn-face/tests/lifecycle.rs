@@ -263,7 +263,7 @@ fn an_internal_face_carries_packets_both_ways() {
     for seed in 0..100 {
         worker.send_packet(
             face,
-            ndn_forwarding::TxPacket { incoming_face_id: Some(7), ..plain(&tlv(6, 300, seed)) },
+            &ndn_forwarding::TxPacket { incoming_face_id: Some(7), ..plain(&tlv(6, 300, seed)) },
         );
     }
     let poller = Poller::new().unwrap();
@@ -368,7 +368,7 @@ fn tap_receives_every_frame() {
     worker.receive();
     let data = tlv(6, 100, 2);
     let sent = ndn_forwarding::TxPacket { pit_token: &[1], ..plain(&data) };
-    worker.send_packet(face, sent);
+    worker.send_packet(face, &sent);
     worker.flush();
     let frame = read_available(&far);
     let expected = [(Direction::In, face, tlv(5, 100, 1)), (Direction::Out, face, frame)];

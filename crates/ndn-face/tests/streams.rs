@@ -86,7 +86,7 @@ fn small_packets_are_joined_and_large_ones_not_copied() {
     for _ in 0..70 {
         let wire = worker.pool.bytes(&packet.handle);
         let sent = TxPacket { handle: Some(&packet.handle), ..plain(wire) };
-        worker.faces.sink(worker.now, &worker.pool).send_both(output, sent, &small);
+        worker.faces.sink(worker.now, &worker.pool).send_both(output, &sent, &small);
     }
     worker.pool.release(packet.handle);
     worker.flush();
@@ -103,13 +103,13 @@ fn small_packets_are_joined_and_large_ones_not_copied() {
 }
 
 trait SendBoth {
-    fn send_both(&mut self, face: ndn_table::FaceIndex, first: TxPacket<'_>, second: &[u8]);
+    fn send_both(&mut self, face: ndn_table::FaceIndex, first: &TxPacket<'_>, second: &[u8]);
 }
 
 impl<T: ndn_forwarding::TxSink> SendBoth for T {
-    fn send_both(&mut self, face: ndn_table::FaceIndex, first: TxPacket<'_>, second: &[u8]) {
+    fn send_both(&mut self, face: ndn_table::FaceIndex, first: &TxPacket<'_>, second: &[u8]) {
         self.send(face, first);
-        self.send(face, plain(second));
+        self.send(face, &plain(second));
     }
 }
 
@@ -129,7 +129,7 @@ fn header_fields_go_both_ways() {
         incoming_face_id: Some(400),
         ..plain(&interest)
     };
-    worker.send_packet(face, packet);
+    worker.send_packet(face, &packet);
     worker.flush();
     let frame = read_available(&far);
     let lp = LpPacket::parse(&frame).unwrap();

@@ -52,9 +52,9 @@ pub(crate) struct Held {
     pub(crate) face: FaceIndex,
     pub(crate) may_go_back: bool,
     pub(crate) wire: Box<[u8]>,
-    pub(crate) congestion_mark: u16,
+    pub(crate) congestion_mark: u64,
     pub(crate) is_localhost: bool,
-    pub(crate) incoming_face_id: u64,
+    pub(crate) incoming_face_id: Option<u64>,
     pub(crate) freshness_ms: u64,
 }
 

@@ -8,8 +8,7 @@ use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{DataKey, InterestKey, TOKEN_LENGTH, Token};
 
 use crate::descriptor::{Descriptor, Flags};
-use crate::strategy::InterestPacket;
-use crate::{BURST_SIZE, Burst, PacketKind};
+use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
 
 /// One packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -206,20 +205,14 @@ impl<'a> RxPacket<'a> {
         self.has(Flags::FORWARDING_HINT).then(|| &self.bytes[start..end])
     }
 
+    /// The packet as it leaves, without PIT token and IncomingFaceId.
     #[inline]
-    pub(crate) fn interest_packet(&self) -> InterestPacket<'a> {
-        let descriptor = self.descriptor;
-        InterestPacket {
-            wire: self.bytes,
-            handle: self.handle(),
-            nonce: descriptor.nonce,
-            lifetime_ms: descriptor.period_ms,
-            congestion_mark: descriptor.congestion_mark,
-            is_at_hop_limit: self.has(Flags::HOP_LIMIT) && descriptor.hop_limit == 0,
-            is_localhost: self.has(Flags::LOCALHOST),
-            is_localhop: self.has(Flags::LOCALHOP),
-            is_from_local: self.has(Flags::FROM_LOCAL),
-            non_discovery: self.has(Flags::NON_DISCOVERY),
+    pub(crate) fn to_send(&self, kind: TxKind) -> TxPacket<'a> {
+        TxPacket {
+            congestion_mark: u64::from(self.descriptor.congestion_mark),
+            non_discovery: kind == TxKind::Interest && self.has(Flags::NON_DISCOVERY),
+            prefix_announcement: self.announcement(),
+            ..TxPacket::new(kind, self.wire(), self.handle())
         }
     }
 }

@@ -238,7 +238,7 @@ pub(crate) struct NotingSink<'a, S> {
 }
 
 impl<S: TxSink> TxSink for NotingSink<'_, S> {
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         self.sent.push((packet.kind, face));
         self.tx.send(face, packet);
     }

@@ -15,7 +15,8 @@ pub enum TxKind {
     Nack(NackReason),
 }
 
-/// One packet for one face.
+/// A packet that leaves. In the pipelines, one for several faces; what differs between the faces (PIT token,
+/// IncomingFaceId) is filled in for each.
 #[derive(Debug, Clone, Copy)]
 pub struct TxPacket<'a> {
     /// Kind of packet.
@@ -36,8 +37,29 @@ pub struct TxPacket<'a> {
     pub prefix_announcement: &'a [u8],
 }
 
+impl<'a> TxPacket<'a> {
+    /// A packet without link fields.
+    #[inline]
+    pub(crate) const fn new(
+        kind: TxKind,
+        wire: &'a [u8],
+        handle: Option<&'a PacketHandle>,
+    ) -> Self {
+        Self {
+            kind,
+            wire,
+            handle,
+            pit_token: &[],
+            congestion_mark: 0,
+            incoming_face_id: None,
+            non_discovery: false,
+            prefix_announcement: &[],
+        }
+    }
+}
+
 /// Sink for the outgoing packets of a shard: the faces of a worker.
 pub trait TxSink {
     /// Sends `packet` on `face`, or counts and drops it. Must not block.
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>);
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>);
 }

@@ -33,7 +33,7 @@ struct Sink {
 }
 
 impl TxSink for Sink {
-    fn send(&mut self, _: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, _: FaceIndex, packet: &TxPacket<'_>) {
         self.packets += 1;
         self.bytes += packet.wire.len() as u64;
     }

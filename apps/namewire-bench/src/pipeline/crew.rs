@@ -231,7 +231,7 @@ impl Member {
             }
             Message::Outgoing(outgoing) => {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
-                sink.send(outgoing.face, outgoing.packet(&rig.pool));
+                sink.send(outgoing.face, &outgoing.packet(&rig.pool));
                 outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
             }
             Message::Content(_) | Message::Frame(_) | Message::Taken => is_unexpected = true,

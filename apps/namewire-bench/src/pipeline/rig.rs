@@ -116,7 +116,7 @@ impl SentToken {
 
 impl TxSink for Sink<'_> {
     #[inline]
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         let output = &mut *self.output;
         match packet.kind {
             TxKind::Interest => {

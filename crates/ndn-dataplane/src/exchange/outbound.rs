@@ -247,10 +247,10 @@ pub struct RoutedSink<'a, F = FaceSink<'a>> {
 
 impl<F: TxSink> TxSink for RoutedSink<'_, F> {
     #[inline]
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         match &mut self.outbound {
             Some(outbound) if outbound.owner_of(face) != outbound.own => {
-                outbound.send_by_face(face, &packet, self.pool);
+                outbound.send_by_face(face, packet, self.pool);
             }
             Some(_) | None => self.faces.send(face, packet),
         }

@@ -56,7 +56,7 @@ struct Sent {
 }
 
 impl TxSink for Sent {
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         match packet.kind {
             TxKind::Interest => {
                 assert_eq!(face, PRODUCER);

@@ -782,7 +782,7 @@ impl Worker {
                         assert!(is_pushed, "no more than fit are taken");
                     }
                     Message::Outgoing(outgoing) => {
-                        sink.send(outgoing.face, outgoing.packet(pool));
+                        sink.send(outgoing.face, &outgoing.packet(pool));
                         outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
                         sent += 1;
                     }

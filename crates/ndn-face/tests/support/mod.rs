@@ -187,10 +187,10 @@ impl Worker {
     }
 
     pub fn send(&mut self, face: FaceIndex, wire: &[u8]) {
-        self.send_packet(face, plain(wire));
+        self.send_packet(face, &plain(wire));
     }
 
-    pub fn send_packet(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    pub fn send_packet(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         self.faces.sink(self.now, &self.pool).send(face, packet);
     }
 

@@ -7,15 +7,14 @@ use ndn_table::{FibSlot, PitIndex, PitPhase, Resource};
 
 use super::Matches;
 use super::finalize::Ending;
-use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::dispatch::{Answer, Content, CsProbe, DataVisit, Parcel, Stage};
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::peers::Peers;
-use crate::strategy::{Context, StrategyTable};
+use crate::strategy::{ArrivedData, Context, StrategyTable};
 use crate::tables::Tables;
-use crate::{CONTENT_STORE_FACE_ID, DropReason};
+use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
 impl Context<'_> {
     /// Whether a Data may concern other shards.
@@ -203,18 +202,14 @@ impl Context<'_> {
         let tables = &*self.tables;
         tables.counters.cs_hits.increment();
         tables.counters.cs_hits_of_pending.increment();
-        let data = OutgoingData {
-            wire,
-            handle: Some(&answer.handle),
-            congestion_mark: 0,
-            is_localhost: answer.is_localhost,
-            incoming_face_id: CONTENT_STORE_FACE_ID,
-            announcement: &[],
+        let data = TxPacket {
+            incoming_face_id: Some(CONTENT_STORE_FACE_ID),
+            ..TxPacket::new(TxKind::Data, wire, Some(&answer.handle))
         };
         for record in tables.pcct.in_records(entry) {
             if record.expiry() > self.now && tables.faces.find(record.face).is_some() {
                 let token = tables.pcct.token_bytes(record);
-                data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                tables.outgoing_data(self.tx, &data, answer.is_localhost, record.face, token);
             }
         }
         if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
@@ -318,7 +313,6 @@ impl Context<'_> {
         }
         let tables = &*self.tables;
         let face = rx.descriptor.face;
-        let data = arrived.packet;
         let may_return = rx.has(Flags::FROM_AD_HOC);
         for &entry in entries {
             if tables.pcct.entry(entry).phase() == PitPhase::Held {
@@ -332,7 +326,8 @@ impl Context<'_> {
                 let token_hash = tables.hasher.hash_value(token);
                 if copies.insert(record.face, token_hash) {
                     visit.note_copy(record.face, token_hash);
-                    data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                    let ArrivedData { packet, is_localhost, .. } = &arrived;
+                    tables.outgoing_data(self.tx, packet, *is_localhost, record.face, token);
                 }
             }
         }

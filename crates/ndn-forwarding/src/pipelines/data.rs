@@ -4,12 +4,11 @@ use ndn_table::{PitIndex, PitMatches, PitPhase, StrategyId};
 
 use super::copies::SentCopies;
 use super::finalize::Ending;
-use super::outgoing::OutgoingData;
-use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::strategy::{ArrivedData, Context, StrategyTable};
+use crate::{DropReason, TxKind, TxPacket};
 
 /// The PIT entries that one Data satisfies.
 #[derive(Debug)]
@@ -152,10 +151,14 @@ impl Context<'_> {
     #[inline]
     pub(super) fn arrived_data<'d>(&self, rx: &RxPacket<'d>) -> ArrivedData<'d> {
         let face = rx.descriptor.face;
-        let face_id = self.tables.faces.face_id(face).unwrap_or_default();
-        let packet = OutgoingData::of(rx, face_id);
-        let may_go_back = rx.has(Flags::FROM_AD_HOC);
-        ArrivedData { face, prefix_hashes: rx.hashes(), may_go_back, packet }
+        let incoming_face_id = self.tables.faces.face_id(face);
+        ArrivedData {
+            face,
+            packet: TxPacket { incoming_face_id, ..rx.to_send(TxKind::Data) },
+            is_localhost: rx.has(Flags::LOCALHOST),
+            may_go_back: rx.has(Flags::FROM_AD_HOC),
+            prefix_hashes: rx.hashes(),
+        }
     }
 
     /// The strategy instance of a PIT entry.
@@ -171,12 +174,13 @@ impl Context<'_> {
     fn send_to_downstreams(
         &mut self,
         rx: &RxPacket<'_>,
-        data: &OutgoingData<'_>,
+        data: &TxPacket<'_>,
         entries: &[PitIndex],
         copies: &mut SentCopies,
     ) {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
+        let is_localhost = rx.has(Flags::LOCALHOST);
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
         // The downstreams of one entry are distinct faces.
         let may_repeat = entries.len() > 1;
@@ -194,7 +198,7 @@ impl Context<'_> {
                 }
                 let token = tables.pcct.token_bytes(record);
                 if !may_repeat || copies.insert(record.face, tables.hasher.hash_value(token)) {
-                    data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                    tables.outgoing_data(self.tx, data, is_localhost, record.face, token);
                 }
             }
         }

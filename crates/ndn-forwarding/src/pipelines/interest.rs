@@ -10,7 +10,6 @@ use ndn_table::{
 };
 
 use super::finalize::Ending;
-use super::outgoing::OutgoingData;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 use crate::packet::sha256;
@@ -132,32 +131,21 @@ impl<'a> Context<'a> {
             return;
         }
         self.tables.counters.out_nacks.increment();
-        let packet = TxPacket {
-            kind: TxKind::Nack(reason),
-            wire: rx.wire(),
-            handle: rx.handle(),
-            pit_token: rx.token,
-            congestion_mark: 0,
-            incoming_face_id: None,
-            non_discovery: false,
-            prefix_announcement: &[],
-        };
-        self.tx.send(rx.descriptor.face, packet);
+        let nack = TxPacket::new(TxKind::Nack(reason), rx.wire(), rx.handle());
+        self.tx.send(rx.descriptor.face, &TxPacket { pit_token: rx.token, ..nack });
     }
 
     #[inline]
     fn content_store_hit(&mut self, rx: &RxPacket<'_>, pending: Option<PitIndex>, data: CsIndex) {
         let tables = &mut *self.tables;
         tables.counters.cs_hits.increment();
-        let outgoing = OutgoingData {
-            wire: tables.pcct.data(data),
-            handle: None,
-            congestion_mark: 0,
-            is_localhost: rx.has(Flags::LOCALHOST),
-            incoming_face_id: CONTENT_STORE_FACE_ID,
-            announcement: &[],
+        let wire = tables.pcct.data(data);
+        let cached = TxPacket {
+            incoming_face_id: Some(CONTENT_STORE_FACE_ID),
+            ..TxPacket::new(TxKind::Data, wire, None)
         };
-        outgoing.send(&tables.faces, &tables.counters, self.tx, rx.descriptor.face, rx.token);
+        let is_localhost = rx.has(Flags::LOCALHOST);
+        tables.outgoing_data(self.tx, &cached, is_localhost, rx.descriptor.face, rx.token);
         match pending {
             // The lingering entry stays: the late answers that it waits for remain useful.
             Some(entry) if tables.pcct.entry(entry).phase() == PitPhase::Lingering => {
@@ -165,7 +153,7 @@ impl<'a> Context<'a> {
             }
             // An entry whose downstreams were all refused, while an upstream may still answer.
             Some(entry) => {
-                let freshness_ms = Data::parse(outgoing.wire).ok().and_then(|d| d.freshness_ms());
+                let freshness_ms = Data::parse(wire).ok().and_then(|d| d.freshness_ms());
                 self.finalize_satisfied(entry, freshness_ms.unwrap_or(0));
             }
             None => tables.counters.satisfied_interests.increment(),
@@ -210,16 +198,22 @@ impl<'a> Context<'a> {
             None => fib_entry.next_hops(),
             Some(hint) => self.next_hops_by_hint(hint),
         };
+        let descriptor = rx.descriptor;
         let interest = PendingInterest {
             entry,
-            face: rx.descriptor.face,
+            face: descriptor.face,
             next_hops,
             next_hops_depth: match rx.forwarding_hint() {
                 None => fib_entry.next_hops_depth(),
                 Some(_) => hinted_depth(rx.hashes()),
             },
             prefix_hashes: rx.hashes(),
-            packet: rx.interest_packet(),
+            packet: rx.to_send(TxKind::Interest),
+            nonce: descriptor.nonce,
+            lifetime_ms: descriptor.period_ms,
+            is_at_hop_limit: rx.has(Flags::HOP_LIMIT) && descriptor.hop_limit == 0,
+            is_for_local: rx.has(Flags::LOCALHOST)
+                || (rx.has(Flags::LOCALHOP) && !rx.has(Flags::FROM_LOCAL)),
         };
         if rx.has(Flags::NEXT_HOP) {
             self.follow_next_hop_field(&interest, u64::from(rx.descriptor.next_hop_face_id));

@@ -3,9 +3,9 @@
 use ndn_packet::Data;
 use ndn_table::{FaceIndex, PitIndex, PitPhase, Timestamp, Token};
 
-use super::outgoing::OutgoingData;
 use crate::learning::{Held, LearningRequest};
 use crate::strategy::{ArrivedData, Context};
+use crate::{TxKind, TxPacket};
 
 /// Maximum time that a Data is held, as in NFD.
 const HOLD_MS: u64 = 1000;
@@ -27,7 +27,7 @@ impl Context<'_> {
             may_go_back: data.may_go_back,
             wire: data.packet.wire.into(),
             congestion_mark: data.packet.congestion_mark,
-            is_localhost: data.packet.is_localhost,
+            is_localhost: data.is_localhost,
             incoming_face_id: data.packet.incoming_face_id,
             freshness_ms: view.freshness_ms().unwrap_or(0),
         };
@@ -68,20 +68,18 @@ impl Context<'_> {
         if self.tables.pcct.entry(entry).phase() != PitPhase::Held {
             return;
         }
-        let data = OutgoingData {
-            wire: &held.wire,
-            handle: None,
+        let data = TxPacket {
             congestion_mark: held.congestion_mark,
-            is_localhost: held.is_localhost,
             incoming_face_id: held.incoming_face_id,
-            announcement,
+            prefix_announcement: announcement,
+            ..TxPacket::new(TxKind::Data, &held.wire, None)
         };
         let tables = &*self.tables;
         for record in tables.pcct.in_records(entry) {
             let is_origin = record.face == held.face && !held.may_go_back;
             if record.expiry() > self.now && !is_origin {
                 let token = tables.pcct.token_bytes(record);
-                data.send(&tables.faces, &tables.counters, self.tx, record.face, token);
+                tables.outgoing_data(self.tx, &data, held.is_localhost, record.face, token);
             }
         }
         self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Pending);

@@ -14,5 +14,4 @@ mod timer;
 
 pub(crate) use data::Matches;
 pub(crate) use finalize::Ending;
-pub(crate) use outgoing::OutgoingData;
 pub(crate) use sweep::Sweep;

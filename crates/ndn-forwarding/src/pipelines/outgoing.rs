@@ -1,71 +1,34 @@
 //! Outgoing Interest, Data and Nack pipelines.
 
 use ndn_packet::{Interest, NackReason};
-use ndn_ring::PacketHandle;
 use ndn_table::{FaceIndex, InRecord, PitIndex};
 
-use crate::descriptor::Flags;
-use crate::packet::RxPacket;
 use crate::strategy::{Context, PendingInterest};
-use crate::{Counters, DropReason, FaceTable, TxKind, TxPacket, TxSink};
+use crate::tables::Tables;
+use crate::{DropReason, TxKind, TxPacket, TxSink};
 
-/// An outgoing Data, for one or several downstreams.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OutgoingData<'a> {
-    pub(crate) wire: &'a [u8],
-    pub(crate) handle: Option<&'a PacketHandle>,
-    pub(crate) congestion_mark: u16,
-    pub(crate) is_localhost: bool,
-    /// FaceId of its origin.
-    pub(crate) incoming_face_id: u64,
-    /// PrefixAnnouncement; empty for none.
-    pub(crate) announcement: &'a [u8],
-}
-
-impl<'a> OutgoingData<'a> {
-    /// A received Data.
+impl Tables {
+    /// Sends a Data to a downstream with the downstream's PIT token. `is_localhost` is that of its name.
     #[inline]
-    pub(crate) fn of(rx: &RxPacket<'a>, incoming_face_id: u64) -> Self {
-        Self {
-            wire: rx.wire(),
-            handle: rx.handle(),
-            congestion_mark: rx.descriptor.congestion_mark,
-            is_localhost: rx.has(Flags::LOCALHOST),
-            incoming_face_id,
-            announcement: rx.announcement(),
-        }
-    }
-
-    /// Sends the Data to a downstream with the downstream's PIT token.
-    #[inline]
-    pub(crate) fn send(
+    pub(crate) fn outgoing_data(
         &self,
-        faces: &FaceTable,
-        counters: &Counters,
         tx: &mut dyn TxSink,
+        data: &TxPacket<'_>,
+        is_localhost: bool,
         face: FaceIndex,
         pit_token: &[u8],
     ) {
-        let Some(flags) = faces.find(face) else {
-            counters.drop_packet(DropReason::EgressFaceGone);
+        let Some(flags) = self.faces.find(face) else {
+            self.counters.drop_packet(DropReason::EgressFaceGone);
             return;
         };
-        if self.is_localhost && !flags.is_local() {
-            counters.drop_packet(DropReason::EgressLocalhostScope);
+        if is_localhost && !flags.is_local() {
+            self.counters.drop_packet(DropReason::EgressLocalhostScope);
             return;
         }
-        counters.out_data.increment();
-        let packet = TxPacket {
-            kind: TxKind::Data,
-            wire: self.wire,
-            handle: self.handle,
-            pit_token,
-            congestion_mark: u64::from(self.congestion_mark),
-            incoming_face_id: flags.has_local_fields().then_some(self.incoming_face_id),
-            non_discovery: false,
-            prefix_announcement: self.announcement,
-        };
-        tx.send(face, packet);
+        self.counters.out_data.increment();
+        let incoming_face_id = data.incoming_face_id.filter(|_| flags.has_local_fields());
+        tx.send(face, &TxPacket { pit_token, incoming_face_id, ..*data });
     }
 }
 
@@ -77,34 +40,22 @@ impl Context<'_> {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) -> Result<(), DropReason> {
-        let packet = &interest.packet;
         let flags = self.tables.faces.find(face).ok_or(DropReason::EgressFaceGone)?;
-        if packet.is_at_hop_limit && !flags.is_local() {
+        if interest.is_at_hop_limit && !flags.is_local() {
             return Err(DropReason::HopLimitReached);
         }
         self.admit_out_record(interest.entry, face)?;
         let tables = &mut *self.tables;
         tables
             .pcct
-            .insert_out_record(interest.entry, face, packet.nonce, packet.lifetime_ms, self.now)
+            .insert_out_record(interest.entry, face, interest.nonce, interest.lifetime_ms, self.now)
             .map_err(|_| DropReason::OutRecordsFull)?;
         let token = tables.pcct.token(interest.entry, tables.shard).encode();
         let incoming_face_id =
             if flags.has_local_fields() { tables.faces.face_id(interest.face) } else { None };
         tables.counters.out_interests.increment();
-        self.tx.send(
-            face,
-            TxPacket {
-                kind: TxKind::Interest,
-                wire: packet.wire,
-                handle: packet.handle,
-                pit_token: if flags.sends_tokens() { &token } else { &[] },
-                congestion_mark: u64::from(packet.congestion_mark),
-                incoming_face_id,
-                non_discovery: packet.non_discovery,
-                prefix_announcement: &[],
-            },
-        );
+        let pit_token = if flags.sends_tokens() { &token[..] } else { &[] };
+        self.tx.send(face, &TxPacket { pit_token, incoming_face_id, ..interest.packet });
         Ok(())
     }
 
@@ -156,16 +107,11 @@ impl Context<'_> {
             copy[offset..offset + 4].copy_from_slice(&record.nonce.to_be_bytes());
         }
         let packet = TxPacket {
-            kind: TxKind::Nack(reason),
-            wire: copy,
-            handle: None,
             pit_token: tables.pcct.token_bytes(record),
             congestion_mark: u64::from(congestion_mark),
-            incoming_face_id: None,
-            non_discovery: false,
-            prefix_announcement: &[],
+            ..TxPacket::new(TxKind::Nack(reason), copy, None)
         };
         tables.counters.out_nacks.increment();
-        self.tx.send(record.face, packet);
+        self.tx.send(record.face, &packet);
     }
 }

@@ -3,10 +3,8 @@
 use ndn_packet::{Interest, MAX_PACKET_SIZE};
 use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
 
-use crate::scope;
-use crate::strategy::{
-    Context, InterestPacket, PendingInterest, Strategy, StrategyTable, hinted_depth,
-};
+use crate::strategy::{Context, PendingInterest, Strategy, StrategyTable, hinted_depth};
+use crate::{TxKind, TxPacket, scope};
 
 impl<'a> Context<'a> {
     /// Sets the timer of [`Context::set_timer`].
@@ -74,22 +72,22 @@ impl<'a> Context<'a> {
                 (entry.next_hops(), entry.next_hops_depth())
             }
         };
-        let packet = InterestPacket {
-            wire,
-            handle: None,
-            nonce: interest.nonce().unwrap_or_default(),
-            lifetime_ms,
-            congestion_mark: 0,
-            is_at_hop_limit: interest.hop_limit() == Some(0),
-            is_localhost: scope::is_localhost(interest.name()),
-            is_localhop: scope::is_localhop(interest.name()),
-            non_discovery: false,
-            is_from_local: self.tables.faces.find(face).is_some_and(|flags| flags.is_local()),
-        };
+        let is_from_local = self.tables.faces.find(face).is_some_and(|flags| flags.is_local());
         self.strategy = self.strategy_of(entry);
         if let Some(strategy) = strategies.strategy(self.strategy) {
-            let interest =
-                PendingInterest { entry, face, next_hops, next_hops_depth, prefix_hashes, packet };
+            let interest = PendingInterest {
+                entry,
+                face,
+                next_hops,
+                next_hops_depth,
+                prefix_hashes,
+                packet: TxPacket::new(TxKind::Interest, wire, None),
+                nonce: interest.nonce().unwrap_or_default(),
+                lifetime_ms,
+                is_at_hop_limit: interest.hop_limit() == Some(0),
+                is_for_local: scope::is_localhost(interest.name())
+                    || (scope::is_localhop(interest.name()) && !is_from_local),
+            };
             act(self, strategy, &interest);
         }
     }

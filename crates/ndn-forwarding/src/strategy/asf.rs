@@ -154,7 +154,7 @@ impl Asf {
 
     fn probe(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, used: FaceIndex) {
         let (now, strategy) = (context.now, context.strategy);
-        let random = mix(u64::from(interest.packet.nonce) ^ interest.namespace());
+        let random = mix(u64::from(interest.nonce) ^ interest.namespace());
         let table = &mut context.tables.measurements;
         let namespace = table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
         if namespace.due == Timestamp::ZERO {

@@ -109,9 +109,7 @@ impl Context<'_> {
         face: FaceIndex,
     ) -> Option<FaceFlags> {
         let flags = self.tables.faces.find(face)?;
-        let packet = &interest.packet;
-        let violates_scope = !flags.is_local()
-            && (packet.is_localhost || (packet.is_localhop && !packet.is_from_local));
+        let violates_scope = interest.is_for_local && !flags.is_local();
         (!violates_scope && (face != interest.face || flags.is_ad_hoc())).then_some(flags)
     }
 

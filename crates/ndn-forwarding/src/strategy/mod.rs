@@ -23,10 +23,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ndn_packet::NackReason;
-use ndn_ring::PacketHandle;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
 
-use crate::pipelines::OutgoingData;
+use crate::TxPacket;
 
 pub use context::Context;
 pub(crate) use context::DIRECTED;
@@ -52,7 +51,14 @@ pub struct PendingInterest<'a> {
     pub next_hops_depth: usize,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
-    pub(crate) packet: InterestPacket<'a>,
+    /// The Interest as it leaves, without PIT token and IncomingFaceId.
+    pub(crate) packet: TxPacket<'a>,
+    pub(crate) nonce: u32,
+    pub(crate) lifetime_ms: u32,
+    /// HopLimit is present and 0.
+    pub(crate) is_at_hop_limit: bool,
+    /// Its scope permits local faces only: `/localhost`, or `/localhop` of another host.
+    pub(crate) is_for_local: bool,
 }
 
 /// Components of the prefix for which the measurements of Interests with a ForwardingHint are kept. Data that comes back
@@ -73,29 +79,14 @@ impl PendingInterest<'_> {
     }
 }
 
-/// The packet of an Interest, with the properties needed to send it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InterestPacket<'a> {
-    pub(crate) wire: &'a [u8],
-    pub(crate) handle: Option<&'a PacketHandle>,
-    pub(crate) nonce: u32,
-    pub(crate) lifetime_ms: u32,
-    pub(crate) congestion_mark: u16,
-    /// HopLimit is present and 0.
-    pub(crate) is_at_hop_limit: bool,
-    pub(crate) is_localhost: bool,
-    pub(crate) is_localhop: bool,
-    pub(crate) is_from_local: bool,
-    /// NonDiscovery: does not discover routes.
-    pub(crate) non_discovery: bool,
-}
-
 /// A Data that satisfies a PIT entry.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrivedData<'a> {
     /// The arrival face.
     pub face: FaceIndex,
-    pub(crate) packet: OutgoingData<'a>,
+    /// The Data as it leaves, without PIT token.
+    pub(crate) packet: TxPacket<'a>,
+    pub(crate) is_localhost: bool,
     /// Whether the Data may be sent on its arrival face, which is ad-hoc.
     pub(crate) may_go_back: bool,
     /// Hashes of the prefixes of its name, the empty prefix first.

@@ -4,7 +4,8 @@ use ndn_packet::Interest;
 use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
 
 use super::measurements::mix;
-use super::{Context, InterestPacket, PendingInterest};
+use super::{Context, PendingInterest};
+use crate::TxPacket;
 use crate::face_table::{FaceFlags, Reliance};
 
 impl Context<'_> {
@@ -38,8 +39,8 @@ impl Context<'_> {
         copy.extend_from_slice(wire);
         if let Some(place) = copy.get_mut(place) {
             place.copy_from_slice(&nonce.to_be_bytes());
-            let packet = InterestPacket { wire: &copy, handle: None, nonce, ..interest.packet };
-            act(self, &PendingInterest { packet, ..*interest });
+            let packet = TxPacket { wire: &copy, handle: None, ..interest.packet };
+            act(self, &PendingInterest { packet, nonce, ..*interest });
         }
         self.tables.probe_scratch = copy;
     }
@@ -55,7 +56,7 @@ impl Context<'_> {
                 && self.out_record(interest.entry, face).is_none()
                 && self.tables.faces.take_probe(face, self.now)
             {
-                self.send_probe(interest, face, other_nonce(interest.packet.nonce));
+                self.send_probe(interest, face, other_nonce(interest.nonce));
             }
         }
     }

@@ -9,11 +9,9 @@ use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
-use super::{
-    ArrivedData, ArrivedNack, Context, InterestPacket, PendingInterest, Strategy, StrategyRef,
-};
-use crate::DropReason;
+use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
 use crate::learning::LearningRequest;
+use crate::{DropReason, TxPacket};
 
 /// The last Interest of this record was a discovery Interest.
 const DISCOVERY: u8 = 1;
@@ -33,7 +31,7 @@ impl SelfLearning {
     }
 
     fn multicast(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let packet = InterestPacket { non_discovery: true, ..interest.packet };
+        let packet = TxPacket { non_discovery: true, ..interest.packet };
         let marked = PendingInterest { packet, ..*interest };
         for hop in interest.next_hops {
             if context.is_eligible(interest, hop.face) && context.send_interest(&marked, hop.face) {
@@ -86,13 +84,14 @@ impl Strategy for SelfLearning {
             if wants_announcement(context, entry) {
                 context.hold_data(entry, data);
             }
-        } else if !data.packet.announcement.is_empty()
+        } else if !data.packet.prefix_announcement.is_empty()
+            && let Some(face_id) = data.packet.incoming_face_id
             && let Ok(view) = ndn_packet::Data::parse(data.packet.wire)
         {
             context.request_control(LearningRequest::Learn {
-                face_id: data.packet.incoming_face_id,
+                face_id,
                 name: view.name().to_name(),
-                announcement: data.packet.announcement.into(),
+                announcement: data.packet.prefix_announcement.into(),
             });
         }
     }

@@ -58,7 +58,7 @@ impl Strategy for Random {
             return refuse(context, interest);
         }
         // Consumers choose Nonces at random; the time distinguishes those that do not.
-        let random = mix(u64::from(interest.packet.nonce) ^ context.now.as_nanos());
+        let random = mix(u64::from(interest.nonce) ^ context.now.as_nanos());
         let chosen = usize::try_from(random % count as u64).unwrap_or_default();
         let faces = interest.next_hops.iter().map(|hop| hop.face);
         let mut eligible = faces.filter(|&face| context.is_eligible(interest, face));

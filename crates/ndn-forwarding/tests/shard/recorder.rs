@@ -31,7 +31,7 @@ pub struct Recorder(pub Vec<Sent>, pub Vec<LinkFields>);
 pub type LinkFields = (Face, bool, Vec<u8>);
 
 impl TxSink for Recorder {
-    fn send(&mut self, face: FaceIndex, packet: TxPacket<'_>) {
+    fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         let fields = (packet.non_discovery, packet.prefix_announcement.to_vec());
         self.1.push((face.slot(), fields.0, fields.1));
         self.0.push(Sent {
