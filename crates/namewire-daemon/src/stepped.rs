@@ -34,6 +34,8 @@ use ndn_management::{CallError, Management};
 pub struct SteppedForwarder {
     control: Control,
     workers: Vec<SteppedWorker>,
+    /// The number of the worker that is not stepped.
+    stalled: Option<usize>,
     ready: Events,
 }
 
@@ -70,7 +72,7 @@ impl SteppedForwarder {
             own: Vec::new(),
         };
         let ready = Events::with_capacity(EVENTS_PER_ROUND);
-        Ok(Self { control: Control::new(config, parts)?, workers, ready })
+        Ok(Self { control: Control::new(config, parts)?, workers, stalled: None, ready })
     }
 
     /// Handles what is ready or due at the current time of the clock. Returns whether there was work.
@@ -79,17 +81,25 @@ impl SteppedForwarder {
     /// A worker has ended by a fault of its own.
     pub fn step(&mut self) -> anyhow::Result<bool> {
         let mut is_active = self.control.step(&mut self.ready)?;
-        for worker in &mut self.workers {
-            is_active |= worker.step();
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            is_active |= Some(number) != self.stalled && worker.step();
         }
         Ok(is_active)
+    }
+
+    /// Does not step a worker from now on, as if its thread got no processor; `None` steps all again. Calls of management
+    /// that wait for this worker are not answered meanwhile.
+    pub fn stall(&mut self, worker: Option<usize>) {
+        self.stalled = worker;
     }
 
     /// Time and reason of the next [`step`](Self::step) if no frame arrives before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
-        let workers = self.workers.iter().filter_map(SteppedWorker::next_deadline);
-        let workers = workers.map(|at| (at, Reason::Worker));
+        let workers = self.workers.iter().enumerate();
+        let workers = workers.filter(|(number, _)| Some(*number) != self.stalled);
+        let workers =
+            workers.filter_map(|(_, worker)| Some((worker.next_deadline()?, Reason::Worker)));
         workers.chain(self.control.next_deadline()).min_by_key(|(at, _)| *at)
     }
 

@@ -75,6 +75,20 @@ impl SteppedWorker {
         worker.shard.pcct_mut().pop_expired(now, &mut budget).is_some()
     }
 
+    /// Plants a fault: cached Data stay fresh. Returns whether there are any whose freshness ends.
+    #[cfg(feature = "planted-faults")]
+    pub fn keep_fresh(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else { return false };
+        let now = Timestamp::from_nanos(worker.clock.now_ns());
+        worker.shard.pcct_mut().keep_fresh(now)
+    }
+
+    /// Plants a fault: the strategies of its shard forget Interests. Returns whether they did not before.
+    #[cfg(feature = "planted-faults")]
+    pub fn forget_interests(&mut self) -> bool {
+        self.worker.as_mut().is_some_and(|worker| worker.shard.forget_interests())
+    }
+
     /// Plants a fault: a table of its shard is not shared between principals, but first come, first served.
     #[cfg(feature = "planted-faults")]
     pub fn stop_sharing(&mut self, resource: ndn_table::Resource) {

@@ -207,7 +207,7 @@ impl<'a> RxPacket<'a> {
 
     /// The packet as it leaves, without PIT token and IncomingFaceId.
     #[inline]
-    pub(crate) fn to_send(&self, kind: TxKind) -> TxPacket<'a> {
+    pub(crate) fn tx_packet(&self, kind: TxKind) -> TxPacket<'a> {
         TxPacket {
             congestion_mark: u64::from(self.descriptor.congestion_mark),
             non_discovery: kind == TxKind::Interest && self.has(Flags::NON_DISCOVERY),

@@ -295,6 +295,14 @@ impl Shard {
         self.strategies = strategies;
     }
 
+    /// Plants a fault: the strategies forget Interests, until their table is replaced. Returns whether they did not before.
+    #[cfg(feature = "planted-faults")]
+    pub fn forget_interests(&mut self) -> bool {
+        let Some(forgetful) = self.strategies.to_forgetful() else { return false };
+        self.strategies = Arc::new(forgetful);
+        true
+    }
+
     /// The PIT and the Content Store, for changes and erase commands by management.
     pub fn pcct_mut(&mut self) -> &mut Pcct {
         &mut self.tables.pcct

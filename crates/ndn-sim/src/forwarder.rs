@@ -22,8 +22,10 @@ pub(crate) const CLOCK_ORIGIN: Duration = Duration::from_secs(1000);
 pub(crate) const UNIX_ORIGIN: Duration = Duration::from_secs(1_767_225_600);
 /// MTU of faces: larger than any packet of a scenario.
 const MTU: usize = 8800;
-/// Frames that a face queues each way: more than a ring between workers has room for.
-const FACE_QUEUE: usize = 8192;
+/// Frames that a face queues each way: more than a PIT has entries.
+const FACE_QUEUE: usize = 2048;
+/// The same of the consumer's face, the first: a burst, which is more than a ring between workers has room for.
+const CONSUMER_QUEUE: usize = 16_384;
 /// Bytes of a Content Store: room for 256 packets of any scenario in the two workers of a forwarder.
 const CS_BYTES: namewire_config::ByteSize = namewire_config::ByteSize(1 << 19);
 /// A planted fault strikes once in this number of occasions.
@@ -39,12 +41,21 @@ pub enum PlantedFault {
     PitEntryKept,
     /// After a restart, prefixes have wrong next hops in the FIB of the workers.
     WrongNextHopAfterRestart,
+    /// The Content Store takes stale Data for fresh.
+    StaleDataKeptFresh,
+    /// Strategies do nothing about some Interests.
+    InterestForgotten,
 }
 
 impl PlantedFault {
     /// All of them.
-    pub const ALL: [Self; 3] =
-        [Self::LostRingMessage, Self::PitEntryKept, Self::WrongNextHopAfterRestart];
+    pub const ALL: [Self; 5] = [
+        Self::LostRingMessage,
+        Self::PitEntryKept,
+        Self::WrongNextHopAfterRestart,
+        Self::StaleDataKeptFresh,
+        Self::InterestForgotten,
+    ];
 }
 
 impl fmt::Display for PlantedFault {
@@ -53,6 +64,8 @@ impl fmt::Display for PlantedFault {
             Self::LostRingMessage => "lost-ring-message",
             Self::PitEntryKept => "pit-entry-kept",
             Self::WrongNextHopAfterRestart => "wrong-next-hop-after-restart",
+            Self::StaleDataKeptFresh => "stale-data-kept-fresh",
+            Self::InterestForgotten => "interest-forgotten",
         })
     }
 }
@@ -149,7 +162,7 @@ impl ForwarderNode {
             principal: None,
             persistency: Persistency::Permanent,
             mtu: MTU,
-            queue_frames_max: FACE_QUEUE,
+            queue_frames_max: if port == 0 { CONSUMER_QUEUE } else { FACE_QUEUE },
         };
         let (face_id, end) = self.forwarder.add_memory_face(&options)?;
         self.faces[port] = Some(Face { face_id, end });
@@ -170,6 +183,8 @@ impl ForwarderNode {
             let _ = match self.fault {
                 Some(PlantedFault::LostRingMessage) => worker.lose_message(),
                 Some(PlantedFault::PitEntryKept) => worker.lose_expiry(),
+                Some(PlantedFault::StaleDataKeptFresh) => worker.keep_fresh(),
+                Some(PlantedFault::InterestForgotten) => worker.forget_interests(),
                 Some(PlantedFault::WrongNextHopAfterRestart) | None => false,
             };
         }
@@ -203,6 +218,12 @@ impl Node for ForwarderNode {
                 false
             }
         }
+    }
+
+    fn stall(&mut self, is_stalled: bool) {
+        // The second one has the face of the consumer.
+        let has_others = self.forwarder.workers().len() > 1;
+        self.forwarder.stall((is_stalled && has_others).then_some(0));
     }
 
     fn poll_output(&mut self) -> Option<(Port, Vec<u8>)> {

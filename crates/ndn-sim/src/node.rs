@@ -52,6 +52,9 @@ pub trait Node: Debug {
     /// Handles what is due at `now`, without waiting. Returns whether there was anything.
     fn step(&mut self, now: Duration) -> bool;
 
+    /// From now on one of its workers does not run, or all run again.
+    fn stall(&mut self, _is_stalled: bool) {}
+
     /// The next frame that the node sends, with its port.
     fn poll_output(&mut self) -> Option<(Port, Vec<u8>)>;
 

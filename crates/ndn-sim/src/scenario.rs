@@ -45,7 +45,7 @@ impl Default for Limits {
             requests: 60,
             faults_max: 8,
             bursts_max: 1,
-            burst_size_max: 5_000,
+            burst_size_max: 10_000,
             duration: Duration::from_secs(4),
         }
     }
@@ -123,6 +123,8 @@ pub struct Burst {
     pub count: usize,
     /// Their InterestLifetime.
     pub lifetime: Duration,
+    /// Time for which one of several workers of the node does not run, so that its rings fill.
+    pub stall: Duration,
 }
 
 /// A failure or a change that lasts for a time.
@@ -517,6 +519,7 @@ fn random_bursts(
                 prefix,
                 count: limits.burst_size_max / share,
                 lifetime: Duration::from_millis(random.random_range(100..2_000)),
+                stall: Duration::from_millis([0, 1, 20][random.random_range(0..3)]),
             }
         })
         .collect()

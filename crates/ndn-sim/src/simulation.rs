@@ -116,6 +116,7 @@ enum Event {
     Answer { node: usize, port: Port, epoch: u32, frame: Vec<u8> },
     Express { request: usize, attempt: u32 },
     ExpressBurst(usize),
+    StallEnd { node: usize },
     FaultBegin(usize),
     FaultEnd(usize),
     ClearLinks,
@@ -356,6 +357,7 @@ impl Simulation {
             }
             Event::Express { request, attempt } => self.express(request, attempt),
             Event::ExpressBurst(burst) => self.express_burst(burst),
+            Event::StallEnd { node } => self.change(node, |_| {}),
             Event::FaultBegin(fault) => self.begin_fault(fault),
             Event::FaultEnd(fault) => self.end_fault(fault, start),
             Event::ClearLinks => {
@@ -454,6 +456,8 @@ impl Simulation {
     ) -> Result<(), Failure> {
         let host = &mut self.hosts[number];
         let Some(node) = &mut host.node else { return Ok(()) };
+        // Management waits for all workers.
+        node.stall(false);
         let routes = routes(&self.scenario, number, &host.peers);
         let (now, scenario, monitor) = (self.now, &self.scenario, &mut host.monitor);
         change(&mut Change { now, scenario, routes, node: node.as_mut(), monitor });
@@ -604,11 +608,17 @@ impl Simulation {
     /// A consumer expresses Interests without waiting for the forwarder, as long as its socket has room.
     fn express_burst(&mut self, number: usize) -> Result<(), Failure> {
         let Some(burst) = self.scenario.bursts[number].clone() else { return Ok(()) };
-        let Burst { node, prefix, count, lifetime, .. } = burst;
+        let Burst { node, prefix, count, lifetime, stall, .. } = burst;
         let peers = &self.hosts[node].peers;
         let Some(port) = peers.iter().position(|peer| *peer == Peer::Consumer) else {
             return Ok(());
         };
+        if !stall.is_zero()
+            && let Some(stalled) = &mut self.hosts[node].node
+        {
+            stalled.stall(true);
+            self.schedule(self.now + stall, Event::StallEnd { node });
+        }
         for number in 0..count {
             let mut name = prefix.clone();
             name.push_generic(number.to_string());

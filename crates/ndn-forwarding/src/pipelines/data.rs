@@ -154,7 +154,7 @@ impl Context<'_> {
         let incoming_face_id = self.tables.faces.face_id(face);
         ArrivedData {
             face,
-            packet: TxPacket { incoming_face_id, ..rx.to_send(TxKind::Data) },
+            packet: TxPacket { incoming_face_id, ..rx.tx_packet(TxKind::Data) },
             is_localhost: rx.has(Flags::LOCALHOST),
             may_go_back: rx.has(Flags::FROM_AD_HOC),
             prefix_hashes: rx.hashes(),

@@ -208,7 +208,7 @@ impl<'a> Context<'a> {
                 Some(_) => hinted_depth(rx.hashes()),
             },
             prefix_hashes: rx.hashes(),
-            packet: rx.to_send(TxKind::Interest),
+            packet: rx.tx_packet(TxKind::Interest),
             nonce: descriptor.nonce,
             lifetime_ms: descriptor.period_ms,
             is_at_hop_limit: rx.has(Flags::HOP_LIMIT) && descriptor.hop_limit == 0,

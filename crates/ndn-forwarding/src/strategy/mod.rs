@@ -8,6 +8,8 @@ mod access;
 mod asf;
 mod best_route;
 mod context;
+#[cfg(feature = "planted-faults")]
+mod forgetful;
 mod measurements;
 mod multicast;
 mod nack;

@@ -233,6 +233,8 @@ pub struct StrategyTable {
     generation: u32,
     /// Counts insertions and removals.
     version: u64,
+    #[cfg(feature = "planted-faults")]
+    is_forgetful: bool,
 }
 
 impl StrategyTable {
@@ -300,6 +302,18 @@ impl StrategyTable {
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Plants a fault: a copy whose strategies forget Interests; `None` if this one is such a copy.
+    #[cfg(feature = "planted-faults")]
+    #[must_use]
+    pub fn to_forgetful(&self) -> Option<Self> {
+        let mut table = Self { is_forgetful: true, ..self.clone() };
+        for instance in table.instances.iter_mut().flatten() {
+            instance.strategy =
+                Arc::new(super::forgetful::Forgetful::new(Arc::clone(&instance.strategy)));
+        }
+        (!self.is_forgetful).then_some(table)
     }
 
     /// The name of an instance, with version and parameters.

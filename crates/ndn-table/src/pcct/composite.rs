@@ -50,6 +50,12 @@ impl Pcct {
         self.cs.end_burst();
     }
 
+    /// Plants a fault: cached Data stay fresh. Returns whether there are any whose freshness ends.
+    #[cfg(feature = "planted-faults")]
+    pub fn keep_fresh(&mut self, now: Timestamp) -> bool {
+        self.cs.keep_fresh(now)
+    }
+
     /// The time at which [`Self::pop_expired`] or [`Self::poll_cs`] next has work.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {

@@ -469,6 +469,22 @@ impl Cs {
         }
     }
 
+    /// Plants a fault: Data whose freshness ends stay fresh for an hour. Returns whether there are any.
+    #[cfg(feature = "planted-faults")]
+    pub(super) fn keep_fresh(&mut self, now: Timestamp) -> bool {
+        let until = now.plus_millis(3_600_000);
+        let slots = u32::try_from(self.entries.slots().len()).unwrap_or(NONE);
+        let mut has_fresh = false;
+        for slot in 0..slots {
+            let entry = &mut self.entries[slot];
+            if entry.is_in_use && entry.fresh_until != Timestamp::ZERO {
+                entry.fresh_until = until;
+                has_fresh = true;
+            }
+        }
+        has_fresh
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.wheel.next_deadline()
     }
