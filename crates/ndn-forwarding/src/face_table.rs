@@ -6,7 +6,7 @@ use ndn_table::{FaceIndex, PrincipalIndex, Timestamp};
 
 use crate::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 
-/// Minimum time between two probes of a face that came back.
+/// Minimum time between two probes of a face that is in doubt or whose link has returned.
 const PROBE_INTERVAL_MS: u64 = 100;
 
 /// Face properties that the pipelines use.

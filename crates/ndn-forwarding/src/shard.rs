@@ -260,8 +260,8 @@ impl Shard {
         }
     }
 
-    /// Records an event of the link of a face. Strategies prefer other next hops from then on, until it has its link and
-    /// answers a probe. Interests that wait for it alone are sent to another next hop in the next calls of
+    /// Records an event of the link of a face. Strategies prefer other next hops from then on, until its link has
+    /// returned and something arrives on it. Interests that wait for it alone are sent to another next hop in the next calls of
     /// [`poll_timers`](Self::poll_timers).
     pub fn handle_link_event(&mut self, now: Timestamp, index: FaceIndex, event: LinkEvent) {
         if self.tables.faces.set_link(index, event, now) {

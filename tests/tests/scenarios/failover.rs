@@ -126,11 +126,11 @@ fn survive(scheme: &'static str, death: Death, strategies: &[&str]) {
         let _ = paths.topology.output("a", &["strategy", "set", Paths::PREFIX, strategy]);
         exchange.run(200, &title);
         exchange.longest_gap = Duration::ZERO;
-        exchange.latest = now();
         // All that is pending when the path dies is answered, without a retransmission by the consumer.
         exchange.consumer.express(&format!("{}/{}", Paths::PREFIX, exchange.expressed + 1), 1);
         exchange.expressed += 1;
         paths.kill(death);
+        exchange.latest = now();
         exchange.run(400, &title);
         assert!(exchange.longest_gap < GAP_MAX, "{title}: {:?}", exchange.longest_gap);
         paths.revive(death);

@@ -45,7 +45,7 @@ impl Context<'_> {
         self.tables.probe_scratch = copy;
     }
 
-    /// Sends copies of a new Interest to the next hops that came back or are in doubt, until they answer one.
+    /// Sends copies of a new Interest to the next hops that came back or are in doubt, until something arrives on them.
     #[cold]
     pub(crate) fn probe_uncertain(&mut self, interest: &PendingInterest<'_>) {
         for hop in interest.next_hops {

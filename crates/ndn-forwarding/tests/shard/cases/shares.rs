@@ -236,7 +236,7 @@ fn ports_of_many_addresses_leave_in_records_of_an_entry_to_others() {
         bed.add_face_of(face, REMOTE, address(10 + face % ADDRESSES));
         bed.process(0, &[from(face, interest("/good/all", face).lifetime_ms(LONGEST_MS))]);
     }
-    // One port of an address takes the place of none of another one with as many.
+    // An address with as many in-records as another one takes no place of it.
     assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 1200 - 1024);
     for face in BYSTANDERS.chain([OTHER_PEER]) {
         bed.process(1, &[from(face, interest("/good/all", face))]);
