@@ -1,20 +1,27 @@
-//! Random attacks of one principal on one forwarder.
+//! Random attacks of few principals on one forwarder.
 //!
-//! The attacker has one address and many ports. A seed determines what it sends: floods of Interests of
-//! any kind, fragments, and ports that close and open; and when time passes or its Interests are answered.
-//! After each move, bystanders that stay below their shares exchange packets of all kinds, and management
-//! answers; at the end, everything is given back.
+//! The attacker has one address or several, and many ports. A seed determines what it sends: floods of Interests of
+//! any kind, unsolicited Data and Nacks, signed commands, fragments, and ports that close and open; and when time
+//! passes or its Interests are answered. After each move, bystanders that stay below their shares exchange packets of
+//! all kinds, and management answers; at the end, everything is given back.
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use namewire_config::TrustRules;
 use namewire_daemon::{Environment, Management, Seeds, SteppedForwarder};
 use ndn_dataplane::{MemoryFaceOptions, SteppedWorker};
 use ndn_face::InternalEnd;
 use ndn_forwarding::InterestAccount;
-use ndn_packet::{InterestBuilder, LpHeader, LpPacket, Name};
+use ndn_management::client::CommandBuilder;
+use ndn_management::{ControlParameters, Verb};
+use ndn_packet::{
+    DataBuilder, InterestBuilder, KeyLocator, LpHeader, LpPacket, NackReason, Name, SignatureInfo,
+    SignatureType,
+};
 use ndn_sys::clock::ManualClock;
 use ndn_table::Resource;
 use ndn_types::{Persistency, PrincipalKey, Resources as _, Scope};
@@ -32,8 +39,16 @@ const MOVES: usize = 10;
 const FACE_QUEUE: usize = 512;
 /// Faces of a strategy that sends to all next hops.
 const UPSTREAMS: usize = 4;
-/// Parts of each table, in percent, that each bystander holds during the attack.
+/// What each bystander holds during the attack, in percent of each table, if there is one attacker: a third of its
+/// share. With more, it is less.
 const HELD_PERCENT: usize = 4;
+/// Addresses of the attacker at most, and the smallest PIT in which the shares of ten are of use.
+const ADDRESSES_MAX: usize = 10;
+const PIT_OF_MANY_MIN: usize = 6000;
+/// Rules by which no certificate is trusted: each signed command waits for one.
+const COMMAND_RULES: &str = "rule { id rib for interest checker { type customized \
+    key-locator { type name regex ^<>*<KEY><>{1,3}$ } } }\n\
+    rule { id certificates for data checker { type hierarchical } }";
 /// Of the exchanges of bystanders, this part has to succeed, in percent.
 const SERVICE_PERCENT: u64 = 99;
 /// Longer than any Interest of a remote peer is pending.
@@ -124,12 +139,32 @@ pub struct Flood {
 pub enum Move {
     /// It sends Interests.
     Flood(Flood),
-    /// It sends first fragments of this length.
+    /// It sends fragments.
     Fragments {
         /// Number of fragments.
         count: usize,
         /// Bytes of each.
         length: usize,
+        /// FragCount. With 2, all are first fragments; else any, of messages that are never complete.
+        parts: u64,
+    },
+    /// It sends Data.
+    Data {
+        /// Number of Data.
+        count: usize,
+        /// Bytes of the Content.
+        length: usize,
+        /// They answer Interests of its other ports; else nobody has asked for them.
+        is_asked_for: bool,
+    },
+    /// It sends Nacks, of Interests that bystanders wait for, that its own ports wait for, or that there are not.
+    Nacks(usize),
+    /// It sends registrations with signatures that cannot be verified.
+    Commands {
+        /// Number of commands.
+        count: usize,
+        /// Number of keys.
+        keys: usize,
     },
     /// It closes this number of ports, and opens as many.
     Churn(usize),
@@ -148,7 +183,9 @@ pub struct Attack {
     pub workers: usize,
     /// Capacity of the PIT, in entries.
     pub pit_capacity: usize,
-    /// Ports of the attacker.
+    /// Addresses of the attacker.
+    pub addresses: usize,
+    /// Ports of the attacker, of all addresses in turn.
     pub ports: usize,
     /// The moves; `None` where shrinking has removed one.
     pub moves: Vec<Option<Move>>,
@@ -165,6 +202,8 @@ pub struct AttackOutcome {
     pub served: u64,
     /// Interests that were refused or evicted.
     pub refused: u64,
+    /// Interests of management for certificates of the attacker.
+    pub certificates: u64,
 }
 
 impl AttackOutcome {
@@ -174,6 +213,7 @@ impl AttackOutcome {
         self.exchanges += other.exchanges;
         self.served += other.served;
         self.refused += other.refused;
+        self.certificates += other.certificates;
     }
 }
 
@@ -189,6 +229,10 @@ impl Attack {
             seed,
             workers: random.random_range(1..=3),
             pit_capacity,
+            addresses: match random.random_range(0..3) {
+                0 if pit_capacity >= PIT_OF_MANY_MIN => random.random_range(2..=ADDRESSES_MAX),
+                _ => 1,
+            },
             ports: random.random_range(1..=60),
             moves,
         }
@@ -241,14 +285,25 @@ fn failure(at: Duration, reason: String) -> Failure {
 }
 
 fn random_move(pit_capacity: usize, random: &mut StdRng) -> Move {
-    match random.random_range(0..10) {
+    match random.random_range(0..13) {
         0 => Move::Fragments {
             count: random.random_range(1..2000),
             length: [100, 1400, 8000][random.random_range(0..3)],
+            parts: [2, 2, 3, 10][random.random_range(0..4)],
         },
         1 => Move::Churn(random.random_range(1..40)),
         2 => Move::AnswerAllBut([1, 3, 50, 500][random.random_range(0..4)]),
         3 => Move::Wait(Duration::from_millis(random.random_range(1..8000))),
+        4 => Move::Data {
+            count: random.random_range(1..3000),
+            length: [0, 100, 8000][random.random_range(0..3)],
+            is_asked_for: random.random_bool(0.5),
+        },
+        5 => Move::Nacks(random.random_range(1..3000)),
+        6 => Move::Commands {
+            count: random.random_range(1..600),
+            keys: [1, 10, 600][random.random_range(0..3)],
+        },
         _ => Move::Flood(random_flood(pit_capacity, random)),
     }
 }
@@ -302,7 +357,10 @@ struct Field {
     clock: ManualClock,
     elapsed: Duration,
     fault: Option<AttackFault>,
+    addresses: usize,
     attackers: Vec<Port>,
+    /// Ports of the attacker that were opened.
+    opened: usize,
     /// A peer with another address, an application, a neighbour.
     bystanders: Vec<Port>,
     producer: Port,
@@ -328,6 +386,12 @@ fn remote(number: u8) -> PrincipalKey {
     PrincipalKey::remote((Ipv4Addr::new(192, 0, 2, number), 6363).into())
 }
 
+/// The address of a port of the attacker.
+fn attacker(port: usize, addresses: usize) -> PrincipalKey {
+    let number = u8::try_from(port % addresses.max(1)).unwrap_or_default();
+    PrincipalKey::remote((Ipv4Addr::new(198, 51, 100, number), 6363).into())
+}
+
 fn name(uri: &str) -> Name {
     Name::from_uri(uri).unwrap_or_default()
 }
@@ -345,10 +409,14 @@ impl Field {
             ports_local: Vec::new(),
             seed: attack.seed,
         };
-        let mut forwarder = SteppedForwarder::new(&config(&spec), &environment)?;
+        let mut config = config(&spec);
+        config.management.localhop_rib =
+            TrustRules::Inline { text: COMMAND_RULES.to_owned(), directory: PathBuf::new() };
+        let mut forwarder = SteppedForwarder::new(&config, &environment)?;
         let mut faces = 0;
         let mut add = |scope, principal| add_face(&mut forwarder, &mut faces, scope, principal);
-        let attackers = (0..attack.ports).map(|_| add(Scope::NonLocal, Some(remote(1))));
+        let attackers = (0..attack.ports)
+            .map(|port| add(Scope::NonLocal, Some(attacker(port, attack.addresses))));
         let attackers = attackers.collect::<anyhow::Result<_>>()?;
         let application = PrincipalKey::LocalApplication { uid: 1000, pid: 7 };
         let bystanders = vec![
@@ -372,7 +440,9 @@ impl Field {
             clock,
             elapsed: Duration::ZERO,
             fault,
+            addresses: attack.addresses,
             attackers,
+            opened: attack.ports,
             bystanders,
             producer,
             hole,
@@ -423,7 +493,9 @@ impl Field {
 
     /// The bystanders have pending Interests, less than their shares, for all of the attack.
     fn hold(&mut self, attack: &Attack) -> Result<(), String> {
-        for number in 0..attack.pit_capacity * HELD_PERCENT / 100 {
+        // The attackers and five others divide the tables.
+        let held = attack.pit_capacity * HELD_PERCENT * 6 / (attack.addresses + 5) / 100;
+        for number in 0..held {
             for bystander in 0..self.bystanders.len() {
                 let uri = format!("/slow/{bystander}/{number}");
                 let wire = self.interest(&uri, 60_000, false, false);
@@ -458,7 +530,12 @@ impl Field {
     fn make_move(&mut self, of_attack: &Move) -> Result<(), String> {
         match *of_attack {
             Move::Flood(flood) => self.flood(&flood),
-            Move::Fragments { count, length } => self.send_fragments(count, length),
+            Move::Fragments { count, length, parts } => self.send_fragments(count, length, parts),
+            Move::Data { count, length, is_asked_for } => {
+                self.send_data(count, length, is_asked_for)
+            }
+            Move::Nacks(count) => self.send_nacks(count),
+            Move::Commands { count, keys } => self.send_commands(count, keys),
             Move::Churn(count) => self.churn(count),
             Move::AnswerAllBut(number) => self.answer_all_but(number),
             Move::Wait(time) => self.wait(time),
@@ -504,12 +581,82 @@ impl Field {
         Ok(())
     }
 
-    fn send_fragments(&mut self, count: usize, length: usize) -> Result<(), String> {
+    fn send_fragments(&mut self, count: usize, length: usize, parts: u64) -> Result<(), String> {
         let payload = vec![6; length];
         for number in 0..count {
             self.nonce += 1;
-            let frame = fragment(u64::from(self.nonce) * 1000, 0, &payload);
+            // The first one of each message is missing, or all others are.
+            let index = if parts == 2 { 0 } else { 1 + number as u64 % (parts - 1) };
+            let sequence = u64::from(self.nonce) * 1000 + index;
+            let frame = fragment(sequence, index, parts, &payload);
             self.send_attack(number % self.attackers.len(), frame)?;
+        }
+        self.settle()
+    }
+
+    fn send_data(&mut self, count: usize, length: usize, is_asked: bool) -> Result<(), String> {
+        let (round, content) = (self.round, vec![8; length]);
+        for number in 0..count {
+            let port = number % self.attackers.len();
+            let name = name(&format!("/hole/data/{round}/{number}"));
+            if is_asked {
+                let wire = self.interest(&name.to_uri(), 4000, false, false);
+                self.send_attack((port + 1) % self.attackers.len(), wire)?;
+                if number % FACE_QUEUE == 0 {
+                    self.settle()?;
+                }
+            }
+            let info = SignatureInfo::new(SignatureType::DIGEST_SHA256);
+            let builder = DataBuilder::new(&name).content(&content).freshness_ms(3_600_000);
+            let wire = builder.to_vec(&info, ndn_security::SHA256_LEN, |_, signature| {
+                signature.fill(9);
+                Some(signature.len())
+            });
+            self.send_attack(port, wire.unwrap_or_default())?;
+        }
+        self.settle()
+    }
+
+    fn send_nacks(&mut self, count: usize) -> Result<(), String> {
+        let reasons = [NackReason::CONGESTION, NackReason::DUPLICATE, NackReason::NO_ROUTE];
+        for number in 0..count {
+            let uri = match number % 3 {
+                0 => format!("/slow/{}/{}", number / 3 % 3, number / 9),
+                1 => format!("/hole/{}/{}/", self.round, number / 3),
+                _ => format!("/nowhere/{number}"),
+            };
+            let wire = self.interest(&uri, 4000, false, false);
+            let reason = reasons[number / 3 % reasons.len()];
+            let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
+            let mut frame = Vec::new();
+            ndn_packet::lp::append_packet(&mut frame, &header, &wire);
+            self.send_attack(number % self.attackers.len(), frame)?;
+        }
+        self.settle()
+    }
+
+    fn send_commands(&mut self, count: usize, keys: usize) -> Result<(), String> {
+        let builder = CommandBuilder::new(name("/localhop/nfd"));
+        for number in 0..count {
+            self.nonce += 1;
+            let key = name(&format!("/attacker/{}/KEY/k", number % keys));
+            let unix = self.clock.unix_time();
+            let nonce = self.nonce.to_be_bytes();
+            let info = SignatureInfo {
+                key_locator: Some(KeyLocator::Name(key.as_ref())),
+                nonce: Some(&nonce),
+                time_ms: u64::try_from(unix.as_millis()).ok(),
+                ..SignatureInfo::new(SignatureType::SHA256_WITH_ECDSA)
+            };
+            let parameters =
+                ControlParameters { name: Some(name("/good")), ..ControlParameters::default() };
+            let sign = |_: &[&[u8]], signature: &mut [u8]| {
+                signature.fill(3);
+                Some(signature.len())
+            };
+            let verb = Verb::RibRegister;
+            let wire = builder.signed_interest(verb, &parameters, self.nonce, &info, 71, sign);
+            self.send_attack(number % self.attackers.len(), wire.unwrap_or_default())?;
         }
         self.settle()
     }
@@ -520,7 +667,9 @@ impl Field {
             let destroyed = self.forwarder.destroy_face(closed.face_id);
             destroyed.map_err(|error| format!("management: {error}"))?;
             let (forwarder, faces) = (&mut self.forwarder, &mut self.faces);
-            let opened = add_face(forwarder, faces, Scope::NonLocal, Some(remote(1)));
+            let principal = attacker(self.opened, self.addresses);
+            self.opened += 1;
+            let opened = add_face(forwarder, faces, Scope::NonLocal, Some(principal));
             self.attackers.push(opened.map_err(|error| format!("no face: {error:#}"))?);
         }
         self.settle()
@@ -564,8 +713,10 @@ impl Field {
     }
 
     fn take_attacks(&mut self) {
+        let keys = name("/attacker");
         while let Some(seen) = self.hole.receive() {
             if let Seen::Interest { name, .. } = seen {
+                self.outcome.certificates += u64::from(name.starts_with(keys.as_ref()));
                 self.unanswered.push(name);
             }
         }
@@ -668,7 +819,7 @@ impl Field {
         let (first, second) = wire.split_at(1500);
         let sequence = u64::from(self.nonce) * 1000;
         for (index, part) in [(0, first), (1, second)] {
-            let frame = fragment(sequence + index, index, part);
+            let frame = fragment(sequence + index, index, 2, part);
             let _ = self.bystanders[bystander].end.send(frame);
             self.settle()?;
         }
@@ -753,13 +904,13 @@ fn with_token(packet: &[u8], length: usize) -> Vec<u8> {
     frame
 }
 
-/// A fragment of a packet of two.
-fn fragment(sequence: u64, index: u64, payload: &[u8]) -> Vec<u8> {
+/// A fragment of a packet.
+fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let header = LpHeader {
         sequence: Some(sequence),
         frag_index: Some(index),
-        frag_count: Some(2),
+        frag_count: Some(count),
         ..LpHeader::default()
     };
     ndn_packet::lp::append_packet(&mut frame, &header, payload);

@@ -1,4 +1,4 @@
-//! Random attacks of one principal on a forwarder.
+//! Random attacks of few principals on a forwarder.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::sync::Mutex;
@@ -35,6 +35,7 @@ fn bystanders_are_served_during_random_attacks() {
     let outcome = total.into_inner().unwrap();
     assert!(outcome.refused > count * 100, "the attacks fill no table: {outcome:?}");
     assert!(outcome.exchanges > count * 100, "{outcome:?}");
+    assert!(outcome.certificates > count, "commands wait for no certificates: {outcome:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ndn_packet::{Name, NameRef};
 use super::action::Ticket;
 use crate::time::Now;
 
-/// Maximum number of waiting commands.
+/// Maximum number of waiting commands, and of work that no command waits for.
 const PENDING_MAX: usize = 1024;
 /// Maximum number of commands that wait for one face.
 const REQUESTERS_MAX: usize = 64;
@@ -56,9 +56,11 @@ pub(super) struct PendingTable {
 }
 
 impl PendingTable {
-    /// `None` if too many commands wait.
+    /// `None` if too many commands wait. Half of the places are for commands alone.
     pub(super) fn add(&mut self, pending: Pending) -> Option<Ticket> {
-        if self.entries.len() >= PENDING_MAX {
+        let has_requester = !pending.requesters.is_empty();
+        let places = if has_requester { PENDING_MAX } else { PENDING_MAX / 2 };
+        if self.entries.len() >= places {
             return None;
         }
         self.last_ticket += 1;
