@@ -13,7 +13,7 @@ use crate::{wait_until, well_known};
 
 /// Segments of our own producer: what every other reader takes, ndn-app's being the pickiest (its
 /// buffer ends at 8192 bytes).
-const SEGMENT_BYTES: &str = "7000";
+const SEGMENT_SIZE: &str = "7000B";
 
 /// Interests that may wait for a producer on ndn-app: its reader takes 8192 bytes at a time, and loses
 /// its place (and then its connection) in a packet that goes on in the next 8192.
@@ -157,7 +157,7 @@ impl Peer {
         match self {
             Self::Namewire => {
                 let mut command = Command::new(program());
-                command.args(["put", "--segment-size", SEGMENT_BYTES, prefix]).arg(file);
+                command.args(["put", "--segment-size", SEGMENT_SIZE, prefix]).arg(file);
                 (command, "published ")
             }
             // Both read the file from standard input and report on standard error.

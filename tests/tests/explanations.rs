@@ -101,11 +101,14 @@ fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
     let file = home.path().join("short");
     std::fs::write(&file, "short").unwrap();
     let file = file.to_str().unwrap();
-    for size in ["0", "9000"] {
+    for (size, reason) in [
+        ("0", "it is from 1B to 8800B"),
+        ("9000B", "it is from 1B to 8800B"),
+        ("800", "write 800B or 800KiB"),
+    ] {
         let output = run_to_end(at_home(home.path(), &["put", "/a", file, "--segment-size", size]));
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let reported = format!("--segment-size {size}: a segment");
-        assert!(text(&output).contains(&reported), "{}", text(&output));
+        assert!(text(&output).contains(reason), "{}", text(&output));
     }
 }
 
@@ -262,13 +265,13 @@ fn missing_faces_are_listed_and_reported_where_they_are_needed() {
 fn options_of_benches_without_effect_or_use_are_refused() {
     bench_program();
     for (arguments, complaint) in [
-        (&["relay", "--payload", "100"][..], "--transport"),
+        (&["relay", "--payload", "100B"][..], "--transport"),
         (&["relay", "--window", "16"], "--window has no effect without --transport or --workers"),
         (&["relay", "--workers", "2,0"], "0 is not from 1 to 64"),
         (&["relay", "--workers", "2,1,2"], "--workers: 2 is listed twice"),
         (&["relay", "--workers", "1", "--mixed"], "--mixed has no effect without --transport"),
         (
-            &["relay", "--filter", "unix", "--payload", "100"],
+            &["relay", "--filter", "unix", "--payload", "100B"],
             "--payload has no effect without --transport",
         ),
         (&["relay", "--cpus", "0,4000"], "--cpus: processor 4000 cannot be used here"),

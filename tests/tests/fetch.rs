@@ -28,7 +28,7 @@ struct Bed {
 fn publish(forwarder: &Forwarder, name: &str, content: &[u8]) -> Process {
     let source = forwarder.directory().join(format!("{name}.content"));
     fs::write(&source, content).unwrap();
-    let (source, length) = (source.display().to_string(), SEGMENT_LEN.to_string());
+    let (source, length) = (source.display().to_string(), format!("{SEGMENT_LEN}B"));
     let mut producer = forwarder
         .spawn(name, &["put", "/object", &source, "--version", "1", "--segment-size", &length]);
     producer.wait_for_output(NAME);

@@ -119,7 +119,7 @@ fn the_file_client_of_ndnts_fetches_a_tree() {
 
 #[test]
 fn segments_have_the_requested_length() {
-    let bed = Bed::new(&Settings::new().tcp(), &["--segment-size", "1300"]);
+    let bed = Bed::new(&Settings::new().tcp(), &["--segment-size", "1300B"]);
     bed.assert_fetched(Peer::Namewire, &Transport(bed.forwarder.tcp()), "large");
     let metadata = bed.forwarder.run(&["peek", "-Pf", "/files/large/32=metadata"]);
     assert!(metadata.stdout.windows(4).any(|bytes| bytes == [0xf5, 0x00, 2, 0x05]), "{metadata:?}");

@@ -243,7 +243,7 @@ fn processes_of(directory: &Path) -> usize {
 #[test]
 fn benches_that_are_interrupted_leave_nothing_behind() {
     bench_program();
-    let relay = ["relay", "--transport", "unix", "--payload", "100", "--window", "1"];
+    let relay = ["relay", "--transport", "unix", "--payload", "100B", "--window", "1"];
     let relay = [&relay[..], &["--cs-packets", "256", "--stretch", "1h", "--cpus", "0,0"]].concat();
     let skew = ["skew", "--duration", "1h"];
     let idle = ["idle", "--duration", "1h", "--faces", "1"];

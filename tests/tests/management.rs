@@ -34,7 +34,7 @@ fn faces_are_created_shown_changed_and_destroyed() {
     let forwarder = Settings::new().udp().start();
     let peer = "udp4://127.0.0.1:9";
     let created =
-        forwarder.json(&["face", "create", peer, "--persistency", "permanent", "--mtu", "1400"]);
+        forwarder.json(&["face", "create", peer, "--persistency", "permanent", "--mtu", "1400B"]);
     assert_eq!(created["what"], "created");
     let id = created["face_id"].as_u64().unwrap();
     assert!(id > 255, "FaceIds to 255 are reserved");
@@ -202,7 +202,7 @@ fn the_content_store_is_configured_and_erased() {
     let file = forwarder.directory().join("object");
     std::fs::write(&file, vec![1; 300 * 100]).unwrap();
     let path = file.display().to_string();
-    let mut put = forwarder.spawn("put", &["put", "/erase/me", &path, "--segment-size", "100"]);
+    let mut put = forwarder.spawn("put", &["put", "/erase/me", &path, "--segment-size", "100B"]);
     put.wait_for_output("published");
     let _ = forwarder.output(&["get", "/erase/me", "-o", "-", "--quiet"]);
     let erased = forwarder.json(&["cs", "erase", "/erase/me"])["erased_packets"].as_u64().unwrap();

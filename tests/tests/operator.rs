@@ -27,7 +27,7 @@ fn all_commands_find_the_same_forwarder() {
     let command = command_without_hints(&run, directory.path());
     let mut forwarder = Process::start("forwarder", command, directory.path());
     forwarder.wait_for_output("listening");
-    for arguments in [&["status"][..], &["workers", "--seconds", "0.05"], &["log"]] {
+    for arguments in [&["status"][..], &["workers", "--duration", "50ms"], &["log"]] {
         let output = run_to_end(command_without_hints(arguments, directory.path()));
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
@@ -121,7 +121,7 @@ fn lost_forwarder_is_reported() {
     slow.extend(["--lifetime", "15s", "--retries", "0"]);
     let mut get = forwarder.spawn("get", &slow);
     wait_until("the Interest of get", || {
-        let workers = forwarder.json(&["workers", "--seconds", "0.05"]);
+        let workers = forwarder.json(&["workers", "--duration", "50ms"]);
         let workers = workers.as_array().unwrap().iter();
         let pending = workers.map(|worker| worker["total"]["pit_entries"].as_u64().unwrap());
         (pending.sum::<u64>() > 0).then_some(())

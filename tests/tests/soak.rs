@@ -196,7 +196,7 @@ impl Soak {
     /// Waits until nothing is pending; the outcomes of the Interests add up then.
     fn come_to_rest(&self) {
         let workers = wait_until("the end of all Interests", || {
-            let workers = self.forwarder.json(&["workers", "--seconds", "0.01"]);
+            let workers = self.forwarder.json(&["workers", "--duration", "10ms"]);
             let workers = workers.as_array().unwrap().clone();
             let is_at_rest = |worker: &Value| worker["total"]["interests"]["pending"] == 0;
             workers.iter().all(is_at_rest).then_some(workers)
@@ -246,7 +246,7 @@ fn nothing_is_lost_or_kept_while_everything_changes() {
     assert!(left.iter().all(|one| *one == left[0]), "faces and routes after each round: {left:?}");
     let third = memory.len() / 3;
     println!("{} rounds, {} changes, KiB after each: {memory:?}", soak.round, soak.changes);
-    let workers = soak.forwarder.json(&["workers", "--seconds", "0.01"]);
+    let workers = soak.forwarder.json(&["workers", "--duration", "10ms"]);
     for worker in workers.as_array().unwrap() {
         println!("{}", worker["total"]);
     }

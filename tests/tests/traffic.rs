@@ -87,8 +87,8 @@ fn a_producer_over_udp_leaves_nothing_behind() {
 fn packets_longer_than_a_datagram_travel_in_fragments() {
     let forwarder = Settings::new().udp().toml("[faces]\nmtu = 1400\n").start();
     let udp = format!("udp4://127.0.0.1:{}", forwarder.port());
-    let transport = ["/load", "--transport", &udp, "--mtu", "1000"];
-    let producer = [&transport[..], &["--payload", "4000"]].concat();
+    let transport = ["/load", "--transport", &udp, "--mtu", "1000B"];
+    let producer = [&transport[..], &["--payload", "4000B"]].concat();
     let consumer = [&transport[..], &["--count", "200", "--window", "4"]].concat();
     let (found, answered) = measure(&forwarder, &producer, &consumer);
     assert_eq!(sum(&found, "satisfied"), 200, "{found}");
@@ -153,7 +153,7 @@ fn measurements_are_shown_when_the_forwarder_ends_first() {
         });
         let mut consumer = spawn("consumer", &["--window", "8", "--duration", "10min"]);
         namewire_tests::wait_until("Interests", || {
-            let workers = forwarder.json(&["workers", "--seconds", "0.01"]);
+            let workers = forwarder.json(&["workers", "--duration", "10ms"]);
             let entered = workers[0]["total"]["interests"]["entered"].as_u64().unwrap();
             (entered > 50).then_some(())
         });

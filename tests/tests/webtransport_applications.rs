@@ -94,7 +94,7 @@ fn traffic_is_made_in_sessions() {
     let mut forwarder = gateway();
     let url = forwarder.webtransport();
     // Long Data take eight datagrams each. Datagrams get lost where nobody has time to read them.
-    for (size, count, window) in [("100", "2000", "32"), ("8000", "100", "2")] {
+    for (size, count, window) in [("100B", "2000", "32"), ("8000B", "100", "2")] {
         let producer = ["traffic", "producer", "/t", "/u", "--payload", size, "--faces", "2"];
         let producer = [&producer[..], &["--transport", &url]].concat();
         let mut producer = forwarder.spawn("producer", &producer);
@@ -151,7 +151,7 @@ fn lists_show_the_current_frame_length() {
     let of_session = listed.lines().find(|line| line.contains("https://")).unwrap();
     assert!(of_session.contains("mtu=8800"), "{listed}");
     let short = Settings::new().start();
-    let _ = short.output(&["face", "create", &url, "--mtu", "1000"]);
+    let _ = short.output(&["face", "create", &url, "--mtu", "1000B"]);
     assert_eq!(mtu(&short, "https://"), 1000);
     other.assert_healthy();
 }

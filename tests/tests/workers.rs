@@ -15,7 +15,7 @@ fn a_file_that_is_one_hot_prefix_is_fetched_while_names_move() {
     let file = forwarder.directory().join("object");
     std::fs::write(&file, namewire_tests::noise(1, 4_000_000)).unwrap();
     let path = file.display().to_string();
-    let mut put = forwarder.spawn("put", &["put", "/hot/file", &path, "--segment-size", "1000"]);
+    let mut put = forwarder.spawn("put", &["put", "/hot/file", &path, "--segment-size", "1000B"]);
     put.wait_for_output("published");
     let copy = forwarder.directory().join("copy");
     let copy_path = copy.display().to_string();
@@ -51,7 +51,7 @@ fn an_entry_goes_where_it_is_sent() {
     }
     let refused = forwarder.run(&["ndt", "set", "/a/b", "2"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no such worker"));
-    let workers = forwarder.json(&["workers", "--seconds", "0.2"]);
+    let workers = forwarder.json(&["workers", "--duration", "200ms"]);
     assert_eq!(workers.as_array().unwrap().len(), 2);
     for worker in workers.as_array().unwrap() {
         assert!(worker["total"]["rounds"].as_u64().unwrap() > 0, "it never ran: {worker}");
@@ -77,7 +77,7 @@ fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
     assert_eq!(pattern["satisfied"], 20_000, "{found}");
     producer.signal(Signal::TERM);
     assert!(producer.wait().success());
-    let workers = forwarder.json(&["workers", "--seconds", "0.01"]);
+    let workers = forwarder.json(&["workers", "--duration", "10ms"]);
     for worker in workers.as_array().unwrap() {
         assert!(worker["total"]["crossings_sent"].as_u64().unwrap() > 1000, "{worker}");
         assert_eq!(worker["total"]["crossings_dropped"], 0, "{worker}");
@@ -87,7 +87,7 @@ fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
 #[test]
 fn service_times_are_measured_while_packets_flow() {
     let forwarder = start(2);
-    let arguments = ["trace", "latency", "--seconds", "1", "--json"];
+    let arguments = ["trace", "latency", "--duration", "1s", "--json"];
     let mut trace = forwarder.spawn("trace", &arguments);
     while trace.is_running() {
         let _ = forwarder.output(&["status"]);
@@ -102,7 +102,7 @@ fn service_times_are_measured_while_packets_flow() {
         assert!(sum > 0 && histogram["count"] == sum, "{stage}: {histogram}");
         assert!(histogram["p50_ns"].as_u64() <= histogram["p99_ns"].as_u64(), "{histogram}");
     }
-    let table = forwarder.output(&["trace", "latency", "--seconds", "0.01"]);
+    let table = forwarder.output(&["trace", "latency", "--duration", "10ms"]);
     assert!(table.contains("Data forwarding"), "{table}");
 }
 
@@ -111,6 +111,6 @@ fn one_worker_has_all_names() {
     let forwarder = start(1);
     let refused = forwarder.run(&["ndt", "list"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("one worker"));
-    let workers = forwarder.output(&["workers", "--seconds", "0.2"]);
+    let workers = forwarder.output(&["workers", "--duration", "200ms"]);
     assert!(workers.contains("busy"), "{workers}");
 }

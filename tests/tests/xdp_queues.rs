@@ -135,7 +135,7 @@ fn faces(bridge: &Bridge, is_requested: impl Fn(&str) -> bool) -> Vec<Value> {
 }
 
 fn workers(bridge: &Bridge) -> Vec<Value> {
-    let output = bridge.run(1, &["workers", "--json", "--seconds", "0.1"]);
+    let output = bridge.run(1, &["workers", "--json", "--duration", "100ms"]);
     let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
     reported.as_array().unwrap_or_else(|| panic!("{reported}")).clone()
 }

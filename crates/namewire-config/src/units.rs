@@ -36,6 +36,9 @@ const SIZE_ALIASES: [(&str, u64); 9] = [
     ("Ti", 1 << 40),
 ];
 
+/// The units that a message about a number without one proposes.
+const COMMON_UNITS: [&str; 5] = ["ms", "s", "min", "B", "KiB"];
+
 const DURATION_UNITS: [(&str, u64); 6] = [
     ("ns", 1),
     ("us", 1_000),
@@ -57,22 +60,13 @@ impl ByteSize {
     }
 }
 
+/// Reads a size such as `64KiB`, `1.5MB` or `8k`. `0` needs no unit.
 impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, unit) = split_number(text);
-        let mut units = SIZE_UNITS.iter().chain(&SIZE_ALIASES);
-        let factor = match unit {
-            "" => Some(1),
-            unit => units.find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
-        };
-        let bytes = factor.and_then(|factor| multiple(number, factor));
-        bytes.map(Self).ok_or_else(|| {
-            format!(
-                "`{text}` is not a size: write a number with a unit, such as \"64KiB\", \"1.5MB\", \"2GiB\" or \"8k\""
-            )
-        })
+        let example = "64KiB, 1.5MB or 8800B";
+        read_in_units(text, ("size", example), SIZE_UNITS.iter().chain(&SIZE_ALIASES)).map(Self)
     }
 }
 
@@ -88,19 +82,37 @@ impl fmt::Display for ByteSize {
 /// The text is no number with one of the units ns, us, ms, s, min, h, is no whole number of nanoseconds, or overflows 64
 /// bits of them.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let example = "250ms, 1.5s or 10min";
+    let nanoseconds = read_in_units(text, ("duration", example), DURATION_UNITS.iter());
+    nanoseconds.map(Duration::from_nanos)
+}
+
+/// Reads a number with one of these units; `0` needs none. `what` is what the text should be, with examples.
+fn read_in_units<'u>(
+    text: &str,
+    (what, examples): (&str, &str),
+    units: impl Iterator<Item = &'u (&'static str, u64)> + Clone,
+) -> Result<u64, String> {
     let (number, unit) = split_number(text);
-    if unit.is_empty() && !number.is_empty() {
-        return match number.parse() {
-            Ok(0_u64) => Ok(Duration::ZERO),
-            _ => Err(format!("`{text}` has no unit: write {number}s, {number}ms or {number}min")),
-        };
+    if unit.is_empty() && multiple(number, 1) == Some(0) {
+        return Ok(0);
     }
-    let factor = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    let nanoseconds = factor.and_then(|factor| multiple(number, factor));
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| {
-        format!(
-            "`{text}` is not a duration: write a number with a unit, such as \"250ms\", \"1.5s\" or \"10min\""
-        )
+    if unit.is_empty() && number.parse::<f64>().is_ok() {
+        let names: Vec<_> =
+            units.map(|(name, _)| *name).filter(|name| COMMON_UNITS.contains(name)).collect();
+        let written = names.iter().map(|name| format!("{number}{name}")).collect::<Vec<_>>();
+        return Err(format!("`{text}` has no unit: write {}", written.join(" or ")));
+    }
+    let factor = units.clone().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let amount = factor.and_then(|factor| multiple(number, factor));
+    amount.ok_or_else(|| {
+        let names: Vec<_> = units.map(|(name, _)| *name).collect();
+        match factor.is_none() && !unit.is_empty() && !number.is_empty() {
+            true => format!("`{text}`: {unit} is not a unit; the units are {}", names.join(", ")),
+            false => {
+                format!("`{text}` is not a {what}: write a number with a unit, such as {examples}")
+            }
+        }
     })
 }
 
@@ -180,7 +192,7 @@ mod tests {
     fn sizes_round_trip() {
         for (text, bytes) in [
             ("0", 0),
-            ("17", 17),
+            ("17B", 17),
             ("64KiB", 65_536),
             ("3 MB", 3_000_000),
             ("2GiB", 2 << 30),
@@ -198,16 +210,30 @@ mod tests {
 
     #[test]
     fn invalid_sizes_and_durations_are_rejected() {
-        for text in
-            ["", "KiB", "-1KiB", "1.0001B", "1.2.3MB", ".5k", "12kb", "99999999999TiB", "1 2KiB"]
-        {
+        for text in [
+            "",
+            "17",
+            "1.5",
+            "KiB",
+            "-1KiB",
+            "1.0001B",
+            "1.2.3MB",
+            ".5k",
+            "12kb",
+            "99999999999TiB",
+            "1 2KiB",
+        ] {
             assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
         for text in ["", "5", "ms", "-5s", "1.5", "1.5ns", "1.s", "3 parsecs", "99999999999999h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         let reason = parse_duration("5").unwrap_err();
-        assert!(reason.contains("5s, 5ms or 5min"), "{reason}");
+        assert_eq!(reason, "`5` has no unit: write 5ms or 5s or 5min");
+        let reason = "8000".parse::<ByteSize>().unwrap_err();
+        assert_eq!(reason, "`8000` has no unit: write 8000B or 8000KiB");
+        let reason = parse_duration("3 parsecs").unwrap_err();
+        assert!(reason.contains("parsecs is not a unit; the units are ns, us"), "{reason}");
     }
 
     #[test]

@@ -226,8 +226,8 @@ impl Number for Duration {
 impl Value for ByteSize {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value {
-            DeValue::Integer(_) => u64::from_toml(value).map(Self),
             DeValue::String(text) => text.parse(),
+            DeValue::Integer(number) => number.as_str().parse(),
             DeValue::Float(_)
             | DeValue::Boolean(_)
             | DeValue::Datetime(_)
@@ -251,6 +251,8 @@ impl Value for ByteSize {
 }
 
 impl Number for ByteSize {
+    const HAS_UNIT: bool = true;
+
     #[cfg(test)]
     fn arbitrary_in(range: RangeInclusive<Self>) -> BoxedStrategy<Self> {
         (range.start().0..=range.end().0).prop_map(Self).boxed()

@@ -24,9 +24,9 @@ use clap::{Parser, Subcommand};
 
 use namewire::cli::output::{self, Table, grouped};
 use namewire::cli::shared::on_interrupt;
-use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{Failure, INTERRUPTED, Outcome};
 use namewire::cli::shared::{List, numbers, processors};
+use namewire::cli::shared::{positive_duration, size};
 
 /// Measures Namewire beside other forwarders
 ///
@@ -73,9 +73,9 @@ enum Bench {
     /// Round trips of 0.2, 10 and 50 ms, with short and long queues, without loss and with 0.01 and 1 %,
     /// alone and two at a time. The figures are the same on every machine.
     Distance {
-        /// Seconds of virtual time that are measured
-        #[arg(long, default_value_t = DistanceOptions::default().seconds)]
-        seconds: u64,
+        /// Virtual time that is measured, in whole seconds
+        #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = positive_duration)]
+        duration: Duration,
         /// Random seed
         #[arg(long, default_value_t = DistanceOptions::default().seed)]
         seed: u64,
@@ -91,9 +91,9 @@ enum Bench {
         /// Only cases whose name contains this, such as manifest
         #[arg(long)]
         filter: Option<String>,
-        /// Length of the file in MiB
-        #[arg(long, default_value_t = TransferOptions::default().bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-        mib: u64,
+        /// Length of the file
+        #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size(1 << 20..=1_u64 << 40))]
+        size: u64,
         /// Fetches per case
         #[arg(long, default_value_t = TransferOptions::default().rounds, value_parser = at_least_one())]
         rounds: usize,
@@ -205,15 +205,15 @@ fn run(bench: &Bench) -> Outcome {
             if *json { print_json(&report) } else { print_pipeline(&report) }
         }
         Bench::Relay(options) => relay::run(options),
-        Bench::Distance { seconds, seed, json } => {
-            let distance = DistanceOptions { seconds: *seconds, seed: *seed };
+        Bench::Distance { duration, seed, json } => {
+            let distance = DistanceOptions { seconds: duration.as_secs().max(1), seed: *seed };
             let report = run_distance(&distance, |line| output::note(&line));
             if *json { print_json(&report) } else { files::print_distance(&report) }
         }
-        Bench::Transfer { filter, mib, rounds, cpus, json } => {
+        Bench::Transfer { filter, size, rounds, cpus, json } => {
             let transfer = TransferOptions {
                 filter: filter.clone(),
-                bytes: mib << 20,
+                bytes: *size,
                 rounds: *rounds,
                 cpus: processors(cpus)?,
                 ..TransferOptions::default()

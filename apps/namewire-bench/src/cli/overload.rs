@@ -9,9 +9,9 @@ use clap::builder::RangedU64ValueParser;
 
 use super::{end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, grouped};
-use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors};
+use namewire::cli::shared::{positive_duration, size};
 
 /// More Interests than can be forwarded, over UDP, with and without priority of answers
 ///
@@ -29,9 +29,9 @@ pub(super) struct Options {
     /// Repetitions of each rate
     #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::at_least_one())]
     rounds: usize,
-    /// Bytes of content in a Data, for one run of all rates each
-    #[arg(long, value_name = "BYTES", default_value_t = List(OverloadOptions::default().payloads), value_parser = numbers(0..=8000_usize))]
-    payload: List<usize>,
+    /// Sizes of the content of a Data, for one run of all rates each
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "100B,1000B", value_parser = size(0..=8000_usize))]
+    payload: Vec<usize>,
     /// Workers of the forwarder, for one run of all rates each
     #[arg(long, value_name = "NUMBERS", default_value_t = List(OverloadOptions::default().workers), value_parser = numbers(1..=64_usize))]
     workers: List<usize>,
@@ -62,7 +62,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         ratios: ratios.clone(),
         stretch: options.stretch,
         rounds: *rounds,
-        payloads: options.payload.0.clone(),
+        payloads: options.payload.clone(),
         burst: options.burst,
         workers: options.workers.0.clone(),
         cpus: processors(&options.cpus)?,

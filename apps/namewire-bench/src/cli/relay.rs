@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::{at_least_one, end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, counted, grouped};
-use namewire::cli::shared::positive_duration;
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors_of, repeated};
+use namewire::cli::shared::{positive_duration, size};
 
 /// Maximum content of a Data; with headers a packet has at most 8800 bytes.
 const PAYLOAD_MAX: usize = 8600;
@@ -47,9 +47,9 @@ pub(super) struct Options {
     /// Those with devices need root or user namespaces: the bench runs in namespaces of its own.
     #[arg(long, value_delimiter = ',', value_name = "TRANSPORTS", conflicts_with_all = ["filter", "workers"])]
     transport: Vec<Transport>,
-    /// Bytes of content in a Data, with --transport (100,1200,8000 if not given)
-    #[arg(long, value_name = "BYTES", value_parser = numbers(0..=PAYLOAD_MAX))]
-    payload: Option<List<usize>>,
+    /// Sizes of the content of a Data, with --transport (100B,1200B,8000B if not given)
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size(0..=PAYLOAD_MAX))]
+    payload: Vec<usize>,
     /// Exchanges in flight, with --transport (256 if not given) or --workers (256,4096)
     #[arg(long, value_name = "NUMBERS", value_parser = numbers(1..=65_536_u32))]
     window: Option<List<u32>>,
@@ -82,7 +82,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         first_port: options.first_port,
         workers: values(workers.as_ref()),
         transports: transport.clone(),
-        payloads: payloads(options.payload.as_ref()),
+        payloads: payloads(&options.payload),
         windows: values(window.as_ref()),
         mixed: options.mixed,
         cs_packets: options.cs_packets,
@@ -98,7 +98,7 @@ fn check_effect(options: &Options) -> Outcome {
     let (workers, transport) = (options.workers.is_some(), !options.transport.is_empty());
     let given = [
         ("--window", options.window.is_some(), workers || transport, "--transport or --workers"),
-        ("--payload", options.payload.is_some(), transport, "--transport"),
+        ("--payload", !options.payload.is_empty(), transport, "--transport"),
         ("--mixed", options.mixed, transport, "--transport"),
     ];
     match given.iter().find(|(_, is_given, has_effect, _)| *is_given && !has_effect) {
@@ -117,8 +117,11 @@ fn check_repeats(options: &Options) -> Outcome {
     }
 }
 
-fn payloads(given: Option<&List<usize>>) -> Vec<usize> {
-    given.map_or_else(|| RelayOptions::default().payloads, |list| list.0.clone())
+fn payloads(given: &[usize]) -> Vec<usize> {
+    match given {
+        [] => RelayOptions::default().payloads,
+        given => given.to_vec(),
+    }
 }
 
 fn values<T: Clone>(list: Option<&List<T>>) -> Vec<T> {

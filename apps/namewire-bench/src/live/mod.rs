@@ -97,7 +97,7 @@ impl Live {
         struct Total {
             interests: Interests,
         }
-        let output = self.command(&["workers", "--seconds", "0.01", "--json"]).output()?;
+        let output = self.command(&["workers", "--duration", "10ms", "--json"]).output()?;
         if !output.status.success() {
             bail!("no figures of the workers: {}", String::from_utf8_lossy(&output.stderr));
         }

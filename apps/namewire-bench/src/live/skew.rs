@@ -119,7 +119,7 @@ fn run_case(name: &str, patterns: &str, options: &SkewOptions) -> anyhow::Result
     let scenario = live.folder.path().join("scenario.toml");
     fs::write(&scenario, patterns)?;
     let _producer =
-        live.spawn("producer", &["traffic", "producer", "/skew", "--payload", "100"])?;
+        live.spawn("producer", &["traffic", "producer", "/skew", "--payload", "100B"])?;
     while !has_route(&live)? {
         clock::pause(Duration::from_millis(10));
     }

@@ -105,7 +105,7 @@ impl Kit {
             Mode::Digest | Mode::Unverified => command.arg("--sign-segments"),
         };
         if let Some(length) = case.segment_len {
-            command.args(["--segment-size", &length.to_string()]);
+            command.args(["--segment-size", &format!("{length}B")]);
         }
         let server = Server::start(command, "serving ", None, folder)?;
         let verify = match case.mode {

@@ -1,5 +1,6 @@
 //! Parses names, durations and sizes on the command line.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ndn_packet::Name;
@@ -58,16 +59,23 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
-/// Parses a number of bytes, with or without a unit.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    text.parse::<ByteSize>().map(|size| size.0)
-}
-
-/// As [`size`], but not zero.
-pub(super) fn positive_size(text: &str) -> Result<u64, String> {
-    match size(text)? {
-        0 => Err("it must not be zero".to_owned()),
-        size => Ok(size),
+/// Parses a number of bytes with its unit, in this range.
+pub fn size<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64> + TryInto<u64> + PartialOrd + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let ByteSize(bytes) = text.parse()?;
+        T::try_from(bytes).ok().filter(|bytes| range.contains(bytes)).ok_or_else(|| {
+            let shown = |end: T| ByteSize(end.try_into().unwrap_or(u64::MAX));
+            let (from, to) = (shown(*range.start()), shown(*range.end()));
+            match to.0 < u64::from(u32::MAX) {
+                true => format!("it is from {from} to {to}"),
+                false => format!("it is {from} or more"),
+            }
+        })
     }
 }
 
@@ -84,13 +92,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_need_a_unit_and_sizes_may_have_one() {
+    fn durations_and_sizes_need_a_unit() {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         let reason = duration("250").unwrap_err();
         assert!(reason.contains("250ms"), "{reason}");
-        assert_eq!((size("8k"), size("8000"), size("2GiB")), (Ok(8000), Ok(8000), Ok(2 << 30)));
-        assert!(positive_size("0").is_err() && size("8x").is_err());
+        let any = size(0..=u64::MAX);
+        assert_eq!((any("8k"), any("0"), any("2GiB")), (Ok(8000), Ok(0), Ok(2 << 30)));
+        assert_eq!(any("8000").unwrap_err(), "`8000` has no unit: write 8000B or 8000KiB");
+        assert_eq!(size(64..=8800_usize)("9kB").unwrap_err(), "it is from 64B to 8800B");
+        assert_eq!(size(1..=u64::MAX)("0").unwrap_err(), "it is 1B or more");
+    }
+
+    #[test]
+    fn all_units_of_the_notes_are_read() {
+        let notes = crate::cli::failure::NOTES;
+        let lines = notes.lines().skip(1).take_while(|line| !line.is_empty());
+        let mut read = 0;
+        for line in lines {
+            let (units, what) = line.trim().split_once("  ").unwrap();
+            let aliases =
+                what.split_once("also ").map_or("", |(_, after)| after.split(':').next().unwrap());
+            let (_, examples) = what.rsplit_once(": ").unwrap();
+            let of_units =
+                units.split(", ").chain(aliases.split(", ").filter(|unit| !unit.is_empty()));
+            for text in of_units
+                .map(|unit| format!("3{unit}"))
+                .chain(examples.split(", ").map(str::to_owned))
+            {
+                let is_read = match what.trim().starts_with("durations") {
+                    true => duration(&text).is_ok(),
+                    false => size(0..=u64::MAX)(&text).is_ok(),
+                };
+                assert!(is_read, "{text}");
+                read += 1;
+            }
+        }
+        assert_eq!(read, 6 + 3 + 5 + 4 + 3 + 4 + 4 + 2);
     }
 
     #[test]

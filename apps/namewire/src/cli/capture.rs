@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::arguments::size;
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -23,8 +24,8 @@ pub(super) struct Options {
     /// Output file; `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     write: PathBuf,
-    /// Maximum number of bytes to capture of each packet
-    #[arg(long, short, value_name = "BYTES", default_value_t = 65_536)]
+    /// Length to which each packet is truncated
+    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1 << 20))]
     snap_length: usize,
     #[command(flatten)]
     control: ControlOptions,

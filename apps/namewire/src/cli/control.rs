@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::{Candidates, ForwarderAddress};
 
+use super::arguments::duration;
 use super::connect::transport;
 use super::failure::{Failure, Outcome};
 use crate::config::Config;
@@ -79,14 +80,13 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// The length of a measurement: a duration or a number of seconds.
-pub(super) fn span(duration: Duration, seconds: Option<f64>) -> Outcome<Duration> {
-    let (option, span) = match seconds {
-        None => ("--duration", Some(duration)),
-        Some(seconds) => ("--seconds", Duration::try_from_secs_f64(seconds).ok()),
-    };
-    let span = span.filter(|span| (SPAN_MIN..=SPAN_MAX).contains(span));
-    span.ok_or_else(|| Failure::Usage(format!("{option} is from 10 ms to an hour")))
+/// Parses the length of a measurement.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let span = duration(text)?;
+    match (SPAN_MIN..=SPAN_MAX).contains(&span) {
+        true => Ok(span),
+        false => Err("it is from 10ms to 1h".to_owned()),
+    }
 }
 
 /// The shortest and the longest interval that a command observes.
@@ -158,20 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn length_is_a_duration_or_a_number_of_seconds() {
-        let second = Duration::from_secs(1);
-        assert_eq!(span(second, None).unwrap(), second);
-        assert_eq!(span(second, Some(0.05)).unwrap(), Duration::from_millis(50));
-        for (duration, seconds, option) in [
-            (Duration::from_millis(1), None, "--duration"),
-            (Duration::from_secs(7200), None, "--duration"),
-            (second, Some(0.0), "--seconds"),
-            (second, Some(-1.0), "--seconds"),
-            (second, Some(f64::NAN), "--seconds"),
-            (second, Some(1e30), "--seconds"),
-        ] {
-            let reported = span(duration, seconds).unwrap_err().to_string();
-            assert!(reported.starts_with(option), "{reported}");
+    fn length_of_a_measurement_is_bounded() {
+        assert_eq!(span("50ms"), Ok(Duration::from_millis(50)));
+        for wrong in ["1ms", "2h", "0", "1"] {
+            assert!(span(wrong).is_err(), "{wrong}");
         }
     }
 }

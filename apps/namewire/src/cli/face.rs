@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use ndn_management::{ControlParameters, FaceDriver, FaceUri, Persistency, Verb, face_flag};
 use serde_json::json;
 
+use super::arguments::size;
 use super::connect::block_on;
 use super::control_queries;
 use super::failure::{Failure, Outcome};
@@ -93,8 +94,8 @@ struct ListOptions {
 
 #[derive(Args, Debug)]
 struct Settings {
-    /// Maximum size of a frame, in bytes
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MTU_MIN..=MTU_MAX))]
+    /// Maximum size of a frame
+    #[arg(long, value_name = "SIZE", value_parser = size(MTU_MIN..=MTU_MAX))]
     mtu: Option<u64>,
     /// Link reliability (NDNLPv2): retransmit lost frames
     #[arg(long, value_enum)]
@@ -102,8 +103,8 @@ struct Settings {
     /// Mark packets when the send queue is congested
     #[arg(long, value_enum)]
     congestion_marking: Option<Switch>,
-    /// Queue length above which packets are marked, in bytes
-    #[arg(long, value_name = "BYTES")]
+    /// Queue length above which packets are marked
+    #[arg(long, value_name = "SIZE", value_parser = size(0..=u64::MAX))]
     congestion_threshold: Option<u64>,
     /// Exchange FaceIds with the peer (IncomingFaceId, NextHopFaceId)
     #[arg(long, value_enum)]

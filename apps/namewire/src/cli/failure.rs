@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use namewire_daemon::text::without_numbers;
 
 /// Notes on all commands, shown in `namewire --help` and the man pages.
-pub(super) const NOTES: &str = "Durations have a unit: 20us, 250ms, 1.5s, 10min, 1h.\n\n\
+pub(super) const NOTES: &str = "Durations and sizes have a unit; 0 needs none:\n  \
+    ns, us, ms, s, min, h     durations: 20us, 250ms, 1.5s\n  \
+    B, kB, MB, GB, TB         sizes, powers of 1000, also k, M, G, T: 8800B, 1.5MB, 8k\n  \
+    KiB, MiB, GiB, TiB        sizes, powers of 1024, also Ki, Mi, Gi, Ti: 64KiB, 2GiB\n\n\
     Exit status:\n  \
     0    success\n  \
     1    failure: the forwarder rejected a command, a file could not be written, ...\n  \

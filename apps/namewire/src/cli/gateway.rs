@@ -12,7 +12,7 @@ use ndn_packet::Name;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::arguments::{duration, name, positive_duration};
+use super::arguments::{duration, name, positive_duration, size};
 use super::connect::{ConnectOptions, block_on_threads};
 use super::connection::report_losses;
 use super::failure::{Failure, Outcome};
@@ -78,8 +78,8 @@ pub(super) struct Options {
     /// gets status 503 after 30 s
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().transfers)]
     transfers: usize,
-    /// Minimum rate of a client that data waits for, bytes per second over 60 s; slower ones are disconnected
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().rate_min)]
+    /// Minimum rate per second, over 60 s, of a client that data waits for; slower ones are disconnected
+    #[arg(long, value_name = "SIZE", default_value = "1KiB", value_parser = size(0..=u32::MAX))]
     min_rate: u32,
     /// Write one line of JSON per request to this file, or to standard output (`-`)
     #[arg(long, value_name = "FILE")]

@@ -62,7 +62,7 @@ mod workers;
 
 /// Common parts of `namewire` and the commands of other programs.
 pub mod shared {
-    pub use super::arguments::{duration, positive_duration};
+    pub use super::arguments::{duration, positive_duration, size};
     pub use super::failure::{Failure, INTERRUPTED, Outcome};
     pub use super::interrupt::on_interrupt;
     pub use super::list::{List, numbers, processors, processors_of, repeated};

@@ -9,7 +9,7 @@ use ndn_security::{Signer, data_len_max};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::arguments::{duration, name, positive_duration, published_name};
+use super::arguments::{duration, name, positive_duration, published_name, size};
 use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -61,8 +61,8 @@ pub(super) struct ServerOptions {
     /// Prefix to serve
     #[arg(value_parser = published_name)]
     prefix: Name,
-    /// Content of each response, in bytes [default: a short text]
-    #[arg(long, short, value_name = "BYTES")]
+    /// Content of each response [default: a short text]
+    #[arg(long, short, value_name = "SIZE", value_parser = size(0..=MAX_PACKET_SIZE))]
     size: Option<usize>,
     /// FreshnessPeriod of the responses
     #[arg(long, short = 'x', value_parser = duration, default_value = "1s", value_name = "DURATION")]
@@ -147,7 +147,7 @@ fn check_answer_size(options: &ServerOptions, signer: &dyn Signer) -> Outcome {
     let length = data_len_max(&DataBuilder::new(&longest).content(&payload), signer);
     if length > MAX_PACKET_SIZE {
         return Err(Failure::Usage(format!(
-            "--size {size}: the answer would have {length} bytes; a packet has at most \
+            "--size {size}B: the answer would have {length} bytes; a packet has at most \
              {MAX_PACKET_SIZE}"
         )));
     }

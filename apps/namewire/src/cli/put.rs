@@ -28,9 +28,9 @@ pub(super) struct Options {
     /// The file, `-` for standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Content of each segment, in bytes
-    #[arg(long, short, value_name = "BYTES", default_value = "8000", value_parser = size)]
-    segment_size: u64,
+    /// Content of each segment
+    #[arg(long, short, value_name = "SIZE", default_value = "8000B", value_parser = size(1..=MAX_PACKET_SIZE))]
+    segment_size: usize,
     /// Version [default: milliseconds since 1970]
     #[arg(long)]
     version: Option<u64>,
@@ -50,21 +50,13 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
-    let segment_len = usize::try_from(options.segment_size).unwrap_or(usize::MAX);
     let publishing = PublishOptions {
         version: options.version,
-        segment_len,
+        segment_len: options.segment_size,
         freshness: options.freshness,
         signer: options.connect.data_signer(&options.sign)?,
         ..PublishOptions::default()
     };
-    if !(1..=MAX_PACKET_SIZE).contains(&segment_len) {
-        // Even for short content: the next version may be longer.
-        return Err(Failure::Usage(format!(
-            "--segment-size {}: a segment holds at least one byte, and is part of a packet of at most {MAX_PACKET_SIZE}",
-            options.segment_size
-        )));
-    }
     let content = content(&options.file)?;
     let size = content.len();
     block_on_until_done(async {

@@ -10,10 +10,11 @@ use ndn_client::{Endpoint, Registration, Request};
 use ndn_files::{Event, FileServer, Mount, Preparation, RootOptions, ServerOptions, StartError};
 use ndn_packet::Name;
 use ndn_security::Certificate;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use super::arguments::{duration, positive_size, served_name};
+use super::arguments::{duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
@@ -56,8 +57,8 @@ pub(super) struct Options {
     /// Also serve file systems that are mounted within the directory
     #[arg(long)]
     other_file_systems: bool,
-    /// Content of each segment, in bytes [default: 8192, over UDP the largest that fits a frame]
-    #[arg(long, short, value_name = "BYTES", value_parser = positive_size)]
+    /// Content of each segment [default: 8KiB, over UDP the largest that fits a frame]
+    #[arg(long, short, value_name = "SIZE", value_parser = size(1..=u64::MAX))]
     segment_size: Option<u64>,
     /// FreshnessPeriod of the segments
     #[arg(long, short = 'x', value_parser = duration, default_value = "10s", value_name = "DURATION")]
@@ -113,7 +114,15 @@ struct MountEntry {
     symlinks: Option<bool>,
     hidden: Option<bool>,
     other_file_systems: Option<bool>,
+    #[serde(default, deserialize_with = "segment_size")]
     segment_size: Option<u64>,
+}
+
+/// Reads a size with its unit; a bare number is refused as on the command line.
+fn segment_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = toml::Value::deserialize(deserializer)?;
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    size(1..=u64::MAX)(&text).map(Some).map_err(D::Error::custom)
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -272,9 +281,6 @@ fn open(
     }
     let mount = Mount::open(prefix, directory, options)
         .map_err(|error| Failure::file(directory.display(), &error))?;
-    if segment_size == Some(0) {
-        return Err(Failure::Usage("a segment holds at least one byte".to_owned()));
-    }
     // Segments longer than a packet can contain are shortened.
     let segment_len = segment_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     Ok(Mount { segment_len: segment_len.map(|length| length.min(1 << 16)), ..mount })
@@ -392,7 +398,7 @@ mod tests {
     #[test]
     fn mounts_are_read_from_a_file() {
         let text = "[[mount]]\nprefix = \"/a\"\ndirectory = \"data\"\n\
-                    [[mount]]\nprefix = \"/b\"\ndirectory = \"/srv\"\nsegment-size = 4000\nhidden = true\n";
+                    [[mount]]\nprefix = \"/b\"\ndirectory = \"/srv\"\nsegment-size = \"4kB\"\nhidden = true\n";
         let file: MountFile = toml::from_str(text).unwrap();
         assert_eq!(file.mount.len(), 2);
         assert_eq!(file.mount[0].hidden, None);
@@ -402,5 +408,8 @@ mod tests {
         {
             assert!(toml::from_str::<MountFile>(wrong).is_err(), "{wrong}");
         }
+        let bare = "[[mount]]\nprefix = \"/a\"\ndirectory = \"x\"\nsegment-size = 4000\n";
+        let reason = toml::from_str::<MountFile>(bare).unwrap_err().to_string();
+        assert!(reason.contains("write 4000B or 4000KiB"), "{reason}");
     }
 }

@@ -7,7 +7,7 @@ use ndn_packet::Name;
 use ndn_types::duration_ms;
 use serde_json::{Value, json};
 
-use super::arguments::{duration, name};
+use super::arguments::name;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::interrupt;
@@ -31,11 +31,8 @@ enum What {
     /// without the system calls that receive and send. Workers measure randomly chosen bursts while the command runs.
     Latency {
         /// Length of the measurement
-        #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+        #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = span)]
         duration: Duration,
-        /// Length of the interval in seconds, such as 0.5
-        #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
-        seconds: Option<f64>,
         #[command(flatten)]
         control: ControlOptions,
         /// Print JSON, with the histograms
@@ -73,9 +70,7 @@ const QUANTILES: [(&str, f64); 5] =
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.what {
-        What::Latency { duration, seconds, control, json } => {
-            latency(span(*duration, *seconds)?, control, *json)
-        }
+        What::Latency { duration, control, json } => latency(*duration, control, *json),
         What::Packets { name, sample, count, control, json } => {
             let (lines, end) = control.connect()?.trace_packets(name, *sample)?;
             output::note(&"tracing; Ctrl-C ends it");

@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::duration;
 use super::control::{ControlOptions, span};
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
@@ -35,13 +34,10 @@ const QUEUES: [(&str, Queue); 3] = [
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
     duration: Duration,
-    /// Length of the interval in seconds, such as 0.5
-    #[arg(long, value_name = "SECONDS", conflicts_with = "duration")]
-    seconds: Option<f64>,
     /// Show the workers and processors that `namewire run` would use with this configuration file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "duration"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "duration")]
     plan: Option<PathBuf>,
     #[command(flatten)]
     control: ControlOptions,
@@ -123,7 +119,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     if let Some(file) = &options.plan {
         return plan(file, options.json);
     }
-    let span = span(options.duration, options.seconds)?;
+    let span = options.duration;
     let mut client = options.control.connect()?;
     let before = statistics(&mut client)?;
     let begin = ndn_sys::clock::now();

@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
@@ -19,6 +20,7 @@ use ndn_sys::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::super::arguments::{duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
 use super::super::output::{self, Table};
@@ -35,8 +37,8 @@ pub(super) struct MeasureOptions {
     /// Numbers of name components
     #[arg(long, value_delimiter = ',', default_value = "3,13")]
     components: Vec<usize>,
-    /// Bytes of content
-    #[arg(long, value_delimiter = ',', default_value = "0,1200")]
+    /// Sizes of content
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "0B,1200B", value_parser = size(0..=PAYLOAD_MAX))]
     payload: Vec<usize>,
     /// Shares of the Interests that the Content Store answers
     #[arg(long, value_delimiter = ',', default_value = "0,0.5")]
@@ -50,12 +52,12 @@ pub(super) struct MeasureOptions {
     /// Repetitions of the design
     #[arg(long, default_value = "1")]
     rounds: NonZeroUsize,
-    /// Seconds before each window
-    #[arg(long, default_value_t = 0.25)]
-    warm_up: f64,
-    /// Seconds of each window
-    #[arg(long, default_value_t = 0.4)]
-    seconds: f64,
+    /// Time before each window
+    #[arg(long, value_name = "DURATION", default_value = "250ms", value_parser = duration)]
+    warm_up: Duration,
+    /// Length of each window
+    #[arg(long, value_name = "DURATION", default_value = "400ms", value_parser = duration)]
+    duration: Duration,
     /// Seed of the order and of the traffic
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -108,6 +110,9 @@ pub(super) struct CalibrationFile {
 
 const CAMPAIGN_VERSION: u32 = 1;
 
+/// The largest content, in bytes.
+pub(super) const PAYLOAD_MAX: usize = 8000;
+
 /// Marks an interruption: the run that is under way is finished.
 pub(super) fn interruption() -> Outcome<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -119,7 +124,7 @@ pub(super) fn interruption() -> Outcome<Arc<AtomicBool>> {
 pub(super) fn check_window(warm_up: f64, seconds: f64) -> Outcome<Window> {
     let is_usable = (0.05..=60.0).contains(&warm_up) && (0.1..=60.0).contains(&seconds);
     if !is_usable {
-        return Err(usage("--warm-up is from 0.05 to 60 seconds, --seconds from 0.1 to 60"));
+        return Err(usage("--warm-up is from 50ms to 60s, --duration from 100ms to 60s"));
     }
     Ok(Window { warm_up, seconds })
 }
@@ -128,7 +133,7 @@ pub(super) fn check_setting(setting: &Setting) -> Outcome {
     let wrong = |text: &str| Err(usage(text));
     match () {
         () if !(3..=60).contains(&setting.components) => wrong("name components are from 3 to 60"),
-        () if setting.payload > 8000 => wrong("a payload is at most 8000 bytes"),
+        () if setting.payload > PAYLOAD_MAX => wrong("a payload is at most 8000B"),
         () if !(0.0..1.0).contains(&setting.hit_ratio) => {
             wrong("a share of hits is from 0 to below 1")
         }
@@ -201,7 +206,7 @@ fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> 
 }
 
 fn begin(options: &MeasureOptions) -> Outcome<Header> {
-    let window = check_window(options.warm_up, options.seconds)?;
+    let window = check_window(options.warm_up.as_secs_f64(), options.duration.as_secs_f64())?;
     let count = processors()?.len();
     for (what, is_empty) in [
         ("--components", options.components.is_empty()),
@@ -234,8 +239,8 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
         begun: clock::wall_clock().as_secs(),
         faces: "memory".to_owned(),
         queue: QUEUE,
-        warm_up: options.warm_up,
-        seconds: options.seconds,
+        warm_up: window.warm_up,
+        seconds: window.seconds,
         seed: options.seed,
         design,
     })

@@ -16,10 +16,11 @@ use ndn_model::special::normal_cdf;
 use ndn_sys::clock;
 use serde_json::{Value, json};
 
+use super::super::arguments::size;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
 use super::campaign::{
-    CalibrationFile, check_setting, check_window, interruption, load_calibration,
+    CalibrationFile, PAYLOAD_MAX, check_setting, check_window, interruption, load_calibration,
 };
 use super::forwarder::{Window, load, machine, measure, note_progress};
 use super::{percent, usage};
@@ -41,8 +42,8 @@ pub(super) struct PlanOptions {
     /// Components of a name
     #[arg(long)]
     name_components: usize,
-    /// Bytes of content
-    #[arg(long)]
+    /// Size of content
+    #[arg(long, value_name = "SIZE", value_parser = size(0..=PAYLOAD_MAX))]
     payload: usize,
     /// Share of the Interests that the Content Store answers
     #[arg(long, default_value_t = 0.0)]
@@ -75,8 +76,8 @@ pub(super) struct ValidateOptions {
     /// Numbers of name components
     #[arg(long, value_delimiter = ',', default_value = "5,7,11")]
     components: Vec<usize>,
-    /// Bytes of content
-    #[arg(long, value_delimiter = ',', default_value = "300,900")]
+    /// Sizes of content
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "300B,900B", value_parser = size(0..=PAYLOAD_MAX))]
     payload: Vec<usize>,
     /// Shares of the Interests that the Content Store answers, in turn
     #[arg(long, value_delimiter = ',', default_value = "0,0.5")]

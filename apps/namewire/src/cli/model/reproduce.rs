@@ -3,23 +3,25 @@
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use ndn_model::reproduce::{Assumptions, Cell, findings};
 use serde_json::{Value, json};
 
+use super::super::arguments::duration;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
 use super::usage;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Microseconds to forward an Interest and its Data, with seven name components
-    #[arg(long, default_value_t = Assumptions::default().exchange_us)]
-    exchange_us: f64,
-    /// Microseconds for each name component more
-    #[arg(long, default_value_t = Assumptions::default().component_us)]
-    component_us: f64,
+    /// Time to forward an Interest and its Data, with seven name components
+    #[arg(long, value_name = "DURATION", default_value = "2700ns", value_parser = duration)]
+    exchange: Duration,
+    /// Time for each name component more
+    #[arg(long, value_name = "DURATION", default_value = "60ns", value_parser = duration)]
+    component: Duration,
     /// Factor on service times with packets in remote memory
     #[arg(long, default_value_t = Assumptions::default().remote_factor)]
     remote_factor: f64,
@@ -42,17 +44,17 @@ pub(super) struct Options {
 
 impl Options {
     fn assumptions(&self) -> Outcome<Assumptions> {
-        let is_time = |us: f64| us.is_finite() && us > 0.0 && us < 1000.0;
-        let shortest = self.exchange_us - 4.0 * self.component_us;
-        if !is_time(self.exchange_us) || !self.component_us.is_finite() || !is_time(shortest) {
-            return Err(usage("--exchange-us is above 0, also for names of three components"));
+        let shortest = self.exchange.saturating_sub(self.component.saturating_mul(4));
+        if shortest.is_zero() || self.exchange >= Duration::from_millis(1) {
+            let reason = "--exchange is below 1ms, and above 0 also for names of three components";
+            return Err(usage(reason));
         }
         if !(self.remote_factor.is_finite() && self.remote_factor > 0.0) {
             return Err(usage("--remote-factor is above 0"));
         }
         Ok(Assumptions {
-            exchange_us: self.exchange_us,
-            component_us: self.component_us,
+            exchange_us: self.exchange.as_secs_f64() * 1e6,
+            component_us: self.component.as_secs_f64() * 1e6,
             remote_factor: self.remote_factor,
             is_balanced: self.balanced,
         })

@@ -18,7 +18,7 @@ use ndn_types::duration_ns;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::arguments::{name, positive_duration};
+use super::super::arguments::{name, positive_duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::lifetime;
@@ -86,8 +86,8 @@ pub(super) struct Options {
     /// memif:///socket or https://host:port/ndn (WebTransport); may be repeated
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
-    /// Maximum size of a frame over UDP, in bytes; larger packets are fragmented
-    #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
+    /// Maximum size of a frame over UDP; larger packets are fragmented
+    #[arg(long, default_value = "8800B", value_name = "SIZE", value_parser = size(256..=faces::MTU_DEFAULT))]
     mtu: usize,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use ndn_client::ForwarderAddress;
-use ndn_packet::Name;
+use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_traffic::io::{Endpoint, RunFigures, divide, run_producers};
 use ndn_traffic::{Producer, ProducerCounters, ProducerPattern, ProducerScenario};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::arguments::{duration, name, published_name};
+use super::super::arguments::{duration, name, published_name, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
 use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
@@ -29,8 +29,8 @@ pub(super) struct Options {
     /// Read patterns from a TOML file
     #[arg(long, value_name = "FILE", conflicts_with = "prefixes")]
     scenario: Option<PathBuf>,
-    /// Bytes of content; from several sizes, one is drawn for each Data
-    #[arg(long, value_delimiter = ',', default_value = "1000", value_name = "BYTES")]
+    /// Size of the content; from several, one is drawn for each Data
+    #[arg(long, value_delimiter = ',', default_value = "1000B", value_name = "SIZE,..", value_parser = size(0..=MAX_PACKET_SIZE))]
     payload: Vec<usize>,
     /// FreshnessPeriod [default: none]
     #[arg(long, value_parser = freshness, default_value = "0", hide_default_value = true, value_name = "DURATION")]
@@ -48,8 +48,8 @@ pub(super) struct Options {
     /// memif:///socket or https://host:port/ndn (WebTransport); may be repeated
     #[arg(long, value_name = "URI", value_parser = crate::cli::connect::transport)]
     transport: Vec<ForwarderAddress>,
-    /// Maximum size of a frame over UDP, in bytes; larger packets are fragmented
-    #[arg(long, default_value_t = faces::MTU_DEFAULT, value_name = "BYTES", value_parser = RangedU64ValueParser::<usize>::new().range(256..=8800))]
+    /// Maximum size of a frame over UDP; larger packets are fragmented
+    #[arg(long, default_value = "8800B", value_name = "SIZE", value_parser = size(256..=faces::MTU_DEFAULT))]
     mtu: usize,
     /// Faces to each forwarder
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
