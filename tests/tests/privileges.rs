@@ -85,7 +85,7 @@ fn root_becomes_another_once_the_sockets_are_open() {
     assert!(!printed.contains("shares a socket with others"), "{printed}");
     let bound = format!("udp4+dev://lo:{}", forwarder.port());
     wait_until("the bound face", || {
-        forwarder.output(&["face", "list"]).contains(&bound).then_some(())
+        forwarder.output(&["face", "list", "--long"]).contains(&bound).then_some(())
     });
     let other = Settings::new().tcp().start();
     let other = format!("tcp4://127.0.0.1:{}", other.port());

@@ -88,7 +88,7 @@ fn hosts_by_af_xdp_beside_others() {
     }
     assert!(!has_program(&bridge, 3), "a device that copies frames is left to AF_PACKET");
     assert_eq!(bridge.face(3, GROUP)["link"]["driver"], "packet");
-    let table = bridge.run(3, &["face", "list"]).stdout;
+    let table = bridge.run(3, &["face", "list", "--long"]).stdout;
     let table = String::from_utf8_lossy(&table).into_owned();
     assert!(table.contains("DRIVER") && table.contains(" packet"), "{table}");
     std::fs::write(bridge.path("tcp.py"), TCP).unwrap();

@@ -118,8 +118,8 @@ fn numbers_that_overflow_their_type_report_the_limits_of_the_setting() {
         ("forwarder.workers = -4", "between 1 and 64"),
         ("[[static_faces]]\nuri = \"udp4://192.0.2.1\"\nmtu = -1", "between 64 and 8800"),
         ("listeners.memif.dataroom = -1", "between 512 and 65535"),
-        ("faces.receive_buffer = 1", "between 4KiB and 1GiB"),
-        ("pool.capacity = -1", "between 4MiB and 1TiB"),
+        ("faces.receive_buffer = \"1B\"", "between 4KiB and 1GiB"),
+        ("pool.capacity = \"0B\"", "between 4MiB and 1TiB"),
     ] {
         let found = problems_of(text);
         assert!(found.len() == 1 && found[0].contains(bounds), "{text}: {found:?}");

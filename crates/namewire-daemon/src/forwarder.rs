@@ -44,6 +44,9 @@ impl OpenForwarder {
             version,
             workers = places.len(),
             workers_with_faces = with_faces,
+            pit_entries = config.tables.pit_capacity,
+            fib_entries = config.tables.fib_capacity,
+            cs_packets = config.tables.cs.capacity_packets,
             "starting"
         );
         missing::warn_of_interfaces(config);

@@ -385,6 +385,10 @@ fn open_all<T>(
                 address.ip(),
                 kind.to_lowercase()
             ),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && port < 1024 => bail!(
+                "cannot listen on {kind} {address}: ports below 1024 need root or the capability \
+                 CAP_NET_BIND_SERVICE; the port of NDN is 6363 (--port 6363)"
+            ),
             Err(error) => bail!("cannot listen on {kind} {address}: {error}"),
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn report(places: &[WorkerPlacement], dataplane: &Dataplane) {
     for (node, (workers, pages)) in nodes {
         let node = node.map_or_else(|| "any".to_owned(), |node| node.to_string());
         let mebibytes = |bytes: usize| bytes >> 20;
-        tracing::info!(
+        tracing::debug!(
             node,
             workers,
             huge_mib = mebibytes(pages.huge_bytes),

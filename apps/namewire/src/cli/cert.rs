@@ -85,7 +85,7 @@ pub(super) struct DumpOptions {
     #[arg(long, short)]
     file: bool,
     /// Print the contents in readable form instead of Base64
-    #[arg(long, short)]
+    #[arg(long)]
     pretty: bool,
     /// Print the contents as JSON
     #[arg(long)]

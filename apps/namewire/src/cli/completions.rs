@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::failure::{Failure, Outcome};
+use super::failure::{self, Failure, Outcome};
+use super::manual;
 
 /// Print shell completions
 #[derive(Args, Debug)]
@@ -19,9 +20,14 @@ pub(super) struct Options {
     shell: Shell,
 }
 
-/// Print the manual page, or write the pages of all commands
+/// Show the manual page of the program or of a command, or write the pages of all commands
+///
+/// Without a terminal, prints the source of the page (roff).
 #[derive(Args, Debug)]
 pub(super) struct ManOptions {
+    /// The command, such as `get` or `face list`
+    #[arg(value_name = "COMMAND", conflicts_with_all = ["directory", "markdown"])]
+    command: Vec<String>,
     /// Write the manual pages of all commands to this directory
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
@@ -42,22 +48,42 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 pub(super) fn run_man(options: &ManOptions) -> Outcome {
-    let program = super::Arguments::command();
+    let program = super::program();
     if options.markdown {
         return Ok(std::io::stdout().lock().write_all(markdown(program).as_bytes())?);
     }
     match &options.directory {
         None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(program).render(&mut page)?;
-            Ok(std::io::stdout().lock().write_all(&page)?)
+            let path = options.command.join(" ");
+            let path = path.strip_prefix("namewire-").unwrap_or(&path);
+            let page = manual::page(&program, path)?;
+            let page = page.ok_or_else(|| {
+                Failure::Usage(format!("{path} is not a command: `namewire --help` lists them"))
+            })?;
+            show(&page)
         }
         Some(directory) => {
-            let written = fs::create_dir_all(directory)
-                .and_then(|()| clap_mangen::generate_to(program, directory));
+            let written = manual::write_all(&program, directory);
             written.map_err(|error| Failure::file(directory.display(), &error))
         }
     }
+}
+
+/// Shows a page with man(1) on a terminal; prints it otherwise, or if there is no man(1).
+fn show(page: &[u8]) -> Outcome {
+    let mut out = std::io::stdout();
+    if out.is_terminal()
+        && let Ok(mut man) = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn()
+    {
+        if let Some(mut input) = man.stdin.take() {
+            // The reader may quit before the end of the page.
+            let _ = input.write_all(page);
+        }
+        if man.wait().is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+    }
+    Ok(out.write_all(page)?)
 }
 
 /// Head of the page of all commands.
@@ -74,9 +100,7 @@ const COMMON_COUNT: usize = 8;
 fn markdown(mut program: clap::Command) -> String {
     program.build();
     let mut page = MARKDOWN_HEAD.to_owned();
-    if let Some(notes) = program.get_after_long_help() {
-        let _ = write!(page, "\n```text\n{notes}\n```\n");
-    }
+    let _ = write!(page, "\n```text\n{}\n```\n", failure::NOTES);
     let mut counts = BTreeMap::new();
     count_options(&program, &mut counts);
     counts.retain(|_, count| *count >= COMMON_COUNT);
@@ -120,6 +144,11 @@ fn add_command(
     let about = escaped(&about).replace("\n  ", "\n\n    ");
     let heading = "#".repeat(level);
     let _ = write!(page, "\n{heading} `{name}`\n\n{about}\n\n```text\n{usage}\n```\n");
+    if let Some(examples) = command.get_after_help() {
+        let lines = examples.to_string();
+        let lines = lines.lines().skip(1).map(str::trim_start).collect::<Vec<_>>().join("\n");
+        let _ = write!(page, "\n```text\n{lines}\n```\n");
+    }
     let (positional, options): (Vec<_>, Vec<_>) =
         arguments(command).partition(|one| one.is_positional());
     let items = positional.into_iter().chain(options).map(|one| (one, item(one)));
@@ -172,13 +201,11 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn page_of_commands_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");
         let page = std::fs::read_to_string(path).unwrap_or_default();
-        let program = crate::cli::Arguments::command();
+        let program = crate::cli::program();
         assert!(page == super::markdown(program), "run `make reference`");
     }
 }

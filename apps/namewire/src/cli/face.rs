@@ -35,6 +35,7 @@ enum Command {
     ///
     /// With --json, faces that are being created or reconnected are included: their `state` is `waiting`, and their
     /// `face_id` is null until they have one.
+    #[command(aliases = ["ls"])]
     List(ListOptions),
     /// Show one face with all its counters
     Show {
@@ -44,6 +45,7 @@ enum Command {
         common: CommonOptions,
     },
     /// Create a face to a peer, or show the existing one
+    #[command(aliases = ["add", "new", "connect"])]
     Create {
         /// The peer, such as udp4://192.0.2.1:6363, tcp4://192.0.2.1 or udp://router.example
         #[arg(value_parser = face_uri)]
@@ -75,6 +77,7 @@ enum Command {
         common: CommonOptions,
     },
     /// Destroy a face
+    #[command(aliases = ["rm", "del", "delete", "remove"])]
     Destroy {
         /// FaceId, or the URI of the peer
         face: FaceArgument,
@@ -88,6 +91,9 @@ struct ListOptions {
     /// Only faces of this URI scheme, such as udp4 or unix
     #[arg(long)]
     scheme: Option<String>,
+    /// Also show local addresses, persistency, packets, retransmissions and drivers
+    #[arg(long, short)]
+    long: bool,
     #[command(flatten)]
     common: CommonOptions,
 }

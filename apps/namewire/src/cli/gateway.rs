@@ -26,13 +26,7 @@ use super::output::{self, bytes_for_people, grouped};
 /// file /x/a/b of a file server (`namewire serve`, NDN-DPDK, ndn6-tools, NDNts). Supports GET and HEAD,
 /// ranges and conditions; directories are listed as HTML or JSON. Data that does not verify is not sent.
 /// Serves until interrupted.
-///
-///   namewire gateway --prefix /x
-///   curl http://127.0.0.1:8080/a/b -o b
-///   curl -r 0-99 http://127.0.0.1:8080/a/b
-///   curl -H 'Accept: application/json' http://127.0.0.1:8080/a/
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
 pub(super) struct Options {
     /// Name prefix of the root `/` of URLs
     #[arg(long, short, value_parser = name)]

@@ -27,6 +27,12 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Companions of NFD", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),
 ];
 
+/// The other commands under the same heading.
+pub(super) fn beside(command: &str) -> Vec<&'static str> {
+    let group = GROUPS.iter().find(|(_, names)| names.contains(&command));
+    group.map(|(_, names)| names.to_vec()).unwrap_or_default()
+}
+
 /// Lists the commands of `program` in groups.
 pub(super) fn with_groups(program: clap::Command) -> clap::Command {
     let list = list(&program);

@@ -23,9 +23,11 @@ use super::output;
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     Gen(GenOptions),
+    #[command(aliases = ["ls"])]
     List(ListOptions),
     Export(ExportOptions),
     Import(ImportOptions),
+    #[command(aliases = ["rm", "del", "remove"])]
     Delete(DeleteOptions),
     Default(DefaultOptions),
 }

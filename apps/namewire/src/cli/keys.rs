@@ -118,14 +118,17 @@ fn private_key(file: &str, text: &str) -> Outcome<(PrivateKey, Locator)> {
         if is_of_a_kind || matches!(error, KeyError::PassphraseNeeded) {
             return unusable(file, &error);
         }
-        let is_rules = text.contains("trust-anchor") || text.contains("[[rule]]");
-        let hint = match is_rules {
-            true => format!(" (trust rules are given as rules:{file})"),
-            false => String::new(),
-        };
+        let first_words = text.lines().filter_map(|line| line.split_whitespace().next());
+        let mut first_words = first_words.map(|word| word.trim_matches(['[', ']']));
+        if first_words.any(|word| matches!(word, "rule" | "anchor" | "trust-anchor" | "validator"))
+        {
+            return Failure::Usage(format!(
+                "{file} is a file of trust rules, not a key: use --verify rules:{file}"
+            ));
+        }
         Failure::Usage(format!(
             "{file} holds no key: it is neither PEM, nor a certificate, nor a private key or \
-             SafeBag as ndnsec exports them{hint}"
+             SafeBag as ndnsec exports them"
         ))
     })?;
     let locator = Locator::Digest(key.key_digest());

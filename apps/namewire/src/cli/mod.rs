@@ -20,6 +20,7 @@ mod control_queries;
 mod cs;
 mod diagnose;
 mod dissect;
+mod examples;
 mod face;
 mod failure;
 mod fetch_file;
@@ -36,6 +37,7 @@ mod list;
 mod log;
 mod ls;
 mod manage;
+mod manual;
 mod model;
 mod ndt;
 mod nfdc;
@@ -58,6 +60,7 @@ mod trace;
 mod traffic;
 mod tree;
 mod webtransport;
+mod words;
 mod workers;
 
 /// Common parts of `namewire` and the commands of other programs.
@@ -71,6 +74,7 @@ pub mod shared {
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome};
 
@@ -137,8 +141,8 @@ enum Command {
 
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
-    let program = groups::with_groups(Arguments::command());
-    let matches = program.get_matches_from(companions::arguments());
+    let matches = program().try_get_matches_from(companions::arguments());
+    let matches = matches.unwrap_or_else(|error| refuse(&error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
         // It has other exit statuses.
@@ -153,6 +157,22 @@ pub fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// The command line, with examples.
+fn program() -> clap::Command {
+    examples::added(groups::with_groups(Arguments::command()))
+}
+
+/// Ends the program for an unusable command line; words of other programs are answered.
+fn refuse(error: &clap::Error) -> ! {
+    let word = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => word,
+        _ => error.exit(),
+    };
+    let Some(answer) = words::answer(word) else { error.exit() };
+    output::note(&format_args!("namewire: {word} is not a command: {answer}"));
+    std::process::exit(error.exit_code())
 }
 
 fn execute(command: &Command) -> Outcome {

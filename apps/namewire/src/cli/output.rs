@@ -33,12 +33,19 @@ pub(super) fn reason_in_words(reason: &str) -> String {
 pub struct Table {
     headings: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    /// Cells are never truncated.
+    is_whole: bool,
 }
 
 impl Table {
     /// A table with these columns. A heading that begins with `>` aligns its column to the right.
     pub fn new(headings: &[&'static str]) -> Self {
-        Self { headings: headings.to_vec(), rows: Vec::new() }
+        Self { headings: headings.to_vec(), rows: Vec::new(), is_whole: false }
+    }
+
+    /// The table without truncation.
+    pub fn whole(self) -> Self {
+        Self { is_whole: true, ..self }
     }
 
     /// Adds a row, one cell for each heading.
@@ -57,7 +64,7 @@ impl Table {
     }
 
     /// With a limit, the widest columns of text are truncated until a line fits.
-    fn render(&self, line_len_max: Option<usize>) -> String {
+    pub(super) fn render(&self, line_len_max: Option<usize>) -> String {
         let heading_of = |column: usize| self.headings[column].trim_start_matches('>');
         let mut widths: Vec<usize> = (0..self.headings.len())
             .map(|column| {
@@ -65,7 +72,7 @@ impl Table {
                 cells.max().unwrap_or(0).max(heading_of(column).len())
             })
             .collect();
-        if let Some(limit) = line_len_max {
+        if let Some(limit) = line_len_max.filter(|_| !self.is_whole) {
             self.narrow(&mut widths, limit);
         }
         let headings: Vec<String> =
@@ -119,6 +126,23 @@ fn shortened(text: &str, length: usize) -> String {
     let kept = length.saturating_sub(1);
     let head = text.chars().take(kept.div_ceil(2));
     head.chain(['…']).chain(text.chars().skip(count - kept / 2)).collect()
+}
+
+/// Bytes in at most four characters, as `ls -h` shows them: `999`, `1.2K`, `340M`.
+pub(super) fn bytes_in_four(bytes: u64) -> String {
+    let (mut unit, mut amount) = (' ', u128::from(bytes) * 10);
+    // Tenths; a further unit where the whole part would have four digits.
+    for next in ['K', 'M', 'G', 'T', 'P', 'E'] {
+        if amount < 10_000 {
+            break;
+        }
+        (unit, amount) = (next, amount / 1024);
+    }
+    match (unit, amount) {
+        (' ', amount) => (amount / 10).to_string(),
+        (unit, 0..100) => format!("{}.{}{unit}", amount / 10, amount % 10),
+        (unit, amount) => format!("{}{unit}", amount / 10),
+    }
 }
 
 /// Lines of `label: value`, the values in one column.
@@ -228,6 +252,23 @@ mod tests {
         assert!(table.render(None).lines().nth(1).unwrap().len() > 1000);
         assert_eq!(shortened("äöü", 2), "ä…");
         assert_eq!(shortened("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn bytes_have_four_characters_at_most() {
+        for (bytes, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "0.9K"),
+            (1229, "1.2K"),
+            (10 << 10, "10K"),
+            (1000 << 10, "0.9M"),
+            (340 << 20, "340M"),
+            (1023 << 30, "0.9T"),
+        ] {
+            assert_eq!(bytes_in_four(bytes), shown, "{bytes}");
+        }
+        assert!((0..64).all(|bits| bytes_in_four(u64::MAX >> bits).len() <= 4));
     }
 
     #[test]

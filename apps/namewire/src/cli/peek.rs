@@ -1,6 +1,7 @@
 //! `namewire peek`: fetches one Data packet.
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,7 +13,6 @@ use super::arguments::{name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
 use super::failure::{Failure, Outcome};
 use super::keys;
-use super::output;
 
 /// Fetch one Data packet and print its content
 #[derive(Args, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Options {
     #[arg(value_parser = name)]
     name: Name,
     /// Accept Data with a longer name (CanBePrefix)
-    #[arg(long, short = 'P')]
-    prefix: bool,
+    #[arg(long, short = 'P', alias = "prefix")]
+    can_be_prefix: bool,
     /// Accept fresh Data only (MustBeFresh)
     #[arg(long, short)]
     fresh: bool,
@@ -38,9 +38,12 @@ pub(super) struct Options {
     /// File with ApplicationParameters, `-` for standard input
     #[arg(long, value_name = "FILE")]
     parameters: Option<String>,
-    /// Output format
-    #[arg(long, short, value_enum, default_value = "content")]
-    output: Output,
+    /// Output file, or `-` for standard output
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// What to print
+    #[arg(long, value_enum, default_value = "content")]
+    format: Format,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     #[command(flatten)]
@@ -48,7 +51,7 @@ pub(super) struct Options {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+enum Format {
     /// The content
     Content,
     /// The whole packet
@@ -62,7 +65,7 @@ enum Output {
 pub(super) fn run(options: &Options) -> Outcome {
     let verification = keys::verification(&options.verify)?;
     let mut request = InterestRequest::new(options.name.clone())
-        .can_be_prefix(options.prefix)
+        .can_be_prefix(options.can_be_prefix)
         .must_be_fresh(options.fresh)
         .lifetime(options.lifetime);
     if let Some(hop_limit) = options.hop_limit {
@@ -87,22 +90,24 @@ pub(super) fn run(options: &Options) -> Outcome {
         checked.map_err(|reason| {
             Failure::Unverified(format!("verification of {} failed: {reason}", data.name()))
         })?;
-        show(&received, options.output)
+        show(&received, options)
     })
 }
 
-fn show(received: &ReceivedData, output: Output) -> Outcome {
+fn show(received: &ReceivedData, options: &Options) -> Outcome {
     let data = received.data();
-    let mut out = std::io::stdout().lock();
-    match output {
-        Output::Content => out.write_all(data.content().unwrap_or_default())?,
-        Output::Packet => out.write_all(received.wire())?,
-        Output::Dissect => out.write_all(dissect(received.wire()).as_str().as_bytes())?,
-        Output::Json => {
-            drop(out);
-            return Ok(output::print_json(&json(&data))?);
-        }
+    let bytes = match options.format {
+        Format::Content => data.content().unwrap_or_default().to_vec(),
+        Format::Packet => received.wire().to_vec(),
+        Format::Dissect => dissect(received.wire()).as_str().as_bytes().to_vec(),
+        Format::Json => format!("{:#}\n", json(&data)).into_bytes(),
+    };
+    if options.output.as_os_str() != "-" {
+        return std::fs::write(&options.output, bytes)
+            .map_err(|error| Failure::file(options.output.display(), &error));
     }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&bytes)?;
     Ok(out.flush()?)
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Options {
     #[arg(long, short = 'n')]
     start: Option<u64>,
     /// Component between `ping` and the number, to distinguish several clients
-    #[arg(long, short = 'p')]
+    #[arg(long)]
     identifier: Option<String>,
     /// Allow answers from caches
     #[arg(long, short = 'a')]

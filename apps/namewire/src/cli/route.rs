@@ -32,6 +32,7 @@ pub(super) struct Options {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List routes (same as `namewire route`)
+    #[command(aliases = ["ls"])]
     List(ListArguments),
     /// List the FIB: prefixes and next hops
     Fib(ListArguments),
@@ -61,6 +62,7 @@ enum Command {
         common: CommonOptions,
     },
     /// Remove a route
+    #[command(aliases = ["rm", "del", "delete"])]
     Remove {
         /// The name prefix
         #[arg(value_parser = name)]

@@ -36,7 +36,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// UDP and TCP port
-    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// UDP and TCP address to listen on; may be repeated [default: all addresses]
     #[arg(long, value_name = "ADDRESS")]

@@ -28,6 +28,7 @@ pub(super) struct Options {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List the strategy of each prefix (same as `namewire strategy`)
+    #[command(aliases = ["ls"])]
     List(CommonOptions),
     /// List the strategies of `namewire run`, with their versions and parameters
     Known {
@@ -57,6 +58,7 @@ enum Command {
         common: CommonOptions,
     },
     /// Remove the strategy choice of a namespace, so that it inherits one
+    #[command(aliases = ["rm", "del", "delete", "remove"])]
     Unset {
         /// The namespace
         #[arg(value_parser = name)]

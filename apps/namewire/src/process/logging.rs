@@ -69,11 +69,16 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
         .with_writer(io::stderr)
         // It would report the error on standard error, and panic if that cannot be written.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal());
+        .with_ansi(io::stderr().is_terminal() && !has_no_color());
     // The filter is a layer of its own: it disables spans and events globally, not for one output.
     let subscriber = tracing_subscriber::registry().with(layer).with(lines);
     subscriber.try_init().map_err(|error| error.to_string())?;
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
+}
+
+/// The variable NO_COLOR is set and not empty (no-color.org).
+fn has_no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 impl LogControl for LogHandle {

@@ -100,6 +100,7 @@ fn line_of(http: &HttpListener) -> String {
 
 /// Prints the listening addresses, and notifies the service manager that the forwarder is ready.
 fn announce(lines: &str) {
+    lines.lines().for_each(|line| tracing::info!("{line}"));
     // Errors do not matter: the forwarder listens.
     if let Err(error) = io::stdout().lock().write_all(lines.as_bytes()) {
         tracing::warn!(%error, "standard output cannot be written");

@@ -166,12 +166,13 @@ impl FaceTable {
         face_id: u64,
         reason: Option<CloseReason>,
     ) -> Option<KnownFace> {
+        let remote = self.remote_of(face_id);
         let face = self.known.remove(&face_id);
         match (reason, face.as_ref().is_some_and(KnownFace::is_local)) {
-            (Some(reason), false) => info!(face_id, %reason, "face closed"),
-            (None, false) => info!(face_id, "face destroyed"),
-            (Some(reason), true) => debug!(face_id, %reason, "face closed"),
-            (None, true) => debug!(face_id, "face destroyed"),
+            (Some(reason), false) => info!(face_id, %remote, %reason, "face closed"),
+            (None, false) => info!(face_id, %remote, "face destroyed"),
+            (Some(reason), true) => debug!(face_id, %remote, %reason, "face closed"),
+            (None, true) => debug!(face_id, %remote, "face destroyed"),
         }
         self.on_demand.remove(&face_id);
         face
@@ -185,15 +186,16 @@ impl FaceTable {
             true => "it waits for its peer".to_owned(),
             false => reason.to_string(),
         };
+        let remote = self.remote_of(face_id);
         let face = self.known.get_mut(&face_id);
         let earlier = face.as_ref().and_then(|face| face.down.as_ref());
         let (was_down, since_ns) = earlier.map_or((false, now_ns), |down| (true, down.since_ns));
         let is_news = earlier.is_none_or(|down| down.reason != reason);
         match (begins, was_down) {
-            (true, _) => info!(face_id, "the face is not up yet: {reason}"),
-            (false, true) if is_news => info!(face_id, %reason, "the face stays down"),
-            (false, true) => debug!(face_id, %reason, "the face stays down"),
-            (false, false) => info!(face_id, %reason, "face down"),
+            (true, _) => info!(face_id, %remote, "the face is not up yet: {reason}"),
+            (false, true) if is_news => info!(face_id, %remote, %reason, "the face stays down"),
+            (false, true) => debug!(face_id, %remote, %reason, "the face stays down"),
+            (false, false) => info!(face_id, %remote, %reason, "face down"),
         }
         if let Some(face) = face {
             face.down = Some(Down { reason, since_ns });
@@ -202,11 +204,22 @@ impl FaceTable {
     }
 
     /// Handles a face that has a connection again.
-    pub(super) fn face_up(&mut self, face_id: u64) {
-        info!(face_id, "face up");
-        if let Some(face) = self.known.get_mut(&face_id) {
-            face.down = None;
+    pub(super) fn face_up(&mut self, now_ns: u64, face_id: u64) {
+        let remote = self.remote_of(face_id);
+        let down = self.known.get_mut(&face_id).and_then(|face| face.down.take());
+        match down {
+            Some(Down { reason, since_ns }) => {
+                let down_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
+                info!(face_id, %remote, down_ms, was = %reason, "face up");
+            }
+            None => info!(face_id, %remote, "face up"),
         }
+    }
+
+    /// The remote URI of a face for the log; empty if it is not known.
+    fn remote_of(&self, face_id: u64) -> String {
+        let face = self.known.get(&face_id);
+        face.map(|face| addresses::named(&face.remote).to_string()).unwrap_or_default()
     }
 
     /// Creates an in-memory face; answers once management knows it.

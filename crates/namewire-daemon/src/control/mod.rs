@@ -501,7 +501,7 @@ impl Control {
                 }
             }
             Event::FaceUp { face_id } => {
-                cx.faces.face_up(face_id);
+                cx.faces.face_up(cx.now_ns(), face_id);
                 cx.state.face_changed_state(cx.now, face_id, true);
             }
             Event::PeerRefused { peer } => {

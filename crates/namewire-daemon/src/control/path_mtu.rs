@@ -127,7 +127,7 @@ fn set_link(cx: &mut Cx, face_id: u64, is_down: bool) {
     let is_change = match is_down {
         true => cx.faces.face_down(cx.now_ns(), face_id, CloseReason::NoLink),
         false => {
-            cx.faces.face_up(face_id);
+            cx.faces.face_up(cx.now_ns(), face_id);
             true
         }
     };

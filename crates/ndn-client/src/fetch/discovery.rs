@@ -243,9 +243,14 @@ async fn answer_to(
     let data = received.data();
     if data.content_type() == ContentType::NACK {
         let content = received.content();
-        return Err(FetchError::NotFound { name: data.name().to_uri(), content });
+        return Err(FetchError::NotFound { name: object_of(data.name()).to_uri(), content });
     }
     Ok(received)
+}
+
+/// The object whose metadata has this name; the name itself if it is not one of metadata.
+fn object_of(name: NameRef<'_>) -> Name {
+    name.components().take_while(|component| *component != METADATA).collect()
 }
 
 async fn by_metadata(

@@ -333,9 +333,9 @@ pub enum FetchError {
     #[error("the object cannot be found: {0}")]
     Discovery(#[source] ExpressError),
     /// The producer reports that the object does not exist.
-    #[error("there is no such object: {name} is an application Nack")]
+    #[error("there is no such object: {name}")]
     NotFound {
-        /// Name of the Nack.
+        /// Name of the object; of the Data that is the Nack, if that is not metadata.
         name: String,
         /// Its content, which may hold a reason.
         content: bytes::Bytes,

@@ -38,6 +38,11 @@ fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
     arguments.extend(command.iter().map(OsString::from));
     match command[0] {
         "run" => arguments.extend(run_options(rest, has_nfd_conf)),
+        // `-p` is a prefix everywhere else.
+        "status-server" => arguments.extend(rest.iter().map(|option| match option == "-p" {
+            true => "--port".into(),
+            false => option.clone(),
+        })),
         _ => arguments.extend_from_slice(rest),
     }
     arguments
@@ -87,7 +92,7 @@ mod tests {
             ("nfd-autoreg -i /a -c 5", "namewire autoreg -i /a -c 5"),
             ("ndn-autoconfig -d", "namewire autoconfig -d"),
             ("ndn-autoconfig-server -p /a udp://h", "namewire autoconfig-server -p /a udp://h"),
-            ("nfd-status-http-server -p 8000", "namewire status-server -p 8000"),
+            ("nfd-status-http-server -p 8000", "namewire status-server --port 8000"),
             ("nfd-status-http-server --version", "namewire --version"),
             ("nfd-stop", "namewire stop"),
             ("nfd-start", "namewire start"),

@@ -47,8 +47,8 @@ pub(in crate::cli) struct Options {
 /// /etc/ndn/nfd.conf is tried last.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct StopOptions {
-    /// The forwarder: unix:///path [default: the forwarder that other commands use]
-    #[arg(long, value_name = "URI")]
+    /// The forwarder: unix:///path or a path [default: the forwarder that other commands use]
+    #[arg(long, value_name = "URI", value_parser = super::super::connect::transport)]
     transport: Option<ForwarderAddress>,
     /// Time to wait (InterestLifetime) for the forwarder to stop
     #[arg(long, value_name = "DURATION", default_value = "30s",

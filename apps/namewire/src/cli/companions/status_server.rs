@@ -35,7 +35,7 @@ pub(in crate::cli) struct Options {
     #[arg(long, short, default_value = "127.0.0.1")]
     address: IpAddr,
     /// TCP port to listen on; 0 selects a free port
-    #[arg(long, short, default_value_t = 6380)]
+    #[arg(long, default_value_t = 6380)]
     port: u16,
     /// Also accept requests over loopback for this host; may be repeated
     ///

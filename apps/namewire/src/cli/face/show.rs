@@ -11,7 +11,7 @@ use crate::cli::connect::block_on;
 use crate::cli::control_queries;
 use crate::cli::failure::Outcome;
 use crate::cli::manage::words_of;
-use crate::cli::output::{self, Table, bytes_for_people, grouped, span_for_people};
+use crate::cli::output::{self, Table, bytes_for_people, bytes_in_four, grouped, span_for_people};
 use namewire_control::{LinkCounters, LinkDown, WaitingFace};
 
 /// Link counters by FaceId.
@@ -46,7 +46,9 @@ pub(super) fn run_list(options: &ListOptions) -> Outcome {
             Some(scheme) if faces.is_empty() => others(&endpoint, scheme).await?,
             Some(_) | None => "no faces".to_owned(),
         };
-        table(&faces, &links).print(&nothing)?;
+        let table =
+            if options.long { long_table(&faces, &links) } else { short_table(&faces, &links) };
+        table.print(&nothing)?;
         for face in &faces {
             let link = links.get(&face.properties.face_id);
             if let Some(down) = link.and_then(|link| link.down.as_ref()) {
@@ -77,7 +79,28 @@ async fn others(endpoint: &Endpoint, scheme: &str) -> Outcome<String> {
     ))
 }
 
-fn table(faces: &[FaceStatus], links: &Links) -> Table {
+/// Peers, states and bytes: with an IPv6 address of any length, a line has 80 characters at most.
+fn short_table(faces: &[FaceStatus], links: &Links) -> Table {
+    let mut table = Table::new(&["FACE", "STATE", "PEER", ">IN", ">OUT"]).whole();
+    for face in faces {
+        let (properties, counters) = (&face.properties, &face.counters);
+        // The number of a descriptor does not identify a peer.
+        let peer = match properties.remote_uri.starts_with("fd://") {
+            true => &properties.local_uri,
+            false => &properties.remote_uri,
+        };
+        table.row(vec![
+            properties.face_id.to_string(),
+            state_word(links.get(&properties.face_id)).unwrap_or("-").to_owned(),
+            peer.clone(),
+            bytes_in_four(counters.in_bytes),
+            bytes_in_four(counters.out_bytes),
+        ]);
+    }
+    table
+}
+
+fn long_table(faces: &[FaceStatus], links: &Links) -> Table {
     // Only some faces have one.
     let has_drivers = links.values().any(|link| link.driver.is_some());
     let mut headings = vec![
@@ -264,4 +287,49 @@ fn json_of(face: &FaceStatus, links: &Links) -> Value {
         },
         "link": links.get(&properties.face_id),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_management::{FaceCounters, FaceProperties};
+    use ndn_types::{LinkType, Persistency, Scope};
+
+    use super::*;
+
+    fn face(face_id: u64, remote: &str, local: &str) -> FaceStatus {
+        FaceStatus {
+            properties: FaceProperties {
+                face_id,
+                remote_uri: remote.to_owned(),
+                local_uri: local.to_owned(),
+                scope: Scope::NonLocal,
+                persistency: Persistency::Permanent,
+                link_type: LinkType::PointToPoint,
+                flags: 0,
+            },
+            expiration_period_ms: None,
+            base_congestion_marking_interval_ns: None,
+            default_congestion_threshold: None,
+            mtu: None,
+            counters: FaceCounters {
+                in_bytes: u64::MAX,
+                out_bytes: 1023 << 30,
+                ..FaceCounters::default()
+            },
+        }
+    }
+
+    #[test]
+    fn list_fits_80_columns_with_whole_addresses() {
+        let peer = "udp6://[2001:db8:1234:5678:9abc:def0:1234:5678]:56363";
+        let faces = [
+            face(10_257, peer, "udp6://[::1]:6363"),
+            face(3, "fd://24", "unix:///run/nfd/nfd.sock"),
+        ];
+        let text = short_table(&faces, &Links::new()).render(Some(80));
+        assert!(text.contains(peer) && text.contains("unix:///run/nfd/nfd.sock"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 }

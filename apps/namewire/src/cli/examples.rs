@@ -1,0 +1,463 @@
+//! Examples of every command, for `--help`, the manual pages and the reference.
+
+use std::fmt::Write;
+
+/// A line of a shell, and what it does.
+pub(super) type Example = (&'static str, &'static str);
+
+/// Examples by command, without the name of the program; the empty command is the program itself.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "",
+        &[
+            ("Start a forwarder, serve a directory, fetch a file", "namewire start"),
+            ("", "namewire serve /srv/data --prefix /example/data"),
+            ("", "namewire get /example/data/file.txt -o file.txt"),
+            ("Connect to another forwarder", "namewire route add /example udp4://192.0.2.1:6363"),
+        ],
+    ),
+    (
+        "run",
+        &[
+            ("Run with the defaults", "namewire run"),
+            (
+                "Run with a configuration file and more log lines",
+                "namewire run --config namewire.toml --log debug",
+            ),
+            ("Run beside another forwarder", "namewire run --socket /tmp/second.sock --port 7000"),
+        ],
+    ),
+    ("start", &[("Start, and keep the log", "namewire start --log-file namewire.log")]),
+    (
+        "stop",
+        &[
+            ("Stop the default forwarder", "namewire stop"),
+            ("Stop the forwarder at a socket", "namewire stop --transport /tmp/second.sock"),
+        ],
+    ),
+    ("status", &[("Show the state, as JSON for programs", "namewire status --json")]),
+    (
+        "face",
+        &[
+            ("List the faces", "namewire face"),
+            (
+                "Create a face that is kept and reconnected",
+                "namewire face create tcp4://192.0.2.1 --persistency permanent",
+            ),
+        ],
+    ),
+    (
+        "face list",
+        &[
+            ("List UDP faces", "namewire face list --scheme udp4"),
+            ("Include local addresses, packets and retransmissions", "namewire face list --long"),
+        ],
+    ),
+    ("face show", &[("Show a face by its FaceId", "namewire face show 257")]),
+    (
+        "face create",
+        &[
+            (
+                "Create a UDP face with link reliability",
+                "namewire face create udp4://192.0.2.1:6363 --reliability on",
+            ),
+            (
+                "Create an Ethernet face",
+                "namewire face create 'ether://[08:00:27:01:02:03]' dev://eth1",
+            ),
+        ],
+    ),
+    ("face update", &[("Limit the frames of a face", "namewire face update 257 --mtu 1400B")]),
+    (
+        "face destroy",
+        &[("Destroy a face by the URI of its peer", "namewire face destroy udp4://192.0.2.1:6363")],
+    ),
+    ("route", &[("List the routes below a prefix", "namewire route --prefix /example")]),
+    ("route list", &[("List the routes below a prefix", "namewire route list /example")]),
+    ("route fib", &[("Show where Interests for a name go", "namewire route fib /example")]),
+    (
+        "route add",
+        &[
+            (
+                "Forward Interests for a prefix to another forwarder",
+                "namewire route add /example udp4://192.0.2.1:6363",
+            ),
+            (
+                "Add a route of higher cost that expires",
+                "namewire route add /example 257 --cost 20 --expires 10min",
+            ),
+        ],
+    ),
+    ("route remove", &[("Remove a route", "namewire route remove /example udp4://192.0.2.1:6363")]),
+    ("strategy", &[("List the strategies of all prefixes", "namewire strategy")]),
+    ("strategy list", &[("List the strategies as JSON", "namewire strategy list --json")]),
+    ("strategy known", &[("List the available strategies", "namewire strategy known")]),
+    (
+        "strategy show",
+        &[("Show which strategy applies to a name", "namewire strategy show /example/data")],
+    ),
+    (
+        "strategy set",
+        &[("Send Interests to all next hops", "namewire strategy set /example multicast")],
+    ),
+    ("strategy unset", &[("Inherit the strategy again", "namewire strategy unset /example")]),
+    ("cs", &[("Show the contents of the Content Store", "namewire cs")]),
+    ("cs info", &[("Show capacity and hits as JSON", "namewire cs info --json")]),
+    ("cs config", &[("Store at most 100,000 packets", "namewire cs config --capacity 100000")]),
+    ("cs erase", &[("Erase the Data under a prefix", "namewire cs erase /example/data")]),
+    ("ping", &[("Send four pings", "namewire ping /example --count 4 --interval 500ms")]),
+    (
+        "ping-server",
+        &[("Answer pings with 1000 bytes", "namewire ping-server /example --size 1000B")],
+    ),
+    (
+        "peek",
+        &[
+            ("Print the content of a packet", "namewire peek /example/hello"),
+            (
+                "Show every element of the first packet under a prefix",
+                "namewire peek -P /example --format dissect",
+            ),
+        ],
+    ),
+    ("poke", &[("Serve one packet", "echo hello | namewire poke /example/hello")]),
+    (
+        "put",
+        &[
+            (
+                "Publish a file, signed with an identity",
+                "namewire put /example/file file.txt --identity /example",
+            ),
+            (
+                "Publish until nobody fetches it any more",
+                "tar c . | namewire put /example/archive --until-idle 30s",
+            ),
+        ],
+    ),
+    (
+        "get",
+        &[
+            ("Fetch a file", "namewire get /example/data/file.txt -o file.txt"),
+            (
+                "Fetch a directory, verified by trust rules",
+                "namewire get /example/data -r -o data --verify rules:rules.toml",
+            ),
+            (
+                "Fetch the first MiB to standard output",
+                "namewire get /example/data/large --range 0-1048575 -o -",
+            ),
+        ],
+    ),
+    ("ls", &[("List a directory with sizes and times", "namewire ls -l /example/data")]),
+    (
+        "serve",
+        &[
+            ("Serve a directory", "namewire serve /srv/data --prefix /example/data"),
+            (
+                "Serve several directories, signed with an identity",
+                "namewire serve --mounts mounts.toml --identity /example",
+            ),
+        ],
+    ),
+    (
+        "gateway",
+        &[
+            ("Serve files to HTTP clients of this host", "namewire gateway --prefix /example/data"),
+            ("Fetch a file through it", "curl http://127.0.0.1:8080/file.txt -o file.txt"),
+            (
+                "List a directory as JSON",
+                "curl -H 'Accept: application/json' http://127.0.0.1:8080/",
+            ),
+            ("Mount it", "rclone mount :http: /mnt --http-url http://127.0.0.1:8080"),
+        ],
+    ),
+    (
+        "dissect",
+        &[
+            ("Show a packet in hexadecimal", "namewire dissect 0505070308016105"),
+            (
+                "Show a packet of the network",
+                "namewire peek /example/hello --format packet | namewire dissect",
+            ),
+        ],
+    ),
+    (
+        "capture",
+        &[(
+            "Capture the packets of a face for Wireshark",
+            "namewire capture --face 257 --write face.pcapng",
+        )],
+    ),
+    ("log", &[("Log more of one module", "namewire log ndn_dataplane=debug")]),
+    ("workers", &[("Show the load over ten seconds", "namewire workers --duration 10s")]),
+    ("webtransport", &[("Show addresses and certificates", "namewire webtransport")]),
+    ("interfaces", &[("Show one interface", "namewire interfaces eth0")]),
+    ("ndt", &[("Show the load of the workers", "namewire ndt list")]),
+    ("ndt list", &[("Show all entries", "namewire ndt list --all")]),
+    ("ndt set", &[("Move a name to worker 1", "namewire ndt set /example/data 1")]),
+    ("ndt balance", &[("Balance now", "namewire ndt balance")]),
+    ("limits", &[("Show all principals", "namewire limits --all")]),
+    ("nfdc", &[("Run a command of nfdc", "namewire nfdc face list")]),
+    (
+        "autoreg",
+        &[("Add a route for each peer that connects", "namewire autoreg --prefix /example")],
+    ),
+    ("autoconfig", &[("Find a hub once", "namewire autoconfig")]),
+    (
+        "autoconfig-server",
+        &[("Announce a hub", "namewire autoconfig-server udp4://192.0.2.1:6363")],
+    ),
+    (
+        "status-server",
+        &[("Serve the status on another port", "namewire status-server --port 8001")],
+    ),
+    (
+        "trace",
+        &[(
+            "Show the decisions about packets of a prefix",
+            "namewire trace packets --name /example",
+        )],
+    ),
+    ("trace latency", &[("Measure for ten seconds", "namewire trace latency --duration 10s")]),
+    (
+        "trace packets",
+        &[(
+            "Show the next 20 packets of a prefix",
+            "namewire trace packets --name /example --count 20",
+        )],
+    ),
+    (
+        "traffic",
+        &[(
+            "Send Interests at a rate",
+            "namewire traffic consumer /load --rate 1000 --duration 10s",
+        )],
+    ),
+    (
+        "traffic consumer",
+        &[(
+            "Measure with 64 Interests in flight",
+            "namewire traffic consumer /load --window 64 --duration 10s",
+        )],
+    ),
+    (
+        "traffic producer",
+        &[(
+            "Answer with Data of two sizes",
+            "namewire traffic producer /load --payload 100B,1200B",
+        )],
+    ),
+    ("bench", &[("Measure one shard in memory", "namewire bench pipeline")]),
+    (
+        "model",
+        &[(
+            "Find the number of workers for a rate",
+            "namewire model plan --calibration calibration.toml --rate 250k --name-components 7 --payload 1200B",
+        )],
+    ),
+    (
+        "model check",
+        &[(
+            "Estimate the satisfaction rate",
+            "namewire model check model.toml --property 'E(share(satisfied))'",
+        )],
+    ),
+    (
+        "model explore",
+        &[(
+            "Compare numbers of workers",
+            "namewire model explore model.toml --property 'E(share(satisfied))' --vary forwarder.workers=1,2,4",
+        )],
+    ),
+    (
+        "model fit",
+        &[("Fit distributions to nanoseconds", "namewire model fit durations.txt --unit ns")],
+    ),
+    (
+        "model measure",
+        &[("Measure this machine", "namewire model measure campaign.jsonl --workers 1,2")],
+    ),
+    (
+        "model reproduce",
+        &[(
+            "Repeat the experiments with other service times",
+            "namewire model reproduce --exchange 3us --component 50ns",
+        )],
+    ),
+    (
+        "model calibrate",
+        &[(
+            "Calibrate with a campaign",
+            "namewire model calibrate campaign.jsonl --output calibration.toml",
+        )],
+    ),
+    (
+        "model plan",
+        &[(
+            "Find the number of workers",
+            "namewire model plan --calibration calibration.toml --rate 250k --name-components 7 --payload 1200B",
+        )],
+    ),
+    (
+        "model validate",
+        &[(
+            "Compare predictions with measurements",
+            "namewire model validate --calibration calibration.toml",
+        )],
+    ),
+    ("key", &[("Create a key", "namewire key gen /example/alice")]),
+    (
+        "key gen",
+        &[(
+            "Create a key and keep its certificate",
+            "namewire key gen /example/alice > alice.cert",
+        )],
+    ),
+    ("key list", &[("List identities, keys and certificates", "namewire key list")]),
+    (
+        "key export",
+        &[("Export a key", "namewire key export /example/alice --output alice.safebag")],
+    ),
+    ("key import", &[("Import a key", "namewire key import alice.safebag")]),
+    ("key delete", &[("Delete an identity with its keys", "namewire key delete /example/alice")]),
+    (
+        "key default",
+        &[("Sign with this identity by default", "namewire key default /example/alice")],
+    ),
+    ("cert", &[("Request a certificate", "namewire cert request /example/alice > alice.request")]),
+    (
+        "cert request",
+        &[("Request a certificate", "namewire cert request /example/alice > alice.request")],
+    ),
+    (
+        "cert sign",
+        &[(
+            "Issue a certificate",
+            "namewire cert sign alice.request --identity /example > alice.cert",
+        )],
+    ),
+    ("cert install", &[("Install a certificate", "namewire cert install alice.cert")]),
+    (
+        "cert dump",
+        &[("Show a certificate in readable form", "namewire cert dump --file alice.cert --pretty")],
+    ),
+    ("config", &[("Validate a file", "namewire config check namewire.toml")]),
+    ("config check", &[("Validate a file", "namewire config check namewire.toml")]),
+    ("config sample", &[("Begin a configuration file", "namewire config sample > namewire.toml")]),
+    (
+        "config reference",
+        &[("Write the reference", "namewire config reference > configuration.md")],
+    ),
+    (
+        "config convert",
+        &[(
+            "Convert a configuration of NFD",
+            "namewire config convert /etc/ndn/nfd.conf -o namewire.toml",
+        )],
+    ),
+    ("control", &[("Print the token of the first start", "namewire control token")]),
+    (
+        "control token",
+        &[(
+            "Create a token that can only read",
+            "namewire control token --name dashboard --role read",
+        )],
+    ),
+    ("control schema", &[("Write the schema", "namewire control schema > schema.graphql")]),
+    (
+        "completions",
+        &[(
+            "Install the completions of bash",
+            "namewire completions bash > ~/.local/share/bash-completion/completions/namewire",
+        )],
+    ),
+    (
+        "man",
+        &[
+            ("Read the page of a command", "namewire man get"),
+            ("Write all pages", "namewire man --directory man1"),
+        ],
+    ),
+];
+
+/// The examples of a command.
+pub(super) fn of(path: &str) -> &'static [Example] {
+    EXAMPLES.iter().find(|(command, _)| *command == path).map_or(&[], |(_, examples)| examples)
+}
+
+/// Adds its examples to the help of every command.
+pub(super) fn added(program: clap::Command) -> clap::Command {
+    add(program, "")
+}
+
+fn add(command: clap::Command, path: &str) -> clap::Command {
+    let examples = text(of(path));
+    let command = match command.get_after_long_help() {
+        Some(notes) => {
+            let long = format!("{examples}\n\n{notes}");
+            command.after_long_help(long)
+        }
+        None => command,
+    };
+    let command = command.after_help(examples);
+    command.mut_subcommands(|sub| {
+        let path = format!("{path} {}", sub.get_name());
+        add(sub, path.trim_start())
+    })
+}
+
+/// The examples as lines of a shell, with what they do as comments.
+pub(super) fn text(examples: &[Example]) -> String {
+    let mut text = "Examples:".to_owned();
+    for (what, line) in examples {
+        // Writing to a string does not fail.
+        if !what.is_empty() {
+            let _ = write!(text, "\n  # {what}");
+        }
+        let _ = write!(text, "\n  {line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn paths(command: &clap::Command, path: &str, all: &mut Vec<String>) {
+        all.push(path.to_owned());
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            paths(sub, format!("{path} {}", sub.get_name()).trim_start(), all);
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut all = Vec::new();
+        paths(&crate::cli::Arguments::command(), "", &mut all);
+        for path in &all {
+            assert!(!of(path).is_empty(), "`{path}` has no example");
+        }
+        for (path, _) in EXAMPLES {
+            assert!(all.iter().any(|known| known == path), "`{path}` is not a command");
+        }
+    }
+
+    #[test]
+    fn every_example_is_accepted_by_its_command() {
+        for (path, examples) in EXAMPLES {
+            let of_program = examples.iter().flat_map(|(_, line)| line.split(" | "));
+            for line in of_program.filter(|line| line.starts_with("namewire ")) {
+                let line = line.split(" > ").next().unwrap();
+                let words = line.split(' ').map(|word| word.trim_matches('\''));
+                let parsed = crate::cli::Arguments::command().try_get_matches_from(words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+            assert!(
+                examples.iter().any(|(_, line)| line.contains(&format!("namewire {path}"))),
+                "{path}"
+            );
+        }
+    }
+}
