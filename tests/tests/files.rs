@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use namewire_tests::{Forwarder, Peer, Process, Settings, Transport, noise, require, run_to_end};
 use ndn_files::{Extent, Origin, PartFile};
@@ -113,7 +115,11 @@ fn the_file_client_of_ndnts_fetches_a_tree() {
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{complaint}");
     assert!(files(&out) == files(&bed.served));
-    assert!(out.join("sub/empty-directory").is_dir());
+    for (path, mode) in [("sub/small", 0o755), ("sub/empty-directory", 0o750), ("sub", 0o755)] {
+        let metadata = fs::metadata(out.join(path)).unwrap();
+        assert_eq!(metadata.modified().unwrap(), old, "{path}");
+        assert_eq!(metadata.permissions().mode() & 0o7777, mode, "{path}");
+    }
     assert!(!out.join(".hidden").exists());
 }
 
@@ -172,13 +178,23 @@ fn a_tree_is_fetched_with_all_that_is_in_it() {
     for number in 0..500 {
         fs::write(bed.served.join(format!("many/{number}")), noise(number, 10_000)).unwrap();
     }
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for (path, mode) in [("sub/small", 0o4775), ("sub/empty-directory", 0o750), ("sub", 0o755)] {
+        let file = fs::File::open(bed.served.join(path)).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(mode)).unwrap();
+        file.set_modified(old).unwrap();
+    }
     let out = bed.forwarder.directory().join("out");
     let out_uri = out.to_str().unwrap();
     let tree = ["get", "/files", "--recursive", "-o", out_uri, "--verify", trusted.as_str()];
     let report = bed.forwarder.json(&tree);
     assert_eq!((&report["files"], &report["failed"]), (&504.into(), &0.into()), "{report}");
     assert!(files(&out) == files(&bed.served));
-    assert!(out.join("sub/empty-directory").is_dir());
+    for (path, mode) in [("sub/small", 0o755), ("sub/empty-directory", 0o750), ("sub", 0o755)] {
+        let metadata = fs::metadata(out.join(path)).unwrap();
+        assert_eq!(metadata.modified().unwrap(), old, "{path}");
+        assert_eq!(metadata.permissions().mode() & 0o7777, mode, "{path}");
+    }
     // Nothing is left of how they were written.
     let hidden = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b".");
     assert!(!fs::read_dir(out.join("many")).unwrap().any(|entry| hidden(&entry.unwrap())));

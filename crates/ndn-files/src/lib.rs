@@ -23,7 +23,7 @@ mod tests;
 
 pub use counters::{Counters, Event};
 pub use download::{
-    Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received, Unusable, Workers,
+    Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received, Unusable, Workers,
     is_reserved_name, is_unchanged, receive,
 };
 pub use listing::{ListingEntry, parse_listing};

@@ -73,7 +73,8 @@ pub(super) struct Options {
     ///
     /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
     /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
-    /// are resumed.
+    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions,
+    /// without write permission for others.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
     /// Fetch the list of entries of NAME, a directory of a file server

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use ndn_files::PartFile;
+use ndn_files::{Attributes, PartFile};
 
 use super::failure::{Failure, Outcome};
 
@@ -56,6 +56,13 @@ impl Target {
     pub(super) fn set_durable(&mut self, durable: bool) {
         if let Self::File(part) = self {
             part.set_durable(durable);
+        }
+    }
+
+    /// Gives a file these attributes when it is complete.
+    pub(super) fn set_attributes(&mut self, attributes: Attributes) {
+        if let Self::File(part) = self {
+            part.set_attributes(attributes);
         }
     }
 

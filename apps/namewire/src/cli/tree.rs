@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions, FetchProgress};
 use ndn_files::{
-    FileMetadata, ListingEntry, Workers, is_reserved_name, is_unchanged, parse_listing,
+    Attributes, FileMetadata, ListingEntry, Workers, is_reserved_name, is_unchanged, parse_listing,
 };
 use ndn_packet::Name;
 use tokio::task::JoinSet;
@@ -135,16 +135,19 @@ impl Tree<'_> {
         let mut fetched = Fetched::default();
         let mut fetching = JoinSet::new();
         let mut directories = vec![(name.clone(), output.to_owned())];
+        let mut visited = Vec::new();
         while let Some((name, path)) = directories.pop() {
-            let entries = list(self.endpoint, &name, &self.policy.fetching).await?;
+            let (metadata, entries) = list(self.endpoint, &name, &self.policy.fetching).await?;
             if path.is_file() {
                 return Err(Failure::Usage(format!(
                     "{} is a file: --recursive fetches into a directory",
                     path.display()
                 )));
             }
+            let is_new = !path.exists();
             fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
             fetched.directories += 1;
+            visited.push((path.clone(), Attributes::of(&metadata), is_new));
             for entry in entries {
                 let mut below = name.clone();
                 below.push_generic(&entry.file_name);
@@ -177,6 +180,11 @@ impl Tree<'_> {
         self.progress.is_listed.store(true, Ordering::Relaxed);
         while let Some(result) = fetching.join_next().await {
             fetched.take(result);
+        }
+        // Each file changes the time of its directory.
+        for (path, attributes, is_new) in visited {
+            let changed = fs::File::open(&path).and_then(|directory| attributes.apply(&directory, is_new));
+            changed.map_err(|error| Failure::file(path.display(), &error))?;
         }
         Ok(fetched)
     }
@@ -219,14 +227,17 @@ impl OneFile {
         // A file server has metadata of every file: wait for it.
         let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
         let found = endpoint.find(&name, &finding).await.map_err(failure)?;
-        let metadata = found.metadata().map(|content| FileMetadata::decode(content));
-        let size = metadata.and_then(Result::ok).and_then(|metadata| metadata.size);
+        let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+        let size = metadata.as_ref().and_then(|metadata| metadata.size);
         let unchanged = |size| is_unchanged(&path, &policy.origin(&found), size);
         if !policy.restart && size.is_some_and(unchanged) {
             return Ok(None);
         }
         let mut target = Target::open(Some(&path))?;
         target.set_durable(policy.durable);
+        if let Some(metadata) = &metadata {
+            target.set_attributes(Attributes::of(metadata));
+        }
         let mut unfinished = Unfinished { target: Some(target), kept };
         let Some(target) = &mut unfinished.target else { return Ok(None) };
         progress.bytes_found.fetch_add(size.unwrap_or(0), Ordering::Relaxed);
@@ -248,23 +259,24 @@ impl OneFile {
     }
 }
 
-/// Reads a directory.
+/// Reads a directory: its metadata and entries.
 pub(super) async fn list(
     endpoint: &Endpoint,
     name: &Name,
     fetching: &FetchOptions,
-) -> Outcome<Vec<ListingEntry>> {
+) -> Outcome<(FileMetadata, Vec<ListingEntry>)> {
     let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
     let found = endpoint.find(name, &fetching).await.map_err(failure)?;
-    let metadata = found.metadata().map(|content| FileMetadata::decode(content));
-    if !metadata.and_then(Result::ok).is_some_and(|metadata| metadata.is_directory()) {
+    let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+    let Some(metadata) = metadata.filter(FileMetadata::is_directory) else {
         return Err(Failure::Failed(format!(
             "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
         )));
-    }
+    };
     let listing = endpoint.fetch_found(found, 0, &fetching);
     let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
-    parse_listing(&listing).ok_or_else(|| {
+    let entries = parse_listing(&listing).ok_or_else(|| {
         Failure::Failed(format!("{name}: the listing has an entry that is not a file name"))
-    })
+    })?;
+    Ok((metadata, entries))
 }

@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ndn_client::ReceivedData;
 use ndn_client::fetch::Verification;
@@ -29,6 +30,7 @@ use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_af
 pub(in crate::download) use self::progress::Stored;
 pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
 pub use self::version::is_unchanged;
+use crate::metadata::FileMetadata;
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
 
@@ -61,6 +63,8 @@ pub struct PartFile {
     /// A sidecar may exist.
     has_sidecar: bool,
     durable: bool,
+    /// Of the complete file; `None` keeps those of an existing one.
+    attributes: Option<Attributes>,
     /// `None`: cannot be resumed.
     origin: Option<Origin>,
     /// The part of the object to fetch, if not all.
@@ -73,6 +77,42 @@ pub struct PartFile {
     /// State of the segments from `segments` on.
     ahead: VecDeque<Option<Stored>>,
     checkpoint: u64,
+}
+
+/// Attributes of a file or directory that is a copy of one of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permissions, without those that only the owner of a file should grant.
+    permissions: u32,
+    modified: Option<SystemTime>,
+}
+
+impl Attributes {
+    /// Those of `metadata`. The owner can always read and write, and others never write; there are no set-user-ID,
+    /// set-group-ID and sticky bits.
+    #[must_use]
+    pub fn of(metadata: &FileMetadata) -> Self {
+        // Nine bits.
+        let bits = u32::try_from(metadata.mode & 0o755).unwrap_or(0);
+        let owner = if metadata.is_directory() { 0o700 } else { 0o600 };
+        let modified = metadata.mtime_ns.map(Duration::from_nanos);
+        Self {
+            permissions: bits | owner,
+            modified: modified.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time)),
+        }
+    }
+
+    /// Changes an open file or directory: its time, and the permissions of one that `is_new`, because its user may have
+    /// restricted those of an existing one.
+    ///
+    /// # Errors
+    /// The file system refuses it.
+    pub fn apply(&self, file: &File, is_new: bool) -> io::Result<()> {
+        if is_new {
+            file.set_permissions(fs::Permissions::from_mode(self.permissions))?;
+        }
+        self.modified.map_or(Ok(()), |modified| file.set_modified(modified))
+    }
 }
 
 impl PartFile {
@@ -98,6 +138,7 @@ impl PartFile {
             is_new,
             has_sidecar: true,
             durable: true,
+            attributes: None,
             origin: None,
             extent: None,
             segment_len: 0,
@@ -113,6 +154,11 @@ impl PartFile {
     /// failure the file may be incomplete.
     pub fn set_durable(&mut self, durable: bool) {
         self.durable = durable;
+    }
+
+    /// Gives the complete file these attributes, instead of those of an existing one.
+    pub fn set_attributes(&mut self, attributes: Attributes) {
+        self.attributes = Some(attributes);
     }
 
     /// Fetches only these bytes of the object: segments are counted from the one with the first of
@@ -371,8 +417,13 @@ impl PartFile {
         let completed = self.writer.flush().and_then(|()| {
             // More may have been reserved.
             self.file.set_len(self.bytes)?;
-            if let Ok(before) = fs::metadata(&self.path) {
+            let before = fs::metadata(&self.path).ok();
+            let is_new = before.is_none();
+            if let Some(before) = before {
                 take_after(&self.file, &before)?;
+            }
+            if let Some(attributes) = &self.attributes {
+                attributes.apply(&self.file, is_new)?;
             }
             // A part of an object is not a version of it.
             if let (Some(origin), None) = (&self.origin, self.extent) {
