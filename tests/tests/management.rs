@@ -243,6 +243,18 @@ fn a_capture_has_what_faces_receive_and_send() {
     });
     capture.signal(rustix::process::Signal::INT);
     assert!(capture.wait().success(), "{}", capture.everything());
+    assert!(capture.stderr().contains(" packets captured, "), "{}", capture.everything());
+    let dissected = forwarder.json(&["dissect", &path, "--name", "/capture/this", "--json"]);
+    let packets = dissected["packets"].as_array().unwrap();
+    assert!(packets.len() >= 2, "the Interest and the Nack: {dissected}");
+    for packet in packets {
+        assert_eq!(packet["remote_uri"], forwarder.unix(), "{packet}");
+        assert!(packet["face_id"].as_u64() > Some(255), "{packet}");
+    }
+    let of_type = |ty: &str| packets.iter().filter(|packet| packet["type"] == ty).count();
+    assert!(of_type("Interest") >= 1 && of_type("Nack") >= 1, "{dissected}");
+    let lines = forwarder.output(&["dissect", &path, "--type", "nack"]);
+    assert!(lines.contains("Nack /capture/this/") && lines.contains("NoRoute"), "{lines}");
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a], "a section header block");
     let frames = bytes.windows(2).filter(|window| *window == [0x86, 0x24]).count();
@@ -256,6 +268,29 @@ fn a_capture_has_what_faces_receive_and_send() {
         let types: Vec<&str> = shown.lines().map(str::trim).collect();
         assert!(types.len() >= 2 && types.iter().all(|ty| *ty == "0x8624"), "{shown}");
     }
+}
+
+#[test]
+fn captured_packets_are_shown_as_they_come() {
+    let forwarder = Settings::new().start();
+    let arguments = ["capture", "--name", "/live", "--type", "interest", "--count", "1"];
+    let mut capture = forwarder.spawn("capture", &arguments);
+    let line = wait_until("a line for an Interest", || {
+        let _ = forwarder.run(&["peek", "/other", "-l", "10ms"]);
+        let _ = forwarder.run(&["peek", "/live/packet", "-P", "-l", "10ms"]);
+        let shown = capture.stdout();
+        shown.lines().next().map(str::to_owned)
+    });
+    assert!(
+        line.contains(&format!("from {}: Interest /live/packet (CanBePrefix", forwarder.unix())),
+        "{line}"
+    );
+    assert!(capture.wait().success(), "{}", capture.everything());
+    let report = capture.stderr();
+    assert!(
+        report.contains("1 packet captured") && report.contains("rejected by the filter"),
+        "{report}"
+    );
 }
 
 #[test]

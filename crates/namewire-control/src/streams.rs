@@ -1,5 +1,6 @@
 //! Answers of the server that take time or turn the connection into a stream.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
@@ -51,6 +52,8 @@ pub struct CaptureStream {
     pub filter: CaptureFilter,
     /// The packets in capture order.
     pub packets: Receiver<CapturedPacket>,
+    /// Returns the URI of the peer of a face.
+    pub peers: Box<dyn Fn(u64) -> Option<String> + Send>,
     /// Returns the number of packets dropped because the stream was full.
     pub dropped: Box<dyn Fn() -> u64 + Send>,
 }
@@ -96,13 +99,24 @@ impl AnswerStream for PacketTraceStream {
     }
 }
 
+/// The URI of the peer of a face, which is asked for once.
+fn peer_of<'n>(
+    capture: &CaptureStream,
+    face_id: u64,
+    named: &'n mut HashMap<u64, String>,
+) -> &'n str {
+    let name = || (capture.peers)(face_id).unwrap_or_else(|| format!("face {face_id}"));
+    named.entry(face_id).or_insert_with(name)
+}
+
 /// Sends packets until the client closes its side or the forwarder ends the stream.
 fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()> {
     let filter = capture.filter;
     stream.set_nonblocking(false)?;
     let mut writer = PcapngWriter::new(BufWriter::new(stream), filter.snap_len)?;
-    if filter.face_id.is_some() {
-        writer.describe_face(filter.face_id)?;
+    let mut named = HashMap::new();
+    if let Some(face_id) = filter.face_id {
+        writer.describe_face(face_id, peer_of(capture, face_id, &mut named))?;
     }
     writer.flush()?;
     let (mut last_ns, mut checked_ns) = (0, clock::now());
@@ -110,7 +124,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
         match capture.packets.recv_timeout(CAPTURE_FLUSH) {
             Ok(packet) => {
                 last_ns = packet.unix_ns;
-                writer.write(&packet)?;
+                writer.write(&packet, peer_of(capture, packet.face_id, &mut named))?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -128,7 +142,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
     // Packets captured before the client closed its sending side are still sent.
     for packet in capture.packets.try_iter().take(LATE_PACKETS_MAX) {
         last_ns = packet.unix_ns;
-        writer.write(&packet)?;
+        writer.write(&packet, peer_of(capture, packet.face_id, &mut named))?;
     }
     writer.write_dropped(last_ns, (capture.dropped)())?;
     writer.flush()

@@ -133,7 +133,8 @@ impl Operations for Recorder {
         let filter = CaptureFilter::new(face_id, snap_len);
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter, sender));
-        Ok(CaptureStream { filter, packets, dropped: Box::new(|| 7) })
+        let peers = Box::new(|face_id| Some(format!("udp4://192.0.2.1:{face_id}")));
+        Ok(CaptureStream { filter, packets, peers, dropped: Box::new(|| 7) })
     }
 }
 
@@ -306,6 +307,7 @@ fn capture_ends_with_the_packets_before_the_close() {
     let mut capture = Vec::new();
     reader.read_to_end(&mut capture).unwrap();
     assert!(capture.windows(7).any(|window| window == [0x86, 0x24, 5, 3, 7, 1, 0]));
+    assert!(String::from_utf8_lossy(&capture).contains("udp4://192.0.2.1:300"));
     assert!(capture.windows(8).any(|window| window == 7_u64.to_le_bytes()), "the drop count");
     let after = CapturedPacket {
         face_id: 300,

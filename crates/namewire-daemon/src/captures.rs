@@ -32,6 +32,8 @@ struct Capture {
 struct Shared {
     captures: Vec<Capture>,
     face_ids: HashMap<FaceIndex, u64>,
+    /// URIs of peers by FaceId, also of faces that were closed since the capture began.
+    peers: HashMap<u64, String>,
 }
 
 /// All active captures.
@@ -66,7 +68,10 @@ impl Service for Captures {
                 // The requester may have gone.
                 let _ = answer.send(result);
             }
-            CapturesEvent::FaceAdded(index, face_id) => self.face_added(index, face_id),
+            CapturesEvent::FaceAdded(index, face_id) => {
+                let peer = cx.faces.known.get(&face_id).map(peer_of).unwrap_or_default();
+                self.face_added(index, face_id, peer);
+            }
         }
     }
 
@@ -95,10 +100,17 @@ impl Captures {
         let count = Arc::clone(&dropped);
         let mut shared = self.lock();
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
+        shared.peers = faces.iter().map(|(face_id, face)| (*face_id, peer_of(face))).collect();
         shared.captures.push(Capture { filter, packets: sender, dropped });
+        let known = Arc::clone(&self.shared);
+        let peers = move |face_id| {
+            let shared = known.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.peers.get(&face_id).cloned()
+        };
         Ok(CaptureStream {
             filter,
             packets: receiver,
+            peers: Box::new(peers),
             dropped: Box::new(move || count.load(Ordering::Relaxed)),
         })
     }
@@ -110,15 +122,24 @@ impl Captures {
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
     }
 
-    fn face_added(&self, index: FaceIndex, face_id: u64) {
+    fn face_added(&self, index: FaceIndex, face_id: u64, peer: String) {
         let mut shared = self.lock();
         if !shared.captures.is_empty() {
             shared.face_ids.insert(index, face_id);
+            shared.peers.insert(face_id, peer);
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The URI that names a face: that of its peer, or of the socket that the peer connected to, if only that identifies it.
+fn peer_of(face: &KnownFace) -> String {
+    match face.remote.scheme() {
+        "fd" => face.local.to_string(),
+        _ => face.remote.to_string(),
     }
 }
 
@@ -139,7 +160,7 @@ impl FrameTap for Tap {
         payload: &[u8],
     ) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shared { captures, face_ids } = &mut *shared;
+        let Shared { captures, face_ids, .. } = &mut *shared;
         if captures.is_empty() {
             return;
         }
@@ -186,7 +207,8 @@ mod tests {
         assert!(
             captures.start(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
         );
-        captures.face_added(face, 300);
+        captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
+        assert_eq!((stream.peers)(300).as_deref(), Some("udp4://192.0.2.1:6363"));
         let mut tap = captures.tap(&Clock::System).unwrap();
         let mut see = || {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);

@@ -23,8 +23,8 @@ mod tests;
 
 pub use counters::{Counters, Event};
 pub use download::{
-    Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received, Unusable, Workers,
-    is_reserved_name, is_unchanged, receive,
+    Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received,
+    Unusable, Workers, is_reserved_name, is_unchanged, receive,
 };
 pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{

@@ -1,78 +1,209 @@
-//! `namewire capture`: writes packets of faces to a pcapng file.
+//! `namewire capture`: packets of faces as lines of text, or as a pcapng file.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use namewire_control::capture::{CaptureRecord, CapturedFrame, PcapngReader};
+use ndn_packet::Name;
 
-use super::arguments::size;
+use super::arguments::{name, size};
 use super::control::ControlOptions;
 use super::failure::{Failure, Outcome};
 use super::interrupt;
-use super::output::bytes_for_people;
+use super::output::{bytes_for_people, counted, grouped};
+use super::packet_line::{Kind, PacketLine};
 
-/// Capture the packets of a running forwarder as pcapng
+/// Show or capture the packets of a running forwarder
 ///
-/// Packets are written as Ethernet frames with EtherType 0x8624, as Wireshark's NDN dissector and
-/// ndndump expect; each face is an interface. Ctrl-C ends the capture.
+/// Prints one line per packet: time of day (UTC), direction, URI of the peer, and what the packet is. With --write,
+/// packets are written as pcapng instead: Ethernet frames with EtherType 0x8624, as Wireshark's NDN dissector and
+/// ndndump expect; each face is an interface with the URI of its peer as name. `namewire dissect FILE` shows such a
+/// file. Ctrl-C ends the capture; the numbers of captured and lost packets are reported at the end.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Capture only this face (FaceId)
     #[arg(long, short, value_name = "FACE-ID")]
     face: Option<u64>,
-    /// Output file; `-` for standard output
-    #[arg(long, short, value_name = "FILE")]
-    write: PathBuf,
+    #[command(flatten)]
+    filter: PacketFilter,
+    /// End after this number of packets
+    #[arg(long, short, value_name = "PACKETS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
+    count: Option<u64>,
+    /// Output file in pcapng; `-` for standard output
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    write: Option<PathBuf>,
     /// Length to which each packet is truncated
     #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1 << 20))]
     snap_length: usize,
+    /// Print JSON, one line per packet
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     control: ControlOptions,
 }
 
+/// Selects packets.
+#[derive(Args, Debug)]
+pub(super) struct PacketFilter {
+    /// Only packets whose names have this prefix
+    #[arg(long, value_name = "PREFIX", value_parser = name)]
+    name: Option<Name>,
+    /// Only faces whose peers have a URI that begins with this, such as udp4 or tcp4://192.0.2.1
+    #[arg(long, value_name = "URI")]
+    peer: Option<String>,
+    /// Only packets of this type; may be repeated
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    kinds: Vec<Kind>,
+}
+
+impl PacketFilter {
+    pub(super) fn accepts(&self, frame: &CapturedFrame<'_>, line: &PacketLine) -> bool {
+        let has_name = |prefix: &Name| {
+            line.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
+        };
+        self.name.as_ref().is_none_or(has_name)
+            && self.peer.as_deref().is_none_or(|peer| frame.interface.starts_with(peer))
+            && (self.kinds.is_empty() || self.kinds.contains(&line.kind))
+    }
+}
+
+/// Where packets go.
+enum Sink {
+    Lines { json: bool },
+    Pcapng(BufWriter<Box<dyn Write>>, PathBuf),
+}
+
+impl Sink {
+    fn open(options: &Options) -> Outcome<Self> {
+        let Some(path) = &options.write else { return Ok(Self::Lines { json: options.json }) };
+        let output: Box<dyn Write> = match path.as_os_str() == "-" {
+            true => Box::new(io::stdout().lock()),
+            false => {
+                Box::new(File::create(path).map_err(|error| Failure::file(path.display(), &error))?)
+            }
+        };
+        Ok(Self::Pcapng(BufWriter::new(output), path.clone()))
+    }
+
+    fn packet(&mut self, frame: &CapturedFrame<'_>, line: &PacketLine) -> Outcome {
+        match self {
+            Self::Lines { json: true } => {
+                Ok(super::output::print_line(&line.json(frame).to_string())?)
+            }
+            Self::Lines { json: false } => Ok(super::output::print_line(&line.text(frame))?),
+            Self::Pcapng(..) => Ok(()),
+        }
+    }
+
+    /// A block of the capture, unless it is that of a packet that the filter rejects. `is_last` is set if the next
+    /// block has to be waited for: a reader of the file sees all until then.
+    fn block(&mut self, block: &[u8], is_last: bool) -> Outcome {
+        let Self::Pcapng(output, path) = self else { return Ok(()) };
+        let written = output.write_all(block);
+        let written = written.and_then(|()| if is_last { output.flush() } else { Ok(()) });
+        written.map_err(|error| match error.kind() == io::ErrorKind::BrokenPipe {
+            true => Failure::OutputClosed,
+            false => Failure::file(path.display(), &error),
+        })
+    }
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
     let client = options.control.connect()?;
-    let (mut stream, end) = client.start_capture(options.face, options.snap_length)?;
-    let to_stdout = options.write.as_os_str() == "-";
-    let mut output: Box<dyn Write> = if to_stdout {
-        Box::new(io::stdout().lock())
-    } else {
-        Box::new(
-            File::create(&options.write)
-                .map_err(|error| Failure::file(options.write.display(), &error))?,
-        )
-    };
+    let (stream, end) = client.start_capture(options.face, options.snap_length)?;
+    let mut sink = Sink::open(options)?;
     super::output::note(&"capturing; Ctrl-C ends it");
     interrupt::on_interrupt(move || {
         // If the connection is closed, the loop below ends.
         let _ = end.finish();
     })?;
-    let written = copy(&mut stream, &mut output, &options.write)?;
-    super::output::note(&format_args!("{} captured", bytes_for_people(written)));
-    Ok(())
+    let mut counts = Counts::default();
+    let copied = copy(stream, &mut sink, options, &mut counts);
+    if !matches!(copied, Err(Failure::OutputClosed)) {
+        super::output::note(&counts.text());
+    }
+    copied
 }
 
-/// Writes data as it arrives, so that a reader of the file sees it.
-fn copy(stream: &mut impl Read, output: &mut impl Write, path: &std::path::Path) -> Outcome<u64> {
-    let mut buffer = vec![0; 64 * 1024];
-    let mut written = 0;
+/// Numbers of a capture.
+#[derive(Debug, Default)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    /// Packets that the filter rejected.
+    rejected: u64,
+    lost: Option<u64>,
+}
+
+impl Counts {
+    fn text(&self) -> String {
+        let Self { packets, bytes, rejected, lost } = self;
+        let mut text =
+            format!("{} captured, {}", counted(*packets, "packet"), bytes_for_people(*bytes));
+        if *rejected > 0 {
+            text += &format!("; {} rejected by the filter", grouped(*rejected));
+        }
+        if let Some(lost) = lost {
+            text += &format!("; {} lost, because this program was too slow", grouped(*lost));
+        }
+        text
+    }
+}
+
+/// Passes packets on as they arrive.
+fn copy(stream: impl Read, sink: &mut Sink, options: &Options, counts: &mut Counts) -> Outcome {
+    let mut reader = PcapngReader::new(stream);
     loop {
-        let count = match stream.read(&mut buffer) {
-            Ok(0) => return Ok(written),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+        let is_accepted = match reader.next_record() {
+            Ok(None) => return Ok(()),
+            Ok(Some(CaptureRecord::Frame(frame))) => {
+                let line = PacketLine::new(frame.packet);
+                let is_accepted = options.filter.accepts(&frame, &line);
+                if is_accepted {
+                    counts.packets += 1;
+                    counts.bytes += frame.packet.map_or(0, |packet| packet.len() as u64);
+                    sink.packet(&frame, &line)?;
+                } else {
+                    counts.rejected += 1;
+                }
+                is_accepted
+            }
+            Ok(Some(CaptureRecord::Dropped(lost))) => {
+                counts.lost = Some(lost).filter(|lost| *lost > 0);
+                true
+            }
+            Ok(Some(CaptureRecord::Other)) => true,
             Err(error) => {
                 return Err(Failure::Failed(format!("the forwarder ended the capture: {error}")));
             }
         };
-        let wrote = output.write_all(&buffer[..count]).and_then(|()| output.flush());
-        match wrote {
-            Ok(()) => written += u64::try_from(count).unwrap_or(0),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Err(Failure::OutputClosed);
-            }
-            Err(error) => return Err(Failure::file(path.display(), &error)),
+        let is_last = reader.is_drained() || options.count == Some(counts.packets);
+        if is_accepted {
+            sink.block(reader.block(), is_last)?;
+        } else if is_last {
+            sink.block(&[], true)?;
         }
+        if options.count == Some(counts.packets) {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_reported_only_where_there_are_some() {
+        let counts = Counts { packets: 1, bytes: 2048, ..Counts::default() };
+        assert_eq!(counts.text(), "1 packet captured, 2.0 KiB");
+        let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4) };
+        assert_eq!(
+            counts.text(),
+            "1,200 packets captured, 10 B; 3 rejected by the filter; 4 lost, because this program was too slow"
+        );
     }
 }

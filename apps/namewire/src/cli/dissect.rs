@@ -1,6 +1,6 @@
 //! `namewire dissect`: shows the elements of a packet.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -9,13 +9,18 @@ use clap::{Args, ValueEnum};
 use ndn_packet::dissect::{Element, Meaning, dissect};
 use serde_json::{Value, json};
 
+use super::capture::PacketFilter;
 use super::failure::{Failure, Outcome};
 use super::output;
+use super::packet_line::PacketLine;
+use namewire_control::capture::{CaptureRecord, PCAPNG_MAGIC, PcapngReader};
 
 /// Show every element of NDN packets with its offset, and format errors
 ///
 /// INPUT is a file, `-` for standard input, or packets in hexadecimal or Base64. It may hold several packets. A
-/// malformed packet is shown up to the error, and the exit status is 1.
+/// malformed packet is shown up to the error, and the exit status is 1. A capture (pcapng, of `namewire capture` or
+/// Wireshark) is shown packet by packet, below a line with time and peer; the options --name, --peer and --type select
+/// packets of it.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// A file, `-`, or the packet itself in hexadecimal or Base64
@@ -24,6 +29,8 @@ pub(super) struct Options {
     /// Encoding of the input
     #[arg(long, short, value_enum, default_value = "auto")]
     format: Format,
+    #[command(flatten)]
+    filter: PacketFilter,
     /// Print JSON: type, name, offset, length (of the value), and value and hex or nested elements
     #[arg(long)]
     json: bool,
@@ -43,6 +50,9 @@ enum Format {
 
 pub(super) fn run(options: &Options) -> Outcome {
     let input = read_input(&options.input)?;
+    if input.starts_with(&PCAPNG_MAGIC) && matches!(options.format, Format::Auto | Format::Binary) {
+        return show_capture(&input, options);
+    }
     let wire = decode(&input, options.format).map_err(|reason| {
         let is_file = options.input == "-" || Path::new(&options.input).exists();
         let hint = if is_file { "" } else { ", and there is no such file" };
@@ -63,6 +73,48 @@ pub(super) fn run(options: &Options) -> Outcome {
         None => Ok(()),
         Some(error) => Err(Failure::Failed(format!("{}: {error}", describe(&options.input)))),
     }
+}
+
+/// Shows the packets of a capture.
+fn show_capture(capture: &[u8], options: &Options) -> Outcome {
+    let mut reader = PcapngReader::new(capture);
+    let mut packets = Vec::new();
+    let result = loop {
+        match reader.next_record() {
+            Ok(Some(CaptureRecord::Frame(frame))) => {
+                let line = PacketLine::new(frame.packet);
+                if !options.filter.accepts(&frame, &line) {
+                    continue;
+                }
+                let wire = frame.packet.unwrap_or_default();
+                let dissection = dissect(wire);
+                if options.json {
+                    let mut packet = line.json(&frame);
+                    packet["elements"] =
+                        json_of(wire, &mut dissection.elements().iter().peekable(), 0);
+                    packets.push(packet);
+                } else {
+                    output::print_line(&line.text(&frame))?;
+                    for line in dissection.as_str().lines() {
+                        output::print_line(&format!("    {line}"))?;
+                    }
+                }
+            }
+            Ok(Some(CaptureRecord::Dropped(_) | CaptureRecord::Other)) => {}
+            Ok(None) => break Ok(()),
+            Err(error) => {
+                let reason = match error.kind() == ErrorKind::UnexpectedEof {
+                    true => "the capture ends within a packet".to_owned(),
+                    false => error.to_string(),
+                };
+                break Err(Failure::Failed(format!("{}: {reason}", describe(&options.input))));
+            }
+        }
+    };
+    if options.json {
+        output::print_json(&json!({ "packets": packets }))?;
+    }
+    result
 }
 
 /// The elements at this depth, with nested elements.

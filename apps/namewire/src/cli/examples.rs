@@ -174,7 +174,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "dissect",
         &[
-            ("Show a packet in hexadecimal", "namewire dissect 0505070308016105"),
+            ("Show a packet in hexadecimal", "namewire dissect 05050703080161"),
+            ("Show the Data of a capture", "namewire dissect face.pcapng --type data"),
             (
                 "Show a packet of the network",
                 "namewire peek /example/hello --format packet | namewire dissect",
@@ -183,10 +184,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "capture",
-        &[(
-            "Capture the packets of a face for Wireshark",
-            "namewire capture --face 257 --write face.pcapng",
-        )],
+        &[
+            (
+                "Show Interests and Nacks below a prefix",
+                "namewire capture --name /example --type interest --type nack",
+            ),
+            (
+                "Capture the packets of a face for Wireshark",
+                "namewire capture --face 257 --write face.pcapng",
+            ),
+        ],
     ),
     ("log", &[("Log more of one module", "namewire log ndn_dataplane=debug")]),
     ("workers", &[("Show the load over ten seconds", "namewire workers --duration 10s")]),

@@ -43,6 +43,7 @@ mod ndt;
 mod nfdc;
 /// Tables, JSON and lines on standard output and standard error.
 pub mod output;
+mod packet_line;
 mod passphrase;
 mod peek;
 mod ping;

@@ -183,7 +183,8 @@ impl Tree<'_> {
         }
         // Each file changes the time of its directory.
         for (path, attributes, is_new) in visited {
-            let changed = fs::File::open(&path).and_then(|directory| attributes.apply(&directory, is_new));
+            let changed =
+                fs::File::open(&path).and_then(|directory| attributes.apply(&directory, is_new));
             changed.map_err(|error| Failure::file(path.display(), &error))?;
         }
         Ok(fetched)

@@ -1,8 +1,10 @@
 //! Packets received and sent by faces, as a capture file.
 
 mod pcapng;
+mod reader;
 
 pub use pcapng::{ETHERTYPE_NDN, PcapngWriter};
+pub use reader::{CaptureRecord, CapturedFrame, PCAPNG_MAGIC, PcapngReader};
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

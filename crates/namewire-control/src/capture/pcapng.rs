@@ -1,9 +1,9 @@
 //! Writes the subset of pcapng (draft-ietf-opsawg-pcapng) that captures of NDN faces need.
 //!
 //! Each face is an interface. Packets get an Ethernet header with EtherType 0x8624 (LINKTYPE_ETHERNET), which
-//! Wireshark's NDN dissector, tshark and ndndump recognize, independent of the face's transport. The artificial
-//! addresses identify the face: the last four bytes of the peer's address are the FaceId; the forwarder is
-//! 02:00:00:00:00:00.
+//! Wireshark's NDN dissector, tshark and ndndump recognize, independent of the face's transport. The name of an
+//! interface is the URI of the peer, its description the FaceId. The artificial addresses begin with "ND", which no
+//! vendor has: the last four bytes of the peer's address are the FaceId, those of the forwarder are zero.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -23,13 +23,14 @@ const LINKTYPE_ETHERNET: u16 = 1;
 const OPTION_END: u16 = 0;
 const SHB_USER_APPLICATION: u16 = 4;
 const IF_NAME: u16 = 2;
+const IF_DESCRIPTION: u16 = 3;
 const IF_TIMESTAMP_RESOLUTION: u16 = 9;
 const ISB_DROPPED: u16 = 5;
 const EPB_FLAGS: u16 = 2;
 const TIMESTAMP_IN_NANOSECONDS: u8 = 9;
 
 const ETHERNET_HEADER_LEN: usize = 14;
-const FORWARDER_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 0];
+const FORWARDER_ADDRESS: [u8; 6] = [b'N', b'D', 0, 0, 0, 0];
 
 /// Writes a capture. All numbers are little-endian.
 #[derive(Debug)]
@@ -64,19 +65,19 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Appends one packet.
+    /// Appends one packet. `peer` is the URI of the peer of its face, which is used if the face is new.
     ///
     /// # Errors
     /// The output fails.
-    pub fn write(&mut self, packet: &CapturedPacket) -> io::Result<()> {
+    pub fn write(&mut self, packet: &CapturedPacket, peer: &str) -> io::Result<()> {
         let interface = match self.interfaces.get(&packet.face_id) {
             Some(interface) => *interface,
-            None => self.add_interface(packet.face_id)?,
+            None => self.add_interface(packet.face_id, peer)?,
         };
-        let peer = peer_address(packet.face_id);
+        let address = peer_address(packet.face_id);
         let (destination, source, flags) = match packet.direction {
-            Direction::Received => (FORWARDER_ADDRESS, peer, 1),
-            Direction::Sent => (peer, FORWARDER_ADDRESS, 2),
+            Direction::Received => (FORWARDER_ADDRESS, address, 1),
+            Direction::Sent => (address, FORWARDER_ADDRESS, 2),
         };
         self.begin(ENHANCED_PACKET_BLOCK);
         self.put_u32(interface);
@@ -100,7 +101,7 @@ impl<W: Write> PcapngWriter<W> {
     /// The output fails.
     pub fn write_dropped(&mut self, unix_ns: u64, dropped: u64) -> io::Result<()> {
         if self.interfaces.is_empty() {
-            self.describe_face(None)?;
+            self.put_interface("any face", "any face")?;
         }
         self.begin(INTERFACE_STATISTICS_BLOCK);
         self.put_u32(0);
@@ -119,31 +120,29 @@ impl<W: Write> PcapngWriter<W> {
         self.output.flush()
     }
 
-    /// Writes the interface of a face before its first packet; `None` is one interface for all faces in a capture
-    /// without packets. Readers reject a section without an interface as damaged.
+    /// Writes the interface of a face before its first packet. Readers reject a section without an interface as
+    /// damaged.
     ///
     /// # Errors
     /// The output fails.
-    pub fn describe_face(&mut self, face_id: Option<u64>) -> io::Result<()> {
-        match face_id {
-            Some(face_id) => self.add_interface(face_id).map(|_| ()),
-            None => self.put_interface("any face"),
-        }
+    pub fn describe_face(&mut self, face_id: u64, peer: &str) -> io::Result<()> {
+        self.add_interface(face_id, peer).map(|_| ())
     }
 
-    fn add_interface(&mut self, face_id: u64) -> io::Result<u32> {
+    fn add_interface(&mut self, face_id: u64, peer: &str) -> io::Result<u32> {
         let interface = u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX);
-        self.put_interface(&format!("face {face_id}"))?;
+        self.put_interface(peer, &format!("face {face_id}"))?;
         self.interfaces.insert(face_id, interface);
         Ok(interface)
     }
 
-    fn put_interface(&mut self, name: &str) -> io::Result<()> {
+    fn put_interface(&mut self, name: &str, description: &str) -> io::Result<()> {
         self.begin(INTERFACE_DESCRIPTION_BLOCK);
         self.put_u16(LINKTYPE_ETHERNET);
         self.put_u16(0);
         self.put_u32(self.snap_len);
         self.put_option(IF_NAME, name.as_bytes());
+        self.put_option(IF_DESCRIPTION, description.as_bytes());
         self.put_option(IF_TIMESTAMP_RESOLUTION, &[TIMESTAMP_IN_NANOSECONDS]);
         self.put_option(OPTION_END, &[]);
         self.finish()
@@ -191,7 +190,7 @@ impl<W: Write> PcapngWriter<W> {
 }
 
 fn peer_address(face_id: u64) -> [u8; 6] {
-    let mut address = [2, 1, 0, 0, 0, 0];
+    let mut address = FORWARDER_ADDRESS;
     address[2..].copy_from_slice(&face_id.to_be_bytes()[4..]);
     address
 }
@@ -223,9 +222,11 @@ mod tests {
     fn capture_has_one_interface_per_face_and_all_packets() {
         let mut output = Vec::new();
         let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
-        writer.write(&packet(300, Direction::Received, &[5, 1, 0])).unwrap();
-        writer.write(&packet(0x0102_0304, Direction::Sent, &[6, 0])).unwrap();
-        writer.write(&packet(300, Direction::Sent, &[6, 2, 7, 0])).unwrap();
+        writer
+            .write(&packet(300, Direction::Received, &[5, 1, 0]), "udp4://192.0.2.1:6363")
+            .unwrap();
+        writer.write(&packet(0x0102_0304, Direction::Sent, &[6, 0]), "fd://9").unwrap();
+        writer.write(&packet(300, Direction::Sent, &[6, 2, 7, 0]), "").unwrap();
         writer.write_dropped(5, 9).unwrap();
         let blocks = blocks(&output);
         let types: Vec<u32> = blocks.iter().map(|(block_type, _)| *block_type).collect();
@@ -235,7 +236,9 @@ mod tests {
         assert_eq!(second[..4], [1, 0, 0, 0], "the second face is interface 1");
         assert_eq!(second[4..12], [0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55]);
         assert_eq!(second[12..20], [16, 0, 0, 0, 26, 0, 0, 0], "captured and original length");
-        let frame = [2, 1, 1, 2, 3, 4, 2, 0, 0, 0, 0, 0, 0x86, 0x24, 6, 0];
+        let described = String::from_utf8_lossy(&blocks[1].1).into_owned();
+        assert!(described.contains("udp4://192.0.2.1:6363") && described.contains("face 300"));
+        let frame = [b'N', b'D', 1, 2, 3, 4, b'N', b'D', 0, 0, 0, 0, 0x86, 0x24, 6, 0];
         assert_eq!(second[20..36], frame);
         assert_eq!(second[36..], [2, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0], "outbound, end of options");
 
@@ -250,8 +253,8 @@ mod tests {
         for (face, interface) in [(None, "any face"), (Some(300), "face 300")] {
             let mut output = Vec::new();
             let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
-            if face.is_some() {
-                writer.describe_face(face).unwrap();
+            if let Some(face_id) = face {
+                writer.describe_face(face_id, "udp4://192.0.2.1:6363").unwrap();
             }
             writer.write_dropped(5, 0).unwrap();
             let blocks = blocks(&output);

@@ -30,9 +30,9 @@ use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_af
 pub(in crate::download) use self::progress::Stored;
 pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
 pub use self::version::is_unchanged;
-use crate::metadata::FileMetadata;
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
+use crate::metadata::FileMetadata;
 
 /// Bytes buffered before they are written to a file.
 const WRITE_BUFFER_LEN: usize = 1 << 20;

@@ -1,0 +1,202 @@
+//! A captured packet as one line of text, or as JSON.
+
+use namewire_control::capture::{CapturedFrame, Direction};
+use ndn_packet::{LpPacket, Name, Packet};
+use serde_json::{Value, json};
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Kind {
+    /// Interests
+    Interest,
+    /// Data
+    Data,
+    /// Network Nacks
+    Nack,
+    /// Fragments of longer packets, and acknowledgements
+    Link,
+    /// What is not NDN, or malformed or truncated
+    Other,
+}
+
+/// A packet in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PacketLine {
+    pub(super) kind: Kind,
+    pub(super) name: Option<Name>,
+    /// Its fields, in words.
+    details: Vec<String>,
+    length: usize,
+}
+
+impl PacketLine {
+    /// Describes a packet as it was on the link.
+    pub(super) fn new(packet: Option<&[u8]>) -> Self {
+        let Some(wire) = packet else {
+            return Self {
+                kind: Kind::Other,
+                name: None,
+                details: vec!["not NDN".to_owned()],
+                length: 0,
+            };
+        };
+        let length = wire.len();
+        let other =
+            |reason: String| Self { kind: Kind::Other, name: None, details: vec![reason], length };
+        let link = match LpPacket::parse(wire) {
+            Ok(link) => link,
+            Err(error) => return other(format!("malformed or truncated: {error}")),
+        };
+        let mut details = Vec::new();
+        if let Some(mark) = link.congestion_mark().filter(|mark| *mark > 0) {
+            details.push(format!("congestion mark {mark}"));
+        }
+        if link.tx_sequence().is_some() {
+            details.push("reliable".to_owned());
+        }
+        let acks = link.acks().count();
+        if acks > 0 {
+            details.push(format!("{acks} acknowledged"));
+        }
+        let Some(fragment) = link.fragment() else {
+            details.insert(0, "no packet".to_owned());
+            return Self { kind: Kind::Link, name: None, details, length };
+        };
+        if link.frag_count() > 1 {
+            details
+                .insert(0, format!("fragment {} of {}", link.frag_index() + 1, link.frag_count()));
+            return Self { kind: Kind::Link, name: None, details, length };
+        }
+        let (kind, name) = match Packet::parse(fragment) {
+            Ok(Packet::Interest(interest)) => {
+                for (is_set, word) in [
+                    (interest.can_be_prefix(), "CanBePrefix"),
+                    (interest.must_be_fresh(), "MustBeFresh"),
+                    (interest.has_forwarding_hint(), "ForwardingHint"),
+                    (interest.parameters().is_some(), "parameters"),
+                    (interest.is_signed(), "signed"),
+                ] {
+                    details.extend(is_set.then(|| word.to_owned()));
+                }
+                if interest.has_lifetime() {
+                    details.push(format!("lifetime {} ms", interest.lifetime_ms()));
+                }
+                details.extend(interest.hop_limit().map(|limit| format!("hop limit {limit}")));
+                let kind = match link.nack() {
+                    Some(reason) => {
+                        details.insert(0, reason.to_string());
+                        Kind::Nack
+                    }
+                    None => Kind::Interest,
+                };
+                (kind, interest.name().to_name())
+            }
+            Ok(Packet::Data(data)) => {
+                details.push(format!("content {} bytes", data.content().unwrap_or_default().len()));
+                details
+                    .extend(data.freshness_ms().map(|freshness| format!("fresh {freshness} ms")));
+                (Kind::Data, data.name().to_name())
+            }
+            Err(error) => return other(format!("malformed or truncated: {error}")),
+        };
+        Self { kind, name: Some(name), details, length }
+    }
+
+    fn word(&self) -> &'static str {
+        match self.kind {
+            Kind::Interest => "Interest",
+            Kind::Data => "Data",
+            Kind::Nack => "Nack",
+            Kind::Link => "NDNLPv2",
+            Kind::Other => "other",
+        }
+    }
+
+    /// The line: time of day in UTC, direction, peer, packet.
+    pub(super) fn text(&self, frame: &CapturedFrame<'_>) -> String {
+        let seconds = frame.unix_ns / 1_000_000_000;
+        let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+        let micros = frame.unix_ns / 1000 % 1_000_000;
+        let direction = match frame.direction {
+            Some(Direction::Received) => "from",
+            Some(Direction::Sent) => "to  ",
+            None => "on  ",
+        };
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+        let details = match self.details.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.details.join(", ")),
+        };
+        format!(
+            "{hours:02}:{minutes:02}:{:02}.{micros:06} {direction} {}: {}{name}{details}, {} bytes",
+            seconds % 60,
+            frame.interface,
+            self.word(),
+            self.length
+        )
+    }
+
+    /// The packet as JSON.
+    pub(super) fn json(&self, frame: &CapturedFrame<'_>) -> Value {
+        let direction = frame.direction.map(|direction| match direction {
+            Direction::Received => "received",
+            Direction::Sent => "sent",
+        });
+        json!({
+            "unix_ns": frame.unix_ns,
+            "face_id": frame.face_id,
+            "remote_uri": frame.interface,
+            "direction": direction,
+            "type": self.word(),
+            "name": self.name.as_ref().map(ToString::to_string),
+            "details": self.details,
+            "bytes": self.length,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_packet::{DataBuilder, InterestBuilder, LpHeader, NackReason};
+
+    use super::*;
+
+    fn text(packet: Option<&[u8]>) -> String {
+        let frame = CapturedFrame {
+            interface: "udp4://192.0.2.1:6363",
+            face_id: Some(300),
+            direction: Some(Direction::Received),
+            unix_ns: 45_296_123_456_789,
+            packet,
+        };
+        PacketLine::new(packet).text(&frame)
+    }
+
+    #[test]
+    fn every_kind_of_packet_is_a_line() {
+        let name: Name = "/a/b".parse().unwrap();
+        let interest = InterestBuilder::new(&name).can_be_prefix(true).must_be_fresh(true);
+        let interest = interest.lifetime_ms(2000).nonce(7).to_vec().unwrap();
+        let shown = text(Some(&interest));
+        assert!(shown.starts_with("12:34:56.123456 from udp4://192.0.2.1:6363: Interest /a/b (CanBePrefix, MustBeFresh, lifetime 2000 ms), "), "{shown}");
+        let data = ndn_security::sign_data(
+            &DataBuilder::new(&name).content(b"hello"),
+            &ndn_security::DigestSigner,
+        )
+        .unwrap();
+        let shown = text(Some(&data));
+        assert!(shown.contains("Data /a/b (content 5 bytes), "), "{shown}");
+        let lp = |header: LpHeader<'_>, payload: &[u8]| {
+            let mut wire = vec![0; 512];
+            let length = header.write(payload, &mut wire).unwrap();
+            wire.truncate(length);
+            wire
+        };
+        let nack =
+            lp(LpHeader { nack: Some(NackReason::NO_ROUTE), ..LpHeader::default() }, &interest);
+        let shown = text(Some(&nack));
+        assert!(shown.contains("Nack /a/b (NoRoute, CanBePrefix"), "{shown}");
+        assert!(text(Some(&interest[..9])).contains("other (malformed or truncated"));
+        assert!(text(None).ends_with("other (not NDN), 0 bytes"));
+    }
+}
