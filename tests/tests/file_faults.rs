@@ -150,7 +150,7 @@ fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
-    assert!(fetcher.stderr().contains("there is no such object"), "{}", fetcher.stderr());
+    assert!(fetcher.stderr().contains("application Nack"), "{}", fetcher.stderr());
     bed.assert_completes();
 }
 

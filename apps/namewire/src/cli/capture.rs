@@ -36,7 +36,7 @@ pub(super) struct Options {
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     write: Option<PathBuf>,
     /// Length to which each packet is truncated
-    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1 << 20))]
+    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20))]
     snap_length: usize,
     /// Print JSON, one line per packet
     #[arg(long)]
@@ -203,7 +203,7 @@ mod tests {
         let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4) };
         assert_eq!(
             counts.text(),
-            "1,200 packets captured, 10 B; 3 rejected by the filter; 4 lost, because this program was too slow"
+            "1 200 packets captured, 10 B; 3 rejected by the filter; 4 lost, because this program was too slow"
         );
     }
 }
