@@ -244,7 +244,7 @@ fn a_capture_has_what_faces_receive_and_send() {
     capture.signal(rustix::process::Signal::INT);
     assert!(capture.wait().success(), "{}", capture.everything());
     assert!(capture.stderr().contains(" packets captured, "), "{}", capture.everything());
-    let dissected = forwarder.json(&["dissect", &path, "--name", "/capture/this", "--json"]);
+    let dissected = forwarder.json(&["dissect", &path, "--name", "/capture/this"]);
     let packets = dissected["packets"].as_array().unwrap();
     assert!(packets.len() >= 2, "the Interest and the Nack: {dissected}");
     for packet in packets {
