@@ -13,7 +13,7 @@ use crate::shares::Shares;
 /// The connections of all clients.
 ///
 /// If there is no room, an address below its share takes the place of a connection of the address with the most: the
-/// oldest one without a request, or the oldest.
+/// oldest one without a request, or the latest.
 #[derive(Debug)]
 pub(crate) struct Connections(Mutex<State>);
 
@@ -56,14 +56,17 @@ impl Connections {
     pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Connection> {
         let mut state = self.lock();
         let address = state.shares.enter(peer);
-        if !state.shares.has_room() {
+        if state.shares.has_room(address) {
+            state.shares.take(address);
+        } else {
             let Some(payer) = state.shares.payer_for(address) else {
                 state.shares.leave(address);
                 return None;
             };
-            state.end_one(payer);
+            if !state.shares.take_from(payer, address) {
+                state.end_one(payer);
+            }
         }
-        state.shares.take(address);
         state.next_id += 1;
         let (id, requests, end) = (state.next_id, Arc::default(), Arc::new(Notify::new()));
         let open = Open { id, requests: Arc::clone(&requests), end: Arc::clone(&end) };
@@ -81,9 +84,9 @@ impl State {
     fn end_one(&mut self, address: PrincipalIndex) {
         let Some(open) = self.open.get_mut(&address) else { return };
         let idle = open.iter().position(|one| one.requests.load(Ordering::Relaxed) == 0);
-        if let Some(ended) = open.remove(idle.unwrap_or(0)) {
+        let latest = open.len().saturating_sub(1);
+        if let Some(ended) = open.remove(idle.unwrap_or(latest)) {
             ended.end.notify_one();
-            self.shares.give_back(address);
         }
     }
 }
@@ -125,6 +128,7 @@ impl Drop for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::KEPT;
 
     fn peer(last: u8) -> SocketAddr {
         ([192, 0, 2, last], 4000).into()
@@ -136,8 +140,8 @@ mod tests {
         !open.is_some_and(|open| open.iter().any(|one| one.id == connection.id))
     }
 
-    #[test]
-    fn idle_connections_of_the_largest_address_give_way() {
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_of_the_largest_address_give_way() {
         let connections = Connections::new(6);
         let held: Vec<_> = (0..6).map(|_| connections.admit(peer(1)).unwrap()).collect();
         assert!(connections.admit(peer(1)).is_none(), "it has all of them");
@@ -148,12 +152,27 @@ mod tests {
         assert!(connections.admit(peer(2)).is_none(), "both have their shares");
         assert!(connections.admit(peer(3)).is_some());
         drop((held, others));
-        let state = connections.lock();
+        tokio::time::sleep(KEPT).await;
+        let mut state = connections.lock();
         assert!(state.shares.is_unused() && state.open.is_empty());
     }
 
-    #[test]
-    fn every_address_gets_a_connection_while_another_has_several() {
+    #[tokio::test(start_paused = true)]
+    async fn address_that_comes_and_goes_ends_one_connection_of_another() {
+        let connections = Connections::new(6);
+        let held: Vec<_> = (0..6).map(|_| connections.admit(peer(1)).unwrap()).collect();
+        let _busy: Vec<_> = held.iter().map(Connection::begin_request).collect();
+        for _ in 0..100 {
+            drop(connections.admit(peer(2)).unwrap());
+        }
+        let ended: Vec<_> = held.iter().map(is_ended).collect();
+        assert_eq!(ended, [false, false, false, false, false, true], "the latest");
+        tokio::time::sleep(KEPT).await;
+        assert!(connections.admit(peer(1)).is_some(), "it is kept no longer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_address_gets_a_connection_while_another_has_several() {
         let connections = Connections::new(16);
         let mut held: Vec<_> =
             (1..=4).flat_map(|last| [last; 4]).map(|last| connections.admit(peer(last))).collect();

@@ -2,8 +2,15 @@
 //!
 //! The policy is that of the forwarder ([`ndn_types::Ledger`]), without reserves: while there is room, an address may
 //! have as many as it likes; if there is none, an address below its share takes one from the address with the most.
+//!
+//! What ends for it cannot be resumed, so a place that was taken stays with its new address for [`KEPT`], also while
+//! nothing uses it: an address that comes and goes uses it again, and takes no further one.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use ndn_types::{
     Capacity, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources, Verdict,
@@ -25,53 +32,113 @@ impl Resources<1> for Places {
     }
 }
 
+/// How long an address keeps a place that another one had to give up.
+pub(crate) const KEPT: Duration = Duration::from_secs(30);
+
 /// Places that addresses share.
 #[derive(Debug)]
-pub(crate) struct Shares(RankedLedger<Places, 1>);
+pub(crate) struct Shares {
+    ledger: RankedLedger<Places, 1>,
+    taken: HashMap<PrincipalIndex, Taken>,
+}
+
+/// The places that an address took from others.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Until when it keeps each, in order.
+    until: Vec<Instant>,
+    /// Those that nothing uses. They are charged.
+    unused: usize,
+}
 
 impl Shares {
     pub(crate) fn new(places: usize) -> Self {
-        Self(RankedLedger::new([Capacity::of(places.max(1))], Reserves::NONE))
+        let ledger = RankedLedger::new([Capacity::of(places.max(1))], Reserves::NONE);
+        Self { ledger, taken: HashMap::new() }
     }
 
     /// Adds a connection or a request of an address, without a place.
     pub(crate) fn enter(&mut self, peer: SocketAddr) -> PrincipalIndex {
-        self.0.attach(PrincipalKey::remote(peer))
+        self.ledger.attach(PrincipalKey::remote(peer))
     }
 
     /// Removes it.
     pub(crate) fn leave(&mut self, address: PrincipalIndex) {
-        self.0.detach(address);
+        self.ledger.detach(address);
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.0.is_open(Places, 1)
+    /// Whether there is a place for an address.
+    pub(crate) fn has_room(&mut self, address: PrincipalIndex) -> bool {
+        self.expire();
+        self.ledger.is_open(Places, 1)
+            || self.taken.get(&address).is_some_and(|taken| taken.unused > 0)
     }
 
     /// If there is no room: the address that has to give up a place for one of this address.
-    pub(crate) fn payer_for(&self, address: PrincipalIndex) -> Option<PrincipalIndex> {
-        match self.0.verdict(address, Places, 1) {
-            Verdict::Evict(limits) => self.0.victim(Places, limits),
+    pub(crate) fn payer_for(&mut self, address: PrincipalIndex) -> Option<PrincipalIndex> {
+        if self.has_room(address) {
+            return None;
+        }
+        match self.ledger.verdict(address, Places, 1) {
+            Verdict::Evict(limits) => self.ledger.victim(Places, limits),
             Verdict::Room | Verdict::Refused => None,
         }
     }
 
+    /// An address takes a place that it keeps, or a free one.
     pub(crate) fn take(&mut self, address: PrincipalIndex) {
-        self.0.charge(address, Places, 1);
+        match self.taken.get_mut(&address).filter(|taken| taken.unused > 0) {
+            Some(taken) => taken.unused -= 1,
+            None => self.ledger.charge(address, Places, 1),
+        }
     }
 
+    /// An address takes the place that `payer` gives up, and keeps it. Returns whether nothing used the place.
+    pub(crate) fn take_from(&mut self, payer: PrincipalIndex, address: PrincipalIndex) -> bool {
+        let mut is_unused = false;
+        let left = self.held(payer) - 1;
+        if let Some(taken) = self.taken.get_mut(&payer) {
+            is_unused = taken.unused > 0;
+            taken.unused -= usize::from(is_unused);
+            taken.until.truncate(left as usize);
+        }
+        self.ledger.release(payer, Places, 1);
+        self.ledger.charge(address, Places, 1);
+        self.taken.entry(address).or_default().until.push(Instant::now() + KEPT);
+        is_unused
+    }
+
+    /// Nothing uses a place of an address any more.
     pub(crate) fn give_back(&mut self, address: PrincipalIndex) {
-        self.0.release(address, Places, 1);
+        self.expire();
+        match self.taken.get_mut(&address).filter(|taken| taken.unused < taken.until.len()) {
+            Some(taken) => taken.unused += 1,
+            None => self.ledger.release(address, Places, 1),
+        }
+    }
+
+    /// Ends what is kept no longer.
+    fn expire(&mut self) {
+        let (now, ledger) = (Instant::now(), &mut self.ledger);
+        self.taken.retain(|address, taken| {
+            taken.until.retain(|until| *until > now);
+            let ended = taken.unused.saturating_sub(taken.until.len());
+            (0..ended).for_each(|_| ledger.release(*address, Places, 1));
+            taken.unused -= ended;
+            !taken.until.is_empty()
+        });
     }
 
     pub(crate) fn held(&self, address: PrincipalIndex) -> u32 {
-        self.0.held(address, Places)
+        self.ledger.held(address, Places)
     }
 
     /// Whether no address has a place or is waiting for one.
     #[cfg(test)]
-    pub(crate) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&mut self) -> bool {
+        self.expire();
+        let report = self.ledger.report();
         // One for those that are not distinguished.
-        self.0.report().is_zero() && self.0.report().principals.len() == 1
+        report.is_zero() && report.principals.len() == 1 && self.taken.is_empty()
     }
 }

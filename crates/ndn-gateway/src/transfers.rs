@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ndn_types::PrincipalIndex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::shares::Shares;
+use crate::shares::{KEPT, Shares};
 
 /// The transfers of all clients.
 ///
 /// If there is no room, an address below its share takes one from the address with the most: the connection of its
-/// oldest transfer ends.
+/// latest transfer ends. So the oldest transfers of an address, as many as its share, are not ended, whatever others do.
 #[derive(Debug)]
 pub(crate) struct Transfers(Mutex<State>);
 
@@ -90,7 +90,15 @@ impl Transfers {
 
     /// Grants what is free, and takes away what is due to others.
     fn dispatch(self: &Arc<Self>) {
-        let granted = self.lock().dispatch();
+        let Dispatched { granted, has_taken } = self.lock().dispatch();
+        if has_taken {
+            let transfers = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(KEPT).await;
+                // What was kept and is not used is free for others.
+                transfers.dispatch();
+            });
+        }
         for (waiting, id) in granted {
             let permit =
                 TransferPermit { transfers: Arc::clone(self), address: waiting.address, id };
@@ -100,9 +108,17 @@ impl Transfers {
     }
 }
 
+/// What was decided.
+struct Dispatched {
+    /// Requests that get a transfer, with its number.
+    granted: Vec<(Waiting, u64)>,
+    /// A place was taken from another address.
+    has_taken: bool,
+}
+
 impl State {
-    fn dispatch(&mut self) -> Vec<(Waiting, u64)> {
-        let mut granted = Vec::new();
+    fn dispatch(&mut self) -> Dispatched {
+        let (mut granted, mut has_taken) = (Vec::new(), false);
         self.remove_those_that_left();
         while self.free > 0
             && let Some(at) = self.next_to_grant()
@@ -120,12 +136,14 @@ impl State {
         for at in 0..self.waiting.len() {
             let Waiting { address, is_promised, .. } = self.waiting[at];
             if !is_promised && let Some(payer) = self.shares.payer_for(address) {
-                self.take_from(payer);
-                self.shares.take(address);
+                if !self.shares.take_from(payer, address) {
+                    self.end_one(payer);
+                }
                 self.waiting[at].is_promised = true;
+                has_taken = true;
             }
         }
-        granted
+        Dispatched { granted, has_taken }
     }
 
     fn remove_those_that_left(&mut self) {
@@ -138,25 +156,26 @@ impl State {
     }
 
     /// The waiting request that gets the next free transfer: one to which it is promised, or one of the address with the fewest.
-    fn next_to_grant(&self) -> Option<usize> {
+    fn next_to_grant(&mut self) -> Option<usize> {
         let promised = self.waiting.iter().position(|waiting| waiting.is_promised);
+        let Self { waiting, shares, .. } = self;
         let others = || {
-            let waiting = self.waiting.iter().enumerate().filter(|_| self.shares.has_room());
-            waiting.min_by_key(|(_, one)| self.shares.held(one.address)).map(|(at, _)| at)
+            let waiting = waiting.iter().enumerate();
+            let with_room = waiting.filter(|(_, one)| shares.has_room(one.address));
+            let with_room: Vec<_> = with_room.map(|(at, one)| (at, one.address)).collect();
+            let least = with_room.into_iter().min_by_key(|(_, address)| shares.held(*address));
+            least.map(|(at, _)| at)
         };
         promised.or_else(others)
     }
 
-    /// Ends the oldest transfer of an address, or, if it has none, takes one back that was promised to it.
-    fn take_from(&mut self, address: PrincipalIndex) {
-        self.shares.give_back(address);
-        if let Some(oldest) = self.running.get_mut(&address).and_then(VecDeque::pop_front) {
-            oldest.end.notify_one();
-            return;
-        }
+    /// Takes back the transfer that was promised last to an address, or, if there is none, ends its latest one.
+    fn end_one(&mut self, address: PrincipalIndex) {
         let mut waiting = self.waiting.iter_mut();
         if let Some(promised) = waiting.rfind(|one| one.is_promised && one.address == address) {
             promised.is_promised = false;
+        } else if let Some(latest) = self.running.get_mut(&address).and_then(VecDeque::pop_back) {
+            latest.end.notify_one();
         }
     }
 
@@ -257,7 +276,7 @@ mod tests {
         }
         drop((first, second));
         transfers.dispatch();
-        let state = transfers.lock();
+        let mut state = transfers.lock();
         assert_eq!((state.free, state.running.len()), (2, 0));
         assert!(state.shares.is_unused());
     }
@@ -276,10 +295,45 @@ mod tests {
             let acquired = transfers.acquire(address(2), Arc::new(Notify::new()));
             assert!(tokio::time::timeout(Duration::from_secs(1), acquired).await.is_err());
         }
-        // The oldest was notified to end, and the place is free for the next.
-        ends[0].notified().await;
-        drop(permits.remove(0));
+        // The latest was notified to end, and the place is free for others once the address keeps it no longer.
+        ends[3].notified().await;
+        drop(permits.remove(3));
+        let began = tokio::time::Instant::now();
         assert!(start(&transfers, 1).await);
+        assert_eq!(began.elapsed(), KEPT - Duration::from_secs(1));
         drop(permits);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn address_that_comes_and_goes_ends_one_transfer_of_another() {
+        let transfers = Transfers::new(8);
+        let mut permits = Vec::new();
+        for _ in 0..8 {
+            let end = Arc::new(Notify::new());
+            let permit = transfers.acquire(address(1), Arc::clone(&end)).await;
+            permits.push(Some((permit, end)));
+        }
+        for round in 0..200 {
+            let acquired = transfers.acquire(address(2), Arc::new(Notify::new()));
+            let mut acquired = std::pin::pin!(acquired);
+            let is_granted = tokio::time::timeout(Duration::ZERO, &mut acquired).await.is_ok();
+            assert_eq!(is_granted, round > 0, "the first waits for the transfer that ends");
+            // The connections that have to end do.
+            for permit in &mut permits {
+                let Some((_, end)) = permit else { continue };
+                if tokio::time::timeout(Duration::ZERO, end.notified()).await.is_ok() {
+                    *permit = None;
+                }
+            }
+            if !is_granted {
+                drop(acquired.await);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let ended: Vec<_> = permits.iter().map(Option::is_none).collect();
+        assert_eq!(ended, [false, false, false, false, false, false, false, true]);
+        drop(permits);
+        tokio::time::sleep(KEPT).await;
+        assert!(transfers.lock().shares.is_unused());
     }
 }
