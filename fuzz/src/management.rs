@@ -14,6 +14,7 @@ use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest};
 use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
+use ndn_types::PrincipalKey;
 
 /// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
 pub fn management(bytes: &[u8]) {
@@ -99,6 +100,7 @@ fn face(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
         base_congestion_marking_interval_ns: None,
         default_congestion_threshold: None,
         mtu: Some(8800),
+        principal: PrincipalKey::LocalApplication { uid: 1000, pid: 7 },
         capabilities: FaceCapabilities { change_persistency: true, override_mtu: true },
     }
 }
@@ -135,8 +137,11 @@ fn interests(mut bytes: &[u8]) {
     while let Ok(Some(len)) = frame_len(bytes) {
         let Some((packet, rest)) = bytes.split_at_checked(len) else { break };
         bytes = rest;
-        state.handle_interest(now, packet, FACES[0].0, &Nothing);
+        state.receive_interest(packet.to_vec(), FACES[0].0);
+        while state.handle_next(now, &Nothing) {}
         state.handle_data(now, packet);
+        while state.handle_next(now, &Nothing) {}
+        while state.poll_outcome().is_some() {}
         carry_out(&mut state, now, Interest::parse(packet).ok().as_ref(), &mut destroyed);
         now.monotonic_ns += 1_000_000;
         now.unix_us += 1000;

@@ -8,6 +8,7 @@ mod companions;
 mod configuration;
 mod documents;
 mod explanations;
+mod face_shares;
 mod guide;
 mod hostile;
 mod hub;

@@ -72,10 +72,9 @@ settings! {
     /// Limits on the resources that peers can use. The quotas apply to non-local faces that this forwarder accepts;
     /// faces of the configuration and of commands, and local faces, have none.
     pub struct Limits {
-        /// Maximum number of faces. Further connections are closed. On-demand UDP faces can be at most three quarters
-        /// of them.
+        /// Maximum number of faces. Principals share them: see `docs/operating/limits.md`.
         faces: usize = 16_384 => restart().within(1..=1 << 20),
-        /// Quota of faces of one IP address (of the first 64 bits of an IPv6 address; over UDP, in each worker).
+        /// Quota of faces of one IP address (of the first 64 bits of an IPv6 address).
         faces_per_peer: usize = 1024 => restart().within(1..=1 << 20),
         /// Quota of Interests per second of one face. Further Interests are dropped. 0: no quota.
         interests_per_second: Option<NonZeroU32> = NonZeroU32::new(1_000_000) =>

@@ -10,6 +10,8 @@ use ndn_sys::file::FileIdentity;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::process::geteuid;
 
+const ROOT: u32 = 0;
+
 /// Returns the directory that contains `path`.
 fn parent(path: &Path) -> Option<&Path> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty())
@@ -74,12 +76,18 @@ pub(super) fn make_parent(path: &Path, access: Access) -> anyhow::Result<Option<
     }
 }
 
-/// Returns the directory of `path` if users other than its owner and root can replace files of the forwarder in it.
+/// Returns the directory of `path` if users other than root and the one that runs the forwarder can replace files of
+/// the forwarder in it: its owner is another user, or others may write and it is not sticky.
 pub(super) fn open_to_others(path: &Path) -> Option<&Path> {
     let parent = parent(path).unwrap_or(Path::new("."));
-    let mode = std::fs::metadata(parent).ok()?.mode();
+    let state = std::fs::metadata(parent).ok()?;
+    is_open_to_others(state.uid(), state.mode(), geteuid().as_raw()).then_some(parent)
+}
+
+fn is_open_to_others(owner: u32, mode: u32, own: u32) -> bool {
     let (is_writable, is_sticky) = (mode & 0o022 != 0, mode & 0o1000 != 0);
-    (is_writable && !is_sticky).then_some(parent)
+    // The owner of a sticky directory may replace files of others in it, too.
+    (owner != ROOT && owner != own) || (is_writable && !is_sticky)
 }
 
 /// Opens a directory just created. The owner of the parent may have replaced it meanwhile; the replacement is
@@ -125,6 +133,16 @@ mod tests {
             std::fs::set_permissions(directory.path(), permissions).unwrap();
             assert_eq!(open_to_others(&file).is_some(), is_open, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn directory_of_another_user_is_open_to_others() {
+        for (owner, is_open) in [(ROOT, false), (1000, false), (1001, true)] {
+            for mode in [0o700, 0o755, 0o1777] {
+                assert_eq!(is_open_to_others(owner, mode, 1000), is_open, "{owner} {mode:o}");
+            }
+        }
+        assert!(is_open_to_others(1000, 0o777, 1000));
     }
 
     #[test]

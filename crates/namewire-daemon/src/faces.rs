@@ -1,20 +1,20 @@
 //! Face records of management, and the parameters of new faces.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
 use ndn_face::{FaceOptions, LinkOptions, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_types::duration_ns;
 use ndn_types::{FaceUri, PrincipalClass, PrincipalKey};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;
 use super::listeners::LocalEnd;
+use super::local_peers::PeerIdentity;
 use super::settings;
 use crate::config::{Config, PitTokens};
 
@@ -44,6 +44,7 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         base_congestion_marking_interval_ns: Some(duration_ns(options.link.congestion_interval)),
         default_congestion_threshold: Some(options.link.congestion_threshold as u64),
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
+        principal: options.properties.principal,
         capabilities: FaceCapabilities {
             // As in NFD, also for an accepted TCP connection.
             change_persistency: is_datagram || remote.is_tcp(),
@@ -58,7 +59,7 @@ pub(super) fn accepted(
     stream: OwnedFd,
     peer: Option<SocketAddr>,
     local: &LocalEnd,
-    scope: Scope,
+    identity: &PeerIdentity,
     config: &Config,
 ) -> NewFace {
     use std::os::fd::AsRawFd;
@@ -82,22 +83,13 @@ pub(super) fn accepted(
             (remote, FaceUri::unix(path))
         }
     };
+    let PeerIdentity { scope, principal, .. } = *identity;
     let pit_tokens = match scope {
         // Some applications reject an Interest with a PIT token.
         Scope::Local => PitTokenPolicy::Never,
         Scope::NonLocal => PitTokenPolicy::WhenSeen,
     };
     let is_remote = scope == Scope::NonLocal;
-    let principal = match peer {
-        None => application(stream.as_fd()),
-        Some(peer) if scope == Scope::Local => {
-            user_of_tcp_peer(stream.as_fd()).ok().flatten().map_or(
-                PrincipalKey::remote(peer),
-                |uid| PrincipalKey::LocalApplication { uid, pid: 0 },
-            )
-        }
-        Some(peer) => PrincipalKey::remote(peer),
-    };
     let properties =
         FaceProperties { pit_tokens, principal, ..FaceProperties::point_to_point(face_id, scope) };
     let interests_per_second = config.limits.interests_per_second.filter(|_| is_remote);
@@ -117,22 +109,26 @@ pub(super) fn accepted(
     NewFace { ticket: None, transport, options, remote, local }
 }
 
-/// Parameters of a TCP face to `remote`, already connected.
+/// Parameters of a TCP face to `remote`, already connected. A local one is charged to the user of its peer, whom it
+/// must find again when it connects again.
 pub(super) fn connected_tcp(
     face_id: u64,
     stream: OwnedFd,
     remote: SocketAddr,
+    identity: &PeerIdentity,
     spec: &FaceSpec,
     config: &Config,
 ) -> NewFace {
     let local = ndn_sys::stream::tcp_addresses(stream.as_fd())
         .map_or(FaceUri::null(), |(local, _)| FaceUri::tcp(local));
-    let is_local = config.listeners.tcp.loopback_is_local && is_loopback(remote);
-    let scope = if is_local { Scope::Local } else { Scope::NonLocal };
+    let mut properties = spec.properties(face_id, identity.scope);
+    if identity.principal.class() == PrincipalClass::Local {
+        properties.principal = identity.principal;
+    }
     let mut options = FaceOptions {
         link: settings::stream_link(&config.faces, &config.limits),
         reconnect_to: Some(remote),
-        ..FaceOptions::stream(spec.properties(face_id, scope), spec.persistency)
+        ..FaceOptions::stream(properties, spec.persistency)
     };
     spec.apply(&mut options);
     let transport = NewTransport::Stream(stream);
@@ -289,17 +285,9 @@ pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOption
     options.persistency = persistency;
     if options.persistency != Persistency::OnDemand {
         let properties = &mut options.properties;
-        if properties.principal.class() == PrincipalClass::Remote {
-            properties.principal = PrincipalKey::Neighbour { face_id: properties.face_id };
-        }
+        properties.principal = properties.principal.kept_by_operator(properties.face_id);
         options.link.interests_per_second = None;
     }
-}
-
-/// The process at the other end of a Unix socket.
-pub(super) fn application(socket: BorrowedFd<'_>) -> PrincipalKey {
-    let process = ndn_sys::seqpacket::process_of_peer(socket);
-    process.map_or(PrincipalKey::OTHER, |(uid, pid)| PrincipalKey::LocalApplication { uid, pid })
 }
 
 /// Applies management's changes to `options`; management has checked them. The link limits the frame length, if
@@ -340,8 +328,4 @@ pub(super) fn pit_token_policy(pit_tokens: PitTokens) -> PitTokenPolicy {
         PitTokens::Always => PitTokenPolicy::Always,
         PitTokens::Never => PitTokenPolicy::Never,
     }
-}
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }

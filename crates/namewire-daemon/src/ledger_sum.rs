@@ -16,6 +16,20 @@ pub(super) struct LedgerSum {
 impl LedgerSum {
     /// Adds the report of a worker.
     pub(super) fn add<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
+        self.add_held::<R, N>(report);
+        for PrincipalReport { key, faces, .. } in &report.principals {
+            let (faces_of_key, _) = self.principals.entry(*key).or_default();
+            // Every worker that forwards knows all faces.
+            *faces_of_key = u64::from(*faces).max(*faces_of_key);
+        }
+    }
+
+    /// Adds the report of a resource that the control thread divides.
+    pub(super) fn add_of_control<R: Resources<1>>(&mut self, report: &LedgerReport<1>) {
+        self.add_held::<R, 1>(report);
+    }
+
+    fn add_held<R: Resources<N>, const N: usize>(&mut self, report: &LedgerReport<N>) {
         for resource in R::ALL {
             let from = &report.resources[resource.index()];
             let to = self.tables.entry(resource.name().to_owned()).or_default();
@@ -25,10 +39,8 @@ impl LedgerSum {
             add_by_class(&mut to.reserves, &from.reserves);
             add_by_class(&mut to.shares, &from.shares);
         }
-        for PrincipalReport { key, faces, held } in &report.principals {
-            let (faces_of_key, sums) = self.principals.entry(*key).or_default();
-            // Every worker that forwards knows all faces.
-            *faces_of_key = u64::from(*faces).max(*faces_of_key);
+        for PrincipalReport { key, held, .. } in &report.principals {
+            let (_, sums) = self.principals.entry(*key).or_default();
             for (resource, held) in R::ALL.iter().zip(held) {
                 *sums.entry(resource.name()).or_default() += u64::from(*held);
             }
@@ -85,5 +97,12 @@ mod tests {
         let [of_peer] = &status.principals[..] else { panic!("{:?}", status.principals) };
         assert_eq!((of_peer.principal.as_str(), of_peer.class.as_str()), ("192.0.2.1", "remote"));
         assert_eq!((of_peer.faces, of_peer.held["further_in_records"]), (3, 14));
+        let principals = vec![PrincipalReport { key: peer, faces: 9, held: [5] }];
+        let waiting = LedgerReport { resources: [table], principals };
+        let mut sum = LedgerSum::default();
+        sum.add_of_control::<ndn_management::WaitingPlaces>(&waiting);
+        sum.add::<Resource, _>(&report);
+        let [of_peer] = &sum.into_status().principals[..] else { panic!() };
+        assert_eq!((of_peer.faces, of_peer.held["waiting_commands"]), (3, 5));
     }
 }

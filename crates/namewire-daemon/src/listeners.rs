@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use ndn_forwarding::Scope;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::stream::Listener;
 use ndn_sys::udp::{PeerSpread, UdpOptions, UdpSocket};
@@ -16,7 +15,7 @@ use ndn_types::FaceUri;
 
 use super::addresses::named;
 use super::directory::{self, Access, OwnFile};
-use super::local_peers::LocalPeers;
+use super::local_peers::{LocalPeers, PeerIdentity};
 use super::websocket::Admission;
 use super::webtransport;
 use crate::config::{self, Config, FaceDefaults};
@@ -60,14 +59,18 @@ pub(super) enum LocalEnd {
 }
 
 impl LocalEnd {
-    /// Returns the scope of a connection. For a browser, the origin of the page matters too.
-    pub(super) fn scope(&self, connection: BorrowedFd<'_>, peer: Option<SocketAddr>) -> Scope {
+    /// Returns what the peer of a connection is. For a browser, the origin of the page matters too.
+    pub(super) fn identify(
+        &self,
+        connection: BorrowedFd<'_>,
+        peer: Option<SocketAddr>,
+    ) -> PeerIdentity {
         match (self, peer) {
-            (Self::Unix(_) | Self::Memif(_), _) => Scope::Local,
             (Self::Tcp { local, .. } | Self::WebSocket { local, .. }, Some(peer)) => {
-                local.scope(connection, peer)
+                local.identify(connection, peer)
             }
-            (Self::Tcp { .. } | Self::WebSocket { .. }, None) => Scope::NonLocal,
+            (Self::Tcp { .. } | Self::WebSocket { .. }, None) => PeerIdentity::unknown(),
+            (Self::Unix(_) | Self::Memif(_), _) => PeerIdentity::application(connection),
         }
     }
 }
@@ -112,6 +115,8 @@ pub(super) struct Listeners {
     pub(super) webtransport: webtransport::Opened,
     /// Addresses of the sockets.
     pub(super) addresses: OwnAddresses,
+    /// Which peers of TCP connections may use `/localhost`.
+    pub(super) local_peers: Arc<LocalPeers>,
     /// Files and directories created for sockets.
     pub(super) own_files: Vec<OwnFile>,
 }
@@ -126,6 +131,7 @@ impl Listeners {
             udp,
             webtransport: webtransport::Opened::default(),
             addresses: OwnAddresses::default(),
+            local_peers: Arc::new(LocalPeers::Nobody),
             own_files: Vec::new(),
         };
         if config.unix.enabled {
@@ -142,12 +148,14 @@ impl Listeners {
             listeners.streams.push(StreamListener { socket, local });
         }
         listeners.open_memif(config)?;
+        // The directory of the Unix socket exists now.
+        listeners.local_peers = Arc::new(LocalPeers::new(config, config.tcp.loopback_is_local)?);
         if config.tcp.enabled {
             let open = |address| Listener::tcp(address);
-            let peers = Arc::new(LocalPeers::new(config, config.tcp.loopback_is_local)?);
             for socket in open_all("TCP", &config.tcp.addresses, config.tcp.port, open)? {
                 let address = socket.local_address()?;
-                let local = Arc::new(LocalEnd::Tcp { address, local: Arc::clone(&peers) });
+                let local = Arc::clone(&listeners.local_peers);
+                let local = Arc::new(LocalEnd::Tcp { address, local });
                 listeners.addresses.tcp.push(address);
                 listeners.streams.push(StreamListener { socket, local });
             }

@@ -1,5 +1,6 @@
 //! Which TCP connections from loopback addresses are those of local applications.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +10,7 @@ use anyhow::{Context, anyhow};
 use ndn_forwarding::Scope;
 use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_sys::privileges::find_user;
-use tracing::info;
+use ndn_types::PrincipalKey;
 
 use crate::config::{self, Listeners, LocalUsers};
 
@@ -62,30 +63,26 @@ impl LocalPeers {
         }
     }
 
-    /// The scope of an accepted connection.
-    pub(super) fn scope(&self, connection: BorrowedFd<'_>, peer: SocketAddr) -> Scope {
-        if !peer.ip().to_canonical().is_loopback() {
-            return Scope::NonLocal;
+    /// What the peer of a connection is; the kernel is asked once. Connections that the forwarder itself made have the
+    /// same rules as accepted ones.
+    pub(super) fn identify(&self, connection: BorrowedFd<'_>, peer: SocketAddr) -> PeerIdentity {
+        let remote = PeerIdentity::remote(peer);
+        if *self == Self::Nobody || !peer.ip().to_canonical().is_loopback() {
+            return remote;
         }
-        let user = match self {
-            Self::Nobody => return Scope::NonLocal,
-            Self::Any => return Scope::Local,
-            Self::Users(_) | Self::AnyUser => user_of_tcp_peer(connection),
+        let not_local = match user_of_tcp_peer(connection) {
+            Ok(Some(uid)) if self.includes(uid) => {
+                let principal = PrincipalKey::LocalApplication { uid, pid: 0 };
+                return PeerIdentity { scope: Scope::Local, principal, not_local: None };
+            }
+            Ok(_) | Err(_) if *self == Self::Any => {
+                return PeerIdentity { scope: Scope::Local, ..remote };
+            }
+            Ok(Some(user)) => NotLocal::User(user),
+            Ok(None) => NotLocal::NoUser,
+            Err(error) => NotLocal::NotNamed(error),
         };
-        match user {
-            Ok(Some(user)) if self.includes(user) => return Scope::Local,
-            Ok(Some(user)) => {
-                info!(%peer, user, "the connection is not local: see local_users in [listeners.tcp]");
-            }
-            Ok(None) => info!(%peer, "the connection is not local: it has no user any more"),
-            Err(error) => {
-                info!(
-                    %peer, %error,
-                    "the connection is not local: the kernel does not name its user (see local_users in [listeners.tcp])"
-                );
-            }
-        }
-        Scope::NonLocal
+        PeerIdentity { not_local: Some(not_local), ..remote }
     }
 
     fn includes(&self, user: u32) -> bool {
@@ -96,6 +93,61 @@ impl LocalPeers {
                 user == ROOT || user == own || users.contains(&user)
             }
             Self::AnyUser | Self::Any => true,
+        }
+    }
+}
+
+/// What the peer of a connection is.
+#[derive(Debug)]
+pub(super) struct PeerIdentity {
+    /// Whether it may use `/localhost`.
+    pub(super) scope: Scope,
+    /// The principal that is charged for what it takes.
+    pub(super) principal: PrincipalKey,
+    /// Why a connection from a loopback address is not local.
+    pub(super) not_local: Option<NotLocal>,
+}
+
+impl PeerIdentity {
+    /// A peer that is not local.
+    pub(super) fn remote(peer: SocketAddr) -> Self {
+        let principal = PrincipalKey::remote(peer);
+        Self { scope: Scope::NonLocal, principal, not_local: None }
+    }
+
+    /// A peer whose address is not known.
+    pub(super) fn unknown() -> Self {
+        Self { scope: Scope::NonLocal, principal: PrincipalKey::OTHER, not_local: None }
+    }
+
+    /// The process at the other end of a Unix socket.
+    pub(super) fn application(socket: BorrowedFd<'_>) -> Self {
+        let process = ndn_sys::seqpacket::process_of_peer(socket);
+        let principal = process
+            .map_or(PrincipalKey::OTHER, |(uid, pid)| PrincipalKey::LocalApplication { uid, pid });
+        Self { scope: Scope::Local, principal, not_local: None }
+    }
+}
+
+/// Why a connection from a loopback address is not local.
+#[derive(Debug)]
+pub(super) enum NotLocal {
+    /// This user may not use the Unix socket.
+    User(u32),
+    /// The peer has closed its socket already, or is in another network namespace.
+    NoUser,
+    /// The kernel does not answer.
+    NotNamed(std::io::Error),
+}
+
+impl fmt::Display for NotLocal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => write!(formatter, "user {user} may not use the Unix socket"),
+            Self::NoUser => formatter.write_str("it has no user any more"),
+            Self::NotNamed(error) => {
+                write!(formatter, "the kernel does not name its user: {error}")
+            }
         }
     }
 }
@@ -118,6 +170,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::os::unix::fs::PermissionsExt;
+
+    use ndn_types::PrincipalClass;
 
     use super::*;
     use crate::config;
@@ -179,13 +233,18 @@ mod tests {
             (LocalPeers::AnyUser, Scope::Local),
             (LocalPeers::Any, Scope::Local),
         ] {
-            assert_eq!(peers.scope(far.as_fd(), peer), scope, "{peers:?}");
+            let identity = peers.identify(far.as_fd(), peer);
+            assert_eq!(identity.scope, scope, "{peers:?}");
+            assert_eq!(identity.principal.class() == PrincipalClass::Local, scope == Scope::Local);
             let elsewhere = "192.0.2.1:7".parse().unwrap();
-            assert_eq!(peers.scope(far.as_fd(), elsewhere), Scope::NonLocal, "{peers:?}");
+            let identity = peers.identify(far.as_fd(), elsewhere);
+            assert_eq!(identity.scope, Scope::NonLocal, "{peers:?}");
         }
         let (near, far, peer) = connect();
         drop(near);
-        assert_eq!(LocalPeers::AnyUser.scope(far.as_fd(), peer), Scope::NonLocal);
-        assert_eq!(LocalPeers::Any.scope(far.as_fd(), peer), Scope::Local);
+        let identity = LocalPeers::AnyUser.identify(far.as_fd(), peer);
+        assert_eq!(identity.scope, Scope::NonLocal);
+        assert!(matches!(identity.not_local, Some(NotLocal::NoUser)));
+        assert_eq!(LocalPeers::Any.identify(far.as_fd(), peer).scope, Scope::Local);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::time::Duration;
 
 use ndn_dataplane::{
-    ExchangeCounters, ExchangeValues, MemoryFaceOptions, QueueDepth, QueueDepthValues,
+    ExchangeCounters, ExchangeValues, Faces, MemoryFaceOptions, QueueDepth, QueueDepthValues,
     WorkerCounters, WorkerLedgers,
 };
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
@@ -18,7 +18,7 @@ use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
 use ndn_table::Resource;
-use ndn_types::{Counter, Timestamp};
+use ndn_types::{Counter, LedgerReport, Timestamp};
 
 use crate::hooks::LogControl;
 use namewire_control::capture::{CaptureFilter, CapturedPacket};
@@ -27,8 +27,9 @@ use namewire_control::{
     ManagementData, MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics,
     Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
-use ndn_management::CallError;
+use ndn_management::{CallError, RequestBytes, WaitingPlaces};
 
+use super::control::Handshakes;
 use super::ledger_sum::LedgerSum;
 use super::packet_traces::PacketTraces;
 use super::service_times::{TraceSwitch, TracedWorker};
@@ -97,6 +98,15 @@ pub(super) struct LocalRequest {
 /// Receives the FaceId and the other end of an in-memory face.
 pub(super) type MemoryFaceAnswer = SyncSender<io::Result<(u64, InternalEnd)>>;
 
+/// What principals hold of what the control thread divides.
+#[derive(Debug)]
+pub(super) struct ControlLedgers {
+    pub(super) faces: LedgerReport<1>,
+    pub(super) handshakes: LedgerReport<1>,
+    pub(super) requests: LedgerReport<1>,
+    pub(super) waiting: LedgerReport<1>,
+}
+
 /// A request of an operator to the control thread.
 #[derive(Debug)]
 pub(super) enum OperatorRequest {
@@ -116,8 +126,13 @@ pub(super) enum OperatorRequest {
     TracePackets(Option<PacketTraceRequest>),
     /// Report the state of the WebTransport listener.
     WebTransport(SyncSender<WebTransportStatus>),
-    /// Report what principals hold; each forwarding worker answers.
-    Ledgers(SyncSender<WorkerLedgers>),
+    /// Report what principals hold.
+    Ledgers {
+        /// Each worker answers.
+        workers: SyncSender<WorkerLedgers>,
+        /// The answer of the control thread.
+        control: SyncSender<ControlLedgers>,
+    },
     /// Report the number of faces.
     FaceLimit(SyncSender<FaceLimit>),
     /// Report the state of the memif listener.
@@ -300,9 +315,13 @@ impl Operations for Operator {
     }
 
     fn limits(&self) -> Result<LedgerStatus, String> {
-        let (answer, reports) = sync_channel(self.workers.len());
-        self.send(OperatorRequest::Ledgers(answer))?;
+        let (workers, reports) = sync_channel(self.workers.len());
+        let ledgers = self.ask(|control| OperatorRequest::Ledgers { workers, control })?;
         let mut sum = LedgerSum::default();
+        sum.add_of_control::<Faces>(&ledgers.faces);
+        sum.add_of_control::<Handshakes>(&ledgers.handshakes);
+        sum.add_of_control::<RequestBytes>(&ledgers.requests);
+        sum.add_of_control::<WaitingPlaces>(&ledgers.waiting);
         loop {
             match reports.recv_timeout(WORKER_TIMEOUT) {
                 Ok(WorkerLedgers { tables, memory }) => {

@@ -14,14 +14,15 @@ use ndn_sys::poll::Waker;
 use ndn_table::{
     FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX, Timestamp,
 };
-use ndn_types::Persistency;
+use ndn_types::{LedgerReport, Persistency, PrincipalKey};
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
 use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
-use crate::faces::FaceLimit;
+use crate::face_shares::{FaceLimits, FaceShares};
+use crate::faces::faces_max;
 use crate::options::{DataplaneError, DataplaneOptions, MemoryFaceOptions, Roles};
 use crate::port_workers::PortWorkers;
 use crate::queue::WorkerGone;
@@ -41,6 +42,7 @@ pub struct Dataplane {
     workers: Vec<WorkerView>,
     event_waker: Arc<Waker>,
     next_face_id: Arc<AtomicU64>,
+    face_shares: Arc<FaceShares>,
     /// The worker that gets the next face.
     next_worker: usize,
     /// The workers of each network device.
@@ -114,10 +116,16 @@ impl Dataplane {
         assert!(roles.iter().any(|one| one.servers), "a worker has the faces of servers");
         let shared = SharedTables::with_members(count, &members, options.dispatch_depth);
         let stride = slot_stride(count);
+        let limits = FaceLimits {
+            all: options.faces_max.min(faces_max(stride)),
+            per_peer: options.on_demand.per_peer_max,
+            reserves: options.faces.reserves,
+        };
+        let face_shares = Arc::new(FaceShares::new(limits));
         let parts = Parts {
             event_waker: Arc::new(Waker::new()?),
             next_face_id: Arc::new(AtomicU64::new(FIRST_FACE_ID)),
-            limit: Arc::new(FaceLimit::new(options.faces_max, stride)),
+            face_shares: Arc::clone(&face_shares),
             registry: Arc::default(),
             stride,
             shared,
@@ -152,6 +160,7 @@ impl Dataplane {
             workers: views,
             event_waker,
             next_face_id,
+            face_shares,
             next_worker: 0,
             ports: HashMap::new(),
             roles,
@@ -167,6 +176,30 @@ impl Dataplane {
     #[must_use]
     pub fn allocate_face_id(&self) -> u64 {
         self.next_face_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether a principal could have one more face. It is decided when the face is made.
+    #[must_use]
+    pub fn admits_face(&self, principal: PrincipalKey) -> bool {
+        self.face_shares.admits(principal)
+    }
+
+    /// The principal that has to give up a face, because others got theirs although there was no room.
+    #[must_use]
+    pub fn face_debtor(&self) -> Option<PrincipalKey> {
+        self.face_shares.debtor()
+    }
+
+    /// Closes a face that its principal gives up.
+    pub fn give_up_face(&mut self, face_id: u64) {
+        self.face_shares.give_up(face_id);
+        self.send(Command::RemoveFace { face_id });
+    }
+
+    /// What principals have of the faces.
+    #[must_use]
+    pub fn face_report(&self) -> LedgerReport<1> {
+        self.face_shares.report()
     }
 
     /// Queues a command. It reaches its worker with the next [`wake`](Self::wake). A face goes to

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndn_table::FaceIndex;
+use ndn_types::PrincipalKey;
+
+use crate::face_shares::FaceShares;
 
 /// Number of slots freed after a slot before it is used again, so that the few bits of its generation
 /// distinguish old users from new ones for a long time.
@@ -12,28 +14,9 @@ const RESTING_SLOTS: usize = 256;
 /// Why a face is refused when there is no room for it: the name of the limit in the configuration.
 pub const FACE_LIMIT_REACHED: &str = "limits.faces reached";
 
-/// Number of faces on all workers, and its limit.
-#[derive(Debug)]
-pub(crate) struct FaceLimit {
-    count: AtomicUsize,
-    capacity: usize,
-}
-
-impl FaceLimit {
-    /// Room for `capacity` faces on `worker_count` workers.
-    pub(crate) fn new(capacity: usize, stride: u32) -> Self {
-        let slots_max = (FaceIndex::SLOT_COUNT_MAX / stride) as usize - RESTING_SLOTS;
-        Self { count: AtomicUsize::new(0), capacity: capacity.min(slots_max) }
-    }
-
-    fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    fn take(&self) -> bool {
-        let add = |count| (count < self.capacity).then_some(count + 1);
-        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
-    }
+/// Number of faces of workers whose slots are `stride` apart, for which there are always rested slots.
+pub(crate) const fn faces_max(stride: u32) -> usize {
+    (FaceIndex::SLOT_COUNT_MAX / stride) as usize - RESTING_SLOTS
 }
 
 /// The faces of one worker by index and by FaceId.
@@ -45,7 +28,7 @@ pub(crate) struct FaceNumbers {
     worker: u32,
     /// Distance between the slots of this worker.
     stride: u32,
-    limit: Arc<FaceLimit>,
+    shares: Arc<FaceShares>,
     /// FaceId by slot; 0 for a free one.
     face_ids: Vec<u64>,
     generations: Vec<u32>,
@@ -55,11 +38,11 @@ pub(crate) struct FaceNumbers {
 
 impl FaceNumbers {
     /// No faces yet of worker `worker`, whose slots are `stride` apart.
-    pub(crate) fn new(worker: usize, stride: u32, limit: Arc<FaceLimit>) -> Self {
+    pub(crate) fn new(worker: usize, stride: u32, shares: Arc<FaceShares>) -> Self {
         Self {
             worker: u32::try_from(worker).unwrap_or(u32::MAX),
             stride,
-            limit,
+            shares,
             face_ids: Vec::new(),
             generations: Vec::new(),
             free: VecDeque::new(),
@@ -67,16 +50,9 @@ impl FaceNumbers {
         }
     }
 
-    /// Whether there is room for an on-demand face. A quarter of the limit is reserved for other faces, so that
-    /// datagrams with forged source addresses cannot shut applications out.
-    pub(crate) fn has_room_on_demand(&self) -> bool {
-        let capacity = self.limit.capacity;
-        self.limit.count() < capacity - capacity / 4
-    }
-
-    /// An index for the face `face_id`; `None` if the limit of faces is reached, or it has one.
-    pub(crate) fn allocate(&mut self, face_id: u64) -> Option<FaceIndex> {
-        if self.by_face_id.contains_key(&face_id) || !self.limit.take() {
+    /// An index for the face `face_id` of a principal; `None` if there is no room for it, or it has one.
+    pub(crate) fn allocate(&mut self, face_id: u64, principal: PrincipalKey) -> Option<FaceIndex> {
+        if self.by_face_id.contains_key(&face_id) || !self.shares.take(face_id, principal) {
             return None;
         }
         let is_rested = self.free.len() > RESTING_SLOTS;
@@ -84,7 +60,7 @@ impl FaceNumbers {
         let slot = rested.unwrap_or_else(|| {
             self.face_ids.push(0);
             self.generations.push(0);
-            // Fits: FaceLimit bounds the slots by those of a FaceIndex.
+            // Fits: FaceShares bounds the slots by those of a FaceIndex.
             u32::try_from(self.face_ids.len() - 1).unwrap_or(u32::MAX)
         });
         let index =
@@ -99,7 +75,7 @@ impl FaceNumbers {
         let face_id = self.face_id(index)?;
         let slot = self.own_slot(index)?;
         self.by_face_id.remove(&face_id);
-        self.limit.count.fetch_sub(1, Ordering::Relaxed);
+        self.shares.release(face_id);
         self.face_ids[slot] = 0;
         self.generations[slot] = (self.generations[slot] + 1) % FaceIndex::GENERATION_COUNT;
         self.free.push_back(index.slot() / self.stride);
@@ -127,14 +103,24 @@ impl FaceNumbers {
 
 #[cfg(test)]
 mod tests {
+    use ndn_types::Reserves;
+
     use super::*;
+    use crate::face_shares::FaceLimits;
+
+    const OPERATOR: PrincipalKey = PrincipalKey::Neighbour { face_id: 1 };
+
+    fn shares(all: usize) -> Arc<FaceShares> {
+        let limits = FaceLimits { all, per_peer: all, reserves: Reserves::NONE };
+        Arc::new(FaceShares::new(limits))
+    }
 
     #[test]
     fn freed_index_is_not_reused_soon() {
-        let mut numbers = FaceNumbers::new(3, 4, Arc::new(FaceLimit::new(10, 4)));
+        let mut numbers = FaceNumbers::new(3, 4, shares(10));
         let mut seen = std::collections::BTreeSet::new();
         for face_id in 1..=5000 {
-            let index = numbers.allocate(face_id).unwrap();
+            let index = numbers.allocate(face_id, OPERATOR).unwrap();
             assert_eq!(numbers.face_id(index), Some(face_id));
             assert_eq!(numbers.index(face_id), Some(index));
             assert_eq!(index.slot() % 4, 3);
@@ -147,16 +133,16 @@ mod tests {
 
     #[test]
     fn capacity_holds_across_workers() {
-        let limit = Arc::new(FaceLimit::new(2, 2));
+        let limit = shares(2);
         let mut numbers = FaceNumbers::new(0, 2, Arc::clone(&limit));
         let mut others = FaceNumbers::new(1, 2, Arc::clone(&limit));
-        let first = numbers.allocate(300).unwrap();
-        assert!(numbers.allocate(300).is_none(), "the same FaceId twice");
-        let second = others.allocate(301).unwrap();
-        assert!(numbers.allocate(302).is_none());
+        let first = numbers.allocate(300, OPERATOR).unwrap();
+        assert!(numbers.allocate(300, OPERATOR).is_none(), "the same FaceId twice");
+        let second = others.allocate(301, OPERATOR).unwrap();
+        assert!(numbers.allocate(302, OPERATOR).is_none());
         assert_eq!(numbers.release(second), None, "a face of the other worker");
         numbers.release(first);
-        assert!(others.allocate(302).is_some());
-        assert_eq!(limit.count(), 2);
+        assert!(others.allocate(302, OPERATOR).is_some());
+        assert_eq!(limit.report().resources[0].total, 2);
     }
 }

@@ -5,7 +5,8 @@
 //! | `worker` | the loop of a worker: one reading of the clock per round, bursts in, bursts out |
 //! | `exchange` | rings between workers, and wake-ups |
 //! | `overload` | queue management of Interests |
-//! | `peers`, [`OnDemandPeers`] | one face per peer across workers; limits of on-demand faces |
+//! | `peers` | one face per peer across workers |
+//! | `face_shares` | [`Faces`]: how many faces principals may have |
 //! | `faces` | indexes and FaceIds of faces |
 //! | [`DataplaneOptions`] | what a data plane is made of |
 //! | [`Command`], [`Event`] | what the control thread sends to a worker, and receives from it |
@@ -19,8 +20,8 @@ mod dataplane;
 mod erasures;
 mod event;
 mod exchange;
+mod face_shares;
 mod faces;
-mod on_demand_peers;
 mod options;
 mod overload;
 mod peers;
@@ -42,8 +43,8 @@ pub use exchange::{
     Exchange, ExchangeCounters, ExchangeValues, Frame, KINDS, Message, Outbound, Outgoing,
     QueueDepth, QueueDepthValues, RoutedSink,
 };
+pub use face_shares::Faces;
 pub use faces::FACE_LIMIT_REACHED;
-pub use on_demand_peers::{OnDemandPeers, peer_key};
 pub use options::{
     DataplaneError, DataplaneOptions, MemoryFaceOptions, OnDemandOptions, Roles, WorkerOptions,
 };

@@ -103,7 +103,7 @@ pub struct OnDemandOptions {
     pub idle_timeout: Duration,
     /// When to send PIT tokens.
     pub pit_tokens: PitTokenPolicy,
-    /// Maximum number that a worker makes for one peer ([`OnDemandPeers`](crate::OnDemandPeers)).
+    /// Maximum number of faces of one remote principal, on all workers together.
     pub per_peer_max: usize,
 }
 

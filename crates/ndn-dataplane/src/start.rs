@@ -12,8 +12,8 @@ use ndn_sys::cpu;
 use ndn_sys::poll::Waker;
 use ndn_table::{FibSnapshot, Timestamp};
 
-use crate::faces::{FaceLimit, FaceNumbers};
-use crate::on_demand_peers::OnDemandPeers;
+use crate::face_shares::FaceShares;
+use crate::faces::FaceNumbers;
 use crate::options::{DataplaneError, DataplaneOptions, WorkerOptions};
 use crate::peers::PeerRegistry;
 use crate::queue::{channel, channel_with};
@@ -34,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) strategies: Arc<StrategyTable>,
     pub(crate) event_waker: Arc<Waker>,
     pub(crate) next_face_id: Arc<AtomicU64>,
-    pub(crate) limit: Arc<FaceLimit>,
+    pub(crate) face_shares: Arc<FaceShares>,
     pub(crate) registry: Arc<PeerRegistry>,
     pub(crate) stride: u32,
     pub(crate) shared: SharedTables,
@@ -119,10 +119,9 @@ impl Parts {
             faces.enable_ring_polling();
         }
         let admission = FaceAdmission {
-            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.limit)),
+            numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.face_shares)),
             channels,
             on_demand: options.on_demand,
-            on_demand_peers: OnDemandPeers::new(options.on_demand.per_peer_max),
             stations: Vec::new(),
             next_face_id: Arc::clone(&self.next_face_id),
             next_rejection_report: Timestamp::ZERO,

@@ -19,7 +19,7 @@ use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, Holds};
 use crate::memory::{Account, Holder};
-use crate::output::FrameSink;
+use crate::output::{FrameSink, Shed};
 use crate::padding::without_padding;
 use crate::receive::{Arrival, Progress, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
@@ -310,9 +310,14 @@ impl Transport for Memifs {
         true
     }
 
-    fn shed(&mut self, shared: &mut Shared, face: &mut Face, memif: &mut Box<MemifState>) {
-        let dropped = memif.queue.clear(&mut shared.memory.output(face.holder));
-        face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
+    fn shed(
+        &mut self,
+        shared: &mut Shared,
+        face: &mut Face,
+        memif: &mut Box<MemifState>,
+        keeps: u32,
+    ) -> Shed {
+        memif.queue.shed(&mut shared.memory.output(face.holder), keeps)
     }
 
     fn close(

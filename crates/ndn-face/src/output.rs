@@ -44,6 +44,15 @@ struct Large {
     handle: PacketHandle,
 }
 
+/// What a queue gave back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Shed {
+    /// Frames dropped.
+    pub(crate) dropped: u64,
+    /// There are frames that could be dropped, too.
+    pub(crate) has_more: bool,
+}
+
 /// Frames to be written, in order.
 ///
 /// Between two flushes, large packets may stay in their pool blocks. What a flush cannot write is
@@ -249,22 +258,27 @@ impl OutputQueue {
         frames
     }
 
-    /// Drops the frames of a blocked queue, except for the rest of one that is written in part; returns their number.
-    pub(crate) fn shed(&mut self, account: &mut Account<'_>) -> u64 {
+    /// Drops the last frames of a blocked queue while the principal of the face holds more than `keeps` bytes, but not the
+    /// rest of a frame that is written in part.
+    pub(crate) fn shed(&mut self, account: &mut Account<'_>, keeps: u32) -> Shed {
+        let mut shed = Shed::default();
         if !self.blocked {
-            return 0;
+            return shed;
         }
         debug_assert!(self.large.is_empty(), "a blocked queue holds copies");
         let kept = usize::from(self.first_written > 0);
-        let dropped = self.frames.len().saturating_sub(kept);
-        self.frames.truncate(kept);
-        let rest = self.frames.front().map_or(0, |first| *first as usize - self.first_written);
+        while self.frames.len() > kept && account.principal_exceeds(keeps) {
+            let length = self.frames.pop_back().map_or(0, |length| length as usize);
+            self.bytes.truncate(self.bytes.len() - length);
+            self.charged -= length;
+            account.give_back(length);
+            shed.dropped += 1;
+        }
+        shed.has_more = self.frames.len() > kept;
         self.bytes.drain(..self.written);
         self.written = 0;
-        self.bytes.truncate(rest);
         self.bytes.shrink_to(LARGE_PACKET);
-        self.recharge(account);
-        dropped as u64
+        shed
     }
 
     fn recharge(&mut self, account: &mut Account<'_>) {

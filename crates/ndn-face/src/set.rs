@@ -13,7 +13,7 @@ use ndn_sys::udp::UdpSocket;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::{Reserves, Resources as _};
 
-use crate::counters::{CallCounters, ChannelCounters, FaceCounters};
+use crate::counters::{CallCounters, ChannelCounters, FaceCounters, LinkDropReason};
 use crate::datagram::{DatagramState, Datagrams};
 use crate::ethernet::{PortOptions, PortSocket, Ports, StationState};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
@@ -255,9 +255,10 @@ impl FaceSet {
             }
             MemoryKind::Output => {
                 with_transport!(self, entry, |kind, face, state| {
-                    kind.shed(&mut self.shared, face, state);
-                });
-                false
+                    let shed = kind.shed(&mut self.shared, face, state, claim.keeps);
+                    face.link.counters().dropped(LinkDropReason::QueueFull).add(shed.dropped);
+                    shed.has_more
+                })
             }
         }
     }

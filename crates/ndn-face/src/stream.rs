@@ -1,22 +1,24 @@
 //! Faces on byte streams: Unix and TCP, and WebSocket on them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_packet::tlv::frame_len;
 use ndn_packet::types;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
+use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::stream;
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::PrincipalKey;
 
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
 use crate::face::Face;
 use crate::memory::{Account, Holder};
 use crate::output::FrameSink;
-use crate::output::{Flushed, OutputQueue, SpareQueues};
+use crate::output::{Flushed, OutputQueue, Shed, SpareQueues};
 use crate::receive::{Arrival, Progress, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
@@ -226,11 +228,17 @@ impl Transport for Streams {
         true
     }
 
-    fn shed(&mut self, shared: &mut Shared, face: &mut Face, stream: &mut StreamState) {
-        if let Some(queue) = &mut stream.output {
-            let dropped = queue.shed(&mut shared.memory.output(face.holder));
-            face.link.counters().dropped(LinkDropReason::QueueFull).add(dropped);
-        }
+    fn shed(
+        &mut self,
+        shared: &mut Shared,
+        face: &mut Face,
+        stream: &mut StreamState,
+        keeps: u32,
+    ) -> Shed {
+        let Some(queue) = &mut stream.output else { return Shed::default() };
+        let shed = queue.shed(&mut shared.memory.output(face.holder), keeps);
+        face.link.counters().queued_bytes.set(queue.pending_bytes() as u64);
+        shed
     }
 
     fn close(
@@ -529,6 +537,7 @@ fn connection_attempted(cx: &mut Context<'_>, face: &mut Face, stream: &mut Stre
     let Some(connected) = attempt.take() else { return };
     let token = Source::Face(face.index).token();
     let result = stream::take_error(connected.as_fd())
+        .and_then(|()| check_user(connected.as_fd(), face.options.properties.principal))
         .and_then(|()| cx.shared.poller.modify(&connected, token, Interest::Readable));
     match result {
         Ok(()) => {
@@ -541,6 +550,16 @@ fn connection_attempted(cx: &mut Context<'_>, face: &mut Face, stream: &mut Stre
         }
     }
     cx.shared.deadlines.arm(face, Streams::next_deadline(stream));
+}
+
+/// A local face must find the same user again: meanwhile, another one may listen at the address of its peer.
+fn check_user(connection: BorrowedFd<'_>, principal: PrincipalKey) -> io::Result<()> {
+    if let PrincipalKey::LocalApplication { uid, .. } = principal
+        && user_of_tcp_peer(connection)? != Some(uid)
+    {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
 }
 
 /// Begins to connect again, or gives an attempt up, if that is due.

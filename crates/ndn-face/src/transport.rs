@@ -15,7 +15,7 @@ use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceTable};
 use crate::link::{LinkService, Received};
 use crate::memory::FaceMemory;
-use crate::output::FrameSink;
+use crate::output::{FrameSink, Shed};
 use crate::receive::{Arrival, Progress, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
 use crate::tap::{Direction, FrameTap, TapPoint};
@@ -113,8 +113,16 @@ pub(crate) trait Transport {
         false
     }
 
-    /// Drops what a face has queued because its peer does not read, beyond what its principal may hold.
-    fn shed(&mut self, _shared: &mut Shared, _face: &mut Face, _state: &mut Self::State) {}
+    /// Drops what a face has queued because its peer does not read, until its principal holds at most `keeps` bytes.
+    fn shed(
+        &mut self,
+        _shared: &mut Shared,
+        _face: &mut Face,
+        _state: &mut Self::State,
+        _keeps: u32,
+    ) -> Shed {
+        Shed::default()
+    }
 
     /// Releases what a face held that is gone.
     fn close(

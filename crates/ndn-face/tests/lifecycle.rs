@@ -3,7 +3,9 @@
 
 mod support;
 
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -83,7 +85,7 @@ fn permanent_face_reconnects() {
         worker.advance(Duration::from_nanos(1));
         assert!(worker.poll(TIMEOUT), "no attempt");
         // Why it stays down is what the last attempt has failed with.
-        let refused = CloseReason::Failed(std::io::ErrorKind::ConnectionRefused);
+        let refused = CloseReason::Failed(io::ErrorKind::ConnectionRefused);
         assert_eq!(event(&mut worker), FaceEvent { face, change: FaceChange::Down(refused) });
         assert_eq!(worker.faces.poll_event(), None);
     }
@@ -222,7 +224,7 @@ fn without_free_blocks_reads_are_deferred() {
     let now = Timestamp::ZERO;
     faces.add_stream(now, index, near, &local_stream()).unwrap();
     let taken = pool.allocate_block().unwrap();
-    stream::write_vectored(far.as_fd(), &[std::io::IoSlice::new(&tlv(5, 100, 1))]).unwrap();
+    stream::write_vectored(far.as_fd(), &[io::IoSlice::new(&tlv(5, 100, 1))]).unwrap();
     let mut events = Events::with_capacity(1);
     let mut sink = Sink::default();
     for expected in [Progress::NoBlock, Progress::NoBlock] {
@@ -425,4 +427,34 @@ fn a_listener_feeds_faces() {
     support::write_all(&mut worker, &client, &tlv(5, 60, 1));
     assert_eq!(worker.receive().0, face);
     worker.finish();
+}
+
+#[test]
+fn local_face_does_not_connect_again_to_another_user() {
+    let own = std::fs::metadata("/proc/self").unwrap().uid();
+    for (uid, change) in [
+        (own, FaceChange::Up),
+        (own + 1, FaceChange::Down(CloseReason::Failed(io::ErrorKind::PermissionDenied))),
+    ] {
+        let waits =
+            ReconnectWaits { first: Duration::from_millis(500), longest: Duration::from_secs(4) };
+        let mut worker =
+            Worker::with_options(&FaceSetOptions { reconnect_waits: waits, ..Default::default() });
+        let mut listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let remote = listener.local_address().unwrap();
+        let mut options = FaceOptions {
+            reconnect_to: Some(remote),
+            ..FaceOptions::stream(properties(Scope::Local), Persistency::Permanent)
+        };
+        options.properties.principal = PrincipalKey::LocalApplication { uid, pid: 0 };
+        let connected = stream::connect_tcp(remote).unwrap();
+        let peer = accept(&mut listener);
+        let (face, _) = worker.add_stream_of(connected, &options);
+        drop(peer);
+        let down = FaceChange::Down(CloseReason::PeerClosed);
+        assert_eq!(event(&mut worker), FaceEvent { face, change: down });
+        worker.advance(Duration::from_secs(1));
+        assert_eq!(event(&mut worker), FaceEvent { face, change });
+        worker.finish();
+    }
 }

@@ -321,6 +321,54 @@ fn add_remote(worker: &mut Worker, last: u8) -> (ndn_table::FaceIndex, Arc<FaceC
 }
 
 #[test]
+fn queue_of_a_face_above_its_share_is_cut_to_the_share() {
+    let set = FaceSetOptions { output_bytes_max: 1 << 20, ..FaceSetOptions::default() };
+    let mut worker = Worker::with_options(&set);
+    let (hog, _, far) = add_remote(&mut worker, 1);
+    let count = 400;
+    for number in 0..count {
+        worker.send(hog, &tlv(6, 4000, u8::try_from(number % 200).unwrap()));
+        worker.flush();
+    }
+    let queued = |worker: &Worker| {
+        let report = worker.faces.memory();
+        let key = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let of_hog = report.principals.iter().find(|principal| principal.key == key);
+        of_hog.map_or(0, |principal| principal.held[0])
+    };
+    // 69 % of the memory is open to remote peers.
+    assert!(queued(&worker) > 700_000);
+    let (other, of_other, _kept) = add_remote(&mut worker, 2);
+    for _ in 0..110 {
+        worker.send(other, &tlv(6, 4000, 1));
+        worker.flush();
+    }
+    assert_eq!(of_other.dropped(LinkDropReason::QueueFull).value(), 0);
+    // Half of what is open is the share of each. A sixteenth more is freed at once.
+    let queued = queued(&worker);
+    assert!((300_000..600_000).contains(&queued), "{queued} bytes are left of its queue");
+    // The frames that are left are the first ones, and whole.
+    let mut bytes = Vec::new();
+    loop {
+        let more = read_available(&far);
+        if more.is_empty() {
+            break;
+        }
+        bytes.extend(more);
+        worker.settle();
+        worker.flush();
+    }
+    assert!(bytes.len().is_multiple_of(4000), "{} bytes", bytes.len());
+    for (number, packet) in (0..).zip(bytes.chunks(4000)) {
+        assert_eq!(packet, tlv(6, 4000, u8::try_from(number % 200).unwrap()), "{number}");
+    }
+    for face in [hog, other] {
+        assert!(worker.faces.remove(face, &worker.pool));
+    }
+    worker.finish();
+}
+
+#[test]
 fn peer_that_reads_nothing_takes_no_output_memory_of_others() {
     let set = FaceSetOptions { output_bytes_max: 1 << 20, ..FaceSetOptions::default() };
     let mut worker = Worker::with_options(&set);

@@ -77,8 +77,8 @@ pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlCounters, ControlState, CreatedFace,
     CsConfiguration, DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError,
-    FaceRecord, FaceSpecification, Handled, RouteError, STRATEGY_CHOICES_MAX, StrategyChanges,
-    StrategyChoiceError, TableSizes, Telemetry, Ticket,
+    FaceRecord, FaceSpecification, Handled, RequestBytes, RouteError, STRATEGY_CHOICES_MAX,
+    StrategyChanges, StrategyChoiceError, TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;

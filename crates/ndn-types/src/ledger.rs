@@ -64,6 +64,7 @@ pub struct Ledger<R, const N: usize> {
     /// Number of principals by network of 48 bits.
     networks: HashMap<PrincipalKey, u32>,
     free: Vec<PrincipalIndex>,
+    reserves: Reserves,
     resources: PhantomData<R>,
 }
 
@@ -77,6 +78,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
             by_key: HashMap::new(),
             networks: HashMap::new(),
             free: Vec::new(),
+            reserves,
             resources: PhantomData,
         };
         // It stays: nothing else ends the attachment.
@@ -197,6 +199,31 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.divisions[resource.index()].verdict(account.class, held, count)
     }
 
+    /// Divides the places of something of which all are taken, such as the records of one entry: whose place one more of
+    /// `principal` takes, if it may. `holders` are the principals of all places, which are put in order.
+    pub fn payer_among(
+        &self,
+        holders: &mut [PrincipalIndex],
+        principal: PrincipalIndex,
+    ) -> Option<PrincipalIndex> {
+        holders.sort_unstable();
+        let holders = &*holders;
+        let mut division = Division::new(Capacity::of(holders.len()), self.reserves);
+        let (mut own, class) = (0, self.class(principal));
+        let groups = || holders.chunk_by(|a, b| a == b).map(|group| (group[0], group.len()));
+        let groups = || groups().map(|(holder, held)| (holder, u32::try_from(held).unwrap_or(0)));
+        for (holder, held) in groups() {
+            division.add(self.class(holder), 0, held);
+            own += if holder == principal { held } else { 0 };
+        }
+        let limits = division.limits_for(class, own)?;
+        let excess = |(holder, held): (PrincipalIndex, u32)| {
+            let excess = held.checked_sub(limits.of(self.class(holder)))?;
+            (excess > 0).then_some((excess, holder))
+        };
+        groups().filter_map(excess).max().map(|(_, holder)| holder)
+    }
+
     /// While more is used than there is: the limits above which principals give back, how much in all, and what is
     /// open to all.
     pub(crate) fn excess(&self, resource: R) -> Option<(Limits, u32, u32)> {
@@ -228,6 +255,12 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
     #[must_use]
     pub fn held(&self, index: PrincipalIndex, resource: R) -> u32 {
         self.account(index).held[resource.index()]
+    }
+
+    /// The name of a principal.
+    #[must_use]
+    pub fn key(&self, index: PrincipalIndex) -> PrincipalKey {
+        self.account(index).key
     }
 
     /// The class of a principal.
@@ -503,6 +536,35 @@ pub(crate) mod tests {
         ledger.release(indices[4], R, 1);
         ledger.charge(indices[5], R, 1);
         assert!(matches!(ledger.verdict(indices[4], R, 1), Verdict::Evict(_)), "it has 107");
+    }
+
+    #[test]
+    fn places_of_one_entry_are_divided_with_reserves() {
+        let mut ledger = ledger(100_000, Reserves::default());
+        let one = |last: u16| ledger_key(last);
+        let mut holders: Vec<_> = (0..1024).map(|last| ledger.attach(one(last))).collect();
+        let [newcomer, first] = [2000, 0].map(|last| ledger.attach(one(last)));
+        let application = ledger.attach(local(1));
+        assert_eq!(ledger.payer_among(&mut holders, newcomer), None, "each has one");
+        let mut given = 0;
+        while let Some(payer) = ledger.payer_among(&mut holders, application) {
+            assert_ne!(payer, application);
+            let at = holders.iter().position(|holder| *holder == payer).unwrap();
+            holders[at] = application;
+            given += 1;
+        }
+        assert_eq!(given, 102, "the reserve of 10 %");
+        // One that has many gives way to others of its class, down to its share.
+        holders[..600].fill(first);
+        holders[600..].fill(newcomer);
+        let third = ledger.attach(one(2001));
+        assert_eq!(ledger.payer_among(&mut holders, third), Some(first));
+        assert_eq!(ledger.payer_among(&mut holders, newcomer), None, "it has its share");
+    }
+
+    fn ledger_key(number: u16) -> PrincipalKey {
+        let [high, low] = number.to_be_bytes();
+        PrincipalKey::remote(([10, 0, high, low], 6363).into())
     }
 
     #[test]

@@ -117,6 +117,15 @@ impl PrincipalKey {
         Self::Remote(RemoteAddress::Station(address))
     }
 
+    /// The principal of a face that an operator made persistent or permanent: a remote peer is a neighbour from then on.
+    #[must_use]
+    pub const fn kept_by_operator(self, face_id: u64) -> Self {
+        match self {
+            Self::Remote(_) => Self::Neighbour { face_id },
+            Self::Management | Self::LocalApplication { .. } | Self::Neighbour { .. } => self,
+        }
+    }
+
     /// Its class.
     #[must_use]
     pub const fn class(self) -> PrincipalClass {

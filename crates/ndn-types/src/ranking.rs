@@ -120,6 +120,12 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
         self.ledger.held(index, resource)
     }
 
+    /// The name of a principal.
+    #[must_use]
+    pub fn key(&self, index: PrincipalIndex) -> PrincipalKey {
+        self.ledger.key(index)
+    }
+
     /// Units in use.
     #[must_use]
     pub fn used(&self, resource: R) -> u32 {

@@ -184,6 +184,22 @@ impl Division {
         }
     }
 
+    /// Of something of which all is taken: the limits above which others give way to a principal that holds `held`, if
+    /// it may have one unit more. For a principal within the reserve of its class, others give way also if all have their
+    /// shares.
+    pub(crate) fn limits_for(&self, own: PrincipalClass, held: u32) -> Option<Limits> {
+        if self.is_reserved(own, 1) {
+            return Some(Limits(PrincipalClass::ALL.map(|class| {
+                let class = class.index();
+                if self.used[class] > self.reserves[class] { 0 } else { u32::MAX }
+            })));
+        }
+        match self.verdict(own, held, 1) {
+            Verdict::Evict(limits) => Some(limits),
+            Verdict::Room | Verdict::Refused => None,
+        }
+    }
+
     /// Whether any principal can be above its limit: each holds one unit at least, so one of them holds the others at
     /// most. Nobody is if the principals are more than the units.
     fn may_exceed(&self, limits: Limits) -> bool {

@@ -220,7 +220,11 @@ impl Connector {
             return connect_failed(cx, &spec, remote, &words(&error));
         }
         let face_id = cx.dataplane.allocate_face_id();
-        let face = faces::connected_tcp(face_id, stream, remote, &spec, &cx.config);
+        let identity = cx.local_peers.identify(stream.as_fd(), remote);
+        if let Some(reason) = &identity.not_local {
+            cx.faces.refused.not_local(cx.now, identity.principal, Some(remote), reason);
+        }
+        let face = faces::connected_tcp(face_id, stream, remote, &identity, &spec, &cx.config);
         cx.dataplane.send(Command::AddFace(Box::new(face)));
     }
 

@@ -1,16 +1,15 @@
 //! The existing faces, and the limits and logs of new ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions, OnDemandPeers};
+use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::Scope;
 use ndn_management::Now;
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, duration_ns};
+use ndn_types::{FaceUri, PrincipalKey, duration_ns};
 use tracing::{debug, info};
 
 use super::refusals::{FaceLimitLog, Refusals};
@@ -26,6 +25,8 @@ pub(crate) struct KnownFace {
     pub(crate) index: FaceIndex,
     /// Its options.
     pub(crate) options: FaceOptions,
+    /// The principal that it was made for; an operator can make it a neighbour later.
+    principal: PrincipalKey,
     /// Its counters.
     pub(crate) counters: Arc<FaceCounters>,
     /// Remote URI.
@@ -53,6 +54,7 @@ impl KnownFace {
         Self {
             index: face.index,
             options: face.options,
+            principal: face.options.properties.principal,
             counters: Arc::clone(&face.counters),
             remote: face.remote.clone(),
             local: face.local.clone(),
@@ -83,12 +85,12 @@ impl KnownFace {
 }
 
 /// The existing faces.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FaceTable {
     /// By FaceId.
     pub(crate) known: BTreeMap<u64, KnownFace>,
-    /// On-demand faces of remote peers over TCP, WebSocket and WebTransport.
-    pub(super) on_demand: OnDemandPeers<u64>,
+    /// FaceIds of on-demand faces by principal.
+    on_demand: BTreeSet<(PrincipalKey, u64)>,
     /// Log of connections closed at the limit of faces.
     pub(super) full: FaceLimitLog,
     /// Log of connections closed for other reasons.
@@ -98,17 +100,6 @@ pub(crate) struct FaceTable {
 }
 
 impl FaceTable {
-    /// An empty table.
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
-            known: BTreeMap::new(),
-            on_demand: OnDemandPeers::new(limits.faces_per_peer),
-            full: FaceLimitLog::default(),
-            refused: Refusals::default(),
-            memory: BTreeMap::new(),
-        }
-    }
-
     /// Returns the FaceId of the face with this remote URI.
     pub(crate) fn with_remote(&self, remote: &FaceUri) -> Option<u64> {
         self.known.iter().find(|(_, face)| face.remote == *remote).map(|(face_id, _)| *face_id)
@@ -123,13 +114,18 @@ impl FaceTable {
         has_room
     }
 
-    /// Returns whether this remote peer may have another on-demand face; logs a refusal.
-    pub(super) fn admits_peer(&mut self, now: Now, peer: Option<SocketAddr>) -> bool {
-        let refused = peer.filter(|peer| !self.on_demand.has_room(peer.ip()));
-        if let Some(peer) = refused {
-            self.refused.peer_refused(now, peer);
-        }
-        refused.is_none()
+    /// Removes the on-demand face of a principal that has received nothing for the longest time from those that can
+    /// be given up.
+    pub(super) fn least_recent_of(&mut self, principal: PrincipalKey) -> Option<u64> {
+        let of_principal = self.on_demand.range((principal, 0)..=(principal, u64::MAX));
+        let on_demand = of_principal.filter_map(|(_, face_id)| {
+            let face = self.known.get(face_id)?;
+            let is_on_demand = face.options.persistency == Persistency::OnDemand;
+            is_on_demand.then(|| (face.counters.last_received_ns.value(), *face_id))
+        });
+        let (_, face_id) = on_demand.min()?;
+        self.on_demand.remove(&(principal, face_id));
+        Some(face_id)
     }
 
     /// Number of faces and its limit.
@@ -149,13 +145,15 @@ impl FaceTable {
             false => info!(face_id, %remote, %local, "face created"),
             true => debug!(face_id, %remote, %local, "face created"),
         }
+        if known.options.persistency == Persistency::OnDemand {
+            self.on_demand.insert((known.options.properties.principal, face_id));
+        }
         self.known.insert(face_id, known);
         self.end_memory_face(face_id, Ok(()));
     }
 
     /// Handles a face that a worker did not create.
     pub(super) fn face_refused(&mut self, face_id: u64, error: &io::Error) {
-        self.on_demand.remove(&face_id);
         let refused = io::Error::new(error.kind(), error.to_string());
         self.end_memory_face(face_id, Err(refused));
     }
@@ -174,7 +172,9 @@ impl FaceTable {
             (Some(reason), true) => debug!(face_id, %remote, %reason, "face closed"),
             (None, true) => debug!(face_id, %remote, "face destroyed"),
         }
-        self.on_demand.remove(&face_id);
+        if let Some(face) = &face {
+            self.on_demand.remove(&(face.principal, face_id));
+        }
         face
     }
 

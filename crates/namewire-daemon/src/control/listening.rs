@@ -143,17 +143,22 @@ fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
         }
         return;
     }
-    let scope = local.scope(stream.as_fd(), peer);
-    if !cx.admits_peer(peer, scope) {
+    if matches!(**local, LocalEnd::WebSocket { .. }) {
+        return cx.post(Message::WebSocketClient { stream, peer, local: Arc::clone(local) });
+    }
+    let identity = local.identify(stream.as_fd(), peer);
+    if !cx.admits(identity.principal) {
+        if matches!(**local, LocalEnd::Memif(_)) {
+            ndn_memif::send_disconnect(stream.as_fd(), FULL);
+        }
         return;
     }
     match &**local {
-        LocalEnd::WebSocket { .. } => {
-            cx.post(Message::WebSocketClient { stream, peer, local: Arc::clone(local) });
-        }
         LocalEnd::Memif(socket) => {
             cx.post(Message::MemifClient { stream, socket: socket.clone() });
         }
-        LocalEnd::Unix(_) | LocalEnd::Tcp { .. } => cx.add_accepted(stream, peer, local, scope),
+        LocalEnd::Unix(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => {
+            cx.add_accepted(stream, peer, local, &identity);
+        }
     }
 }

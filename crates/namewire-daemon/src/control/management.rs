@@ -8,7 +8,7 @@ use std::time::Duration;
 use ndn_dataplane::{Command, CsSettings};
 use ndn_face::InternalEnd;
 use ndn_forwarding::LearningRequest;
-use ndn_management::state::{CreatedFace, Learning};
+use ndn_management::state::CreatedFace;
 use ndn_management::{
     Action, FaceCreationError, FaceRecord, FaceSpecification, FibUpdate, Handled, Ticket,
 };
@@ -49,16 +49,16 @@ pub(super) struct Management {
     channels: Vec<String>,
     /// Totals of the data plane, read once per round.
     figures: Option<Figures>,
-    /// Interests are left from the last round.
+    /// Packets are left in the internal face.
     is_behind: bool,
     /// A command waits for the workers to use changed tables.
     is_fib_awaited: bool,
 }
 
-/// Packets that an application has sent to management.
+/// A packet that has arrived on the internal face.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// FaceId of the application.
+    /// FaceId of the face on which the forwarder received it.
     pub(super) face_id: u64,
     wire: Vec<u8>,
 }
@@ -89,7 +89,7 @@ impl Service for Management {
 
     fn handle_event(&mut self, cx: &mut Cx, event: ManagementEvent) {
         match event {
-            ManagementEvent::Incoming(incoming) => self.handle_incoming(cx, &incoming),
+            ManagementEvent::Incoming(incoming) => self.handle_incoming(cx, incoming),
             ManagementEvent::Local(request) => self.handle_local_request(cx, request),
             ManagementEvent::Action(action) => self.perform(cx, action),
             ManagementEvent::FaceAdded { ticket, record } => match self.tickets.take(ticket) {
@@ -176,12 +176,8 @@ impl Management {
         Some((Timestamp::from_nanos(at_ns), Reason::Management))
     }
 
-    /// Returns the next packet of the internal face, unless too many replies wait.
+    /// Returns the next packet of the internal face.
     pub(super) fn receive(&mut self, cx: &Cx) -> Option<Incoming> {
-        if self.replies.is_full() {
-            self.is_behind = true;
-            return None;
-        }
         while let Some(frame) = self.internal.receive() {
             self.is_behind = true;
             let Ok(packet) = LpPacket::parse(&frame) else { continue };
@@ -196,18 +192,30 @@ impl Management {
         None
     }
 
-    fn handle_incoming(&mut self, cx: &mut Cx, incoming: &Incoming) {
+    fn handle_incoming(&mut self, cx: &mut Cx, incoming: Incoming) {
         let Incoming { face_id, wire } = incoming;
         if wire.first() == Some(&DATA_TYPE) {
-            cx.state.handle_data(cx.now, wire);
-            return report_outcomes(cx);
+            cx.state.handle_data(cx.now, &wire);
+        } else {
+            self.local.note_interests();
+            cx.state.receive_interest(wire, face_id);
         }
-        self.local.note_interests();
+        report_outcomes(cx);
+    }
+
+    /// Handles the request whose turn it is, unless too many replies wait. Returns false if there is none.
+    pub(super) fn handle_next(&mut self, cx: &mut Cx) -> bool {
+        if self.replies.is_full() || !cx.state.has_requests() {
+            return false;
+        }
         self.read_figures(cx);
-        let Some(figures) = &self.figures else { return };
+        let Some(figures) = &self.figures else { return false };
+        let began_ns = cx.clock.now_ns();
         let telemetry = figures.telemetry(&cx.faces.known, cx.now.monotonic_ns);
-        let handled = cx.state.handle_interest(cx.now, wire, *face_id, &telemetry);
-        cx.post(Message::Handled { face_id: *face_id, handled });
+        let has_handled = cx.state.handle_next(cx.now, &telemetry);
+        cx.state.charge(cx.clock.now_ns().saturating_sub(began_ns));
+        report_outcomes(cx);
+        has_handled
     }
 
     /// Executes a request of an operator of this host. Access control does not apply: access to the control socket,
@@ -228,7 +236,7 @@ impl Management {
         let waiting = Waiting {
             name: parsed.name().to_name(),
             can_be_prefix: parsed.can_be_prefix(),
-            is_shared: cx.state.is_listing(),
+            is_shared: cx.state.is_listing() || cx.state.has_requests(),
             deadline_ns: cx.after(management_timeout(parsed.lifetime_ms())),
             answer: answer.clone(),
         };
@@ -246,7 +254,9 @@ impl Management {
             | Handled::Refused { .. }
             | Handled::Data { .. }
             | Handled::Event { .. }
-            | Handled::UnknownFace => self.local.waiting.push(waiting),
+            | Handled::UnknownFace
+            | Handled::Dropped
+            | Handled::Announcement(_) => self.local.waiting.push(waiting),
         }
         cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
         cx.post(Message::Handled { face_id: 0, handled });
@@ -332,8 +342,9 @@ impl Management {
         self.publish_tables(cx);
         let has_sent = self.send_replies(cx);
         cx.dataplane.wake();
-        let has_interests = self.is_behind && !self.replies.is_full();
-        cx.timers.set(Reason::Interests, has_interests.then(|| cx.now_ns()));
+        let has_requests = cx.state.has_requests() && !self.replies.is_full();
+        let is_behind = self.is_behind || has_requests;
+        cx.timers.set(Reason::Interests, is_behind.then(|| cx.now_ns()));
         let is_unsent = !self.replies.is_empty() || self.local.has_answers();
         cx.timers.set(Reason::FullQueue, is_unsent.then(|| cx.after(RETRY)));
         cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
@@ -393,13 +404,8 @@ fn separate_next_hops(cx: &mut Cx, updates: &[FibUpdate]) {
 fn learn(cx: &mut Cx, request: LearningRequest) {
     match request {
         LearningRequest::Learn { face_id, name, announcement } => {
-            match cx.state.learn_announcement(cx.now, face_id, name.as_ref(), &announcement) {
-                Learning::Learnt(prefix) => debug!(face_id, %prefix, "a route was learnt"),
-                Learning::Waiting => {}
-                Learning::Refused(reason) => {
-                    debug!(face_id, reason, "an announcement was refused");
-                }
-            }
+            let announcement = announcement.into_vec();
+            cx.state.receive_announcement(cx.now, face_id, name.as_ref(), announcement);
         }
         LearningRequest::Forget { face_id, name } => {
             if let Some(prefix) = cx.state.forget_learnt(face_id, name.as_ref()) {
@@ -414,7 +420,7 @@ fn learn(cx: &mut Cx, request: LearningRequest) {
     }
 }
 
-/// Passes on the outcomes of deferred commands.
+/// Passes on the outcomes of requests.
 fn report_outcomes(cx: &mut Cx) {
     while let Some((face_id, handled)) = cx.state.poll_outcome() {
         cx.post(Message::Handled { face_id, handled });

@@ -21,7 +21,8 @@ use tracing::{debug, info, warn};
 
 use super::service::{Cx, Reason, Service};
 use crate::config::{Config, MemifSecrecy};
-use crate::faces::{self, FaceSpec};
+use crate::faces::FaceSpec;
+use crate::local_peers::PeerIdentity;
 use crate::settings;
 use namewire_control::{MemifRefusal, MemifStatus};
 
@@ -261,7 +262,7 @@ impl Memif {
         let properties = FaceProperties {
             // Some applications reject an Interest with a PIT token.
             pit_tokens: PitTokenPolicy::Never,
-            principal: faces::application(link.as_fd()),
+            principal: PeerIdentity::application(link.as_fd()).principal,
             ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
         let options = options(&cx.config, properties, Persistency::OnDemand);

@@ -55,6 +55,7 @@ pub use service::Reason;
 use service::{Cx, Message, Service, Timers};
 use sessions::{SessionEvent, Sessions, SessionsEvent};
 use setup::internal_face;
+pub(super) use websocket::Handshakes;
 use websocket::{TOKEN_HANDSHAKES, WebSocketEvent, WebSocketHandshakes};
 
 use super::balance::BalanceSchedule;
@@ -62,12 +63,13 @@ use super::captures::{Captures, CapturesEvent};
 use super::ethernet::OwnPort;
 use super::listeners::Listeners;
 use super::operator::{
-    LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests, PacketTraceRequest,
+    ControlLedgers, LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests,
+    PacketTraceRequest,
 };
 use super::reload::Reload;
 use super::static_setup::{StaticEvent, StaticSetup};
 use super::tables::ForwardingTables;
-use super::{addresses, faces, telemetry};
+use super::{addresses, faces, settings, telemetry};
 use crate::config::Config;
 use crate::environment::now;
 use crate::hooks::{Hooks, Requests};
@@ -153,7 +155,8 @@ impl Control {
             poller: Poller::new()?,
             dataplane,
             state,
-            faces: FaceTable::new(&config.limits),
+            faces: FaceTable::default(),
+            local_peers: Arc::clone(&listeners.local_peers),
             timers: Timers::default(),
             ethernet_channels: Vec::new(),
             messages: VecDeque::new(),
@@ -165,7 +168,7 @@ impl Control {
             sessions: Sessions::new(opened, listeners.addresses.sessions.clone())?,
             connector: Connector::new(listeners.addresses.clone())?,
             listening: Listening::new(listeners),
-            websocket: WebSocketHandshakes::new(),
+            websocket: WebSocketHandshakes::new(settings::reserves(&config.limits)),
             memif: Memif::new(config),
             statics: StaticSetup::start(&mut cx),
             interfaces: Interfaces::new(&mut cx, has_link_monitor, own),
@@ -380,6 +383,18 @@ impl Control {
     /// share one version of the FIB: copying the changed pages costs more than the changes.
     fn handle_interests(&mut self) -> Result<(), WorkerGone> {
         for _ in 0..INTERESTS_PER_ROUND {
+            self.receive_packets()?;
+            if !self.management.handle_next(&mut self.cx) {
+                break;
+            }
+            self.deliver();
+        }
+        Ok(())
+    }
+
+    /// Empties the queue of the internal face, which has no shares, into that of the principals.
+    fn receive_packets(&mut self) -> Result<(), WorkerGone> {
+        for _ in 0..INTERNAL_QUEUE {
             let Some(incoming) = self.management.receive(&self.cx) else { break };
             if self.cx.state.face(incoming.face_id).is_none() {
                 // The face was created during this round. Its event was sent before its Interest.
@@ -459,6 +474,7 @@ impl Control {
                 let record = faces::record(&face);
                 let (face_id, index) = (record.properties.face_id, face.index);
                 cx.faces.face_added(face_id, &face, ticket.is_some());
+                cx.settle_faces();
                 self.captures.handle_event(cx, CapturesEvent::FaceAdded(index, face_id));
                 self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
                 self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
@@ -625,8 +641,15 @@ impl Control {
             OperatorRequest::AddMemoryFace(options, answer) => {
                 cx.faces.add_memory_face(&mut cx.dataplane, &options, answer);
             }
-            OperatorRequest::Ledgers(answer) => {
-                cx.dataplane.send(Command::ReportLedgers { forwards: true, answer });
+            OperatorRequest::Ledgers { workers, control } => {
+                let ledgers = ControlLedgers {
+                    faces: cx.dataplane.face_report(),
+                    handshakes: self.websocket.report(),
+                    requests: cx.state.request_bytes(),
+                    waiting: cx.state.waiting_places(),
+                };
+                let _ = control.send(ledgers);
+                cx.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             }
             OperatorRequest::Trace(is_on) => cx.dataplane.send(Command::Trace(is_on)),
             OperatorRequest::TracePackets(None) => cx.dataplane.send(Command::TracePackets(None)),

@@ -7,17 +7,18 @@ use std::time::Duration;
 use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
 use ndn_management::Handled;
-use ndn_types::duration_ns;
+use ndn_types::{PrincipalKey, duration_ns};
 use tracing::{info, warn};
 
-use super::refusals::Refusals;
+use super::refusals::{LineLimit, Refusals};
 use super::service::{Cx, Reason, Service};
 use crate::addresses;
 
 /// Poll interval for exceeded quotas.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Minimum interval between log lines of one face, and the period of the limit for all faces.
+/// Minimum interval between log lines of one face, and the period of the limit of all faces.
 const PAUSE: Duration = Duration::from_secs(60);
+/// Maximum log lines of all faces in that period; principals share them.
 const FACES_LOGGED_MAX: u32 = 10;
 
 /// Burst of refused commands, in seconds of their rate.
@@ -68,30 +69,31 @@ struct Line {
 }
 
 impl Excess {
-    /// Returns the counts since the last log line, if there are any and the interval has passed.
-    fn line(&mut self, now_ns: u64, all: Line) -> Option<Line> {
+    /// Whether there is something to log since the last line, and the interval has passed.
+    fn is_due(&self, now_ns: u64, all: Line) -> bool {
+        all != self.reported && now_ns >= self.next_line_ns
+    }
+
+    /// The counts since the last log line.
+    fn line(&mut self, now_ns: u64, all: Line) -> Line {
         let reported = self.reported;
-        if all == reported || now_ns < self.next_line_ns {
-            return None;
-        }
         let line = Line {
             rate: all.rate - reported.rate,
             management: all.management - reported.management,
         };
         self.reported = all;
         self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
-        Some(line)
+        line
     }
 }
 
 /// Polls the faces for exceeded quotas.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Quotas {
     /// By FaceId, since its first refused command or log line.
     excess: BTreeMap<u64, Excess>,
-    /// End of the period of the limit for all faces.
-    pause_ends_ns: u64,
-    reported: u32,
+    /// The limit of log lines of all faces.
+    lines: LineLimit,
     /// FaceIds under the rate limit; some may be gone.
     held: Vec<u64>,
     /// Log of refused commands.
@@ -130,7 +132,9 @@ impl Service for Quotas {
 impl Quotas {
     /// Starts the polls if there are quotas.
     pub(super) fn new(cx: &mut Cx) -> Self {
-        let quotas = Self::default();
+        let lines = LineLimit::new(FACES_LOGGED_MAX, PAUSE);
+        let (excess, held, refusals) = (BTreeMap::new(), Vec::new(), Refusals::default());
+        let quotas = Self { excess, lines, held, refusals };
         quotas.set_timer(cx, 0);
         quotas
     }
@@ -145,33 +149,39 @@ impl Quotas {
 
     /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
     fn note_handled(&mut self, cx: &mut Cx, face_id: u64, handled: Handled) {
+        let principal = principal_of(cx, face_id);
         if is_refused(&handled)
             && let Some(per_second) = cx.config.limits.refused_commands_per_second
             && let Some(face) = cx.faces.known.get(&face_id)
             && self.excess.entry(face_id).or_default().commands.note(cx.now_ns(), per_second)
         {
-            warn!(
-                face_id,
-                remote = %addresses::named(&face.remote),
-                limit = per_second,
-                "too many commands refused: the rate of commands of the face is limited from now on"
-            );
+            if let Some(unlogged) = self.refusals.admit(cx.now_ns(), principal) {
+                warn!(
+                    face_id,
+                    remote = %addresses::named(&face.remote),
+                    limit = per_second,
+                    unlogged,
+                    "too many commands refused: the rate of commands of the face is limited from now on"
+                );
+            }
             self.held.push(face_id);
             limit_management(cx, face_id, Some(per_second));
         }
-        self.refusals.report(cx.now, face_id, handled);
+        self.refusals.report(cx.now, face_id, principal, handled);
     }
 
     /// Ends the rate limit of faces without recent violations.
     fn end_rate_limits(&mut self, cx: &mut Cx) {
         let now_ns = cx.now_ns();
-        let Self { held, excess, .. } = self;
+        let Self { held, excess, refusals, .. } = self;
         held.retain(|face_id| {
             // A face that is gone has no excess any more.
             let Some(excess) = excess.get_mut(face_id) else { return false };
             let is_over = excess.commands.is_over(now_ns);
             if is_over {
-                info!(face_id, "the face is not held back any more");
+                if let Some(unlogged) = refusals.admit(now_ns, principal_of(cx, *face_id)) {
+                    info!(face_id, unlogged, "the face is not held back any more");
+                }
                 limit_management(cx, *face_id, None);
             }
             !is_over
@@ -182,9 +192,6 @@ impl Quotas {
     fn log(&mut self, cx: &Cx) {
         let now_ns = cx.now_ns();
         for (face_id, face) in &cx.faces.known {
-            if !self.may_log(now_ns) {
-                return;
-            }
             let all = Line {
                 rate: face.counters.dropped(LinkDropReason::InterestRate).value(),
                 management: face.counters.dropped(LinkDropReason::ManagementRate).value(),
@@ -192,26 +199,28 @@ impl Quotas {
             if all == Line::default() {
                 continue;
             }
-            if let Some(line) = self.excess.entry(*face_id).or_default().line(now_ns, all) {
-                let Line { rate, management } = line;
-                self.reported += 1;
+            let excess = self.excess.entry(*face_id).or_default();
+            if !excess.is_due(now_ns, all) {
+                continue;
+            }
+            if let Some(unlogged) = self.lines.admit(now_ns, face.options.properties.principal) {
+                let Line { rate, management } = excess.line(now_ns, all);
                 warn!(
                     face_id,
                     remote = %addresses::named(&face.remote),
                     rate,
                     management,
+                    unlogged,
                     "Interests refused: too many per second, of all or to management (see [limits])"
                 );
             }
         }
     }
+}
 
-    fn may_log(&mut self, now_ns: u64) -> bool {
-        if now_ns >= self.pause_ends_ns {
-            (self.pause_ends_ns, self.reported) = (now_ns.saturating_add(duration_ns(PAUSE)), 0);
-        }
-        self.reported < FACES_LOGGED_MAX
-    }
+fn principal_of(cx: &Cx, face_id: u64) -> PrincipalKey {
+    let face = cx.faces.known.get(&face_id);
+    face.map_or(PrincipalKey::OTHER, |face| face.options.properties.principal)
 }
 
 /// Limits the management Interests of a face.
@@ -222,7 +231,7 @@ fn limit_management(cx: &mut Cx, face_id: u64, per_second: Option<NonZeroU32>) {
     cx.dataplane.send(Command::UpdateFace { face_id, options });
 }
 
-/// Returns whether a management Interest was refused or will never be answered. Interests for future notifications
+/// Returns whether a management Interest was refused, dropped, or will never be answered. Interests for future notifications
 /// are legitimate and do not count.
 const fn is_refused(handled: &Handled) -> bool {
     match handled {
@@ -230,8 +239,12 @@ const fn is_refused(handled: &Handled) -> bool {
         | Handled::Ignored(_)
         | Handled::Malformed
         | Handled::UnknownFace
+        | Handled::Dropped
         | Handled::Data { answered: false } => true,
-        Handled::Command { .. } | Handled::Data { answered: true } | Handled::Event { .. } => false,
+        Handled::Command { .. }
+        | Handled::Announcement(_)
+        | Handled::Data { answered: true }
+        | Handled::Event { .. } => false,
     }
 }
 
@@ -247,7 +260,7 @@ mod tests {
         let refused = Handled::Refused { verb, signer, code: 403, reason: String::new() };
         let unknown = Handled::Ignored(ndn_management::IgnoreReason::UnknownName);
         let nothing = Handled::Data { answered: false };
-        for handled in [refused, unknown, nothing, Handled::Malformed] {
+        for handled in [refused, unknown, nothing, Handled::Malformed, Handled::Dropped] {
             assert!(is_refused(&handled), "{handled:?}");
         }
         let carried_out = Handled::Command { verb, signer: String::new(), code: Some(200) };
@@ -262,13 +275,14 @@ mod tests {
     fn refusals_of_a_face_are_logged_once_a_minute_with_their_total() {
         let mut excess = Excess::default();
         let all = |rate, management| Line { rate, management };
-        assert_eq!(excess.line(1, all(0, 0)), None, "nothing was refused");
-        assert_eq!(excess.line(2, all(7, 0)), Some(all(7, 0)));
-        assert_eq!(excess.line(3, all(109, 3)), None, "it was just told of");
-        assert_eq!(excess.line(2 + MINUTE_NS, all(109, 4)), Some(all(102, 4)));
-        assert_eq!(excess.line(5 * MINUTE_NS, all(109, 4)), None, "nothing since");
-        assert_eq!(excess.line(5 * MINUTE_NS, all(110, 4)), Some(all(1, 0)));
-        assert_eq!(excess.line(7 * MINUTE_NS, all(110, 9)), Some(all(0, 5)));
+        let mut line = |now_ns, all| excess.is_due(now_ns, all).then(|| excess.line(now_ns, all));
+        assert_eq!(line(1, all(0, 0)), None, "nothing was refused");
+        assert_eq!(line(2, all(7, 0)), Some(all(7, 0)));
+        assert_eq!(line(3, all(109, 3)), None, "it was just logged");
+        assert_eq!(line(2 + MINUTE_NS, all(109, 4)), Some(all(102, 4)));
+        assert_eq!(line(5 * MINUTE_NS, all(109, 4)), None, "nothing since");
+        assert_eq!(line(5 * MINUTE_NS, all(110, 4)), Some(all(1, 0)));
+        assert_eq!(line(7 * MINUTE_NS, all(110, 9)), Some(all(0, 5)));
     }
 
     #[test]
@@ -294,14 +308,13 @@ mod tests {
 
     #[test]
     fn faces_logged_per_minute_are_limited() {
-        let mut quotas = Quotas::default();
+        let mut lines = LineLimit::new(FACES_LOGGED_MAX, PAUSE);
         for minute in 1..4 {
-            let mut reported = 0;
-            while quotas.may_log(minute * MINUTE_NS) {
-                quotas.reported += 1;
-                reported += 1;
-            }
-            assert_eq!(reported, FACES_LOGGED_MAX);
+            let faces = 1..100_u64;
+            let principals = faces.map(|face_id| PrincipalKey::Neighbour { face_id });
+            let logged = principals
+                .filter(|principal| lines.admit(minute * MINUTE_NS, *principal).is_some());
+            assert_eq!(logged.count(), 9, "the tenth is for applications");
         }
     }
 }

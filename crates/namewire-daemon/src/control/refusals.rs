@@ -2,77 +2,160 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use ndn_management::state::Learning;
 use ndn_management::{Handled, Now};
 use ndn_memif::HandshakeError;
-use tracing::{debug, warn};
+use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves, Resources, Verdict, duration_ns};
+use tracing::{debug, info, warn};
+
+use crate::local_peers::NotLocal;
 
 /// Maximum logged refusals per second; the others are counted.
 const PER_SECOND: u32 = 10;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Clients of memif, whose user is not known any more when they are refused.
+const MEMIF_CLIENTS: PrincipalKey = PrincipalKey::LocalApplication { uid: u32::MAX, pid: 0 };
 /// Minimum interval between log lines about the face limit: applications retry continuously.
 const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
 
-/// Limits the log lines that refused commands cause.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    second: u64,
-    reported: u32,
+/// Log lines of one period, as a resource that principals share.
+#[derive(Debug, Clone, Copy)]
+struct Lines;
+
+impl Resources<1> for Lines {
+    const ALL: [Self; 1] = [Self];
+
+    fn index(self) -> usize {
+        0
+    }
+
+    fn name(self) -> &'static str {
+        "log_lines"
+    }
+}
+
+/// A limit of log lines per period, which principals share: applications and neighbours have reserves, and one principal
+/// has half at most.
+#[derive(Debug)]
+pub(super) struct LineLimit {
+    period_ns: u64,
+    per_period: u32,
+    /// The number of the period that `ledger` is of.
+    period: u64,
+    ledger: Ledger<Lines, 1>,
     unlogged: u64,
 }
 
-impl Refusals {
-    /// Returns `None` if the rate limit suppresses the line; otherwise the number of lines suppressed since the last
-    /// one, if any.
-    fn admit(&mut self, now_ns: u64) -> Option<Option<u64>> {
-        let second = now_ns / SECOND_NS;
-        if second != self.second {
-            (self.second, self.reported) = (second, 0);
+impl LineLimit {
+    pub(super) fn new(per_period: u32, period: Duration) -> Self {
+        let ledger = Self::empty(per_period);
+        Self { period_ns: duration_ns(period), per_period, period: 0, ledger, unlogged: 0 }
+    }
+
+    fn empty(per_period: u32) -> Ledger<Lines, 1> {
+        Ledger::new([Capacity::of(per_period as usize)], Reserves::default())
+    }
+
+    /// Returns `None` if the limit suppresses the line; otherwise the number of lines suppressed since the last one, if any.
+    pub(super) fn admit(&mut self, now_ns: u64, principal: PrincipalKey) -> Option<Option<u64>> {
+        let period = now_ns / self.period_ns;
+        if period != self.period {
+            self.period = period;
+            self.ledger = Self::empty(self.per_period);
         }
-        if self.reported == PER_SECOND {
+        let index = self.ledger.attach(principal);
+        let has_room = self.ledger.verdict(index, Lines, 1) == Verdict::Room;
+        if !has_room || self.ledger.held(index, Lines) >= self.per_period.div_ceil(2) {
+            self.ledger.detach(index);
             self.unlogged += 1;
             return None;
         }
-        self.reported += 1;
+        self.ledger.charge(index, Lines, 1);
         Some(take_unlogged(&mut self.unlogged))
     }
+}
 
-    /// Logs a connection closed at the face limit per peer.
-    pub(super) fn peer_refused(&mut self, now: Now, peer: SocketAddr) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns) {
-            warn!(%peer, unlogged, "a connection was closed: its peer has as many faces as it may");
+/// The log of refused commands and connections.
+#[derive(Debug)]
+pub(super) struct Refusals(LineLimit);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(LineLimit::new(PER_SECOND, Duration::from_secs(1)))
+    }
+}
+
+impl Refusals {
+    /// As [`LineLimit::admit`].
+    pub(super) fn admit(&mut self, now_ns: u64, principal: PrincipalKey) -> Option<Option<u64>> {
+        self.0.admit(now_ns, principal)
+    }
+
+    /// Logs a connection closed because its principal has as many faces as it may.
+    pub(super) fn principal_refused(&mut self, now: Now, principal: PrincipalKey) {
+        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+            warn!(%principal, unlogged, "a connection was closed: its peer has as many faces as it may");
+        }
+    }
+
+    /// Logs a face that is closed for those of others.
+    pub(super) fn face_given_up(&mut self, now: Now, principal: PrincipalKey, face_id: u64) {
+        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+            info!(%principal, face_id, unlogged, "the face is closed: others need it, and its peer has more than its share");
+        }
+    }
+
+    /// Logs a connection from a loopback address that is not local.
+    pub(super) fn not_local(
+        &mut self,
+        now: Now,
+        principal: PrincipalKey,
+        peer: Option<SocketAddr>,
+        reason: &NotLocal,
+    ) {
+        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
+            info!(?peer, %reason, unlogged, "the connection is not local: see local_users in [listeners.tcp]");
         }
     }
 
     /// Logs a rejected memif client with its interface and the reason.
     pub(super) fn memif_refused(&mut self, now: Now, client: &str, reason: &HandshakeError) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns) {
+        if let Some(unlogged) = self.admit(now.monotonic_ns, MEMIF_CLIENTS) {
             warn!(client, %reason, unlogged, "a memif client was refused");
         }
     }
 
     /// Logs a memif client rejected before its handshake, at the limit of concurrent handshakes.
     pub(super) fn memif_turned_away(&mut self, now: Now, user: u32, limit: usize) {
-        if let Some(unlogged) = self.admit(now.monotonic_ns) {
+        let principal = PrincipalKey::LocalApplication { uid: user, pid: 0 };
+        if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
             warn!(user, limit, unlogged, "memif client rejected: too many connect");
         }
     }
 
     /// Logs dataset segments dropped at the limit of waiting segments.
     pub(super) fn segment_dropped(&mut self, now: Now, dropped: u64) {
-        if self.admit(now.monotonic_ns).is_some() {
+        if self.admit(now.monotonic_ns, PrincipalKey::Management).is_some() {
             warn!(dropped, "segments of lists were dropped: more are asked for than are read");
         }
     }
 
     /// Logs the outcome of a management Interest.
-    pub(super) fn report(&mut self, now: Now, face_id: u64, handled: Handled) {
+    pub(super) fn report(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        principal: PrincipalKey,
+        handled: Handled,
+    ) {
         match handled {
             Handled::Command { verb, signer, code } => {
                 debug!(face_id, %verb, signer, ?code, "management command");
             }
             Handled::Refused { verb, signer, code, reason } => {
-                if let Some(unlogged) = self.admit(now.monotonic_ns) {
+                if let Some(unlogged) = self.admit(now.monotonic_ns, principal) {
                     warn!(face_id, %verb, signer, code, reason, "management command refused");
                     if let Some(unlogged) = unlogged {
                         warn!(unlogged, "more management commands were refused before");
@@ -83,6 +166,14 @@ impl Refusals {
             Handled::Ignored(reason) => debug!(face_id, %reason, "management Interest ignored"),
             Handled::Malformed => debug!(face_id, "not an Interest"),
             Handled::UnknownFace => debug!(face_id, "management Interest from a face that is gone"),
+            Handled::Dropped => debug!(face_id, "management Interest dropped: too many wait"),
+            Handled::Announcement(Learning::Learnt(prefix)) => {
+                debug!(face_id, %prefix, "a route was learnt");
+            }
+            Handled::Announcement(Learning::Waiting) => {}
+            Handled::Announcement(Learning::Refused(reason)) => {
+                debug!(face_id, reason, "an announcement was refused");
+            }
         }
     }
 }
@@ -170,10 +261,26 @@ mod tests {
     #[test]
     fn lines_beyond_the_rate_are_counted() {
         let mut refusals = Refusals::default();
-        let reported = (0..1000).filter(|_| refusals.admit(5 * SECOND_NS).is_some()).count();
-        assert_eq!(reported, 10);
-        assert_eq!(refusals.admit(6 * SECOND_NS), Some(Some(990)));
-        assert_eq!(refusals.admit(6 * SECOND_NS), Some(None));
+        let [noisy, other] = [1, 2].map(|face_id| PrincipalKey::Neighbour { face_id });
+        let mut lines = |principal| {
+            (0..1000).filter(|_| refusals.admit(5 * SECOND_NS, principal).is_some()).count()
+        };
+        assert_eq!((lines(noisy), lines(other), lines(noisy)), (5, 4, 0));
+        assert_eq!(refusals.admit(6 * SECOND_NS, noisy), Some(Some(995 + 996 + 1000)));
+        assert_eq!(refusals.admit(6 * SECOND_NS, noisy), Some(None));
+    }
+
+    #[test]
+    fn many_addresses_leave_lines_to_applications_and_neighbours() {
+        let mut refusals = Refusals::default();
+        let mut lines = |principal| {
+            (0..1000).filter(|_| refusals.admit(SECOND_NS, principal).is_some()).count()
+        };
+        let remote = |last: u8| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
+        let of_addresses: usize = (0..100).map(|last| lines(remote(last))).sum();
+        assert_eq!(of_addresses, 7);
+        assert_eq!(lines(PrincipalKey::LocalApplication { uid: 1, pid: 1 }), 1);
+        assert_eq!(lines(PrincipalKey::Neighbour { face_id: 1 }), 2);
     }
 
     #[test]

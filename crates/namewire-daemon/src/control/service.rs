@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane};
-use ndn_forwarding::Scope;
 use ndn_management::{ControlState, Handled, Now};
 use ndn_memif::Address;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Poller;
 use ndn_table::Timestamp;
-use ndn_types::{FaceUri, duration_ns};
+use ndn_types::{FaceUri, PrincipalKey, duration_ns};
 
 use super::face_table::FaceTable;
 use crate::config::Config;
 use crate::faces::{self, FaceSpec};
 use crate::listeners::LocalEnd;
+use crate::local_peers::{LocalPeers, PeerIdentity};
 
 /// Work of the control thread at a deadline. Work that is due at the same time is done in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +145,8 @@ pub(crate) struct Cx {
     pub(crate) state: ControlState,
     /// Existing faces.
     pub(crate) faces: FaceTable,
+    /// Which peers of TCP connections may use `/localhost`.
+    pub(crate) local_peers: Arc<LocalPeers>,
     /// Deadlines.
     pub(crate) timers: Timers,
     /// Listening network interfaces, for `faces/channels`.
@@ -183,24 +185,38 @@ impl Cx {
         self.dataplane.send(Command::UpdateFace { face_id, options });
     }
 
-    /// Returns whether a peer may have another on-demand face; logs a refusal.
-    pub(crate) fn admits_peer(&mut self, peer: Option<SocketAddr>, scope: Scope) -> bool {
-        self.faces.admits_peer(self.now, peer.filter(|_| scope == Scope::NonLocal))
+    /// Returns whether a principal may have another on-demand face; logs a refusal.
+    pub(crate) fn admits(&mut self, principal: PrincipalKey) -> bool {
+        let admits = self.dataplane.admits_face(principal);
+        if !admits {
+            self.faces.refused.principal_refused(self.now, principal);
+        }
+        admits
     }
 
-    /// Adds the face of an accepted connection whose peer [`admits_peer`](Self::admits_peer) has admitted.
+    /// Closes faces of principals that have more than their share, while others need them: those that have received
+    /// nothing for the longest time.
+    pub(crate) fn settle_faces(&mut self) {
+        while let Some(principal) = self.dataplane.face_debtor() {
+            let Some(face_id) = self.faces.least_recent_of(principal) else { return };
+            self.faces.refused.face_given_up(self.now, principal, face_id);
+            self.dataplane.give_up_face(face_id);
+        }
+    }
+
+    /// Adds the face of an accepted connection whose principal is [admitted](Self::admits).
     pub(crate) fn add_accepted(
         &mut self,
         stream: OwnedFd,
         peer: Option<SocketAddr>,
         local: &LocalEnd,
-        scope: Scope,
+        identity: &PeerIdentity,
     ) {
         let face_id = self.dataplane.allocate_face_id();
-        if let Some(peer) = peer.filter(|_| scope == Scope::NonLocal) {
-            self.faces.on_demand.add(face_id, peer.ip());
+        if let Some(reason) = &identity.not_local {
+            self.faces.refused.not_local(self.now, identity.principal, peer, reason);
         }
-        let face = faces::accepted(face_id, stream, peer, local, scope, &self.config);
+        let face = faces::accepted(face_id, stream, peer, local, identity, &self.config);
         self.dataplane.send(Command::AddFace(Box::new(face)));
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use ndn_dataplane::Command;
 use ndn_management::status;
 use ndn_sys::poll::Waker;
-use ndn_types::{CounterValues as _, FaceUri};
+use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
 use tracing::{debug, error, info};
 
@@ -228,13 +228,10 @@ impl Sessions {
     /// Creates a face, or closes the session by dropping its stream.
     fn accepted(&mut self, cx: &mut Cx, session: Accepted) {
         let peer = session.remote;
-        if !cx.faces.has_room(cx.now, &cx.config.limits)
-            || !cx.faces.admits_peer(cx.now, Some(peer))
-        {
+        if !cx.faces.has_room(cx.now, &cx.config.limits) || !cx.admits(PrincipalKey::remote(peer)) {
             return;
         }
         let face_id = cx.dataplane.allocate_face_id();
-        cx.faces.on_demand.add(face_id, peer.ip());
         let mtu = self.follow(face_id, &session.mtu);
         let face = faces::accepted_session(face_id, session, mtu, &cx.config);
         cx.dataplane.send(Command::AddFace(Box::new(face)));

@@ -58,6 +58,7 @@ pub(crate) fn management(
             admit: config.tables.cs.admit,
             serve: config.tables.cs.serve,
         },
+        reserves: settings::reserves(&config.limits),
         ..ControlConfig::default()
     };
     let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);

@@ -6,21 +6,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::peer_key;
-use ndn_forwarding::Scope;
 use ndn_sys::poll::Interest;
+use ndn_types::{
+    Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, Resources, Verdict,
+};
 use tracing::{debug, warn};
 
 use super::service::{Cx, Reason, Service};
 use crate::listeners::LocalEnd;
+use crate::local_peers::PeerIdentity;
 use crate::websocket::{Client, Handshake, HandshakeProgress};
 
 /// First token of handshakes.
 pub(super) const TOKEN_HANDSHAKES: u64 = 1 << 48;
-/// Maximum concurrent handshakes; further clients are rejected.
+/// Maximum concurrent handshakes, which principals share.
 const HANDSHAKES_MAX: usize = 256;
-/// Maximum concurrent handshakes per remote peer.
-const HANDSHAKES_PER_PEER_MAX: usize = 16;
 /// Handshake timeout.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,9 +29,28 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 struct PendingHandshake {
     handshake: Handshake,
     peer: Option<SocketAddr>,
+    /// What the peer is, unless a page of another origin connects.
+    identity: PeerIdentity,
+    holder: PrincipalIndex,
     /// The listener that accepted it.
     local: Arc<LocalEnd>,
     deadline_ns: u64,
+}
+
+/// Handshakes, as a resource that principals share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handshakes;
+
+impl Resources<1> for Handshakes {
+    const ALL: [Self; 1] = [Self];
+
+    fn index(self) -> usize {
+        0
+    }
+
+    fn name(self) -> &'static str {
+        "websocket_handshakes"
+    }
 }
 
 /// Connections during the handshake.
@@ -40,6 +59,7 @@ pub(super) struct WebSocketHandshakes {
     /// By token.
     pending: BTreeMap<u64, PendingHandshake>,
     next_token: u64,
+    ledger: RankedLedger<Handshakes, 1>,
 }
 
 /// Events of handshakes.
@@ -52,8 +72,14 @@ pub(super) enum WebSocketEvent {
 }
 
 impl WebSocketHandshakes {
-    pub(super) const fn new() -> Self {
-        Self { pending: BTreeMap::new(), next_token: TOKEN_HANDSHAKES }
+    pub(super) fn new(reserves: Reserves) -> Self {
+        let ledger = RankedLedger::new([Capacity::of(HANDSHAKES_MAX)], reserves);
+        Self { pending: BTreeMap::new(), next_token: TOKEN_HANDSHAKES, ledger }
+    }
+
+    /// What principals hold.
+    pub(super) fn report(&self) -> LedgerReport<1> {
+        self.ledger.report()
     }
 
     fn set_timer(&self, cx: &mut Cx) {
@@ -61,41 +87,63 @@ impl WebSocketHandshakes {
         cx.timers.set(Reason::WebSocketHandshake, deadlines.min());
     }
 
-    /// Waits for the HTTP request of a connection.
+    /// Waits for the HTTP request of a connection. If all handshakes are taken, the oldest of the principal with the
+    /// most gives way to one of a principal below its share.
     fn begin(&mut self, cx: &Cx, stream: OwnedFd, peer: Option<SocketAddr>, local: Arc<LocalEnd>) {
-        if self.pending.len() >= HANDSHAKES_MAX {
-            warn!(limit = HANDSHAKES_MAX, "a WebSocket was closed: too many handshakes go on");
-            return;
-        }
-        let of_peer = |pending: &&PendingHandshake| {
-            let key = |peer: SocketAddr| peer_key(peer.ip());
-            pending.peer.map(key) == peer.map(key)
-        };
-        let is_local = |peer: &SocketAddr| peer.ip().to_canonical().is_loopback();
-        if peer.is_some_and(|peer| !is_local(&peer))
-            && self.pending.values().filter(of_peer).count() >= HANDSHAKES_PER_PEER_MAX
-        {
-            debug!(?peer, "a WebSocket was closed: the peer has too many handshakes");
+        let identity = local.identify(stream.as_fd(), peer);
+        let holder = self.ledger.attach(identity.principal);
+        if !self.make_room(holder) {
+            self.ledger.detach(holder);
+            debug!(?peer, "a WebSocket was closed: the peer has its share of the handshakes");
             return;
         }
         let token = self.next_token;
         if let Err(error) = cx.poller.add(&stream, token, Interest::Readable) {
+            self.ledger.detach(holder);
             warn!(%error, "a WebSocket was closed");
             return;
         }
         self.next_token += 1;
+        self.ledger.charge(holder, Handshakes, 1);
         let (deadline_ns, handshake) = (cx.after(TIMEOUT), Handshake::new(stream));
-        self.pending.insert(token, PendingHandshake { handshake, peer, local, deadline_ns });
+        let pending = PendingHandshake { handshake, peer, identity, holder, local, deadline_ns };
+        self.pending.insert(token, pending);
+    }
+
+    /// Whether there is room for a handshake of a principal, which may have to be made.
+    fn make_room(&mut self, holder: PrincipalIndex) -> bool {
+        match self.ledger.verdict(holder, Handshakes, 1) {
+            Verdict::Room => true,
+            Verdict::Refused => false,
+            Verdict::Evict(limits) => {
+                let Some(payer) = self.ledger.victim(Handshakes, limits) else { return false };
+                // Tokens are in the order of arrival.
+                let oldest = self.pending.iter().find(|(_, pending)| pending.holder == payer);
+                let Some((&token, _)) = oldest else { return false };
+                self.take(token).is_some()
+            }
+        }
+    }
+
+    /// Removes a handshake. Unless it is put back, it has ended.
+    fn take(&mut self, token: u64) -> Option<PendingHandshake> {
+        let pending = self.pending.remove(&token)?;
+        self.ledger.release(pending.holder, Handshakes, 1);
+        self.ledger.detach(pending.holder);
+        Some(pending)
     }
 
     /// Continues the handshake of a connection that is readable.
     fn advance(&mut self, cx: &mut Cx, token: u64) {
-        let Some(pending) = self.pending.remove(&token) else { return };
-        let PendingHandshake { handshake, peer, local, deadline_ns } = pending;
+        let Some(pending) = self.take(token) else { return };
+        let PendingHandshake { handshake, peer, identity, local, deadline_ns, .. } = pending;
         let LocalEnd::WebSocket { admission, .. } = &*local else { return };
         match handshake.go_on(admission) {
             HandshakeProgress::NotYet(handshake) => {
-                let pending = PendingHandshake { handshake, peer, local, deadline_ns };
+                let holder = self.ledger.attach(identity.principal);
+                self.ledger.charge(holder, Handshakes, 1);
+                let pending =
+                    PendingHandshake { handshake, peer, identity, holder, local, deadline_ns };
                 self.pending.insert(token, pending);
             }
             HandshakeProgress::Refused(reason) => {
@@ -106,12 +154,13 @@ impl WebSocketHandshakes {
                     warn!(%error, "a WebSocket was closed");
                     return;
                 }
-                let scope = match client {
-                    Client::Own => local.scope(stream.as_fd(), peer),
-                    Client::ForeignPage => Scope::NonLocal,
+                let identity = match (client, peer) {
+                    (Client::Own, _) => identity,
+                    (Client::ForeignPage, Some(peer)) => PeerIdentity::remote(peer),
+                    (Client::ForeignPage, None) => PeerIdentity::unknown(),
                 };
-                if cx.admits_peer(peer, scope) {
-                    cx.add_accepted(stream, peer, &local, scope);
+                if cx.admits(identity.principal) {
+                    cx.add_accepted(stream, peer, &local, &identity);
                 }
             }
         }
@@ -132,7 +181,9 @@ impl Service for WebSocketHandshakes {
     /// Closes connections whose handshake has timed out.
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         let now_ns = cx.now_ns();
-        self.pending.retain(|_, pending| pending.deadline_ns > now_ns);
+        let due = self.pending.iter().filter(|(_, pending)| pending.deadline_ns <= now_ns);
+        let due: Vec<u64> = due.map(|(token, _)| *token).collect();
+        due.into_iter().for_each(|token| drop(self.take(token)));
         self.set_timer(cx);
     }
 }

@@ -13,7 +13,6 @@ use ndn_types::{Persistency, PrincipalKey};
 
 use crate::command::StationOptions;
 use crate::faces::FaceNumbers;
-use crate::on_demand_peers::OnDemandPeers;
 use crate::options::OnDemandOptions;
 
 /// Minimum time between two reports of a rejected peer to the control thread: addresses are easily forged.
@@ -26,8 +25,6 @@ pub(crate) struct FaceAdmission {
     /// UDP sockets that datagram faces share, with their local addresses.
     pub(crate) channels: Vec<(ChannelId, SocketAddr)>,
     pub(crate) on_demand: OnDemandOptions,
-    /// On-demand UDP faces by peer.
-    pub(crate) on_demand_peers: OnDemandPeers<FaceIndex>,
     /// By network device, the options of on-demand faces of stations.
     pub(crate) stations: Vec<(PortId, StationOptions)>,
     pub(crate) next_face_id: Arc<AtomicU64>,
@@ -47,15 +44,12 @@ impl FaceAdmission {
         peer: SocketAddr,
         face_id: u64,
     ) -> Option<FaceIndex> {
-        let has_room =
-            self.numbers.has_room_on_demand() && self.on_demand_peers.has_room(peer.ip());
-        has_room.then(|| self.numbers.allocate(face_id)).flatten()
+        self.numbers.allocate(face_id, PrincipalKey::remote(peer))
     }
 
     /// Frees the number of a face that has closed.
     pub(super) fn release(&mut self, index: FaceIndex) {
         self.numbers.release(index);
-        self.on_demand_peers.remove(&index);
     }
 
     /// Whether to report a rejected peer now.

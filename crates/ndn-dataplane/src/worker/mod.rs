@@ -29,7 +29,7 @@ use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, PrincipalKey};
 
 use crate::command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, WorkerLedgers,
@@ -1106,7 +1106,8 @@ impl Worker {
             self.events.send(Event::FaceExists { ticket, face_id: existing });
             return;
         }
-        let Some(index) = self.admission.numbers.allocate(face_id) else {
+        let principal = face.options.properties.principal;
+        let Some(index) = self.admission.numbers.allocate(face_id, principal) else {
             let reason = FACE_LIMIT_REACHED;
             if let NewTransport::Memif(end) = &face.transport {
                 end.reject(reason);
@@ -1226,7 +1227,6 @@ impl Worker {
         let options = self.admission.peer_options(face_id, peer);
         match self.faces.add_datagram(now, index, channel, peer, &options) {
             Ok(counters) => {
-                self.admission.on_demand_peers.add(index, peer.ip());
                 self.announce_face(index, &options.properties);
                 let (remote, local) = (FaceUri::udp(peer), FaceUri::udp(local));
                 let face = FaceCreated { index, options, remote, local, counters };
@@ -1248,10 +1248,10 @@ impl Worker {
         }
         let Some(stations) = self.admission.stations_of(port) else { return };
         let name = self.faces.port_for_new_station(port);
-        let name = name.filter(|_| self.admission.numbers.has_room_on_demand());
         let face_id = self.admission.new_face_id();
-        let allocated =
-            name.and_then(|name| Some((name, self.admission.numbers.allocate(face_id)?)));
+        let allocated = name.and_then(|name| {
+            Some((name, self.admission.numbers.allocate(face_id, PrincipalKey::station(mac))?))
+        });
         let Some((name, index)) = allocated else {
             self.counters.refused_peers.increment();
             return;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::counters::LinkDropReason;
 use crate::memory::Account;
+use crate::output::Shed;
 
 /// A queue that has become longer than this gives its memory back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
@@ -59,6 +60,20 @@ impl FrameQueue {
         if self.lengths.is_empty() && self.bytes.capacity() > KEPT_BYTES {
             *self = Self::default();
         }
+    }
+
+    /// Drops the last frames while the principal of the face holds more than `keeps` bytes.
+    pub(crate) fn shed(&mut self, account: &mut Account<'_>, keeps: u32) -> Shed {
+        let mut dropped = 0;
+        while account.principal_exceeds(keeps)
+            && let Some(length) = self.lengths.pop_back()
+        {
+            self.bytes.truncate(self.bytes.len() - length);
+            account.give_back(length);
+            dropped += 1;
+        }
+        self.bytes.shrink_to(KEPT_BYTES);
+        Shed { dropped, has_more: !self.lengths.is_empty() }
     }
 
     /// Drops all frames; returns their number.

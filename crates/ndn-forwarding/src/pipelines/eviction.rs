@@ -105,8 +105,8 @@ impl Context<'_> {
                 || self.evict_from_entry(principal, entry))
     }
 
-    /// Ends the oldest in-record of the principal that has the most in an entry, if it has at least two
-    /// more than `principal`. Returns whether there was one.
+    /// Ends the oldest in-record of a principal that gives way to `principal` among the in-records of an
+    /// entry. Returns whether there was one.
     #[cold]
     fn evict_from_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
         let mut principals = [PrincipalIndex::OTHER; IN_RECORDS_PER_ENTRY_MAX as usize];
@@ -115,15 +115,9 @@ impl Context<'_> {
             *slot = record.principal;
             count += 1;
         }
-        let principals = &mut principals[..count];
-        principals.sort_unstable();
-        let groups = || principals.chunk_by(|a, b| a == b);
-        let own = groups().find(|group| group[0] == principal).map_or(0, <[_]>::len);
-        let Some(largest) = groups().max_by_key(|group| group.len()) else { return false };
-        if largest.len() < own + 2 {
-            return false;
-        }
-        let holder = largest[0];
+        let ledger = self.tables.pcct.ledger();
+        let payer = ledger.payer_among(&mut principals[..count], principal);
+        let Some(holder) = payer else { return false };
         let records = self.tables.pcct.in_records(entry);
         let of_holder = records.filter(|record| record.principal == holder);
         let oldest = of_holder.min_by_key(|record| record.renewed).map(|record| record.face);

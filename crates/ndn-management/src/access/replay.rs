@@ -129,6 +129,26 @@ mod tests {
     }
 
     #[test]
+    fn client_behind_is_served_after_a_start_once_its_clock_has_passed_it() {
+        const START_MS: u64 = 10_000_000;
+        let mut guard = ReplayGuard::default();
+        guard.refuse_signed_before(START_MS);
+        let served_after = |behind_ms: u64| {
+            (0..=2 * GRACE_MS).step_by(1000).find(|waited_ms| {
+                let now = at(START_MS + waited_ms);
+                guard.check(now, &name("/a"), now.unix_ms() - behind_ms).is_ok()
+            })
+        };
+        assert_eq!(served_after(0), Some(1000));
+        assert_eq!(served_after(90_500), Some(91_000));
+        assert_eq!(served_after(GRACE_MS + 1), None, "its clock is too far away in any case");
+        let replayed = (0..=2 * GRACE_MS).step_by(1000).find(|waited_ms| {
+            guard.check(at(START_MS + waited_ms), &name("/a"), START_MS - 1).is_ok()
+        });
+        assert_eq!(replayed, None);
+    }
+
+    #[test]
     fn busy_key_is_remembered_and_idle_keys_are_dropped() {
         let mut guard = ReplayGuard::default();
         let key = |n: u64| {

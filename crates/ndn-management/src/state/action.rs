@@ -1,7 +1,7 @@
 //! The interface of the control plane: actions for its owner, their results, and the telemetry that it reads.
 
 use ndn_packet::Name;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, PrincipalKey};
 
 use crate::dataset::{FaceCounters, FaceProperties, ForwarderCounters};
 use crate::request::FaceOptions;
@@ -154,6 +154,8 @@ pub struct FaceRecord {
     pub default_congestion_threshold: Option<u64>,
     /// Largest packet, bytes.
     pub mtu: Option<u64>,
+    /// The principal that is charged for what its Interests take.
+    pub principal: PrincipalKey,
     /// The properties that commands can change.
     pub capabilities: FaceCapabilities,
 }

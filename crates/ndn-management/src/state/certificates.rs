@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
 use ndn_security::{Certificate, identity_of_key};
 use ndn_types::{
-    Capacity, FaceUri, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources, Scope,
+    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
     Verdict,
 };
 
-use super::action::{Action, FaceRecord};
+use super::action::Action;
 use super::outbox::Outbox;
 use super::pending::{Pending, PendingTable, Work};
 use crate::authorize::Requester;
@@ -50,8 +50,8 @@ const FAILURES_MAX: usize = 1024;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// Places for waiting commands, which principals share.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WaitingPlaces;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingPlaces;
 
 impl Resources<1> for WaitingPlaces {
     const ALL: [Self; 1] = [Self];
@@ -62,17 +62,6 @@ impl Resources<1> for WaitingPlaces {
 
     fn name(self) -> &'static str {
         "waiting_commands"
-    }
-}
-
-/// The principal that a waiting command of a face is charged to: the address of a remote face, whatever its port, or else
-/// the face.
-pub(super) fn principal_of(face: &FaceRecord) -> PrincipalKey {
-    let properties = &face.properties;
-    let address = FaceUri::parse(&properties.remote_uri).ok().and_then(|uri| uri.socket_address());
-    match address {
-        Some(address) if properties.scope == Scope::NonLocal => PrincipalKey::remote(address),
-        Some(_) | None => PrincipalKey::Neighbour { face_id: properties.face_id },
     }
 }
 
@@ -161,15 +150,17 @@ pub(super) struct WaitingCommands {
     ledger: RankedLedger<WaitingPlaces, 1>,
 }
 
-impl Default for WaitingCommands {
-    fn default() -> Self {
-        let places = Capacity::of(WAITING_MAX);
-        let ledger = RankedLedger::new([places], Reserves::default());
+impl WaitingCommands {
+    pub(super) fn new(reserves: Reserves) -> Self {
+        let ledger = RankedLedger::new([Capacity::of(WAITING_MAX)], reserves);
         Self { commands: VecDeque::new(), ledger }
     }
-}
 
-impl WaitingCommands {
+    /// What principals hold.
+    pub(super) fn report(&self) -> LedgerReport<1> {
+        self.ledger.report()
+    }
+
     /// Makes room for a command of a face and a principal.
     pub(super) fn admit(&mut self, face_id: u64, principal: PrincipalKey) -> Admission {
         let of_face = |entry: &&WaitingCommand| entry.requester.face_id == face_id;
@@ -447,6 +438,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use ndn_security::KeyType;
+    use ndn_types::Scope;
 
     use super::*;
     use crate::access::tests::Identity;
@@ -468,7 +460,7 @@ mod tests {
 
     #[test]
     fn few_addresses_leave_places_to_others() {
-        let mut waiting = WaitingCommands::default();
+        let mut waiting = WaitingCommands::new(Reserves::default());
         let address =
             |last: u8| PrincipalKey::remote(std::net::SocketAddr::from(([192, 0, 2, last], 6363)));
         let mut add = |face_id, principal| {

@@ -1,5 +1,7 @@
 //! Configuration and collaborators of the control plane.
 
+use ndn_types::Reserves;
+
 use super::action::CsConfiguration;
 use super::strategies::STRATEGY_CHOICES_MAX;
 use crate::authorize::{AnySigner, Authorizer};
@@ -34,6 +36,8 @@ pub struct ControlConfig {
     pub cs_capacity_max: u64,
     /// Limits on published datasets.
     pub publisher: PublisherLimits,
+    /// Reserves of what principals share: memory for requests, places for commands that wait for certificates.
+    pub reserves: Reserves,
 }
 
 impl Default for ControlConfig {
@@ -49,6 +53,7 @@ impl Default for ControlConfig {
             cs: CsConfiguration::default(),
             cs_capacity_max: u64::MAX,
             publisher: PublisherLimits::default(),
+            reserves: Reserves::default(),
         }
     }
 }

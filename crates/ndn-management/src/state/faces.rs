@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::{MAX_PACKET_SIZE, Name};
+use ndn_types::PrincipalKey;
 
 use super::action::{FaceCapabilities, FaceRecord, FaceSpecification, Telemetry};
 use crate::dataset::{DatasetItem, FaceProperties, FaceQueryFilter, FaceStatus};
@@ -32,7 +33,19 @@ impl FaceRecord {
             base_congestion_marking_interval_ns: is_internal.then_some(100_000_000),
             default_congestion_threshold: is_internal.then_some(65_536),
             mtu: Some(MAX_PACKET_SIZE as u64),
+            principal: PrincipalKey::Management,
             capabilities: FaceCapabilities::default(),
+        }
+    }
+
+    /// The principal that is charged for what its Interests take.
+    pub(super) fn charged_to(&self) -> PrincipalKey {
+        let FaceProperties { face_id, persistency, .. } = self.properties;
+        match persistency {
+            Persistency::OnDemand => self.principal,
+            Persistency::Persistent | Persistency::Permanent => {
+                self.principal.kept_by_operator(face_id)
+            }
         }
     }
 

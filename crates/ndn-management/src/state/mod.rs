@@ -9,6 +9,7 @@
 //! | `strategies` | strategy choices |
 //! | `datasets` | published datasets, the stream of face events |
 //! | `pending` | commands that wait for the data plane |
+//! | `requests` | Interests, commands and announcements that wait for their turn |
 //! | `waiting`, `fetches` | commands that wait for certificates, and how these are fetched |
 //! | `announcements` | prefix announcements of learnt routes |
 //! | `readvertising` | commands to a routing daemon and to the gateway |
@@ -27,6 +28,7 @@ mod outbox;
 mod pending;
 mod readvertise;
 mod report;
+mod requests;
 mod routes;
 mod strategies;
 
@@ -36,15 +38,17 @@ use std::sync::Arc;
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Validation};
-use ndn_types::{PrincipalIndex, PrincipalKey};
+use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
     FaceRecord, FaceSpecification, TableSizes, Telemetry, Ticket,
 };
+pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
 pub use learning::Learning;
 pub use report::{ControlCounters, Handled};
+pub use requests::RequestBytes;
 pub use routes::RouteError;
 pub use strategies::{
     DEFAULT_STRATEGIES, STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError,
@@ -68,7 +72,7 @@ use crate::types::{
 };
 use certificates::{
     Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, Refusal, WaitingCommand,
-    WaitingCommands, command_deadline_ns, doubt_deadline_ns, principal_of,
+    WaitingCommands, command_deadline_ns, doubt_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -76,6 +80,7 @@ use learning::{Announcements, WaitingAnnouncement};
 use outbox::Outbox;
 use pending::{Pending, PendingTable, Work};
 use readvertise::Readvertising;
+use requests::{Request as Queued, Requests};
 use routes::RoutingTables;
 use strategies::StrategyChoices;
 
@@ -135,6 +140,7 @@ pub struct ControlState {
     cs: CsConfiguration,
     datasets: DatasetService,
     pending: PendingTable,
+    requests: Requests,
     waiting: WaitingCommands,
     fetches: CertificateFetches,
     announcements: Announcements,
@@ -169,7 +175,8 @@ impl ControlState {
             cs: config.cs,
             datasets: DatasetService::new(config.publisher),
             pending: PendingTable::default(),
-            waiting: WaitingCommands::default(),
+            requests: Requests::new(config.reserves),
+            waiting: WaitingCommands::new(config.reserves),
             fetches: CertificateFetches::default(),
             announcements: Announcements::default(),
             readvertising: Readvertising::default(),
@@ -222,9 +229,65 @@ impl ControlState {
         ControlCounters { datasets, unsigned, ..self.counters }
     }
 
-    /// Handles an Interest that the forwarder delivered to management. `face_id` is the face on which
-    /// it arrived; [`ControlState::face_created`] must have been called for it before.
-    pub fn handle_interest(
+    /// Takes an Interest that the forwarder delivered to management, which [`ControlState::handle_next`] handles when it
+    /// is the turn of its principal. `face_id` is the face on which it arrived; [`ControlState::face_created`] must have
+    /// been called for it before.
+    pub fn receive_interest(&mut self, wire: Vec<u8>, face_id: u64) {
+        self.queue(face_id, Queued::Interest { wire, face_id });
+    }
+
+    fn queue(&mut self, face_id: u64, request: Queued) {
+        let principal = self.principal(face_id);
+        for dropped in self.requests.push(principal, request) {
+            self.counters.dropped += 1;
+            self.outcomes.push_back((dropped.face_id(), Handled::Dropped));
+            if let Queued::Command(command) = dropped {
+                self.end_fetches(&command.progress, command.requester.face_id);
+            }
+        }
+    }
+
+    /// Whether [`handle_next`](Self::handle_next) has something to do.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Handles the Interest, or the command or announcement whose certificate has arrived, whose turn it is. Returns false
+    /// if there is none. The result comes out of [`ControlState::poll_outcome`]. The owner measures how long it took, for
+    /// [`charge`](Self::charge).
+    pub fn handle_next(&mut self, now: Now, telemetry: &dyn Telemetry) -> bool {
+        let Some(request) = self.requests.pop() else { return false };
+        let face_id = request.face_id();
+        let handled = match request {
+            Queued::Interest { wire, .. } => self.handle_interest(now, &wire, face_id, telemetry),
+            Queued::Command(command) => self.verify_waiting(now, *command),
+            Queued::Announcement(announcement) => {
+                Handled::Announcement(self.judge_announcement(now, *announcement))
+            }
+        };
+        self.outcomes.push_back((face_id, handled));
+        true
+    }
+
+    /// Charges the time that [`handle_next`](Self::handle_next) took to the principal of the request.
+    pub fn charge(&mut self, cost_ns: u64) {
+        self.requests.charge(cost_ns);
+    }
+
+    /// What principals hold of the memory for requests.
+    #[must_use]
+    pub fn request_bytes(&self) -> LedgerReport<1> {
+        self.requests.report()
+    }
+
+    /// What principals hold of the places for commands that wait for certificates.
+    #[must_use]
+    pub fn waiting_places(&self) -> LedgerReport<1> {
+        self.waiting.report()
+    }
+
+    fn handle_interest(
         &mut self,
         now: Now,
         wire: &[u8],
@@ -315,7 +378,7 @@ impl ControlState {
     }
 
     /// Handles a Data that arrived on management's own face: the answer to a command of the forwarder, or a certificate.
-    /// The results of the commands that waited for it come out of [`ControlState::poll_outcome`]. Other Data is ignored.
+    /// What waited for it is handled by [`ControlState::handle_next`]. Other Data is ignored.
     pub fn handle_data(&mut self, now: Now, wire: &[u8]) {
         let Ok(data) = Data::parse(wire) else {
             self.counters.malformed += 1;
@@ -331,15 +394,11 @@ impl ControlState {
         self.fetches.arrived(now.monotonic_ns, &certificate);
         for mut announcement in announcements {
             announcement.progress.fetched.push(Arc::clone(&certificate));
-            self.judge_announcement(now, announcement);
+            self.queue(announcement.face_id, Queued::Announcement(Box::new(announcement)));
         }
-        for command in commands {
-            let WaitingCommand { wire, requester, mut progress, deadline_ns, .. } = command;
-            let Ok(interest) = Interest::parse(&wire) else { continue };
-            progress.fetched.push(Arc::clone(&certificate));
-            let unverified = Unverified { requester, progress, deadline_ns };
-            let handled = self.verify_again(now, &interest, unverified);
-            self.outcomes.push_back((requester.face_id, handled));
+        for mut command in commands {
+            command.progress.fetched.push(Arc::clone(&certificate));
+            self.queue(command.requester.face_id, Queued::Command(Box::new(command)));
         }
     }
 
@@ -434,7 +493,7 @@ impl ControlState {
         self.routes.poll_updates().or_else(|| self.outbox.pop())
     }
 
-    /// The result of a command that waited for a certificate, and the face that it came from.
+    /// The result of a request, and the face that it came from.
     pub fn poll_outcome(&mut self) -> Option<(u64, Handled)> {
         self.outcomes.pop_front()
     }
@@ -588,7 +647,7 @@ impl ControlState {
     }
 
     fn principal(&self, face_id: u64) -> PrincipalKey {
-        self.faces.get(face_id).map_or(PrincipalKey::OTHER, principal_of)
+        self.faces.get(face_id).map_or(PrincipalKey::OTHER, FaceRecord::charged_to)
     }
 
     fn wait(
@@ -633,13 +692,15 @@ impl ControlState {
         self.wait(interest, unverified, (verb, signer, Some(refusal)))
     }
 
-    fn verify_again(
-        &mut self,
-        now: Now,
-        interest: &Interest<'_>,
-        unverified: Unverified,
-    ) -> Handled {
-        let (requester, fetched) = (unverified.requester, &unverified.progress.fetched);
+    /// Verifies a command again, with one certificate more.
+    fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> Handled {
+        let WaitingCommand { wire, requester, progress, deadline_ns, .. } = command;
+        if self.faces.get(requester.face_id).is_none() {
+            return Handled::UnknownFace;
+        }
+        let Ok(interest) = &Interest::parse(&wire) else { return Handled::Malformed };
+        let unverified = Unverified { requester, progress, deadline_ns };
+        let fetched = &unverified.progress.fetched;
         let handled =
             match dispatch::dispatch(now, interest, requester, &mut *self.authorizer, fetched) {
                 Dispatch::NeedsCertificate { verb, signer, name } => {
@@ -692,16 +753,16 @@ impl ControlState {
         self.outcomes.push_back((requester.face_id, handled));
     }
 
-    /// Handles the announcement that arrived with the Data `name` on `face_id`, and adds its route if it is
-    /// trusted. It has to announce a prefix of that name.
-    pub fn learn_announcement(
+    /// Takes the announcement that arrived with the Data `name` on `face_id`; [`ControlState::handle_next`] adds its route
+    /// if it is trusted. It has to announce a prefix of that name.
+    pub fn receive_announcement(
         &mut self,
         now: Now,
         face_id: u64,
         name: NameRef<'_>,
-        wire: &[u8],
-    ) -> Learning {
-        let announced = Data::parse(wire).ok().and_then(|data| {
+        wire: Vec<u8>,
+    ) {
+        let announced = Data::parse(&wire).ok().and_then(|data| {
             let announcement = PrefixAnnouncement::from_data(&data).ok()?;
             Some(announcement.prefix)
         });
@@ -711,11 +772,13 @@ impl ControlState {
         {
             let reason =
                 format!("{prefix} is no prefix of the Data {} that it came with", name.to_uri());
-            return Learning::Refused(reason);
+            let refused = Handled::Announcement(Learning::Refused(reason));
+            return self.outcomes.push_back((face_id, refused));
         }
         let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
-        let (wire, progress) = (wire.to_vec(), Progress::default());
-        self.judge_announcement(now, WaitingAnnouncement { wire, face_id, progress, deadline_ns })
+        let progress = Progress::default();
+        let announcement = WaitingAnnouncement { wire, face_id, progress, deadline_ns };
+        self.queue(face_id, Queued::Announcement(Box::new(announcement)));
     }
 
     /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed.

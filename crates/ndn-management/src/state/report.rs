@@ -1,5 +1,6 @@
 //! Counters and results of management.
 
+use super::learning::Learning;
 use crate::command::Verb;
 use crate::dispatch::IgnoreReason;
 
@@ -20,6 +21,8 @@ pub struct ControlCounters {
     pub unknown_face: u64,
     /// Interests without an answer, for any other reason.
     pub ignored: u64,
+    /// Requests that were not handled, because their principals had their shares of the memory for them.
+    pub dropped: u64,
     /// Answers that could not be signed.
     pub unsigned: u64,
 }
@@ -63,4 +66,8 @@ pub enum Handled {
     Malformed,
     /// An Interest from an unknown face.
     UnknownFace,
+    /// A request was not handled, because its principal has its share of the memory for them.
+    Dropped,
+    /// An announcement that arrived with a Data.
+    Announcement(Learning),
 }

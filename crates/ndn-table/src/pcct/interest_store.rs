@@ -13,6 +13,9 @@ const HEADER: usize = 8;
 /// Memory is used and moved in chunks of this number of blocks.
 const CHUNK_BLOCKS: u32 = 1024;
 const CHUNK_BYTES: usize = CHUNK_BLOCKS as usize * BLOCK;
+/// A chunk of which no more blocks are in use gives them up before a chunk that was never used is begun. So the Interests
+/// take four times their size at most, and of what is written, less than a half is written again.
+const SPARSE_BLOCKS: u32 = CHUNK_BLOCKS / 4;
 /// Blocks of the longest Interest.
 pub(super) const INTEREST_BLOCKS_MAX: u32 = 144;
 
@@ -34,8 +37,8 @@ struct Chunk {
 }
 
 /// A log of Interests. New ones are written behind the last; a chunk whose Interests are all released
-/// is used again. When there is none, the Interests of the chunk that has the fewest are moved to the
-/// spare chunk. So up to [`capacity`](Self::capacity), there is room for an Interest of any length,
+/// is used again. When a chunk is full, the Interests of the one that has the fewest are moved to the next
+/// one, if they are few or if only the spare chunk is left. So up to [`capacity`](Self::capacity), there is room for an Interest of any length,
 /// whatever was released before.
 #[derive(Debug)]
 pub(super) struct InterestStore {
@@ -131,19 +134,19 @@ impl InterestStore {
         StoredInterest(at)
     }
 
-    /// Continues in an empty chunk. If only the spare one is left, moves the Interests of another chunk
-    /// there first.
+    /// Continues in an empty chunk. Moves the Interests of another chunk there first, if these are few or if
+    /// only the spare chunk is left.
     #[cold]
     fn change_chunk(&mut self, mut moved: impl FnMut(u32, StoredInterest)) -> Result<(), PitError> {
         let is_last = self.empty.len() == 1;
         let spare = self.empty.pop().ok_or(PitError::BytesFull)?;
         self.current = spare;
-        if !is_last {
+        let used = (0..).zip(&self.chunks).filter(|(_, chunk)| chunk.live > 0);
+        let emptiest = used.min_by_key(|(_, chunk)| chunk.live);
+        let Some((from, &Chunk { filled, live })) = emptiest else { return Ok(()) };
+        if !is_last && live > SPARSE_BLOCKS {
             return Ok(());
         }
-        let others = (0..).zip(&self.chunks).filter(|(number, _)| *number != spare);
-        let emptiest = others.min_by_key(|(_, chunk)| chunk.live);
-        let Some((from, &Chunk { filled, .. })) = emptiest else { return Ok(()) };
         let (mut at, end) = (from * CHUNK_BLOCKS, from * CHUNK_BLOCKS + filled);
         while at < end {
             let (owner, blocks) = self.header(at);
@@ -261,6 +264,34 @@ mod tests {
             world.check();
             prop_assert_eq!(world.store.empty.len(), CHUNKS - 1);
         }
+    }
+
+    /// Measures the chunks that were ever written to, and the blocks written again for each block stored.
+    #[test]
+    fn memory_is_reused_while_a_few_interests_of_each_chunk_stay() {
+        const LENGTH: u16 = 150;
+        let mut store = InterestStore::new(100 * CHUNK_BYTES);
+        let mut stored = BTreeMap::new();
+        let (mut written, mut moved) = (0, 0);
+        let per_chunk = CHUNK_BLOCKS / blocks_of(LENGTH);
+        for entry in 0..200 * per_chunk {
+            let at = store.insert(entry, &[0; LENGTH as usize], |entry, to| {
+                moved += blocks_of(LENGTH);
+                stored.insert(entry, to);
+            });
+            stored.insert(entry, at.unwrap());
+            written += blocks_of(LENGTH);
+            // One of thirty stays.
+            if let Some(earlier) = entry.checked_sub(30).filter(|entry| entry % 30 != 0) {
+                store.release(stored.remove(&earlier).unwrap());
+            }
+        }
+        let touched = store.bytes.chunks(CHUNK_BYTES).filter(|chunk| chunk.iter().any(|b| *b != 0));
+        let (touched, live) = (touched.count(), store.chunks.iter().map(|chunk| chunk.live).sum());
+        let needed = u32::div_ceil(live, CHUNK_BLOCKS) as usize;
+        assert!(touched <= 4 * needed + 2, "{touched} chunks for what fits into {needed}");
+        assert!(moved <= written / 2, "{moved} blocks moved, {written} written");
+        assert!(moved > 0);
     }
 
     #[test]

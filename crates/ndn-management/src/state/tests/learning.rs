@@ -1,5 +1,6 @@
 //! Routes that self-learning makes, on virtual time.
 
+use ndn_packet::NameRef;
 use ndn_security::{DigestSigner, KeyType};
 
 use super::trust::{announcement, guarded};
@@ -23,8 +24,21 @@ fn learn(harness: &mut Harness, wire: &[u8]) -> Learning {
     let announced =
         Data::parse(wire).ok().and_then(|data| PrefixAnnouncement::from_data(&data).ok());
     let with = announced.map_or_else(|| name("/net/app/1"), |announcement| announcement.prefix);
-    let learning = harness.state.learn_announcement(harness.now, TUNNEL, with.as_ref(), wire);
-    harness.run();
+    learn_with(harness, TUNNEL, with.as_ref(), wire)
+}
+
+/// The result of an announcement that comes with a Data of this name.
+pub(super) fn learn_with(
+    harness: &mut Harness,
+    face_id: u64,
+    name: NameRef<'_>,
+    wire: &[u8],
+) -> Learning {
+    harness.state.receive_announcement(harness.now, face_id, name, wire.to_vec());
+    harness.handle_all();
+    let outcome = std::iter::from_fn(|| harness.state.poll_outcome()).last();
+    let Some((of_face, Handled::Announcement(learning))) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(of_face, face_id);
     learning
 }
 
@@ -90,7 +104,7 @@ fn untrusted_announcement_adds_no_route() {
         assert!(matches!(learn(&mut harness, &wire), Learning::Refused(_)), "{wire:?}");
     }
     let wire = announcement("/net/app", 5000, &root.signer());
-    let gone = harness.state.learn_announcement(harness.now, 999, name("/net/app").as_ref(), &wire);
+    let gone = learn_with(&mut harness, 999, name("/net/app").as_ref(), &wire);
     assert!(matches!(gone, Learning::Refused(_)), "no such face");
     assert_eq!(harness.state.rib().route_count(), 0);
 }
@@ -156,7 +170,7 @@ fn announcement_of_another_prefix_is_refused() {
     let wire = announcement("/net/app", 60_000, &root.signer());
     let mut learn = |uri: &str| {
         let data = name(uri);
-        harness.state.learn_announcement(harness.now, TUNNEL, data.as_ref(), &wire)
+        learn_with(&mut harness, TUNNEL, data.as_ref(), &wire)
     };
     for other in ["/net", "/net/application/1", "/elsewhere/app"] {
         assert!(matches!(learn(other), Learning::Refused(_)), "{other}");

@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use ndn_packet::{DataBuilder, InterestBuilder};
+use ndn_types::FaceUri;
 
 use super::*;
 use crate::client::CommandBuilder;
@@ -86,6 +87,12 @@ struct Harness {
     actions: Vec<Action>,
 }
 
+/// The process of a Unix socket, or the address of a peer.
+fn principal_of(remote_uri: &str) -> PrincipalKey {
+    let address = FaceUri::parse(remote_uri).ok().and_then(|uri| uri.socket_address());
+    address.map_or(PrincipalKey::LocalApplication { uid: 1000, pid: 7 }, PrincipalKey::remote)
+}
+
 fn record(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
     let is_tunnel = scope == Scope::NonLocal;
     FaceRecord {
@@ -101,6 +108,7 @@ fn record(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(65_535),
+        principal: principal_of(remote_uri),
         capabilities: FaceCapabilities { change_persistency: is_tunnel, override_mtu: is_tunnel },
     }
 }
@@ -183,6 +191,12 @@ impl Harness {
         let handled = self.state.handle_interest(self.now, wire, face_id, &self.telemetry);
         self.run();
         handled
+    }
+
+    /// Handles what waits for its turn.
+    fn handle_all(&mut self) {
+        while self.state.handle_next(self.now, &self.telemetry) {}
+        self.run();
     }
 
     fn begin(&mut self, face_id: u64, verb: Verb, parameters: &ControlParameters) -> Handled {

@@ -7,6 +7,7 @@ use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
 use ndn_security::{DigestSigner, KeyType, SHA256_LEN, Signer};
 
+use super::learning::learn_with;
 use super::*;
 use crate::access::AccessControl;
 use crate::access::tests::{Identity, signed};
@@ -51,7 +52,7 @@ impl Harness {
 
     pub(super) fn data(&mut self, certificate: &Identity) {
         self.state.handle_data(self.now, certificate.certificate.wire());
-        self.run();
+        self.handle_all();
     }
 
     /// The names that were asked for, with the face.
@@ -243,7 +244,7 @@ fn announcement_waits_on_after_a_forged_certificate() {
     let mut harness = guarded(&root);
     let wire = announcement("/net/sub/app", 5000, &sub.signer());
     let data = name("/net/sub/app/data");
-    let learning = harness.state.learn_announcement(harness.now, TUNNEL, data.as_ref(), &wire);
+    let learning = learn_with(&mut harness, TUNNEL, data.as_ref(), &wire);
     assert_eq!(learning, Learning::Waiting);
     harness.data(&Identity::new("/net/sub", KeyType::Ecdsa));
     harness.advance(100 * MILLISECOND_NS);
@@ -316,11 +317,7 @@ fn neighbour_is_served_while_one_address_floods_commands_from_many_ports() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
     let attacker = Identity::new("/net/attacker", KeyType::Ecdsa);
-    let mut harness = guarded(&root);
-    for port in 0..16 {
-        let uri = format!("udp4://192.0.2.66:{}", 7000 + port);
-        harness.state.face_created(harness.now, record(400 + port, &uri, Scope::NonLocal));
-    }
+    let mut harness = with_hostile_ports(&root);
     let waiting = (0..16 * 16).filter(|number| {
         let handled = harness.register_from(400 + number / 16, &attacker);
         matches!(handled, Handled::Command { code: None, .. })
@@ -332,6 +329,65 @@ fn neighbour_is_served_while_one_address_floods_commands_from_many_ports() {
     harness.data(&user);
     assert_eq!(harness.response().code, 200);
     assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
+}
+
+/// How many requests are handled until a command of `user` that arrives now is answered.
+fn handled_before(harness: &mut Harness, user: &Identity) -> usize {
+    harness.sent.clear();
+    let time = Some(harness.now.unix_ms());
+    let wire = signed(LOCALHOP, Verb::RibRegister, &user.signer(), time);
+    let name = Interest::parse(&wire).unwrap().name().to_name();
+    harness.state.receive_interest(wire, TUNNEL);
+    let is_answer = |sent: &(Vec<u8>, bool)| Data::parse(&sent.0).unwrap().name() == name.as_ref();
+    let mut handled = 0;
+    while !harness.sent.iter().any(is_answer) {
+        assert!(harness.state.handle_next(harness.now, &harness.telemetry), "no answer");
+        harness.state.charge(MILLISECOND_NS);
+        harness.run();
+        handled += 1;
+    }
+    handled
+}
+
+fn with_hostile_ports(root: &Identity) -> Harness {
+    let mut harness = guarded(root);
+    for port in 0..16 {
+        let uri = format!("udp4://192.0.2.66:{}", 7000 + port);
+        harness.state.face_created(harness.now, record(400 + port, &uri, Scope::NonLocal));
+    }
+    harness
+}
+
+#[test]
+fn signatures_of_one_host_do_not_delay_commands_of_others() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let imposter = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = with_hostile_ports(&root);
+    let time = Some(harness.now.unix_ms());
+    let forged = signed(LOCALHOP, Verb::RibRegister, &imposter.signer(), time);
+    for number in 0..20_000 {
+        harness.state.receive_interest(forged.clone(), 400 + number % 16);
+    }
+    let dropped = harness.state.counters().dropped;
+    assert!((10_000..20_000).contains(&dropped), "{dropped}: memory is limited");
+    assert!(harness.state.poll_outcome().is_some_and(|(_, handled)| handled == Handled::Dropped));
+    assert!(handled_before(&mut harness, &root) <= 2);
+    assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
+}
+
+#[test]
+fn commands_whose_certificate_arrives_do_not_delay_those_of_others() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let attacker = Identity::issued("/net/attacker", KeyType::Ecdsa, Some(&root));
+    let mut harness = with_hostile_ports(&root);
+    for number in 0..16 * 16 {
+        harness.register_from(400 + number / 16, &attacker);
+    }
+    assert_eq!(harness.state.waiting_places().resources[0].total, 178);
+    harness.state.handle_data(harness.now, attacker.certificate.wire());
+    assert!(handled_before(&mut harness, &root) <= 2);
+    harness.handle_all();
+    assert!(harness.state.waiting_places().is_zero() && harness.state.request_bytes().is_zero());
 }
 
 #[test]
