@@ -7,13 +7,16 @@ use ndn_table::{
     PitPhase, PrincipalIndex, RecordPlace, Resource, Timestamp, VICTIM_STEPS, Verdict, Victim,
     long_blocks,
 };
+use ndn_types::PrincipalClass;
 
 use super::finalize::Ending;
 use crate::DropReason;
 use crate::strategy::Context;
+use crate::tables::Tables;
 
-/// Maximum number of in-records of one principal in one entry. Each Interest that joins an entry is compared with all of
-/// them, so that one address with a thousand ports would multiply the cost of its Interests.
+/// Maximum number of in-records of one remote address in one entry. Each Interest that joins an entry is compared with
+/// all of them, so that one address with a thousand ports would multiply the cost of its Interests. Addresses beyond
+/// the number of principals have no limit: they are many.
 const IN_RECORDS_PER_PRINCIPAL_MAX: usize = 64;
 
 /// Steps of the search that the end of a record or an entry counts as: it takes longer than checking a
@@ -99,10 +102,22 @@ impl Context<'_> {
         entry: PitIndex,
         count: usize,
     ) -> bool {
-        let own = self.in_records(entry).filter(|record| record.principal == principal).count();
-        own < IN_RECORDS_PER_PRINCIPAL_MAX
-            && (count < usize::from(IN_RECORDS_PER_ENTRY_MAX)
-                || self.evict_from_entry(principal, entry))
+        let (max, now) = (usize::from(IN_RECORDS_PER_ENTRY_MAX), self.now);
+        let is_limited = principal != PrincipalIndex::OTHER
+            && self.tables.pcct.ledger().class(principal) == PrincipalClass::Remote;
+        let has_many = |context: &Self| {
+            let records = context.in_records(entry);
+            is_limited
+                && records.filter(|record| record.principal == principal).count()
+                    >= IN_RECORDS_PER_PRINCIPAL_MAX
+        };
+        if count < max && !has_many(self) {
+            return true;
+        }
+        let Tables { pcct, counters, .. } = &mut *self.tables;
+        let expired = pcct.retain_in_records(entry, |_, record| record.expiry() > now);
+        counters.in_records_expired.add(expired as u64);
+        !has_many(self) && (count - expired < max || self.evict_from_entry(principal, entry))
     }
 
     /// Ends the oldest in-record of a principal that gives way to `principal` among the in-records of an

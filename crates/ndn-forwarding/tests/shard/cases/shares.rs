@@ -228,6 +228,42 @@ fn ports_of_one_address_take_few_in_records_of_an_entry() {
 }
 
 #[test]
+fn in_records_that_have_expired_leave_their_places_in_an_entry() {
+    let mut bed = bed(1, 5000);
+    bed.process(0, &[from(OTHER_PEER, interest("/good/all", 1).lifetime_ms(LONGEST_MS))]);
+    for face in 200..265 {
+        bed.add_face_of(face, REMOTE, address(1));
+    }
+    for face in 200..264 {
+        bed.process(0, &[from(face, interest("/good/all", face).lifetime_ms(4000))]);
+    }
+    bed.process(3999, &[from(264, interest("/good/all", 264))]);
+    assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 1);
+    bed.process(4001, &[from(264, interest("/good/all", 265))]);
+    assert_eq!(bed.counters[0].dropped(DropReason::InRecordsFull), 1);
+    bed.check_accounts().unwrap();
+    bed.check_ledgers().unwrap();
+    bed.sent.0.clear();
+    bed.process(4002, &[from(PRODUCER, data("/good/all"))]);
+    assert_eq!(bed.sent.0.len(), 2);
+    assert_everything_is_given_back(&mut bed, 4003);
+}
+
+#[test]
+fn connections_of_one_application_all_wait_in_an_entry() {
+    let mut bed = bed(1, 5000);
+    let application = PrincipalKey::LocalApplication { uid: 1000, pid: 7 };
+    for face in 200..400 {
+        bed.add_face_of(face, REMOTE, application);
+        bed.process(0, &[from(face, interest("/good/all", face))]);
+    }
+    bed.sent.0.clear();
+    bed.process(1, &[from(PRODUCER, data("/good/all"))]);
+    assert_eq!(bed.sent.0.len(), 200);
+    assert_everything_is_given_back(&mut bed, 2);
+}
+
+#[test]
 fn ports_of_many_addresses_leave_in_records_of_an_entry_to_others() {
     const ADDRESSES: u32 = 20;
     let mut bed = bed(1, 5000);
