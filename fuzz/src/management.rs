@@ -139,7 +139,7 @@ fn interests(mut bytes: &[u8]) {
         bytes = rest;
         state.receive_interest(packet.to_vec(), FACES[0].0);
         while state.handle_next(now, &Nothing) {}
-        state.handle_data(now, packet);
+        state.handle_data(now, packet, FACES[0].0);
         while state.handle_next(now, &Nothing) {}
         while state.poll_outcome().is_some() {}
         carry_out(&mut state, now, Interest::parse(packet).ok().as_ref(), &mut destroyed);

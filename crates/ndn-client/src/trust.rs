@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ndn_packet::{ContentType, Data, KeyLocator, Name, NameRef, SignatureInfo};
 use ndn_security::trust::{
-    AnchorChange, AnchorSource, CHAIN_MAX, Judgement, SignedPacket, TrustError, TrustPolicy,
-    Validation,
+    AnchorChange, AnchorSource, CHAIN_MAX, Judgement, Search, SignedPacket, TrustError,
+    TrustPolicy, Validation,
 };
 use ndn_security::{Certificate, Verifier, VerifyError};
 
@@ -100,9 +100,11 @@ impl Trust {
         match self.validate(data) {
             Validation::Accepted => Ok(()),
             Validation::Refused(error) => Err(untrusted(error)),
-            Validation::NeedsCertificate(certificate) => {
+            Validation::NeedsCertificates(Search { names, refusal, .. }) => {
+                let certificate = names.into_iter().next().unwrap_or_default();
                 let reason = "nothing else that was fetched is signed by its key".to_owned();
-                Err(untrusted(TrustError::Unavailable { certificate, reason }))
+                let missing = TrustError::Unavailable { certificate, reason };
+                Err(untrusted(refusal.unwrap_or(missing)))
             }
         }
     }
@@ -141,17 +143,15 @@ impl Trust {
         let mut asked: Vec<Name> = Vec::new();
         let mut fetched: Vec<Arc<Certificate>> = Vec::new();
         let error = loop {
-            let certificate = match self.validate_with(data, &fetched) {
+            let search = match self.validate_with(data, &fetched) {
                 Validation::Accepted => return Ok(()),
                 Validation::Refused(error) => break error,
-                Validation::NeedsCertificate(name) => name,
+                Validation::NeedsCertificates(search) => search,
             };
-            let name = || data.name().to_name();
-            if asked.contains(&certificate) {
-                break TrustError::Loop { name: name(), certificate };
-            }
+            let missing = search.names.iter().find(|name| !asked.contains(name)).cloned();
+            let Some(certificate) = missing else { break search.into_error(data.name()) };
             if asked.len() == CHAIN_MAX {
-                break TrustError::TooLong { name: name() };
+                break TrustError::TooLong { name: data.name().to_name() };
             }
             match self.fetch(endpoint, lifetime, &certificate, fresh).await {
                 Ok(came) => fetched.push(Arc::new(came)),

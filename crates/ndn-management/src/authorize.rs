@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ndn_packet::{Data, Name};
+use ndn_packet::Data;
 use ndn_security::Certificate;
-use ndn_security::trust::{AnchorChange, Validation};
+use ndn_security::trust::{AnchorChange, Search, Validation};
 
 use crate::Now;
 use crate::access::replay::ReplayRecords;
@@ -35,12 +35,12 @@ pub enum Authorization {
         /// The reason.
         reason: String,
     },
-    /// Fetch a certificate, and decide again.
-    NeedsCertificate {
+    /// Fetch certificates, and decide again.
+    NeedsCertificates {
         /// The signer, for logs.
         signer: String,
-        /// Prefix of the certificate's name.
-        name: Name,
+        /// What is missing.
+        search: Search,
     },
     /// Send no answer, to a command that is not worth the cost of a signature.
     Ignore {

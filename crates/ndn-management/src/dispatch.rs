@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{ComponentType, Data, Interest, Name, NameRef, types};
 use ndn_security::Certificate;
-use ndn_security::trust::Validation;
+use ndn_security::trust::{Search, Validation};
 
 use crate::authorize::{Authorization, Authorizer, Requester};
 use crate::command::{self, Command, CommandError, Module, TopPrefix, Verb};
@@ -86,14 +86,14 @@ pub enum Dispatch {
         /// The reason, for logs.
         reason: String,
     },
-    /// Fetch a certificate and dispatch the command again.
-    NeedsCertificate {
+    /// Fetch certificates and dispatch the command again.
+    NeedsCertificates {
         /// The command.
         verb: Verb,
         /// The signer, for logs.
         signer: String,
-        /// A prefix of the certificate's name.
-        name: Name,
+        /// What is missing.
+        search: Search,
     },
     /// Publish a new version of a dataset and answer with its first segment.
     Publish {
@@ -180,15 +180,15 @@ fn dispatch_command(
     };
     match authorizer.authorize(now, &command, requester, fetched) {
         Authorization::Ignore { reason } => Dispatch::Ignore(IgnoreReason::Unauthorised(reason)),
-        Authorization::NeedsCertificate { signer, name } => {
-            Dispatch::NeedsCertificate { verb, signer, name }
+        Authorization::NeedsCertificates { signer, search } => {
+            Dispatch::NeedsCertificates { verb, signer, search }
         }
         Authorization::Reject { signer, reason } => refuse(signer, forbidden(&reason)),
         Authorization::Accept { signer } if verb == Verb::RibAnnounce => {
             let announced = announcement(now, interest, authorizer, fetched);
             match announced {
-                Err(Missing::Certificate(name)) => {
-                    Dispatch::NeedsCertificate { verb, signer, name }
+                Err(Missing::Certificates(search)) => {
+                    Dispatch::NeedsCertificates { verb, signer, search: *search }
                 }
                 Err(Missing::Trust(response)) => refuse(signer, response),
                 Ok(announcement) => {
@@ -227,7 +227,7 @@ fn forbidden(reason: &str) -> ControlResponse {
 
 /// The reason why an announcement is not accepted.
 enum Missing {
-    Certificate(Name),
+    Certificates(Box<Search>),
     Trust(ControlResponse),
 }
 
@@ -253,7 +253,7 @@ fn announcement(
         PrefixAnnouncement::from_data(&data).map_err(|error| malformed(error.to_string()))?;
     match authorizer.authorize_announcement(now, &data, fetched) {
         Validation::Accepted => Ok(announcement),
-        Validation::NeedsCertificate(name) => Err(Missing::Certificate(name)),
+        Validation::NeedsCertificates(search) => Err(Missing::Certificates(Box::new(search))),
         Validation::Refused(error) => {
             let text = format!("Prefix announcement rejected: {error}");
             Err(Missing::Trust(ControlResponse::new(status::FORBIDDEN, text)))

@@ -195,7 +195,7 @@ impl Management {
     fn handle_incoming(&mut self, cx: &mut Cx, incoming: Incoming) {
         let Incoming { face_id, wire } = incoming;
         if wire.first() == Some(&DATA_TYPE) {
-            cx.state.handle_data(cx.now, &wire);
+            cx.state.handle_data(cx.now, &wire, face_id);
         } else {
             self.local.note_interests();
             cx.state.receive_interest(wire, face_id);

@@ -207,10 +207,10 @@ impl Authorizer for AccessControl {
         match guarded.policy.validate(&packet, fetched, unix_s(now)) {
             Validation::Accepted => Authorization::Accept { signer },
             Validation::Refused(error) => reject(signer, error.to_string()),
-            Validation::NeedsCertificate(name) if is_rib => {
-                Authorization::NeedsCertificate { signer, name }
+            Validation::NeedsCertificates(search) if is_rib => {
+                Authorization::NeedsCertificates { signer, search }
             }
-            Validation::NeedsCertificate(_) => {
+            Validation::NeedsCertificates(_) => {
                 reject(signer, "the signer is not authorised for this module".to_owned())
             }
         }

@@ -56,7 +56,10 @@ impl Identity {
     }
 
     pub(crate) fn signer(&self) -> KeySigner {
-        let locator = Locator::Name(self.certificate.key_name().to_name());
+        self.signer_as(Locator::Name(self.certificate.key_name().to_name()))
+    }
+
+    pub(crate) fn signer_as(&self, locator: Locator) -> KeySigner {
         KeySigner::new(Arc::clone(&self.key), locator)
     }
 }
@@ -281,7 +284,8 @@ fn localhop_accepts_rib_commands_only() {
     let wire = signed(localhop, Verb::RibRegister, &unknown_peer.signer(), Some(TIME_MS));
     assert!(matches!(
         ask_at(&mut access, NOW, &wire, REMOTE),
-        Authorization::NeedsCertificate { name, .. } if name == unknown_peer.certificate.key_name()
+        Authorization::NeedsCertificates { search, .. }
+            if search.names == [unknown_peer.certificate.key_name().to_name()]
     ));
 }
 

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
-use ndn_security::{Certificate, identity_of_key};
+use ndn_security::trust::Search;
+use ndn_security::{Certificate, SHA256_LEN, identity_of_key};
 use ndn_types::{
     Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
     Verdict,
@@ -17,7 +18,6 @@ use super::pending::{Pending, PendingTable, Work};
 use crate::authorize::Requester;
 use crate::command::Verb;
 use crate::fib::Fib;
-use crate::response::ControlResponse;
 use crate::time::Now;
 use crate::types::CS_ERASE_LIMIT;
 
@@ -25,10 +25,12 @@ use crate::types::CS_ERASE_LIMIT;
 pub(super) const WAITING_MAX: usize = 256;
 /// Maximum number of waiting commands from one face.
 pub(super) const WAITING_PER_FACE_MAX: usize = 16;
-/// Certificates that one command may require, and that may arrive for it.
+/// Maximum number of certificates of one command that its chains consist of so far.
 const CERTIFICATES_MAX: usize = 25;
-/// The time for which a command waits on after certificates that do not prove it: they may be forged, and another source
-/// may have the right ones.
+/// Maximum number of certificates from one principal that are judged for one command and prove nothing.
+const REJECTED_PER_SOURCE_MAX: usize = 8;
+/// The time for which a command waits if every certificate that it requires has arrived, and none proves it: they may be
+/// forged, and another source may have the right ones.
 const DOUBT_MS: u64 = 1000;
 /// The time after the arrival of a certificate in which those of its issuers should arrive.
 const ISSUERS_MS: u64 = 1000;
@@ -42,6 +44,8 @@ const FETCH_MS_MIN: u64 = 1000;
 /// retransmission suppression of the strategies (10 ms to 250 ms), so that each Interest is forwarded.
 const RETRY_MS_MIN: u64 = 30;
 const RETRY_MS_MAX: u64 = 500;
+/// Time between Interests to one next hop after the other, for a certificate that a forged one has arrived for.
+const NEXT_HOP_MS: u64 = 80;
 /// The time for which a certificate that did not arrive is not requested again for the same face.
 pub(super) const FAILURE_MS: u64 = 1000;
 /// Maximum number of such failures.
@@ -65,37 +69,179 @@ impl Resources<1> for WaitingPlaces {
     }
 }
 
-/// The certificates that a command or an announcement has required and received so far. A certificate of any name can be
-/// forged, so each is awaited until the command is accepted or its time is over, also if one of its name has arrived.
-#[derive(Debug, Default)]
+/// A certificate from the network.
+#[derive(Debug, Clone)]
+pub(super) struct Arrival {
+    pub(super) certificate: Arc<Certificate>,
+    digest: [u8; SHA256_LEN],
+    /// The principal that sent it.
+    source: PrincipalKey,
+}
+
+impl Arrival {
+    pub(super) fn new(certificate: Certificate, source: PrincipalKey) -> Self {
+        let digest = ndn_security::sha256(certificate.wire());
+        Self { certificate: Arc::new(certificate), digest, source }
+    }
+}
+
+/// How far a required certificate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    New,
+    Requested,
+    /// One has arrived, or the last request has just failed.
+    Answered,
+}
+
+/// The search for the certificates of a command or an announcement. A certificate of any name can be forged, so each is
+/// awaited until the command is accepted or its time is over, also if one of its name has arrived.
+#[derive(Debug)]
 pub(super) struct Progress {
-    pub(super) required: Vec<Name>,
-    pub(super) fetched: Vec<Arc<Certificate>>,
+    /// Prefixes of names; the last is that of the key that signed the command.
+    required: Vec<(Name, Stage)>,
+    /// Certificates of keys that signed the command, or one of these certificates.
+    fetched: Vec<Arrival>,
+    /// Certificates that prove nothing.
+    rejected: Vec<([u8; SHA256_LEN], PrincipalKey)>,
+    /// Why the last of them does not.
+    refusal: Option<String>,
+    /// The one that has arrived last, until the command is judged by it.
+    last: Option<Arrival>,
+    deadline_ns: u64,
+    /// An earlier deadline, while there is nothing that has not arrived.
+    doubt_ns: Option<u64>,
 }
 
 impl Progress {
-    /// Whether fetching `name` may help: it was not required before, and the limit is not reached.
-    pub(super) fn may_require(&self, name: &Name) -> bool {
-        !self.required.contains(name) && self.required.len() < CERTIFICATES_MAX
+    pub(super) fn new(deadline_ns: u64) -> Self {
+        let (required, fetched, rejected) = (Vec::new(), Vec::new(), Vec::new());
+        Self { required, fetched, rejected, refusal: None, last: None, deadline_ns, doubt_ns: None }
     }
 
-    /// Whether one more certificate is to be considered.
-    pub(super) fn has_room(&self) -> bool {
-        self.fetched.len() < CERTIFICATES_MAX
+    /// The time until which the command waits.
+    pub(super) fn deadline_ns(&self) -> u64 {
+        self.doubt_ns.map_or(self.deadline_ns, |doubt_ns| doubt_ns.min(self.deadline_ns))
     }
 
-    /// Whether this is an awaited certificate, which has not arrived before.
-    pub(super) fn awaits(&self, certificate: &Certificate) -> bool {
-        let is_new = self.fetched.iter().all(|known| known.wire() != certificate.wire());
-        is_new
-            && self.has_room()
-            && self.required.iter().any(|name| is_certificate_of(certificate, name.as_ref()))
+    /// The time until which certificates are fetched.
+    pub(super) const fn fetch_deadline_ns(&self) -> u64 {
+        self.deadline_ns
     }
-}
 
-/// The time until which a command waits on after certificates that did not prove it.
-pub(super) fn doubt_deadline_ns(now_ns: u64, deadline_ns: u64) -> u64 {
-    deadline_ns.min(now_ns.saturating_add(DOUBT_MS * NS_PER_MS))
+    /// The required certificates.
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.required.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether the command has not been judged.
+    pub(super) const fn is_new(&self) -> bool {
+        self.required.is_empty()
+    }
+
+    /// Whether a certificate belongs to the chains of this search.
+    pub(super) fn is_followed(&self, search: &Search, arrival: &Arrival) -> bool {
+        let position = self.fetched.iter().position(|one| one.digest == arrival.digest);
+        position.is_some_and(|position| search.followed.contains(&position))
+    }
+
+    pub(super) fn requires(&self, name: &Name) -> bool {
+        self.required.iter().any(|(required, _)| required == name)
+    }
+
+    /// The certificates to judge the command by.
+    pub(super) fn certificates(&self) -> Vec<Arc<Certificate>> {
+        self.fetched.iter().map(|one| Arc::clone(&one.certificate)).collect()
+    }
+
+    /// Takes the certificate that the command is to be judged by now; a new command has none.
+    pub(super) fn take_last(&mut self) -> Option<Arrival> {
+        self.last.take()
+    }
+
+    fn holds(&self, arrival: &Arrival) -> bool {
+        self.fetched.iter().any(|one| one.digest == arrival.digest)
+    }
+
+    /// Whether this is a required certificate that is to be judged: it has not arrived before, and its source may send more.
+    pub(super) fn awaits(&self, arrival: &Arrival) -> bool {
+        let is_required = |name: &Name| is_certificate_of(&arrival.certificate, name.as_ref());
+        let is_rejected = self.rejected.iter().any(|(digest, _)| *digest == arrival.digest);
+        let of_source = self.rejected.iter().filter(|(_, source)| *source == arrival.source);
+        self.required.iter().any(|(name, _)| is_required(name))
+            && !is_rejected
+            && !self.holds(arrival)
+            && of_source.count() < REJECTED_PER_SOURCE_MAX
+    }
+
+    /// Adds a certificate that it [awaits](Self::awaits). The oldest one of the principal that sent most makes room.
+    pub(super) fn add(&mut self, arrival: &Arrival) {
+        for (name, stage) in &mut self.required {
+            if is_certificate_of(&arrival.certificate, name.as_ref()) {
+                *stage = Stage::Answered;
+            }
+        }
+        if self.fetched.len() == CERTIFICATES_MAX {
+            let number_of = |source: &PrincipalKey| {
+                self.fetched.iter().filter(|one| one.source == *source).count()
+            };
+            let numbers = self.fetched.iter().map(|one| number_of(&one.source));
+            let most = numbers.max().unwrap_or_default();
+            let oldest = self.fetched.iter().position(|one| number_of(&one.source) == most);
+            if let Some(position) = oldest {
+                let Arrival { digest, source, .. } = self.fetched.remove(position);
+                self.rejected.push((digest, source));
+            }
+        }
+        self.fetched.push(arrival.clone());
+        self.last = Some(arrival.clone());
+    }
+
+    /// Takes the result of a judgement by these [certificates](Self::certificates).
+    pub(super) fn update(&mut self, search: Search) {
+        let Search { names, followed, refusal } = search;
+        let mut position = 0;
+        for one in self.fetched.extract_if(.., |_| {
+            position += 1;
+            !followed.contains(&(position - 1))
+        }) {
+            self.rejected.push((one.digest, one.source));
+        }
+        self.refusal = refusal.map(|error| error.to_string());
+        let known = std::mem::take(&mut self.required);
+        let stage_of =
+            |name: &Name| known.iter().find(|(one, _)| one == name).map(|(_, stage)| *stage);
+        let stages = names.into_iter().map(|name| {
+            let stage = stage_of(&name).unwrap_or(Stage::New);
+            (name, stage)
+        });
+        self.required = stages.collect();
+    }
+
+    /// The names that are to be requested.
+    pub(super) fn take_new(
+        &mut self,
+        now_ns: u64,
+        has_failed: impl Fn(&Name) -> bool,
+    ) -> Vec<Name> {
+        let mut new = Vec::new();
+        for (name, stage) in self.required.iter_mut().filter(|(_, stage)| *stage == Stage::New) {
+            *stage = if has_failed(name) { Stage::Answered } else { Stage::Requested };
+            if *stage == Stage::Requested {
+                new.push(name.clone());
+            }
+        }
+        let is_answered = self.required.iter().all(|(_, stage)| *stage == Stage::Answered);
+        let doubt_ns = self.doubt_ns.unwrap_or(now_ns.saturating_add(DOUBT_MS * NS_PER_MS));
+        self.doubt_ns = is_answered.then_some(doubt_ns);
+        new
+    }
+
+    /// Why the command is refused.
+    pub(super) fn refusal(&self) -> String {
+        let name = self.required.first().map(|(name, _)| name.to_uri()).unwrap_or_default();
+        self.refusal.clone().unwrap_or_else(|| format!("certificate {name} cannot be had"))
+    }
 }
 
 /// Whether `name`, which is that of a key or a prefix of a certificate's name, stands for this certificate. Names of other
@@ -113,13 +259,6 @@ pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
     now_ns.saturating_add(fetch_ms * NS_PER_MS)
 }
 
-/// The refusal of a command.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) response: ControlResponse,
-    pub(super) reason: String,
-}
-
 /// A command that waits for a certificate.
 #[derive(Debug)]
 pub(super) struct WaitingCommand {
@@ -129,9 +268,6 @@ pub(super) struct WaitingCommand {
     pub(super) verb: Verb,
     pub(super) signer: String,
     pub(super) progress: Progress,
-    pub(super) deadline_ns: u64,
-    /// The refusal that it gets at the deadline, if certificates have arrived that do not prove it.
-    pub(super) refusal: Option<Refusal>,
 }
 
 /// Whether one more command may wait.
@@ -200,20 +336,19 @@ impl WaitingCommands {
     }
 
     /// Takes the commands that wait for this certificate.
-    pub(super) fn take_awaiting(&mut self, certificate: &Certificate) -> Vec<WaitingCommand> {
-        self.take_if(|entry| entry.progress.awaits(certificate))
+    pub(super) fn take_awaiting(&mut self, arrival: &Arrival) -> Vec<WaitingCommand> {
+        self.take_if(|entry| entry.progress.awaits(arrival))
     }
 
     /// Takes the commands whose time is over.
     pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingCommand> {
-        self.take_if(|entry| entry.deadline_ns <= now_ns)
+        self.take_if(|entry| entry.progress.deadline_ns() <= now_ns)
     }
 
     /// Whether a command from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
-        self.commands.iter().any(|entry| {
-            entry.requester.face_id == face_id && entry.progress.required.contains(name)
-        })
+        let mut of_face = self.commands.iter().filter(|one| one.requester.face_id == face_id);
+        of_face.any(|one| one.progress.requires(name))
     }
 
     pub(super) fn face_destroyed(&mut self, face_id: u64) {
@@ -221,7 +356,7 @@ impl WaitingCommands {
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.commands.iter().map(|entry| entry.deadline_ns).min()
+        self.commands.iter().map(|entry| entry.progress.deadline_ns()).min()
     }
 
     fn take_if(&mut self, is_selected: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
@@ -248,16 +383,21 @@ struct Fetch {
     face_id: u64,
     /// Interests sent.
     attempts: usize,
-    /// Interests sent at increasing intervals.
-    paced: u32,
+    /// Time to the Interest after the next one.
+    pause_ms: u64,
     next_attempt_ns: u64,
     deadline_ns: u64,
-    /// Next hops that are asked in turn, in addition to the requester and the strategy.
+    /// Next hops that are asked in turn, in addition to the requester and the strategy, once a certificate has arrived that
+    /// proves nothing.
     next_hops: Vec<u64>,
+    /// Interests left until each next hop has been asked.
+    turns_left: usize,
+    /// Whether certificates of the name have arrived that prove nothing, or not enough in time.
+    is_doubted: bool,
     /// A certificate of the name has arrived.
     is_answered: bool,
-    /// Its name, while the Content Store may have it.
-    answer: Option<Name>,
+    /// The name of one that a command continues with, while the Content Store may have it.
+    used: Option<Name>,
 }
 
 /// What fetches need of the control plane.
@@ -278,7 +418,7 @@ struct Failure {
 
 /// The certificates that are being fetched. Each is requested again and again until its time is over or nothing waits for
 /// it, less often once one has arrived: from the face that requires it, which usually has it, and in turn from the
-/// network. If what arrived does not prove the command, each next hop is asked, too. There is one fetch for each
+/// network. If what arrived proves nothing, each next hop is asked, too. There is one fetch for each
 /// certificate and face that something waits for, so that their number is bounded by those of the waiting commands and
 /// announcements.
 #[derive(Debug, Default)]
@@ -298,16 +438,17 @@ impl CertificateFetches {
     /// Fetches a certificate, at least until `deadline_ns`.
     pub(super) fn begin(
         &mut self,
-        now_ns: u64,
         name: &Name,
         (face_id, deadline_ns): (u64, u64),
-        outbox: &mut Outbox,
+        cx: &mut FetchContext<'_>,
     ) {
+        let now_ns = cx.now.monotonic_ns;
         let known = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
         if let Some(fetch) = known {
             fetch.deadline_ns = fetch.deadline_ns.max(deadline_ns);
-            if fetch.answer.take().is_some() {
-                (fetch.paced, fetch.next_attempt_ns) = (0, now_ns);
+            if fetch.is_answered {
+                fetch.doubt_used(cx);
+                fetch.next_attempt_ns = now_ns;
             }
             return;
         }
@@ -315,36 +456,51 @@ impl CertificateFetches {
             name: name.clone(),
             face_id,
             attempts: 0,
-            paced: 0,
+            pause_ms: RETRY_MS_MIN,
             next_attempt_ns: now_ns,
             deadline_ns,
             next_hops: Vec::new(),
+            turns_left: 0,
+            is_doubted: false,
             is_answered: false,
-            answer: None,
+            used: None,
         };
-        fetch.attempt(now_ns, outbox);
+        fetch.attempt(now_ns, cx.outbox);
         self.fetches.push(fetch);
     }
 
-    /// Notes a certificate that may be the requested one. It is requested again after a while, unless nothing waits for
-    /// it any more.
-    pub(super) fn arrived(&mut self, now_ns: u64, certificate: &Certificate) {
-        for fetch in &mut self.fetches {
-            if is_certificate_of(certificate, fetch.name.as_ref()) {
-                fetch.is_answered = true;
-                fetch.answer = Some(certificate.name().to_name());
-                fetch.next_attempt_ns = now_ns.saturating_add(ISSUERS_MS * NS_PER_MS);
+    /// Notes a certificate for these faces. If a command or an announcement continues with it, it is requested again after a
+    /// while, unless nothing waits for it any more. Otherwise it is erased and requested again; from then on nothing delays
+    /// the requests.
+    pub(super) fn arrived(
+        &mut self,
+        certificate: &Certificate,
+        is_for: impl Fn(u64) -> bool,
+        is_used: bool,
+        cx: &mut FetchContext<'_>,
+    ) {
+        let mut is_erased = false;
+        for fetch in self.fetches.iter_mut().filter(|fetch| is_for(fetch.face_id)) {
+            if !is_certificate_of(certificate, fetch.name.as_ref()) {
+                continue;
+            }
+            fetch.is_answered = true;
+            is_erased |= !is_used;
+            if fetch.is_doubted {
+                continue;
+            }
+            if is_used {
+                let pause_ns = ISSUERS_MS * NS_PER_MS;
+                fetch.next_attempt_ns = cx.now.monotonic_ns.saturating_add(pause_ns);
+                fetch.used = Some(certificate.name().to_name());
+            } else if fetch.used.is_none() {
+                fetch.doubt(cx);
             }
         }
-        self.failures.retain(|failure| !is_certificate_of(certificate, failure.name.as_ref()));
-    }
-
-    /// Requests a certificate again: what arrived for the face does not prove its command.
-    pub(super) fn doubt(&mut self, name: &Name, face_id: u64, cx: &mut FetchContext<'_>) {
-        let found = self.fetches.iter_mut().find(|one| one.face_id == face_id && one.name == *name);
-        if let Some(fetch) = found {
-            fetch.doubt(cx);
+        if is_erased {
+            cx.erase(certificate.name().to_name());
         }
+        self.failures.retain(|failure| !is_certificate_of(certificate, failure.name.as_ref()));
     }
 
     /// Ends a fetch that nothing waits for.
@@ -375,10 +531,8 @@ impl CertificateFetches {
         }
         for fetch in &mut self.fetches {
             if fetch.next_attempt_ns <= now_ns {
-                match fetch.answer {
-                    Some(_) => fetch.doubt(cx),
-                    None => fetch.attempt(now_ns, cx.outbox),
-                }
+                fetch.doubt_used(cx);
+                fetch.attempt(now_ns, cx.outbox);
             }
         }
     }
@@ -390,22 +544,36 @@ impl CertificateFetches {
     }
 }
 
+impl FetchContext<'_> {
+    /// Makes the Content Store forget a certificate.
+    fn erase(&mut self, prefix: Name) {
+        let work = Work::EraseCs { prefix: prefix.clone(), count: None };
+        if let Some(ticket) = self.pending.add(Pending::without_requester(self.now, work)) {
+            self.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
+        }
+    }
+}
+
 impl Fetch {
-    /// Makes the Content Store forget the certificate that has arrived, and requests it again soon, also from each next
-    /// hop for its name.
-    fn doubt(&mut self, cx: &mut FetchContext<'_>) {
-        let Some(prefix) = self.answer.take() else { return };
+    /// Requests the certificate soon, also from each next hop for its name.
+    fn doubt(&mut self, cx: &FetchContext<'_>) {
         let name = self.name.as_ref();
         let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
         let next_hops = prefixes.find_map(|prefix| cx.fib.find(prefix)).unwrap_or_default();
         let next_hops = next_hops.iter().map(|hop| hop.face_id);
         let other = next_hops.filter(|&face_id| face_id != self.face_id);
         self.next_hops = other.take(NEXT_HOPS_MAX).collect();
-        self.paced = 0;
+        self.is_doubted = true;
+        self.turns_left = self.next_hops.len() + 2;
+        self.pause_ms = NEXT_HOP_MS;
         self.next_attempt_ns = cx.now.monotonic_ns.saturating_add(RETRY_MS_MIN * NS_PER_MS);
-        let work = Work::EraseCs { prefix: prefix.clone(), count: None };
-        if let Some(ticket) = cx.pending.add(Pending::without_requester(cx.now, work)) {
-            cx.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
+    }
+
+    /// Erases the certificate that a command continues with, if there is one: it may be forged.
+    fn doubt_used(&mut self, cx: &mut FetchContext<'_>) {
+        if let Some(used) = self.used.take() {
+            cx.erase(used);
+            self.doubt(cx);
         }
     }
 
@@ -426,10 +594,12 @@ impl Fetch {
             };
             outbox.push(Action::SendInterest { wire, next_hop });
         }
-        let pause_ms = RETRY_MS_MIN.saturating_mul(1 << self.paced.min(8)).min(RETRY_MS_MAX);
         self.attempts += 1;
-        self.paced += 1;
-        self.next_attempt_ns = now_ns.saturating_add(pause_ms * NS_PER_MS);
+        self.next_attempt_ns = now_ns.saturating_add(self.pause_ms * NS_PER_MS);
+        self.turns_left = self.turns_left.saturating_sub(1);
+        if self.turns_left == 0 {
+            self.pause_ms = (self.pause_ms * 2).min(RETRY_MS_MAX);
+        }
     }
 }
 
@@ -452,9 +622,7 @@ mod tests {
             principal: PrincipalIndex::OTHER,
             verb: Verb::RibRegister,
             signer: String::new(),
-            progress: Progress::default(),
-            deadline_ns: 0,
-            refusal: None,
+            progress: Progress::new(0),
         }
     }
 
@@ -524,8 +692,8 @@ mod tests {
         let mut fetches = CertificateFetches::default();
         let key = name("/net/site/KEY/k");
         let deadline_ns = 4000 * NS_PER_MS;
-        fetches.begin(0, &key, (300, deadline_ns), &mut around.outbox);
-        fetches.begin(0, &key, (300, deadline_ns), &mut around.outbox);
+        fetches.begin(&key, (300, deadline_ns), &mut around.at(0));
+        fetches.begin(&key, (300, deadline_ns), &mut around.at(0));
         let mut sent = Vec::new();
         let mut now_ns = 0;
         loop {
@@ -550,23 +718,22 @@ mod tests {
         let key = name("/a/KEY/k");
         let deadline_ns = 4000 * NS_PER_MS;
         for face_id in [300, 301] {
-            fetches.begin(0, &key, (face_id, deadline_ns), &mut around.outbox);
+            fetches.begin(&key, (face_id, deadline_ns), &mut around.at(0));
         }
         let of_b = b.certificate.name().to_name();
-        fetches.begin(0, &of_b, (300, deadline_ns), &mut around.outbox);
+        fetches.begin(&of_b, (300, deadline_ns), &mut around.at(0));
         assert_eq!(below.certificate.name().prefix(3), a.certificate.key_name());
         let due_ms = |fetches: &CertificateFetches| {
             let due = fetches.fetches.iter().map(|fetch| fetch.next_attempt_ns / NS_PER_MS);
             due.collect::<Vec<_>>()
         };
-        fetches.arrived(0, &below.certificate);
+        fetches.arrived(&below.certificate, |_| true, true, &mut around.at(0));
         assert_eq!(due_ms(&fetches), [30, 30, 30], "another key");
-        fetches.arrived(0, &a.certificate);
-        assert_eq!(due_ms(&fetches), [1000, 1000, 30]);
-        // What arrived proves nothing for one of them; another command needs the certificate for the other.
-        fetches.doubt(&key, 300, &mut around.at(NS_PER_MS));
-        fetches.begin(NS_PER_MS, &key, (301, deadline_ns), &mut around.outbox);
-        assert_eq!(due_ms(&fetches), [31, 1, 30]);
+        fetches.arrived(&a.certificate, |face_id| face_id == 300, true, &mut around.at(0));
+        assert_eq!(due_ms(&fetches), [1000, 30, 30], "a command of one face continues with it");
+        // Another command of the same face needs the certificate.
+        fetches.begin(&key, (300, deadline_ns), &mut around.at(NS_PER_MS));
+        assert_eq!(due_ms(&fetches), [1, 30, 30]);
         fetches.cancel(&key, 301);
         fetches.face_destroyed(300);
         assert_eq!(fetches.next_deadline_ns(), None);
@@ -582,20 +749,26 @@ mod tests {
             let next_hop = crate::rib::NextHop { face_id, cost: 1 };
             around.fib.add_next_hop(&name("/a"), next_hop).unwrap();
         }
-        fetches.begin(0, &key, (300, 4000 * NS_PER_MS), &mut around.outbox);
-        let mut asked = around.asked();
-        fetches.arrived(0, &identity.certificate);
-        fetches.doubt(&key, 300, &mut around.at(0));
-        let erased = around.outbox.pop();
-        assert!(
-            matches!(&erased, Some(Action::EraseCs { prefix, .. }) if *prefix == identity.certificate.name()),
-            "{erased:?}"
-        );
-        while asked.len() < 6 {
-            let now_ns = fetches.next_deadline_ns().unwrap();
+        fetches.begin(&key, (300, 4000 * NS_PER_MS), &mut around.at(0));
+        let mut asked: Vec<_> = around.asked().into_iter().map(|next_hop| (0, next_hop)).collect();
+        let mut now_ns = 0;
+        for _ in 0..5 {
+            // Every Interest is answered with the same certificate.
+            fetches.arrived(&identity.certificate, |_| true, false, &mut around.at(now_ns));
+            let erased = around.outbox.pop();
+            let name = identity.certificate.name();
+            assert!(
+                matches!(&erased, Some(Action::EraseCs { prefix, .. }) if *prefix == name),
+                "{erased:?}"
+            );
+            now_ns = fetches.next_deadline_ns().unwrap();
             fetches.handle_timeout(&mut around.at(now_ns));
-            asked.extend(around.asked());
+            let sent = around.asked().into_iter();
+            asked.extend(sent.map(|next_hop| (now_ns / NS_PER_MS, next_hop)));
         }
-        assert_eq!(asked, [Some(300), None, Some(301), Some(302), Some(300), None]);
+        let (first, second, third) = (Some(300), Some(301), Some(302));
+        let expected =
+            [(0, first), (30, None), (110, second), (190, third), (270, first), (350, None)];
+        assert_eq!(asked, expected);
     }
 }

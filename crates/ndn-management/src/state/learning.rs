@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
-use ndn_security::Certificate;
 
-use super::certificates::Progress;
+use super::certificates::{Arrival, Progress};
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
@@ -43,7 +42,6 @@ pub(super) struct WaitingAnnouncement {
     pub(super) wire: Vec<u8>,
     pub(super) face_id: u64,
     pub(super) progress: Progress,
-    pub(super) deadline_ns: u64,
 }
 
 /// An announcement that is kept to be forwarded.
@@ -218,15 +216,15 @@ impl Announcements {
         self.waiting.push(announcement);
     }
 
-    /// Takes the announcements that wait for this Data.
-    pub(super) fn take_awaiting(&mut self, certificate: &Certificate) -> Vec<WaitingAnnouncement> {
-        self.waiting.extract_if(.., |entry| entry.progress.awaits(certificate)).collect()
+    /// Takes the announcements that wait for this certificate.
+    pub(super) fn take_awaiting(&mut self, arrival: &Arrival) -> Vec<WaitingAnnouncement> {
+        self.waiting.extract_if(.., |entry| entry.progress.awaits(arrival)).collect()
     }
 
     /// Whether an announcement from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
         let mut of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id);
-        of_face.any(|entry| entry.progress.required.contains(name))
+        of_face.any(|entry| entry.progress.requires(name))
     }
 
     pub(super) fn face_destroyed(&mut self, face_id: u64) {
@@ -235,11 +233,11 @@ impl Announcements {
 
     /// Takes the announcements whose certificates did not arrive in time.
     pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingAnnouncement> {
-        self.waiting.extract_if(.., |entry| entry.deadline_ns <= now_ns).collect()
+        self.waiting.extract_if(.., |entry| entry.progress.deadline_ns() <= now_ns).collect()
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.waiting.iter().map(|entry| entry.deadline_ns).min()
+        self.waiting.iter().map(|entry| entry.progress.deadline_ns()).min()
     }
 }
 

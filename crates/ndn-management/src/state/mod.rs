@@ -33,11 +33,10 @@ mod routes;
 mod strategies;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
-use ndn_security::trust::{AnchorChange, Validation};
+use ndn_security::trust::{AnchorChange, Search, Validation};
 use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey};
 
 pub use action::{
@@ -71,8 +70,8 @@ use crate::types::{
     Persistency, Scope, cs_flag, route_flag, route_origin,
 };
 use certificates::{
-    Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, Refusal, WaitingCommand,
-    WaitingCommands, command_deadline_ns, doubt_deadline_ns,
+    Admission, Arrival, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, WaitingCommand,
+    WaitingCommands, command_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -115,8 +114,6 @@ impl Outcome {
 struct Unverified {
     requester: Requester,
     progress: Progress,
-    /// The time until which its certificates have to arrive.
-    deadline_ns: u64,
 }
 
 /// The route of management's own prefixes.
@@ -241,8 +238,14 @@ impl ControlState {
         for dropped in self.requests.push(principal, request) {
             self.counters.dropped += 1;
             self.outcomes.push_back((dropped.face_id(), Handled::Dropped));
-            if let Queued::Command(command) = dropped {
-                self.end_fetches(&command.progress, command.requester.face_id);
+            match dropped {
+                Queued::Interest { .. } => {}
+                Queued::Command(command) => {
+                    self.end_fetches(&command.progress.names(), command.requester.face_id);
+                }
+                Queued::Announcement(announcement) => {
+                    self.end_fetches(&announcement.progress.names(), announcement.face_id);
+                }
             }
         }
     }
@@ -341,11 +344,10 @@ impl ControlState {
             Dispatch::Refuse { verb, response, signer, reason } => {
                 self.refuse(name, verb, &response, signer, reason)
             }
-            Dispatch::NeedsCertificate { verb, signer, name } => {
+            Dispatch::NeedsCertificates { verb, signer, search } => {
                 let deadline_ns = command_deadline_ns(now.monotonic_ns, interest);
-                let unverified =
-                    Unverified { requester, progress: Progress::default(), deadline_ns };
-                self.wait_for_certificate(now, interest, unverified, (verb, signer, name))
+                let unverified = Unverified { requester, progress: Progress::new(deadline_ns) };
+                self.wait_for_certificates(now, interest, unverified, (verb, signer, search))
             }
             Dispatch::Publish { dataset, prefix } => {
                 let (datasets, mut tables, outbox) = self.dataset_service(telemetry);
@@ -377,9 +379,9 @@ impl ControlState {
         handled
     }
 
-    /// Handles a Data that arrived on management's own face: the answer to a command of the forwarder, or a certificate.
+    /// Handles a Data that arrived for management on `face_id`: the answer to a command of the forwarder, or a certificate.
     /// What waited for it is handled by [`ControlState::handle_next`]. Other Data is ignored.
-    pub fn handle_data(&mut self, now: Now, wire: &[u8]) {
+    pub fn handle_data(&mut self, now: Now, wire: &[u8], face_id: u64) {
         let Ok(data) = Data::parse(wire) else {
             self.counters.malformed += 1;
             return;
@@ -388,34 +390,67 @@ impl ControlState {
             return;
         }
         // Anybody can send other Data under the name of the key: the certificate may still arrive.
-        let Ok(certificate) = Certificate::parse(wire.to_vec()).map(Arc::new) else { return };
-        let commands = self.waiting.take_awaiting(&certificate);
-        let announcements = self.announcements.take_awaiting(&certificate);
-        self.fetches.arrived(now.monotonic_ns, &certificate);
+        let Ok(certificate) = Certificate::parse(wire.to_vec()) else { return };
+        let arrival = Arrival::new(certificate, self.principal(face_id));
+        let commands = self.waiting.take_awaiting(&arrival);
+        let announcements = self.announcements.take_awaiting(&arrival);
+        let of_commands = commands.iter().map(|command| command.requester.face_id);
+        let of_announcements = announcements.iter().map(|announcement| announcement.face_id);
+        let awaiting: Vec<u64> = of_commands.chain(of_announcements).collect();
         for mut announcement in announcements {
-            announcement.progress.fetched.push(Arc::clone(&certificate));
+            announcement.progress.add(&arrival);
             self.queue(announcement.face_id, Queued::Announcement(Box::new(announcement)));
         }
         for mut command in commands {
-            command.progress.fetched.push(Arc::clone(&certificate));
+            command.progress.add(&arrival);
             self.queue(command.requester.face_id, Queued::Command(Box::new(command)));
         }
+        // Nothing on other faces can use it.
+        let is_for = |face_id| !awaiting.contains(&face_id);
+        let (fetches, mut cx) = self.fetching(now);
+        fetches.arrived(&arrival.certificate, is_for, false, &mut cx);
     }
 
-    /// Requests the certificates of a command or an announcement again, which those that have arrived do not prove: any of
-    /// them may be forged.
-    fn doubt_certificates(&mut self, now: Now, progress: &Progress, face_id: u64) {
+    /// The fetches, with what they need.
+    fn fetching(&mut self, now: Now) -> (&mut CertificateFetches, FetchContext<'_>) {
         let Self { fetches, routes, pending, outbox, .. } = self;
-        let mut cx = FetchContext { now, fib: &routes.fib, pending, outbox };
-        for name in &progress.required {
-            fetches.doubt(name, face_id, &mut cx);
+        (fetches, FetchContext { now, fib: &routes.fib, pending, outbox })
+    }
+
+    /// Requests the certificates that are required and not requested yet.
+    fn fetch_required(&mut self, now: Now, progress: &mut Progress, face_id: u64) {
+        let now_ns = now.monotonic_ns;
+        let new = progress.take_new(now_ns, |name| self.fetches.has_failed(now_ns, name, face_id));
+        let (fetches, mut cx) = self.fetching(now);
+        for name in new {
+            fetches.begin(&name, (face_id, progress.fetch_deadline_ns()), &mut cx);
         }
     }
 
-    /// Ends the fetches that nothing waits for any more, of those that a command or an announcement needed.
-    fn end_fetches(&mut self, progress: &Progress, face_id: u64) {
-        for name in &progress.required {
-            if !self.waiting.has(name, face_id) && !self.announcements.has(name, face_id) {
+    /// Notes whether a certificate, by which a command or an announcement of this face was judged, is of use, and ends the
+    /// fetches of those that it required if nothing else requires them.
+    fn note_judgement(
+        &mut self,
+        now: Now,
+        face_id: u64,
+        required: &[Name],
+        (arrival, is_used): (Option<Arrival>, bool),
+    ) {
+        self.end_fetches(required, face_id);
+        if let Some(Arrival { certificate, .. }) = arrival {
+            let (fetches, mut cx) = self.fetching(now);
+            fetches.arrived(&certificate, |one| one == face_id, is_used, &mut cx);
+        }
+    }
+
+    /// Ends those of these fetches for a face that nothing waits for any more.
+    fn end_fetches(&mut self, required: &[Name], face_id: u64) {
+        let principal = self.principal(face_id);
+        for name in required {
+            if !self.waiting.has(name, face_id)
+                && !self.announcements.has(name, face_id)
+                && !self.requests.has(name, face_id, principal)
+            {
                 self.fetches.cancel(name, face_id);
             }
         }
@@ -477,11 +512,11 @@ impl ControlState {
         self.routes.continue_removing();
         self.pending.handle_timeout(now_ns);
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
-        let Self { fetches, routes, pending, outbox, .. } = self;
-        fetches.handle_timeout(&mut FetchContext { now, fib: &routes.fib, pending, outbox });
+        let (fetches, mut cx) = self.fetching(now);
+        fetches.handle_timeout(&mut cx);
         self.refuse_expired_commands(now_ns);
         for expired in self.announcements.take_expired(now_ns) {
-            self.end_fetches(&expired.progress, expired.face_id);
+            self.end_fetches(&expired.progress.names(), expired.face_id);
         }
         let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
         self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
@@ -600,37 +635,34 @@ impl ControlState {
 
     fn refuse_untrusted(
         &mut self,
-        interest: &Interest<'_>,
-        verb: Verb,
-        signer: String,
+        name: NameRef<'_>,
+        (verb, signer): (Verb, String),
         reason: String,
     ) -> Handled {
-        let Refusal { response, reason } = untrusted(reason);
-        self.refuse(interest.name(), verb, &response, signer, reason)
+        let text = format!("authorization rejected: {reason}");
+        let response = ControlResponse::new(status::FORBIDDEN, text);
+        self.refuse(name, verb, &response, signer, reason)
     }
 
-    /// Lets a command wait for a certificate, which is fetched from the requester's face and from the network.
-    fn wait_for_certificate(
+    /// Lets a command wait for certificates, which are fetched from the requester's face and from the network.
+    fn wait_for_certificates(
         &mut self,
         now: Now,
         interest: &Interest<'_>,
         mut unverified: Unverified,
-        (verb, signer, name): (Verb, String, Name),
+        (verb, signer, search): (Verb, String, Search),
     ) -> Handled {
-        let face_id = unverified.requester.face_id;
-        let reason = unavailable(&name);
-        if !unverified.progress.may_require(&name)
-            || self.fetches.has_failed(now.monotonic_ns, &name, face_id)
-        {
-            return self.doubt(now, interest, unverified, (verb, signer, untrusted(reason)));
+        let Unverified { requester, progress } = &mut unverified;
+        let (now_ns, face_id) = (now.monotonic_ns, requester.face_id);
+        let is_new = progress.is_new();
+        progress.update(search);
+        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
+        if (is_new && progress.names().iter().all(has_failed)) || !self.admit(face_id) {
+            let reason = progress.refusal();
+            return self.refuse_untrusted(interest.name(), (verb, signer), reason);
         }
-        if !self.admit(face_id) {
-            return self.refuse_untrusted(interest, verb, signer, reason);
-        }
-        let fetch = (face_id, unverified.deadline_ns);
-        self.fetches.begin(now.monotonic_ns, &name, fetch, &mut self.outbox);
-        unverified.progress.required.push(name);
-        self.wait(interest, unverified, (verb, signer, None))
+        self.fetch_required(now, progress, face_id);
+        self.wait(interest, unverified, (verb, signer))
     }
 
     /// Makes room for a waiting command of a face.
@@ -654,9 +686,9 @@ impl ControlState {
         &mut self,
         interest: &Interest<'_>,
         unverified: Unverified,
-        (verb, signer, refusal): (Verb, String, Option<Refusal>),
+        (verb, signer): (Verb, String),
     ) -> Handled {
-        let Unverified { requester, progress, deadline_ns } = unverified;
+        let Unverified { requester, progress } = unverified;
         let handled = Handled::Command { verb, signer: signer.clone(), code: None };
         let waiting = WaitingCommand {
             wire: interest.wire().to_vec(),
@@ -665,72 +697,41 @@ impl ControlState {
             verb,
             signer,
             progress,
-            deadline_ns,
-            refusal,
         };
         self.waiting.push(self.principal(requester.face_id), waiting);
         handled
     }
 
-    /// Lets a command wait on that what has arrived does not prove, for a short time, or refuses it if nothing has arrived.
-    fn doubt(
-        &mut self,
-        now: Now,
-        interest: &Interest<'_>,
-        mut unverified: Unverified,
-        (verb, signer, refusal): (Verb, String, Refusal),
-    ) -> Handled {
-        let Unverified { requester, progress, deadline_ns } = &mut unverified;
-        let face_id = requester.face_id;
-        if progress.fetched.is_empty() || !progress.has_room() || !self.admit(face_id) {
-            self.end_fetches(&unverified.progress, face_id);
-            let Refusal { response, reason } = refusal;
-            return self.refuse(interest.name(), verb, &response, signer, reason);
-        }
-        *deadline_ns = doubt_deadline_ns(now.monotonic_ns, *deadline_ns);
-        self.doubt_certificates(now, &unverified.progress, face_id);
-        self.wait(interest, unverified, (verb, signer, Some(refusal)))
-    }
-
     /// Verifies a command again, with one certificate more.
     fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> Handled {
-        let WaitingCommand { wire, requester, progress, deadline_ns, .. } = command;
+        let WaitingCommand { wire, requester, mut progress, .. } = command;
         if self.faces.get(requester.face_id).is_none() {
             return Handled::UnknownFace;
         }
         let Ok(interest) = &Interest::parse(&wire) else { return Handled::Malformed };
-        let unverified = Unverified { requester, progress, deadline_ns };
-        let fetched = &unverified.progress.fetched;
-        let handled =
-            match dispatch::dispatch(now, interest, requester, &mut *self.authorizer, fetched) {
-                Dispatch::NeedsCertificate { verb, signer, name } => {
-                    return self.wait_for_certificate(
-                        now,
-                        interest,
-                        unverified,
-                        (verb, signer, name),
-                    );
-                }
-                Dispatch::Refuse { verb, response, signer, reason }
-                    if response.code == status::FORBIDDEN =>
-                {
-                    let refusal = Refusal { response, reason };
-                    return self.doubt(now, interest, unverified, (verb, signer, refusal));
-                }
-                Dispatch::Refuse { verb, response, signer, reason } => {
-                    self.refuse(interest.name(), verb, &response, signer, reason)
-                }
-                Dispatch::Execute(command) => {
-                    self.execute(Executing { now, name: interest.name() }, *command)
-                }
-                Dispatch::Ignore(reason) => Handled::Ignored(reason),
-                // A command is dispatched as a command every time.
-                Dispatch::Publish { .. }
-                | Dispatch::NackDataset(_)
-                | Dispatch::Stored
-                | Dispatch::Events => Handled::Malformed,
-            };
-        self.end_fetches(&unverified.progress, requester.face_id);
+        let (required, fetched) = (progress.names(), progress.certificates());
+        let (arrival, mut is_used) = (progress.take_last(), true);
+        let authorizer = &mut *self.authorizer;
+        let handled = match dispatch::dispatch(now, interest, requester, authorizer, &fetched) {
+            Dispatch::NeedsCertificates { verb, signer, search } => {
+                is_used = arrival.as_ref().is_none_or(|one| progress.is_followed(&search, one));
+                let unverified = Unverified { requester, progress };
+                self.wait_for_certificates(now, interest, unverified, (verb, signer, search))
+            }
+            Dispatch::Refuse { verb, response, signer, reason } => {
+                self.refuse(interest.name(), verb, &response, signer, reason)
+            }
+            Dispatch::Execute(command) => {
+                self.execute(Executing { now, name: interest.name() }, *command)
+            }
+            Dispatch::Ignore(reason) => Handled::Ignored(reason),
+            // A command is dispatched as a command every time.
+            Dispatch::Publish { .. }
+            | Dispatch::NackDataset(_)
+            | Dispatch::Stored
+            | Dispatch::Events => Handled::Malformed,
+        };
+        self.note_judgement(now, requester.face_id, &required, (arrival, is_used));
         handled
     }
 
@@ -743,13 +744,11 @@ impl ControlState {
 
     /// Refuses a command that no longer waits.
     fn refuse_waiting(&mut self, command: WaitingCommand) {
-        let WaitingCommand { wire, requester, verb, signer, progress, refusal, .. } = command;
-        self.end_fetches(&progress, requester.face_id);
-        let (Ok(interest), Some(name)) = (Interest::parse(&wire), progress.required.last()) else {
-            return;
-        };
-        let Refusal { response, reason } = refusal.unwrap_or_else(|| untrusted(unavailable(name)));
-        let handled = self.refuse(interest.name(), verb, &response, signer, reason);
+        let WaitingCommand { wire, requester, verb, signer, progress, .. } = command;
+        self.end_fetches(&progress.names(), requester.face_id);
+        let Ok(interest) = Interest::parse(&wire) else { return };
+        let reason = progress.refusal();
+        let handled = self.refuse_untrusted(interest.name(), (verb, signer), reason);
         self.outcomes.push_back((requester.face_id, handled));
     }
 
@@ -776,8 +775,8 @@ impl ControlState {
             return self.outcomes.push_back((face_id, refused));
         }
         let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
-        let progress = Progress::default();
-        let announcement = WaitingAnnouncement { wire, face_id, progress, deadline_ns };
+        let progress = Progress::new(deadline_ns);
+        let announcement = WaitingAnnouncement { wire, face_id, progress };
         self.queue(face_id, Queued::Announcement(Box::new(announcement)));
     }
 
@@ -799,7 +798,7 @@ impl ControlState {
         self.announcements.find(now, &self.routes.rib, name, &mut *self.outbox.signer)
     }
 
-    fn judge_announcement(&mut self, now: Now, waiting: WaitingAnnouncement) -> Learning {
+    fn judge_announcement(&mut self, now: Now, mut waiting: WaitingAnnouncement) -> Learning {
         let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
         let data = match Data::parse(&waiting.wire) {
             Ok(data) => data,
@@ -809,17 +808,31 @@ impl ControlState {
             Ok(announcement) => announcement,
             Err(error) => return refused(&error),
         };
-        let fetched = &waiting.progress.fetched;
-        match self.authorizer.authorize_announcement(now, &data, fetched) {
-            Validation::Accepted => self.end_fetches(&waiting.progress, waiting.face_id),
-            Validation::Refused(error) => {
-                return self.doubt_announcement(now, waiting, error.to_string());
+        let face_id = waiting.face_id;
+        let (required, fetched) = (waiting.progress.names(), waiting.progress.certificates());
+        let validation = self.authorizer.authorize_announcement(now, &data, &fetched);
+        let (arrival, mut is_used) = (waiting.progress.take_last(), true);
+        let learning = match validation {
+            Validation::Accepted => self.learn(now, announcement, &waiting),
+            Validation::Refused(error) => refused(&error),
+            Validation::NeedsCertificates(search) => {
+                let progress = &waiting.progress;
+                is_used = arrival.as_ref().is_none_or(|one| progress.is_followed(&search, one));
+                self.announcement_waits(now, waiting, search)
             }
-            Validation::NeedsCertificate(name) => {
-                return self.announcement_waits(now, waiting, name);
-            }
-        }
-        let WaitingAnnouncement { wire, face_id, .. } = &waiting;
+        };
+        self.note_judgement(now, face_id, &required, (arrival, is_used));
+        learning
+    }
+
+    /// Adds the route of a trusted announcement.
+    fn learn(
+        &mut self,
+        now: Now,
+        announcement: PrefixAnnouncement,
+        WaitingAnnouncement { wire, face_id, .. }: &WaitingAnnouncement,
+    ) -> Learning {
+        let refused = |reason: &dyn ToString| Learning::Refused(reason.to_string());
         let face_id = *face_id;
         let Some(valid_until_ns) = announcement.expires_at_ns(now) else {
             return refused(&"it is not valid at this time");
@@ -836,58 +849,26 @@ impl ControlState {
         }
     }
 
-    /// Lets an announcement wait for a certificate.
+    /// Lets an announcement wait for certificates.
     fn announcement_waits(
         &mut self,
         now: Now,
         mut waiting: WaitingAnnouncement,
-        name: Name,
+        search: Search,
     ) -> Learning {
-        let face_id = waiting.face_id;
-        if !waiting.progress.may_require(&name)
-            || self.fetches.has_failed(now.monotonic_ns, &name, face_id)
+        let (now_ns, face_id) = (now.monotonic_ns, waiting.face_id);
+        let is_new = waiting.progress.is_new();
+        waiting.progress.update(search);
+        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
+        if (is_new && waiting.progress.names().iter().all(has_failed))
             || !self.announcements.has_room(face_id)
         {
-            return self.doubt_announcement(now, waiting, unavailable(&name));
+            return Learning::Refused(waiting.progress.refusal());
         }
-        let fetch = (face_id, waiting.deadline_ns);
-        self.fetches.begin(now.monotonic_ns, &name, fetch, &mut self.outbox);
-        waiting.progress.required.push(name);
+        self.fetch_required(now, &mut waiting.progress, face_id);
         self.announcements.push(waiting);
         Learning::Waiting
     }
-
-    /// Lets an announcement wait on that what has arrived does not prove, as [`Self::doubt`] does.
-    fn doubt_announcement(
-        &mut self,
-        now: Now,
-        mut waiting: WaitingAnnouncement,
-        reason: String,
-    ) -> Learning {
-        let WaitingAnnouncement { face_id, progress, deadline_ns, .. } = &mut waiting;
-        let face_id = *face_id;
-        if progress.fetched.is_empty()
-            || !progress.has_room()
-            || !self.announcements.has_room(face_id)
-        {
-            self.end_fetches(&waiting.progress, face_id);
-            return Learning::Refused(reason);
-        }
-        *deadline_ns = doubt_deadline_ns(now.monotonic_ns, *deadline_ns);
-        self.doubt_certificates(now, &waiting.progress, face_id);
-        self.announcements.push(waiting);
-        Learning::Waiting
-    }
-}
-
-/// The refusal of a command that is not authorized, for this reason.
-fn untrusted(reason: String) -> Refusal {
-    let text = format!("authorization rejected: {reason}");
-    Refusal { response: ControlResponse::new(status::FORBIDDEN, text), reason }
-}
-
-fn unavailable(certificate: &Name) -> String {
-    format!("certificate {certificate} cannot be had")
 }
 
 /// Commands, and the same operations for the forwarder's own configuration.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use ndn_packet::Name;
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
     Resources, Verdict,
@@ -105,6 +106,19 @@ impl Requests {
 
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
+    }
+
+    /// Whether a command or an announcement of this face and principal requires this certificate.
+    pub(super) fn has(&self, name: &Name, face_id: u64, key: PrincipalKey) -> bool {
+        let mut of_principal = self.queues.get(&key).into_iter().flatten();
+        of_principal.any(|Queued { request, .. }| {
+            request.face_id() == face_id
+                && match request {
+                    Request::Interest { .. } => false,
+                    Request::Command(command) => command.progress.requires(name),
+                    Request::Announcement(announcement) => announcement.progress.requires(name),
+                }
+        })
     }
 
     /// What principals hold.

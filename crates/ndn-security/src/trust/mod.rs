@@ -120,10 +120,31 @@ impl<'a> SignedPacket<'a> {
 pub enum Validation {
     /// The packet is trusted.
     Accepted,
-    /// The packet is not trusted.
+    /// The packet is not trusted, whatever certificates are fetched.
     Refused(TrustError),
-    /// A certificate is required; this is a prefix of its name.
-    NeedsCertificate(Name),
+    /// Certificates are missing.
+    NeedsCertificates(Search),
+}
+
+/// An unfinished search for a chain of certificates from a packet to a trust anchor.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Search {
+    /// Prefixes of the names of certificates that may continue a chain, the ends of the chains first. Certificates of these
+    /// names may be among the fetched ones: another one can lead to an anchor.
+    pub names: Vec<Name>,
+    /// Positions of the fetched certificates whose keys signed the packet or another one of these.
+    pub followed: Vec<usize>,
+    /// Why a fetched certificate does not continue a chain.
+    pub refusal: Option<TrustError>,
+}
+
+impl Search {
+    /// The reason why the packet is not trusted, if no further certificate can be had.
+    #[must_use]
+    pub fn into_error(self, name: NameRef<'_>) -> TrustError {
+        let certificate = self.names.into_iter().next().unwrap_or_default();
+        self.refusal.unwrap_or(TrustError::Loop { name: name.to_name(), certificate })
+    }
 }
 
 /// Rules and trust anchors.
@@ -266,7 +287,7 @@ impl TrustPolicy {
         };
         let (validation, learned) = match end {
             Ok(Climbed::Good(learned)) => (Validation::Accepted, learned),
-            Ok(Climbed::Missing(name)) => (Validation::NeedsCertificate(name), Vec::new()),
+            Ok(Climbed::Missing(search)) => (Validation::NeedsCertificates(search), Vec::new()),
             Err(error) => (Validation::Refused(error), Vec::new()),
         };
         Judgement { validation, learned, unix_s, anchor_changes: self.anchor_changes }
@@ -304,8 +325,8 @@ impl TrustPolicy {
             return Ok(Climbed::Good(Vec::new()));
         }
         let mut climber = Climber::new(self, fetched, unix_s, packet.name);
-        if let Some(missing) = climber.climb(packet, PacketSort::Other)? {
-            return Ok(Climbed::Missing(missing));
+        if !climber.climb(packet, PacketSort::Other)? {
+            return Ok(Climbed::Missing(climber.search));
         }
         // A certificate is trusted no longer than its issuer.
         let mut until_unix_s = climber.until_unix_s.min(unix_s + VERIFIED_LIFETIME_S - 1);
@@ -365,8 +386,8 @@ impl TrustPolicy {
 enum Climbed {
     /// At an anchor, by way of these certificates.
     Good(Vec<Verified>),
-    /// At a certificate that is not there.
-    Missing(Name),
+    /// At certificates that are not there.
+    Missing(Search),
 }
 
 /// The rules that there are, as far as there is room for them.

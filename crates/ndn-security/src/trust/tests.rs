@@ -113,6 +113,21 @@ pub(super) fn judge(policy: &mut TrustPolicy, wire: &[u8], fetched: &[&Identity]
     policy.validate(&SignedPacket::from_data(&data).unwrap(), &fetched, NOW)
 }
 
+/// The name of the first certificate that is missing, and why a fetched one does not stand for it.
+pub(super) fn missing(validation: Validation) -> Option<(Name, Option<TrustError>)> {
+    match validation {
+        Validation::NeedsCertificates(Search { names, refusal, .. }) => {
+            names.into_iter().next().zip(Some(refusal))
+        }
+        Validation::Accepted | Validation::Refused(_) => None,
+    }
+}
+
+/// It is missing, and no other was fetched.
+pub(super) fn needed(identity: &Identity) -> Option<(Name, Option<TrustError>)> {
+    Some((identity.certificate.key_name().to_name(), None))
+}
+
 const COMMAND: &str = "/localhop/nfd/rib/register/parameters";
 
 #[test]
@@ -122,11 +137,8 @@ fn a_chain_to_the_anchor_is_asked_for_and_then_trusted() {
     let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
     let mut policy = policy(RULES, &root);
     let wire = interest(COMMAND, &user.signer());
-    let needs = |identity: &Identity| {
-        Validation::NeedsCertificate(identity.certificate.key_name().to_name())
-    };
-    assert_eq!(judge(&mut policy, &wire, &[]), needs(&user));
-    assert_eq!(judge(&mut policy, &wire, &[&user]), needs(&site));
+    assert_eq!(missing(judge(&mut policy, &wire, &[])), needed(&user));
+    assert_eq!(missing(judge(&mut policy, &wire, &[&user])), needed(&site));
     assert_eq!(judge(&mut policy, &wire, &[&site, &user]), Validation::Accepted);
     assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
     assert_eq!(judge(&mut policy, &interest(COMMAND, &root.signer()), &[]), Validation::Accepted);
@@ -138,9 +150,11 @@ fn wrong_names_keys_and_times_are_refused() {
     let mut policy = policy(RULES, &root);
     let refused = |validation| matches!(validation, Validation::Refused(_));
     let other = Identity::new("/other", Some(&root), NOW + 1000);
-    assert!(refused(judge(&mut policy, &interest(COMMAND, &other.signer()), &[&other])));
+    let verdict = missing(judge(&mut policy, &interest(COMMAND, &other.signer()), &[&other]));
+    assert!(matches!(verdict, Some((_, Some(TrustError::NotAllowed { .. })))), "{verdict:?}");
     let expired = Identity::new("/net/old", Some(&root), NOW - 1);
-    assert!(refused(judge(&mut policy, &interest(COMMAND, &expired.signer()), &[&expired])));
+    let verdict = missing(judge(&mut policy, &interest(COMMAND, &expired.signer()), &[&expired]));
+    assert!(matches!(verdict, Some((_, Some(TrustError::Expired { .. })))), "{verdict:?}");
     let impostor = Identity::new("/net", None, NOW + 1000);
     assert!(refused(judge(&mut policy, &interest(COMMAND, &impostor.signer()), &[])));
     let outside = interest("/localhop/nfd/rib/list/x", &root.signer());
@@ -216,8 +230,8 @@ fn a_forged_certificate_does_not_hide_the_right_one() {
     for fetched in [[&other_key, &same_key, &user], [&user, &same_key, &other_key]] {
         assert_eq!(judge(&mut policy(RULES, &root), &wire, &fetched), Validation::Accepted);
     }
-    let verdict = judge(&mut policy(RULES, &root), &wire, &[&other_key]);
-    assert!(matches!(verdict, Validation::Refused(TrustError::Signature { .. })), "{verdict:?}");
+    let verdict = missing(judge(&mut policy(RULES, &root), &wire, &[&other_key]));
+    assert!(matches!(verdict, Some((_, Some(TrustError::Signature { .. })))), "{verdict:?}");
 }
 
 #[test]
@@ -229,7 +243,53 @@ fn two_certificates_that_sign_each_other_lead_nowhere() {
     let wire = interest(COMMAND, &b.signer());
     let verdict = judge(&mut policy, &wire, &[&a, &b]);
     // The self-signed certificate asks for itself again, and never gets anywhere.
-    assert_eq!(verdict, Validation::NeedsCertificate(a.certificate.key_name().to_name()));
+    assert_eq!(missing(verdict), needed(&a));
+}
+
+#[test]
+fn every_continuation_of_a_chain_is_named() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let site = Identity::new("/net/site", Some(&root), NOW + 1000);
+    let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);
+    let impostor = Identity::new("/net/site/user", None, NOW + 1000);
+    let key_name = |identity: &Identity| identity.certificate.key_name().to_name();
+    // Anybody can sign a certificate for the key of the user, in the name of a key that does not exist.
+    let forged = {
+        let options = CertificateOptions {
+            issuer_id: Component::generic(b"NB"),
+            version: 9,
+            not_before_unix_s: NOW - 1000,
+            not_after_unix_s: NOW + 1000,
+            description: &[],
+        };
+        let signer = signed_as(&impostor, "/net/KEY/none");
+        let public = user.key.public_key().unwrap();
+        let certificate =
+            Certificate::issue(user.certificate.key_name(), &public, &options, &signer).unwrap();
+        Identity { key: Arc::clone(&user.key), certificate: Arc::new(certificate) }
+    };
+    let wire = interest(COMMAND, &user.signer());
+    let mut policy = policy(RULES, &root);
+    let Validation::NeedsCertificates(search) =
+        judge(&mut policy, &wire, &[&forged, &impostor, &user])
+    else {
+        panic!("a chain is complete")
+    };
+    let none = Name::from_uri("/net/KEY/none").unwrap();
+    assert_eq!(search.names, [none, key_name(&site), key_name(&user)]);
+    assert_eq!(search.followed, [0, 2], "not the certificate of another key");
+    let fetched = [&forged, &user, &site];
+    assert_eq!(judge(&mut policy, &wire, &fetched), Validation::Accepted);
+}
+
+#[test]
+fn genuine_certificate_of_another_key_refutes_the_packet() {
+    let root = Identity::new("/net", None, NOW + 1000);
+    let user = Identity::new("/net/user", Some(&root), NOW + 1000);
+    let impostor = Identity::new("/net/user", None, NOW + 1000);
+    let wire = interest(COMMAND, &impostor.signer());
+    let verdict = judge(&mut policy(RULES, &root), &wire, &[&user]);
+    assert!(matches!(verdict, Validation::Refused(TrustError::Signature { .. })), "{verdict:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rules of one line each, and what refusals say.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::tests::{Identity, NOW, judge};
+use super::tests::{Identity, NOW, judge, missing, needed};
 use super::*;
 use crate::info::InfoError;
 use crate::{DigestSigner, Signer, sign_data};
@@ -31,7 +31,8 @@ fn data(name: &str, signer: &dyn Signer) -> Vec<u8> {
 fn refusal(validation: Validation) -> String {
     match validation {
         Validation::Refused(error) => error.to_string(),
-        other @ (Validation::Accepted | Validation::NeedsCertificate(_)) => panic!("{other:?}"),
+        Validation::NeedsCertificates(Search { refusal: Some(error), .. }) => error.to_string(),
+        other @ (Validation::Accepted | Validation::NeedsCertificates(_)) => panic!("{other:?}"),
     }
 }
 
@@ -57,11 +58,8 @@ fn a_chain_of_three_is_trusted() {
     let lab = Lab::new();
     let mut policy = policy(RULES, &lab.root).unwrap();
     let wire = data("/lab/a/files/x", &lab.server.signer());
-    let needs = |identity: &Identity| {
-        Validation::NeedsCertificate(identity.certificate.key_name().to_name())
-    };
-    assert_eq!(judge(&mut policy, &wire, &[]), needs(&lab.server));
-    assert_eq!(judge(&mut policy, &wire, &[&lab.server]), needs(&lab.site));
+    assert_eq!(missing(judge(&mut policy, &wire, &[])), needed(&lab.server));
+    assert_eq!(missing(judge(&mut policy, &wire, &[&lab.server])), needed(&lab.site));
     assert_eq!(judge(&mut policy, &wire, &[&lab.server, &lab.site]), Validation::Accepted);
     assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
 }
@@ -79,8 +77,7 @@ fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
     let mut rules = policy(RULES, &root).unwrap();
     assert_eq!(rules.validate(&packet, &fetched, NOW), Validation::Accepted);
     assert_eq!(rules.validate(&packet, &[], NOW + 200), Validation::Accepted, "the last second");
-    let needs = Validation::NeedsCertificate(server.certificate.key_name().to_name());
-    assert_eq!(rules.validate(&packet, &[], NOW + 201), needs);
+    assert_eq!(missing(rules.validate(&packet, &[], NOW + 201)), needed(&server));
     let output = refusal(rules.validate(&packet, &fetched, NOW + 201));
     assert!(output.starts_with("certificate /lab/a/KEY/key-1/NA/v=1 is valid from"), "{output}");
     // An anchor that expires bounds what rests on it as well.
@@ -123,8 +120,7 @@ fn what_was_learned_before_anchors_changed_is_forgotten() {
     assert_eq!(policy.refresh_anchors(1_000_000_000, &mut reload).len(), 1);
     policy.learn(judgement);
     assert!(!policy.is_verified(&lab.site.certificate));
-    let needs = Validation::NeedsCertificate(lab.site.certificate.key_name().to_name());
-    assert_eq!(policy.validate(&packet, &[], NOW), needs);
+    assert_eq!(missing(policy.validate(&packet, &[], NOW)), needed(&lab.site));
 }
 
 const INFO_RULES: &str = r#"

@@ -56,7 +56,7 @@ impl Harness {
             .content(&content)
             .to_vec(&info, ndn_security::SHA256_LEN, digest_signature)
             .unwrap();
-        self.state.handle_data(self.now, &data);
+        self.state.handle_data(self.now, &data, TUNNEL);
         self.run();
     }
 }

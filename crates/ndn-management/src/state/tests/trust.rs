@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ndn_packet::{DataBuilder, InterestBuilder, SignatureInfo};
+use ndn_packet::{Component, DataBuilder, InterestBuilder, SignatureInfo};
 use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
-use ndn_security::{DigestSigner, KeyType, SHA256_LEN, Signer};
+use ndn_security::{CertificateOptions, DigestSigner, KeyType, Locator, SHA256_LEN, Signer};
 
 use super::learning::learn_with;
 use super::*;
@@ -51,7 +51,11 @@ impl Harness {
     }
 
     pub(super) fn data(&mut self, certificate: &Identity) {
-        self.state.handle_data(self.now, certificate.certificate.wire());
+        self.data_from(TUNNEL, certificate);
+    }
+
+    fn data_from(&mut self, face_id: u64, certificate: &Identity) {
+        self.state.handle_data(self.now, certificate.certificate.wire(), face_id);
         self.handle_all();
     }
 
@@ -237,6 +241,164 @@ fn forged_certificates_without_end_end_in_403() {
     assert_eq!(harness.response().code, 200);
 }
 
+/// A certificate for the key of an identity, in the name of a key that does not exist, which anybody can make.
+fn forged_for_key_of(identity: &Identity, version: u64) -> Vec<u8> {
+    let forger = Identity::new("/net", KeyType::Ecdsa);
+    let options = CertificateOptions {
+        issuer_id: Component::generic(b"forged"),
+        version,
+        not_before_unix_s: 1_699_999_000,
+        not_after_unix_s: 1_700_001_000,
+        description: &[],
+    };
+    let locator = Locator::Name(name(&format!("/net/KEY/none-{version}")));
+    let signer = forger.signer_as(locator);
+    let public = identity.certificate.public_key();
+    let key_name = identity.certificate.key_name();
+    Certificate::issue(key_name, public, &options, &signer).unwrap().wire().to_vec()
+}
+
+impl Harness {
+    fn wire_from(&mut self, face_id: u64, certificate: &[u8]) {
+        self.state.handle_data(self.now, certificate, face_id);
+        self.handle_all();
+    }
+
+    /// Handles actions for a time, and answers the Interests with this certificate; returns the next hops asked.
+    fn answer_all(&mut self, certificate: &Identity, for_ns: u64) -> Vec<Option<u64>> {
+        let end_ns = self.now.monotonic_ns + for_ns;
+        let mut next_hops = Vec::new();
+        while self.now.monotonic_ns < end_ns {
+            for action in self.take_actions() {
+                if let Action::SendInterest { next_hop, .. } = action {
+                    next_hops.push(next_hop);
+                    self.data(certificate);
+                }
+            }
+            self.advance(10 * MILLISECOND_NS);
+        }
+        next_hops
+    }
+}
+
+#[test]
+fn identical_forged_answers_do_not_keep_other_next_hops_from_being_asked() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
+    let forged = Identity::new("/net/user", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    for face_id in 400..405 {
+        let uri = format!("udp4://192.0.2.{}:6363", face_id - 300);
+        harness.state.face_created(harness.now, record(face_id, &uri, Scope::NonLocal));
+        harness
+            .state
+            .add_route(
+                name("/net").as_ref(),
+                crate::state::learning::learnt_route(harness.now, face_id, u64::MAX),
+            )
+            .unwrap();
+    }
+    harness.run();
+    harness.sent.clear();
+    harness.take_actions();
+    harness.register(&user);
+    let asked = harness.answer_all(&forged, 900 * MILLISECOND_NS);
+    for face_id in [TUNNEL].into_iter().chain(400..405) {
+        assert!(asked.contains(&Some(face_id)), "{face_id}: {asked:?}");
+    }
+    assert!(harness.sent.is_empty(), "it waits on");
+    harness.data_from(404, &user);
+    assert_eq!(harness.response().code, 200);
+}
+
+#[test]
+fn certificate_for_the_right_key_by_nobody_does_not_hide_the_issuer() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
+    let user = Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&site));
+    let mut harness = guarded(&root);
+    harness.register(&user);
+    harness.take_actions();
+    harness.wire_from(TUNNEL, &forged_for_key_of(&user, 1));
+    assert_eq!(harness.asked(), [("/net/KEY/none-1".to_owned(), Some(TUNNEL))]);
+    harness.data(&user);
+    assert_eq!(harness.asked(), [("/net/site/KEY/k".to_owned(), Some(TUNNEL))]);
+    // Forged certificates that arrive while the issuer is fetched do not shorten the time for it.
+    harness.data(&Identity::new("/net/site/user", KeyType::Ecdsa));
+    harness.advance(1500 * MILLISECOND_NS);
+    assert!(harness.sent.is_empty(), "it waits on");
+    harness.data(&site);
+    assert_eq!(harness.response().code, 200);
+    harness.take_actions();
+    harness.advance(5 * SECOND_NS);
+    assert!(harness.take_actions().is_empty(), "nothing waits");
+}
+
+#[test]
+fn forged_certificates_of_one_address_leave_the_right_one_to_others() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
+    let user = Identity::issued("/net/site/user", KeyType::Ecdsa, Some(&site));
+    for is_of_key in [false, true] {
+        let mut harness = guarded(&root);
+        for port in 0..40 {
+            let uri = format!("udp4://192.0.2.66:{}", 7000 + port);
+            harness.state.face_created(harness.now, record(400 + port, &uri, Scope::NonLocal));
+        }
+        harness.run();
+        harness.sent.clear();
+        harness.register(&user);
+        if is_of_key {
+            harness.data(&user);
+        }
+        for port in 0..40 {
+            let forged = match is_of_key {
+                true => forged_for_key_of(&user, port),
+                false => {
+                    Identity::new("/net/site/user", KeyType::Ecdsa).certificate.wire().to_vec()
+                }
+            };
+            harness.wire_from(400 + port, &forged);
+        }
+        assert!(harness.sent.is_empty(), "it waits on");
+        harness.data(&user);
+        harness.data(&site);
+        assert_eq!(harness.response().code, 200);
+    }
+}
+
+#[test]
+fn refusals_that_no_certificate_changes_are_immediate() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let user = Identity::issued("/net/user", KeyType::Ecdsa, Some(&root));
+    let impostor = Identity::new("/net/user", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    // A bad signature under a genuine certificate, which stays in the Content Store.
+    harness.register(&impostor);
+    harness.take_actions();
+    harness.data(&user);
+    assert_eq!(harness.response().code, 403);
+    assert!(harness.take_actions().is_empty(), "nothing is erased or requested");
+    // A retransmission: the first copy is executed, the second is a replay.
+    let time = Some(harness.now.unix_ms() + 10);
+    let wire = signed(LOCALHOP, Verb::RibRegister, &user.signer(), time);
+    harness.interest(&wire, TUNNEL);
+    harness.interest(&wire, TUNNEL);
+    harness.take_actions();
+    harness.data(&user);
+    let codes: Vec<_> = std::iter::from_fn(|| harness.state.poll_outcome())
+        .filter_map(|(_, handled)| match handled {
+            Handled::Command { code, .. } => code,
+            Handled::Refused { code, .. } => Some(code),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(codes, [403, 200, 403]);
+    harness.take_actions();
+    harness.advance(5 * SECOND_NS);
+    assert!(harness.take_actions().is_empty(), "nothing waits");
+}
+
 #[test]
 fn announcement_waits_on_after_a_forged_certificate() {
     let root = Identity::new("/net", KeyType::Ecdsa);
@@ -384,7 +546,7 @@ fn commands_whose_certificate_arrives_do_not_delay_those_of_others() {
         harness.register_from(400 + number / 16, &attacker);
     }
     assert_eq!(harness.state.waiting_places().resources[0].total, 178);
-    harness.state.handle_data(harness.now, attacker.certificate.wire());
+    harness.state.handle_data(harness.now, attacker.certificate.wire(), TUNNEL);
     assert!(handled_before(&mut harness, &root) <= 2);
     harness.handle_all();
     assert!(harness.state.waiting_places().is_zero() && harness.state.request_bytes().is_zero());
@@ -463,7 +625,7 @@ fn other_data_under_the_name_of_the_key_does_not_end_the_fetch() {
     let data_name = user.certificate.name().to_name();
     let no_certificate = DataBuilder::new(&data_name).content(b"no key");
     let no_certificate = ndn_security::sign_data(&no_certificate, &DigestSigner).unwrap();
-    harness.state.handle_data(harness.now, &no_certificate);
+    harness.state.handle_data(harness.now, &no_certificate, TUNNEL);
     let other_key = Identity::new("/net/user/KEY/k", KeyType::Ecdsa);
     harness.data(&other_key);
     assert!(harness.sent.is_empty() && harness.state.poll_outcome().is_none(), "it still waits");
@@ -479,7 +641,7 @@ fn unexpected_data_changes_nothing() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let mut harness = guarded(&root);
     harness.data(&root);
-    harness.state.handle_data(harness.now, &[6, 0]);
+    harness.state.handle_data(harness.now, &[6, 0], TUNNEL);
     assert_eq!(harness.state.counters().malformed, 1);
     let unsigned = InterestBuilder::new(&name("/localhop/nfd/rib/register/x")).to_vec().unwrap();
     assert!(matches!(harness.interest(&unsigned, TUNNEL), Handled::Ignored(_)));
