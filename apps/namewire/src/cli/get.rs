@@ -73,8 +73,8 @@ pub(super) struct Options {
     ///
     /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
     /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
-    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions,
-    /// without write permission for others.
+    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions, as far
+    /// as the umask allows users other than the owner.
     #[arg(long, short, conflicts_with_all = ["range", "discover"])]
     recursive: bool,
     /// Fetch the list of entries of NAME, a directory of a file server
@@ -240,6 +240,12 @@ fn run_tree(options: &Options, policy: &Policy) -> Outcome {
         output::note(&format_args!(
             "{files}{unchanged}, {bytes} in {:.3} s, {rate}/s",
             elapsed.as_secs_f64()
+        ));
+    }
+    if fetched.without_attributes > 0 {
+        output::note(&format_args!(
+            "namewire: time or permissions could not be set: {} files and directories",
+            grouped(fetched.without_attributes)
         ));
     }
     fetched.failure.map_or(Ok(()), Err)

@@ -86,15 +86,16 @@ impl Target {
         }
     }
 
-    /// Renames a complete file into place.
-    pub(super) fn complete(self) -> Outcome {
+    /// Renames a complete file into place. Returns whether it has the attributes that were set.
+    pub(super) fn complete(self) -> Outcome<bool> {
         match self {
-            Self::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Self::File(part) => Ok(part.complete()?),
+            Self::Stdout(mut stdout) => stdout.flush()?,
+            Self::File(part) => return Ok(part.complete()?),
             Self::InPlace { mut writer, path } => {
-                writer.flush().map_err(|error| Failure::file(path.display(), &error))
+                writer.flush().map_err(|error| Failure::file(path.display(), &error))?;
             }
         }
+        Ok(true)
     }
 
     /// Keeps the part for a later fetch; returns its length in bytes, if any.

@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +41,8 @@ pub(super) struct Fetched {
     pub(super) bytes: u64,
     /// Number of files that could not be fetched, or have an invalid name.
     pub(super) failed: u64,
+    /// Number of files and directories that do not have the server's time and permissions.
+    pub(super) without_attributes: u64,
     /// The first failure.
     pub(super) failure: Option<Failure>,
 }
@@ -74,6 +78,8 @@ pub(super) struct TreeProgress {
     pub(super) bytes_done: AtomicU64,
     /// All directories were listed.
     pub(super) is_listed: AtomicBool,
+    /// Complete files whose time or permissions could not be set.
+    without_attributes: AtomicU64,
 }
 
 /// Bytes kept of incomplete files.
@@ -105,8 +111,8 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn complete(mut self) -> Outcome {
-        self.target.take().map_or(Ok(()), Target::complete)
+    fn complete(mut self) -> Outcome<bool> {
+        self.target.take().map_or(Ok(true), Target::complete)
     }
 }
 
@@ -144,10 +150,11 @@ impl Tree<'_> {
                     path.display()
                 )));
             }
-            let is_new = !path.exists();
-            fs::create_dir_all(&path).map_err(|error| Failure::file(path.display(), &error))?;
+            let attributes = Attributes::of(&metadata);
+            let created = create_directory(&path, &attributes);
+            let created = created.map_err(|error| Failure::file(path.display(), &error))?;
             fetched.directories += 1;
-            visited.push((path.clone(), Attributes::of(&metadata), is_new));
+            visited.push((created, attributes));
             for entry in entries {
                 let mut below = name.clone();
                 below.push_generic(&entry.file_name);
@@ -182,11 +189,10 @@ impl Tree<'_> {
             fetched.take(result);
         }
         // Each file changes the time of its directory.
-        for (path, attributes, is_new) in visited {
-            let changed =
-                fs::File::open(&path).and_then(|directory| attributes.apply(&directory, is_new));
-            changed.map_err(|error| Failure::file(path.display(), &error))?;
-        }
+        let is_without =
+            |(path, attributes): &&(PathBuf, Attributes)| set_time(path, attributes).is_err();
+        fetched.without_attributes = visited.iter().filter(is_without).count() as u64
+            + self.progress.without_attributes.load(Ordering::Relaxed);
         Ok(fetched)
     }
 
@@ -250,14 +256,35 @@ impl OneFile {
         };
         let fetched = fetch_found(&endpoint, found, &policy, target, &workers, observe).await?;
         let bytes = fetched.progress.bytes;
-        if target.waits_for_disk() {
+        let has_attributes = if target.waits_for_disk() {
             let complete = tokio::task::spawn_blocking(move || unfinished.complete());
-            complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?;
+            complete.await.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))?
         } else {
-            unfinished.complete()?;
-        }
+            unfinished.complete()?
+        };
+        progress.without_attributes.fetch_add(u64::from(!has_attributes), Ordering::Relaxed);
         Ok(Some(bytes))
     }
+}
+
+/// Creates a directory and those above it; returns its path without symbolic links. An existing one keeps its
+/// permissions, because its user may have restricted them.
+fn create_directory(path: &Path, attributes: &Attributes) -> io::Result<PathBuf> {
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match fs::DirBuilder::new().mode(attributes.permissions()).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        created => created?,
+    }
+    path.canonicalize()
+}
+
+/// Sets the time of a directory, but not of one that a symbolic link has replaced.
+fn set_time(path: &Path, attributes: &Attributes) -> io::Result<()> {
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    attributes.set_time(&fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?)
 }
 
 /// Reads a directory: its metadata and entries.
@@ -280,4 +307,65 @@ pub(super) async fn list(
         Failure::Failed(format!("{name}: the listing has an entry that is not a file name"))
     })?;
     Ok((metadata, entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn attributes(mode: u64) -> Attributes {
+        Attributes::of(&FileMetadata {
+            name: "/tree/v=1".parse().unwrap(),
+            final_segment: None,
+            segment_size: None,
+            size: None,
+            mode: 0o040_000 | mode,
+            atime_ns: None,
+            btime_ns: None,
+            ctime_ns: None,
+            mtime_ns: Some(1_000_000_000),
+            manifest: None,
+            manifest_root: None,
+            preparation_ms: None,
+        })
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn directory_is_created_with_permissions_of_the_server_and_group_of_its_parent() {
+        let directory = tempfile::tempdir().unwrap();
+        let above = directory.path().join("above");
+        fs::create_dir(&above).unwrap();
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o2755)).unwrap();
+        let path = above.join("a/private");
+        create_directory(&path, &attributes(0o700)).unwrap();
+        assert_eq!(mode(&path), 0o2700);
+        // One that exists keeps its permissions, so that an interrupted fetch can be resumed.
+        create_directory(&path, &attributes(0o755)).unwrap();
+        assert_eq!(mode(&path), 0o2700);
+        fs::write(above.join("file"), "").unwrap();
+        assert!(create_directory(&above.join("file"), &attributes(0o755)).is_err());
+    }
+
+    #[test]
+    fn time_is_set_for_directories_but_not_through_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let (other, path) = (directory.path().join("other"), directory.path().join("path"));
+        let created = create_directory(&path, &attributes(0o755)).unwrap();
+        set_time(&created, &attributes(0o755)).unwrap();
+        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(time(&path), old);
+        fs::create_dir(&other).unwrap();
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(set_time(&created, &attributes(0o755)).is_err());
+        assert_ne!(time(&other), old);
+    }
 }

@@ -82,18 +82,17 @@ pub struct PartFile {
 /// Attributes of a file or directory that is a copy of one of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Permissions, without those that only the owner of a file should grant.
+    /// Permission bits.
     permissions: u32,
     modified: Option<SystemTime>,
 }
 
 impl Attributes {
-    /// Those of `metadata`. The owner can always read and write, and others never write; there are no set-user-ID,
-    /// set-group-ID and sticky bits.
+    /// Those of `metadata`. The owner can always read and write; there are no set-user-ID, set-group-ID and sticky bits.
     #[must_use]
     pub fn of(metadata: &FileMetadata) -> Self {
         // Nine bits.
-        let bits = u32::try_from(metadata.mode & 0o755).unwrap_or(0);
+        let bits = u32::try_from(metadata.mode & 0o777).unwrap_or(0);
         let owner = if metadata.is_directory() { 0o700 } else { 0o600 };
         let modified = metadata.mtime_ns.map(Duration::from_nanos);
         Self {
@@ -102,16 +101,26 @@ impl Attributes {
         }
     }
 
-    /// Changes an open file or directory: its time, and the permissions of one that `is_new`, because its user may have
-    /// restricted those of an existing one.
+    /// The permission bits, for mkdir(2), which applies the user's umask.
+    #[must_use]
+    pub fn permissions(&self) -> u32 {
+        self.permissions
+    }
+
+    /// Sets the time of an open file or directory.
     ///
     /// # Errors
     /// The file system refuses it.
-    pub fn apply(&self, file: &File, is_new: bool) -> io::Result<()> {
-        if is_new {
-            file.set_permissions(fs::Permissions::from_mode(self.permissions))?;
-        }
+    pub fn set_time(&self, file: &File) -> io::Result<()> {
         self.modified.map_or(Ok(()), |modified| file.set_modified(modified))
+    }
+
+    /// Sets the permissions of a new file, which was created with all permissions to read and write that the user's
+    /// umask allows: others who may not read it may not execute it either.
+    fn set_permissions(&self, file: &File) -> io::Result<()> {
+        let created = file.metadata()?.permissions().mode() & 0o666;
+        let allowed = created | ((created & 0o444) >> 2);
+        file.set_permissions(fs::Permissions::from_mode(self.permissions & allowed))
     }
 }
 
@@ -411,9 +420,11 @@ impl PartFile {
     /// Renames the file to its final name, with the mode and the owner of the file that it
     /// replaces. Its content is on disk then, unless disabled by [`Self::set_durable`].
     ///
+    /// Returns whether it has the attributes of [`Self::set_attributes`]: not all file systems support them.
+    ///
     /// # Errors
     /// `Io`; then nothing is left.
-    pub fn complete(mut self) -> Result<(), PartError> {
+    pub fn complete(mut self) -> Result<bool, PartError> {
         let completed = self.writer.flush().and_then(|()| {
             // More may have been reserved.
             self.file.set_len(self.bytes)?;
@@ -422,9 +433,10 @@ impl PartFile {
             if let Some(before) = before {
                 take_after(&self.file, &before)?;
             }
-            if let Some(attributes) = &self.attributes {
-                attributes.apply(&self.file, is_new)?;
-            }
+            let has_attributes = self.attributes.is_none_or(|attributes| {
+                let permitted = !is_new || attributes.set_permissions(&self.file).is_ok();
+                attributes.set_time(&self.file).is_ok() && permitted
+            });
             // A part of an object is not a version of it.
             if let (Some(origin), None) = (&self.origin, self.extent) {
                 version::write(&self.file, origin);
@@ -433,7 +445,8 @@ impl PartFile {
             if self.durable {
                 self.file.sync_data()?;
             }
-            fs::rename(&self.part, &self.path)
+            fs::rename(&self.part, &self.path)?;
+            Ok(has_attributes)
         });
         self.remove_sidecar();
         completed.map_err(|error| {

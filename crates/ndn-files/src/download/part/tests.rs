@@ -400,3 +400,62 @@ fn fetch_of_a_byte_range_is_resumed() {
         assert_eq!(version::read(&path), None, "a part is no version");
     }
 }
+
+/// Metadata of a file with this mode.
+fn metadata(mode: u64) -> FileMetadata {
+    FileMetadata {
+        name: "/object/v=1".parse().unwrap(),
+        final_segment: None,
+        segment_size: None,
+        size: None,
+        mode: 0o100_000 | mode,
+        atime_ns: None,
+        btime_ns: None,
+        ctime_ns: None,
+        mtime_ns: Some(1_000_000_000),
+        manifest: None,
+        manifest_root: None,
+        preparation_ms: None,
+    }
+}
+
+#[test]
+fn permissions_of_the_server_are_limited_by_those_of_the_created_file() {
+    for (server, created, expected) in [
+        (0o777, 0o666, 0o777),
+        (0o755, 0o644, 0o755),
+        (0o777, 0o664, 0o775),
+        (0o4755, 0o600, 0o700),
+        (0o666, 0o640, 0o640),
+        (0o000, 0o644, 0o600),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("object");
+        let mut part = PartFile::open(path.clone()).unwrap();
+        // As under another umask.
+        part.file.set_permissions(fs::Permissions::from_mode(created)).unwrap();
+        part.begin(Some(origin(1))).unwrap();
+        put(&mut part, 0, b"all");
+        part.set_attributes(Attributes::of(&metadata(server)));
+        assert!(part.complete().unwrap());
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o7777, expected, "{server:o} {created:o}");
+        assert_eq!(found.modified().unwrap(), SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn file_is_complete_where_attributes_cannot_be_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("object");
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(None).unwrap();
+    part.append(b"all").unwrap();
+    part.writer.flush().unwrap();
+    // Files of proc(5) have fixed permissions.
+    part.file = Arc::new(OpenOptions::new().write(true).open("/proc/self/comm").unwrap());
+    part.set_durable(false);
+    part.set_attributes(Attributes::of(&metadata(0o644)));
+    assert!(!part.complete().unwrap());
+    assert_eq!(fs::read(&path).unwrap(), b"all");
+}
