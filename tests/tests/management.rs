@@ -276,7 +276,6 @@ fn captured_packets_are_shown_as_they_come() {
     let arguments = ["capture", "--name", "/live", "--type", "interest", "--count", "1"];
     let mut capture = forwarder.spawn("capture", &arguments);
     let line = wait_until("a line for an Interest", || {
-        let _ = forwarder.run(&["peek", "/other", "-l", "10ms"]);
         let _ = forwarder.run(&["peek", "/live/packet", "-P", "-l", "10ms"]);
         let shown = capture.stdout();
         shown.lines().next().map(str::to_owned)
@@ -286,11 +285,7 @@ fn captured_packets_are_shown_as_they_come() {
         "{line}"
     );
     assert!(capture.wait().success(), "{}", capture.everything());
-    let report = capture.stderr();
-    assert!(
-        report.contains("1 packet captured") && report.contains("rejected by the filter"),
-        "{report}"
-    );
+    assert!(capture.stderr().contains("1 packet captured"), "{}", capture.everything());
 }
 
 #[test]

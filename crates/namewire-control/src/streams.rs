@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use ndn_sys::clock;
@@ -50,8 +50,8 @@ pub(crate) trait AnswerStream {
 pub struct CaptureStream {
     /// What is captured.
     pub filter: CaptureFilter,
-    /// The packets in capture order.
-    pub packets: Receiver<CapturedPacket>,
+    /// Returns the next packet in capture order; waits for it for this time.
+    pub packets: Box<dyn Fn(Duration) -> Result<CapturedPacket, RecvTimeoutError> + Send>,
     /// Returns the URI of the peer of a face.
     pub peers: Box<dyn Fn(u64) -> Option<String> + Send>,
     /// Returns the number of packets dropped because the stream was full.
@@ -121,7 +121,7 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
     writer.flush()?;
     let (mut last_ns, mut checked_ns) = (0, clock::now());
     loop {
-        match capture.packets.recv_timeout(CAPTURE_FLUSH) {
+        match (capture.packets)(CAPTURE_FLUSH) {
             Ok(packet) => {
                 last_ns = packet.unix_ns;
                 writer.write(&packet, peer_of(capture, packet.face_id, &mut named))?;
@@ -140,7 +140,8 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
         }
     }
     // Packets captured before the client closed its sending side are still sent.
-    for packet in capture.packets.try_iter().take(LATE_PACKETS_MAX) {
+    let late = std::iter::from_fn(|| (capture.packets)(Duration::ZERO).ok());
+    for packet in late.take(LATE_PACKETS_MAX) {
         last_ns = packet.unix_ns;
         writer.write(&packet, peer_of(capture, packet.face_id, &mut named))?;
     }

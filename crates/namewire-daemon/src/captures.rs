@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use ndn_dataplane::Command;
@@ -22,7 +22,7 @@ use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 #[derive(Debug)]
 struct Capture {
     filter: CaptureFilter,
-    packets: SyncSender<CapturedPacket>,
+    packets: SyncSender<operator::QueuedPacket>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -31,6 +31,7 @@ struct Capture {
 #[derive(Debug, Default)]
 struct Shared {
     captures: Vec<Capture>,
+    /// FaceIds, also of closed faces; 0 if a reader has waited for one in vain.
     face_ids: HashMap<FaceIndex, u64>,
     /// URIs of peers by FaceId, also of faces that were closed since the capture began.
     peers: HashMap<u64, String>,
@@ -40,7 +41,13 @@ struct Shared {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     shared: Arc<Mutex<Shared>>,
+    /// Notified of new faces.
+    added: Arc<Condvar>,
 }
+
+/// Maximum time that a reader waits until the control thread knows the face of a packet: the worker forwards the
+/// packet that made a face at once.
+const FACE_WAIT: Duration = Duration::from_secs(1);
 
 /// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
@@ -78,7 +85,10 @@ impl Service for Captures {
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
         match self.tap(&cx.clock) {
             Some(_) => cx.timers.set(Reason::Captures, Some(cx.after(POLL))),
-            None => cx.dataplane.send(Command::SetTap(None)),
+            None => {
+                cx.dataplane.send(Command::SetTap(None));
+                *self.lock() = Shared::default();
+            }
         }
     }
 }
@@ -102,6 +112,12 @@ impl Captures {
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
         shared.peers = faces.iter().map(|(face_id, face)| (*face_id, peer_of(face))).collect();
         shared.captures.push(Capture { filter, packets: sender, dropped });
+        let (known, added) = (Arc::clone(&self.shared), Arc::clone(&self.added));
+        let packets = move |timeout| {
+            let (face, mut packet) = receiver.recv_timeout(timeout)?;
+            packet.face_id = face_id_of(&known, &added, face);
+            Ok(packet)
+        };
         let known = Arc::clone(&self.shared);
         let peers = move |face_id| {
             let shared = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +125,7 @@ impl Captures {
         };
         Ok(CaptureStream {
             filter,
-            packets: receiver,
+            packets: Box::new(packets),
             peers: Box::new(peers),
             dropped: Box::new(move || count.load(Ordering::Relaxed)),
         })
@@ -127,12 +143,22 @@ impl Captures {
         if !shared.captures.is_empty() {
             shared.face_ids.insert(index, face_id);
             shared.peers.insert(face_id, peer);
+            self.added.notify_all();
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The FaceId of `face`, for which this waits if the control thread does not know it yet; 0 if that is in vain.
+fn face_id_of(shared: &Mutex<Shared>, added: &Condvar, face: FaceIndex) -> u64 {
+    let shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_unknown = |shared: &mut Shared| !shared.face_ids.contains_key(&face);
+    let waited = added.wait_timeout_while(shared, FACE_WAIT, is_unknown);
+    let (mut shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    *shared.face_ids.entry(face).or_insert(0)
 }
 
 /// The URI that names a face: that of its peer, or of the socket that the peer connected to, if only that identifies it.
@@ -181,7 +207,7 @@ impl FrameTap for Tap {
                 bytes.extend_from_slice(&part[..part.len().min(room)]);
             }
             let packet = CapturedPacket { face_id, direction, unix_ns, bytes, original_len };
-            match capture.packets.try_send(packet) {
+            match capture.packets.try_send((face, packet)) {
                 Ok(()) => true,
                 Err(TrySendError::Full(_)) => {
                     capture.dropped.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +240,7 @@ mod tests {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);
         };
         see();
-        let packet = stream.packets.recv().unwrap();
+        let packet = (stream.packets)(Duration::ZERO).unwrap();
         assert_eq!(
             (packet.face_id, packet.bytes.as_slice(), packet.original_len),
             (300, &[1, 2, 3, 4][..], 5)
@@ -226,5 +252,24 @@ mod tests {
         drop(stream);
         see();
         assert!(captures.tap(&Clock::System).is_none());
+    }
+
+    #[test]
+    fn packet_that_makes_a_face_has_its_face_id() {
+        let captures = Captures::default();
+        let filter = CaptureFilter { face_id: None, snap_len: 4 };
+        let stream = captures.start(filter, &BTreeMap::new()).unwrap();
+        let mut tap = captures.tap(&Clock::System).unwrap();
+        let face = FaceIndex::new(3, 0);
+        tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &[1]);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let packet = (stream.packets)(Duration::ZERO).unwrap();
+                (packet.face_id, (stream.peers)(packet.face_id))
+            });
+            captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
+            let (face_id, peer) = reader.join().unwrap();
+            assert_eq!((face_id, peer.as_deref()), (300, Some("udp4://192.0.2.1:6363")));
+        });
     }
 }

@@ -17,7 +17,7 @@ use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
-use ndn_table::Resource;
+use ndn_table::{FaceIndex, Resource};
 use ndn_types::{Counter, LedgerReport, Timestamp};
 
 use crate::hooks::LogControl;
@@ -398,7 +398,10 @@ impl Operations for Operator {
     }
 }
 
+/// A captured packet whose FaceId its reader sets.
+pub(super) type QueuedPacket = (FaceIndex, CapturedPacket);
+
 /// Creates the queue of captured packets for a reader.
-pub(super) fn packet_queue() -> (SyncSender<CapturedPacket>, Receiver<CapturedPacket>) {
+pub(super) fn packet_queue() -> (SyncSender<QueuedPacket>, Receiver<QueuedPacket>) {
     sync_channel(CAPTURE_QUEUE)
 }
