@@ -71,7 +71,7 @@ where
         T::try_from(bytes).ok().filter(|bytes| range.contains(bytes)).ok_or_else(|| {
             let shown = |end: T| ByteSize(end.try_into().unwrap_or(u64::MAX));
             let (from, to) = (shown(*range.start()), shown(*range.end()));
-            match to.0 < u64::from(u32::MAX) {
+            match to.0 < u64::from(u32::MAX) || bytes > to.0 {
                 true => format!("it is from {from} to {to}"),
                 false => format!("it is {from} or more"),
             }
@@ -102,6 +102,8 @@ mod tests {
         assert_eq!(any("8000").unwrap_err(), "`8000` has no unit: write 8000B or 8000KiB");
         assert_eq!(size(64..=8800_usize)("9kB").unwrap_err(), "it is from 64B to 8800B");
         assert_eq!(size(1..=u64::MAX)("0").unwrap_err(), "it is 1B or more");
+        let error = size(1..=1_u64 << 40)("2TiB").unwrap_err();
+        assert!(error.starts_with("it is from 1B to "), "{error}");
     }
 
     #[test]

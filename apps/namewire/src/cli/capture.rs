@@ -35,8 +35,8 @@ pub(super) struct Options {
     /// Output file in pcapng; `-` for standard output
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     write: Option<PathBuf>,
-    /// Length to which each packet is truncated
-    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20))]
+    /// Length to which each packet is truncated; not with --name or --type, which need whole packets
+    #[arg(long, short, value_name = "SIZE", default_value = "64KiB", value_parser = size(1..=1_usize << 20), conflicts_with_all = ["name", "kinds"])]
     snap_length: usize,
     /// Print JSON, one line per packet
     #[arg(long)]
@@ -48,10 +48,10 @@ pub(super) struct Options {
 /// Selects packets.
 #[derive(Args, Debug)]
 pub(super) struct PacketFilter {
-    /// Only packets whose names have this prefix
+    /// Only packets whose names have this prefix; fragments have none
     #[arg(long, value_name = "PREFIX", value_parser = name)]
     name: Option<Name>,
-    /// Only faces whose peers have a URI that begins with this, such as udp4 or tcp4://192.0.2.1
+    /// Only faces whose peers have this scheme, address or URI, such as udp4 or tcp4://192.0.2.1
     #[arg(long, value_name = "URI")]
     peer: Option<String>,
     /// Only packets of this type; may be repeated
@@ -65,9 +65,17 @@ impl PacketFilter {
             line.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
         };
         self.name.as_ref().is_none_or(has_name)
-            && self.peer.as_deref().is_none_or(|peer| frame.interface.starts_with(peer))
+            && self.peer.as_deref().is_none_or(|peer| is_of_peer(frame.interface, peer))
             && (self.kinds.is_empty() || self.kinds.contains(&line.kind))
     }
+}
+
+/// Whether `uri` is `peer`, or begins with it and has a further part.
+fn is_of_peer(uri: &str, peer: &str) -> bool {
+    let rest = uri.strip_prefix(peer);
+    rest.is_some_and(|rest| {
+        rest.is_empty() || rest.starts_with([':', '/']) || peer.ends_with([':', '/'])
+    })
 }
 
 /// Where packets go.
@@ -194,7 +202,57 @@ fn copy(stream: impl Read, sink: &mut Sink, options: &Options, counts: &mut Coun
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+    use namewire_control::capture::{CapturedPacket, Direction, PcapngWriter};
+    use ndn_packet::InterestBuilder;
+
     use super::*;
+
+    fn options(arguments: &[&str]) -> Result<Options, clap::Error> {
+        let command = Options::augment_args(clap::Command::new("capture").no_binary_name(true));
+        Options::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
+    #[test]
+    fn packets_that_the_filter_rejects_are_counted_and_not_written() {
+        let mut capture = Vec::new();
+        let mut writer = PcapngWriter::new(&mut capture, 9000).unwrap();
+        for name in ["/other", "/live/packet", "/live/packet"] {
+            let interest = InterestBuilder::new(&name.parse().unwrap()).nonce(1).to_vec().unwrap();
+            let packet = CapturedPacket {
+                face_id: 300,
+                direction: Direction::Received,
+                unix_ns: 1,
+                original_len: interest.len(),
+                bytes: interest,
+            };
+            writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
+        }
+        let options = options(&["--name", "/live", "--type", "interest", "--count", "1"]).unwrap();
+        let mut sink = Sink::Pcapng(BufWriter::new(Box::new(io::sink())), PathBuf::new());
+        let mut counts = Counts::default();
+        copy(&capture[..], &mut sink, &options, &mut counts).unwrap();
+        assert_eq!((counts.packets, counts.rejected), (1, 1));
+    }
+
+    #[test]
+    fn filters_that_need_whole_packets_exclude_a_snap_length() {
+        assert!(options(&["--snap-length", "100B", "--peer", "udp4"]).is_ok());
+        assert!(options(&["--snap-length", "100B", "--name", "/a"]).is_err());
+        assert!(options(&["--snap-length", "100B", "--type", "data"]).is_err());
+    }
+
+    #[test]
+    fn peer_is_selected_by_scheme_address_or_uri() {
+        let uri = "tcp4://192.0.2.10:6363";
+        for peer in ["tcp4", "tcp4://", "tcp4://192.0.2.10", "tcp4://192.0.2.10:", uri] {
+            assert!(is_of_peer(uri, peer), "{peer}");
+        }
+        for peer in ["tcp", "tcp4://192.0.2.1", "tcp4://192.0.2.10:636", "udp4"] {
+            assert!(!is_of_peer(uri, peer), "{peer}");
+        }
+        assert!(is_of_peer("unix:///run/nfd/nfd.sock", "unix:///run"));
+    }
 
     #[test]
     fn counts_are_reported_only_where_there_are_some() {

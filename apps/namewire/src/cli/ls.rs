@@ -1,7 +1,5 @@
 //! `namewire ls`: lists a directory of a file server.
 
-use std::fmt::Write;
-
 use clap::Args;
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions};
@@ -168,13 +166,7 @@ fn print(
 
 /// The name of an entry without control characters, which could change the terminal.
 fn shown(entry: &ListingEntry) -> String {
-    let mut text = String::new();
-    for character in String::from_utf8_lossy(&entry.file_name).chars() {
-        match character.is_control() {
-            true => _ = write!(text, "{}", character.escape_default()),
-            false => text.push(character),
-        }
-    }
+    let mut text = output::without_control(&String::from_utf8_lossy(&entry.file_name));
     if entry.is_directory {
         text.push('/');
     }

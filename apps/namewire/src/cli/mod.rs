@@ -171,8 +171,11 @@ fn refuse(error: &clap::Error) -> ! {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => word,
         _ => error.exit(),
     };
-    let Some(answer) = words::answer(word) else { error.exit() };
-    output::note(&format_args!("namewire: {word} is not a command: {answer}"));
+    let arguments = companions::arguments();
+    let Some(answer) = words::answer(word, &arguments) else { error.exit() };
+    output::note(&format_args!(
+        "namewire: {word} is not a command: {answer}; see `namewire --help`"
+    ));
     std::process::exit(error.exit_code())
 }
 

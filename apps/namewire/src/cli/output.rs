@@ -219,6 +219,18 @@ pub(super) fn span_for_people(milliseconds: u64) -> String {
     text
 }
 
+/// `text` with escapes for control characters, which could change the terminal.
+pub(super) fn without_control(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

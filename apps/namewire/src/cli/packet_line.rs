@@ -130,7 +130,7 @@ impl PacketLine {
         format!(
             "{hours:02}:{minutes:02}:{:02}.{micros:06} {direction} {}: {}{name}{details}, {} bytes",
             seconds % 60,
-            frame.interface,
+            super::output::without_control(frame.interface),
             self.word(),
             self.length
         )
@@ -198,5 +198,18 @@ mod tests {
         assert!(shown.contains("Nack /a/b (NoRoute, CanBePrefix"), "{shown}");
         assert!(text(Some(&interest[..9])).contains("other (malformed or truncated"));
         assert!(text(None).ends_with("other (not NDN), 0 bytes"));
+    }
+
+    #[test]
+    fn control_characters_of_interfaces_are_escaped() {
+        let frame = CapturedFrame {
+            interface: "eth0\u{1b}[2J\n",
+            face_id: None,
+            direction: None,
+            unix_ns: 0,
+            packet: None,
+        };
+        let shown = PacketLine::new(None).text(&frame);
+        assert!(shown.contains(" eth0\\u{1b}[2J\\n: other"), "{shown}");
     }
 }

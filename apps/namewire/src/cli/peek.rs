@@ -39,7 +39,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE")]
     parameters: Option<String>,
     /// Output file, or `-` for standard output
-    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    #[arg(long, short, value_name = "FILE", default_value = "-", value_parser = output_file)]
     output: PathBuf,
     /// What to print
     #[arg(long, value_enum, default_value = "content")]
@@ -60,6 +60,14 @@ enum Format {
     Dissect,
     /// Name and fields as JSON, the content in Base64
     Json,
+}
+
+/// A file name, but not a word that --format takes: earlier versions took it here.
+fn output_file(text: &str) -> Result<PathBuf, String> {
+    match Format::from_str(text, false) {
+        Ok(_) => Err(format!("use --format {text}, or ./{text} for a file of this name")),
+        Err(_) => Ok(PathBuf::from(text)),
+    }
 }
 
 pub(super) fn run(options: &Options) -> Outcome {
@@ -136,4 +144,17 @@ pub(super) fn read(file: &str) -> Outcome<Vec<u8>> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::file("standard input", &error))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_format_are_no_output_files() {
+        assert!(output_file("json").unwrap_err().contains("--format json"));
+        assert!(output_file("dissect").is_err());
+        assert_eq!(output_file("./json"), Ok(PathBuf::from("./json")));
+        assert_eq!(output_file("-"), Ok(PathBuf::from("-")));
+    }
 }

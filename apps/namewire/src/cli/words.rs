@@ -1,5 +1,7 @@
 //! Answers to words of other programs that are no commands here.
 
+use std::ffi::OsString;
+
 /// Words, and the command that does it.
 const WORDS: &[(&[&str], &str)] = &[
     (
@@ -59,8 +61,12 @@ const WORDS: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The answer to a word that is not a command.
-pub(super) fn answer(word: &str) -> Option<&'static str> {
+/// The answer to a word that is not a command, if it is the first of the command line `arguments`: groups have
+/// subcommands of their own, and clap suggests them.
+pub(super) fn answer(word: &str, arguments: &[OsString]) -> Option<&'static str> {
+    if arguments.get(1).is_none_or(|first| first != word) {
+        return None;
+    }
     WORDS.iter().find(|(words, _)| words.contains(&word)).map(|(_, answer)| *answer)
 }
 
@@ -72,9 +78,14 @@ mod tests {
 
     #[test]
     fn words_of_other_programs_are_answered() {
-        assert!(answer("mount").unwrap().contains("gateway"));
-        assert!(answer("rm").unwrap().contains("cs erase"));
-        assert_eq!(answer("frobnicate"), None);
+        let answer = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            answer(arguments.last()?.to_str()?, &arguments)
+        };
+        assert!(answer("namewire mount").unwrap().contains("gateway"));
+        assert!(answer("namewire rm").unwrap().contains("cs erase"));
+        assert_eq!(answer("namewire frobnicate"), None);
+        assert_eq!(answer("namewire cs stats"), None);
         let program = crate::cli::Arguments::command();
         for word in WORDS.iter().flat_map(|(words, _)| *words) {
             assert!(program.find_subcommand(word).is_none(), "{word} is a command");

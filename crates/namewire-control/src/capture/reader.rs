@@ -261,6 +261,8 @@ fn ndn_of_ethernet(frame: &[u8]) -> Option<&[u8]> {
     }
     let datagram = match ethertype {
         ETHERTYPE_NDN => return Some(without_padding(payload)),
+        // Later fragments have no UDP header.
+        0x0800 if network.u16(payload.get(6..8)?) & 0x1fff != 0 => return None,
         0x0800 if *payload.get(9)? == PROTOCOL_UDP => {
             payload.get(usize::from(payload.first()? & 0xf) * 4..)?
         }
@@ -362,6 +364,8 @@ mod tests {
         ipv4.resize(20, 0);
         ipv4.extend(udp([0x12, 0x34]));
         assert_eq!(ndn_of_ethernet(&ethernet([8, 0], &ipv4)), Some(&[6, 0][..]));
+        ipv4[7] = 1;
+        assert_eq!(ndn_of_ethernet(&ethernet([8, 0], &ipv4)), None, "a later fragment");
         let mut ipv6 = vec![0x60, 0, 0, 0, 0, 0, 17];
         ipv6.resize(40, 0);
         ipv6.extend(udp([0x18, 0xdb]));
