@@ -21,6 +21,7 @@ use ndn_packet::{Data, Interest, InterestBuilder, LpPacket};
 
 const INTERESTS: u32 = 200;
 const WINDOW: u32 = 16;
+/// Bytes.
 const MTU: &str = "1400";
 
 /// Two sockets, and a thread that takes datagrams from each to the peer of the other. One in
@@ -153,7 +154,7 @@ fn between_two_of_ours(switch: &str, timeout: Duration) -> (usize, u64) {
     for (forwarder, remote) in [(&near, relay.near), (&far, relay.far)] {
         // Made without, then switched, as management can.
         let remote = format!("udp4://{remote}");
-        let face = forwarder.json(&["face", "create", &remote, "--mtu", MTU]);
+        let face = forwarder.json(&["face", "create", &remote, "--mtu", &format!("{MTU}B")]);
         let id = face["face_id"].as_u64().unwrap().to_string();
         let _ = forwarder.output(&["face", "update", &id, "--reliability", switch]);
         let list = forwarder.output(&["nfdc", "face", "list"]);

@@ -79,7 +79,7 @@ settings! {
         /// user of a connection (sock_diag(7)). By default, these are the users who may connect to the Unix
         /// socket: all users that the kernel names if the permission bits of `[listeners.unix]` allow others to
         /// write, otherwise root and the user of the forwarder. `"any"` accepts every connection from a loopback
-        /// address without asking the kernel, as NFD does.
+        /// address, as NFD does.
         local_users: Option<LocalUsers> = None => restart().example("[\"alice\"]"),
     }
 }

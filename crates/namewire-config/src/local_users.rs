@@ -7,7 +7,7 @@ use crate::value::{Value, expected, quoted};
 /// Users whose programs have local faces on loopback TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalUsers {
-    /// All programs, without asking the kernel for their users.
+    /// All programs, also those whose users the kernel does not name.
     Any,
     /// Root, the user of the forwarder, and these, by name or number.
     Listed(Vec<String>),

@@ -29,10 +29,10 @@ use namewire_control::{
 };
 use ndn_management::{CallError, RequestBytes, WaitingPlaces};
 
-use super::control::Handshakes;
 use super::ledger_sum::LedgerSum;
 use super::packet_traces::PacketTraces;
 use super::service_times::{TraceSwitch, TracedWorker};
+use super::websocket::Handshakes;
 
 /// Maximum packets that wait for the reader of a capture.
 pub(super) const CAPTURE_QUEUE: usize = 8192;

@@ -55,7 +55,6 @@ pub use service::Reason;
 use service::{Cx, Message, Service, Timers};
 use sessions::{SessionEvent, Sessions, SessionsEvent};
 use setup::internal_face;
-pub(super) use websocket::Handshakes;
 use websocket::{TOKEN_HANDSHAKES, WebSocketEvent, WebSocketHandshakes};
 
 use super::balance::BalanceSchedule;

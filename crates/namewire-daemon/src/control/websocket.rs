@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_sys::poll::Interest;
-use ndn_types::{
-    Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, Resources, Verdict,
-};
+use ndn_types::{Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, Verdict};
 use tracing::{debug, warn};
 
 use super::service::{Cx, Reason, Service};
 use crate::listeners::LocalEnd;
 use crate::local_peers::PeerIdentity;
-use crate::websocket::{Client, Handshake, HandshakeProgress};
+use crate::websocket::{Client, Handshake, HandshakeProgress, Handshakes};
 
 /// First token of handshakes.
 pub(super) const TOKEN_HANDSHAKES: u64 = 1 << 48;
@@ -35,22 +33,6 @@ struct PendingHandshake {
     /// The listener that accepted it.
     local: Arc<LocalEnd>,
     deadline_ns: u64,
-}
-
-/// Handshakes, as a resource that principals share.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Handshakes;
-
-impl Resources<1> for Handshakes {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "websocket_handshakes"
-    }
 }
 
 /// Connections during the handshake.
