@@ -40,7 +40,7 @@ pub(crate) struct FaceLimits {
 /// The faces of all workers, by principal.
 ///
 /// A remote principal or an application may have more than its share while there is room. If there is none, one below
-/// its share gets a face, and another principal is in [`debt`](Self::debt).
+/// its share gets a face, and another principal is in [`debtor`](Self::debtor).
 #[derive(Debug)]
 pub(crate) struct FaceShares {
     all: usize,
