@@ -61,11 +61,9 @@ fn ports_of_few_addresses_leave_faces_to_others() {
             for number in 0..2 {
                 expect_service(&forwarder, &mut producer, 2 + round * 2 + number);
             }
-            // Applications and management have faces anyway.
-            drop(Application::attach(forwarder.socket()));
+            // Applications have a reserve: the command is answered, so the connection was not closed.
+            Application::attach(forwarder.socket()).register("/application", 0);
         }
-        let limits = forwarder.json(&["limits", "--all"]);
-        assert!(limits["tables"]["faces"]["used"].as_u64().unwrap() <= 64);
         drop(hostile);
         expect_service(&forwarder, &mut producer, 90);
     }

@@ -505,9 +505,12 @@ async fn manifests_are_prepared_before_they_are_requested() {
         ..ServerOptions::default()
     };
     let bed = Bed::of(directory.path(), serving).await;
-    while bed.server.preparation().walks == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let prepared = async {
+        while bed.server.preparation().walks == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), prepared).await.unwrap();
     let prepared = bed.server.preparation();
     assert_eq!((prepared.files, prepared.files_total), (2, 2), "small files need none");
     assert_eq!((prepared.bytes, prepared.bytes_total), (500_000, 500_000));
