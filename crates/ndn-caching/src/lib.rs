@@ -1,0 +1,20 @@
+//! Cache replacement policies, and a cache that runs one.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`policy`] | the trait [`Policy`] and the policies |
+//! | [`cache`] | objects by key under a capacity and a policy |
+//! | [`random`] | the generator of random numbers |
+//! | [`sketch`] | the frequency sketch of W-TinyLFU |
+#![forbid(unsafe_code)]
+
+pub mod cache;
+mod ghosts;
+mod heap;
+pub mod policy;
+mod queue;
+pub mod random;
+pub mod sketch;
+
+pub use cache::Cache;
+pub use policy::{Capacity, Class, Object, Policy, PolicyKind, Slot};

@@ -1,0 +1,132 @@
+use super::{Capacity, Object, Policy, Slot};
+use crate::queue::{Links, Queue};
+use crate::sketch::Sketch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Segment {
+    Window,
+    Probation,
+    Protected,
+}
+
+/// W-TinyLFU (Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM
+/// Transactions on Storage 13(4), 2017, section 4): an LRU window of 1 % of the capacity, and a segmented LRU
+/// of which 80 % are protected. An object that leaves the window enters the segmented LRU if there is room, or if
+/// its estimated number of requests is larger than that of the object that it would replace. Without the
+/// paper's optional doorkeeper.
+#[derive(Debug)]
+pub(super) struct WTinyLfu {
+    links: Links,
+    entries: Vec<(u64, Segment)>,
+    window: Queue,
+    probation: Queue,
+    protected: Queue,
+    sketch: Sketch,
+    window_weight_max: u64,
+    main_weight_max: u64,
+    protected_weight_max: u64,
+}
+
+impl WTinyLfu {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        let window_weight_max = (capacity.weight / 100).max(1);
+        let main_weight_max = capacity.weight.saturating_sub(window_weight_max);
+        Self {
+            links: Links::new(capacity.entries),
+            entries: vec![(0, Segment::Window); capacity.entries as usize],
+            window: Queue::new(),
+            probation: Queue::new(),
+            protected: Queue::new(),
+            sketch: Sketch::new(capacity.entries),
+            window_weight_max,
+            main_weight_max,
+            protected_weight_max: main_weight_max * 4 / 5,
+        }
+    }
+
+    /// Moves the oldest objects of a window that is too heavy to the main part, while they fit.
+    fn drain_window(&mut self, incoming_weight: u32) {
+        while let Some(slot) = self.candidate(incoming_weight) {
+            let weight = self.links.weight(slot);
+            let main = self.probation.weight() + self.protected.weight();
+            if main + u64::from(weight) > self.main_weight_max {
+                break;
+            }
+            self.window.remove(&mut self.links, slot);
+            self.probation.push(&mut self.links, slot, weight);
+            self.entries[slot as usize].1 = Segment::Probation;
+        }
+    }
+
+    /// The object that leaves the window if one of `incoming_weight` enters it.
+    fn candidate(&self, incoming_weight: u32) -> Option<Slot> {
+        let weight = self.window.weight() + u64::from(incoming_weight);
+        self.window.oldest().filter(|_| weight > self.window_weight_max)
+    }
+
+    fn estimate(&self, slot: Slot) -> u64 {
+        self.sketch.estimate(self.entries[slot as usize].0)
+    }
+}
+
+impl Policy for WTinyLfu {
+    fn hit(&mut self, slot: Slot) {
+        let (key, segment) = self.entries[slot as usize];
+        self.sketch.count(key);
+        match segment {
+            Segment::Window => self.window.touch(&mut self.links, slot),
+            Segment::Protected => self.protected.touch(&mut self.links, slot),
+            Segment::Probation => {
+                let weight = self.links.weight(slot);
+                self.probation.remove(&mut self.links, slot);
+                self.protected.push(&mut self.links, slot, weight);
+                self.entries[slot as usize].1 = Segment::Protected;
+                while self.protected.weight() > self.protected_weight_max {
+                    let Some(oldest) = self.protected.pop(&mut self.links) else { break };
+                    let weight = self.links.weight(oldest);
+                    self.probation.push(&mut self.links, oldest, weight);
+                    self.entries[oldest as usize].1 = Segment::Probation;
+                }
+            }
+        }
+    }
+
+    fn miss(&mut self, object: Object) {
+        self.sketch.count(object.key);
+    }
+
+    fn evict(&mut self, incoming: Object) -> Option<Slot> {
+        self.drain_window(incoming.weight);
+        let main = self.probation.oldest().or(self.protected.oldest());
+        let evicted = match (self.candidate(incoming.weight), main) {
+            (Some(candidate), Some(victim)) => {
+                if self.estimate(candidate) > self.estimate(victim) {
+                    victim
+                } else {
+                    candidate
+                }
+            }
+            (Some(candidate), None) => candidate,
+            (None, Some(victim)) => victim,
+            (None, None) => return self.window.pop(&mut self.links),
+        };
+        self.remove(evicted);
+        self.drain_window(incoming.weight);
+        Some(evicted)
+    }
+
+    fn insert(&mut self, slot: Slot, object: Object) {
+        self.entries[slot as usize] = (object.key, Segment::Window);
+        self.window.push(&mut self.links, slot, object.weight);
+        self.drain_window(0);
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let queue = match self.entries[slot as usize].1 {
+            Segment::Window => &mut self.window,
+            Segment::Probation => &mut self.probation,
+            Segment::Protected => &mut self.protected,
+        };
+        queue.remove(&mut self.links, slot);
+    }
+}
