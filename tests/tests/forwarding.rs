@@ -29,6 +29,7 @@ mod propagation;
 mod reliability;
 mod scenarios;
 mod self_learning;
+mod sync;
 mod traffic;
 mod trust;
 mod websocket;

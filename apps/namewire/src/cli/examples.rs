@@ -148,6 +148,23 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "sync",
+        &[
+            (
+                "Make a directory a copy, and keep it one",
+                "namewire sync /example/data copy --delete",
+            ),
+            (
+                "Print what would be done for C sources only",
+                "namewire sync /example/data copy --include '*/' --include '*.[ch]' --exclude '*' --dry-run",
+            ),
+            (
+                "Compare a copy with signed digests",
+                "namewire sync /example/data copy --verify-only --verify server.cert",
+            ),
+        ],
+    ),
     ("ls", &[("List a directory with sizes and times", "namewire ls -l /example/data")]),
     (
         "serve",

@@ -1,5 +1,6 @@
 //! Fetches one object into a target: version, manifest, and resuming an interrupted fetch.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_client::fetch::{
@@ -7,8 +8,8 @@ use ndn_client::fetch::{
 };
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
-    FileMetadata, Left, ManifestError, Origin, PartFile, Progress, ReceiveError, Received, Workers,
-    receive,
+    FileMetadata, Left, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
+    Received, Workers, receive,
 };
 use ndn_packet::{Convention, Name};
 
@@ -279,9 +280,7 @@ pub(super) async fn under_manifest(
         return without(found, false);
     }
     let found = with_metadata(endpoint, found, fetching).await;
-    let mut notes = PreparationNotes { name: found.name().to_uri(), called: 0 };
-    let manifest =
-        ndn_files::fetch_manifest(endpoint, &found, fetching, |left| notes.print(left)).await;
+    let manifest = fetch_manifest(endpoint, &found, fetching).await;
     match manifest {
         // Metadata of other services does not describe files.
         Ok(None) | Err(ManifestError::Metadata(_)) => {
@@ -297,6 +296,29 @@ pub(super) async fn under_manifest(
         }
         Err(error) => Err(manifest_failure(&error)),
     }
+}
+
+/// The manifest of an object with metadata; `None` if the server offers none.
+pub(super) async fn manifest_of(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    fetching: &FetchOptions,
+) -> Outcome<Option<Arc<Manifest>>> {
+    match fetch_manifest(endpoint, found, fetching).await {
+        // Metadata of other services does not describe files.
+        Err(ManifestError::Metadata(_)) => Ok(None),
+        manifest => manifest.map_err(|error| manifest_failure(&error)),
+    }
+}
+
+/// Fetches a manifest, and reports that the server prepares it.
+async fn fetch_manifest(
+    endpoint: &Endpoint,
+    found: &FoundObject,
+    fetching: &FetchOptions,
+) -> Result<Option<Arc<Manifest>>, ManifestError> {
+    let mut notes = PreparationNotes { name: found.name().to_uri(), called: 0 };
+    ndn_files::fetch_manifest(endpoint, found, fetching, |left| notes.print(left)).await
 }
 
 /// Messages about a manifest that the server prepares.

@@ -4,8 +4,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -24,7 +22,8 @@ use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
 use super::target::Target;
-use super::{diagnose, range, tree};
+use super::tree::Rules;
+use super::{diagnose, range, sync};
 
 /// Fetch a segmented object
 ///
@@ -45,11 +44,36 @@ pub(super) struct Options {
     /// Output file, which appears when it is complete, or `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
-    verify: String,
     /// How to find the version
     #[arg(long, value_enum, default_value = "auto")]
     discover: Discover,
+    /// Fetch a directory of a file server with its contents into the directory -o
+    ///
+    /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
+    /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
+    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions, as far
+    /// as the umask allows users other than the owner.
+    #[arg(long, short, conflicts_with_all = ["range", "discover"])]
+    recursive: bool,
+    /// Fetch the list of entries of NAME, a directory of a file server
+    ///
+    /// Each entry ends with a zero byte, that of a directory with a slash and a zero byte.
+    #[arg(long, conflicts_with_all = ["range", "recursive"])]
+    listing: bool,
+    /// Fetch only the bytes from A to B, counted from 0, both included; `A-` means up to the end
+    ///
+    /// Only for files of a file server (`namewire serve`): objects of `namewire put` do not state their length.
+    #[arg(long, value_name = "A-B", value_parser = range::parse)]
+    range: Option<range::ByteRange>,
+    #[command(flatten)]
+    fetch: FetchArguments,
+}
+
+/// Options of all commands that fetch objects into files.
+#[derive(Args, Debug)]
+pub(super) struct FetchArguments {
+    #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
+    verify: String,
     /// Fixed window, in Interests, instead of an adaptive one
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
@@ -69,24 +93,6 @@ pub(super) struct Options {
     /// ten seconds.
     #[arg(long, default_value_t = FetchConfig::default().retransmissions_max)]
     retries: u32,
-    /// Fetch a directory of a file server with its contents into the directory -o
-    ///
-    /// Many files are fetched at a time. A file that cannot be fetched is reported, and the others continue; the exit
-    /// status is that of the first failure. Files that are complete and unchanged are skipped, and interrupted files
-    /// are resumed. Files and directories get the server's times of modification, new ones also its permissions, as far
-    /// as the umask allows users other than the owner.
-    #[arg(long, short, conflicts_with_all = ["range", "discover"])]
-    recursive: bool,
-    /// Fetch the list of entries of NAME, a directory of a file server
-    ///
-    /// Each entry ends with a zero byte, that of a directory with a slash and a zero byte.
-    #[arg(long, conflicts_with_all = ["range", "recursive"])]
-    listing: bool,
-    /// Fetch only the bytes from A to B, counted from 0, both included; `A-` means up to the end
-    ///
-    /// Only for files of a file server (`namewire serve`): objects of `namewire put` do not state their length.
-    #[arg(long, value_name = "A-B", value_parser = range::parse)]
-    range: Option<range::ByteRange>,
     /// Ignore the part of an interrupted fetch and start again
     #[arg(long)]
     restart: bool,
@@ -100,12 +106,12 @@ pub(super) struct Options {
     no_sync: bool,
     /// Do not show progress
     #[arg(long, short)]
-    quiet: bool,
+    pub(super) quiet: bool,
     /// Print results as JSON at the end (on standard error if the object goes to standard output)
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    connect: ConnectOptions,
+    pub(super) connect: ConnectOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,32 +138,37 @@ pub(super) fn run(options: &Options) -> Outcome {
     if options.name.is_empty() {
         return Err(Failure::Usage("/: an object has a name of one component or more".to_owned()));
     }
-    let policy = Policy {
-        fetching: fetch_options(options)?,
-        identity: keys::identity(&options.verify)?,
-        allow_older: options.allow_older,
-        restart: options.restart,
-        durable: !options.no_sync,
-        listing: match options.listing {
-            true => Listing::Demanded,
-            false if options.name.components().any(|part| part == LIST) => Listing::Named,
-            false => Listing::No,
-        },
+    let discovery = match options.discover {
+        Discover::Auto => Discovery::Auto,
+        Discover::Metadata => Discovery::Metadata,
+        Discover::Prefix => Discovery::Prefix,
+        Discover::None => Discovery::None,
+    };
+    let listing = match options.listing {
+        true => Listing::Demanded,
+        false if options.name.components().any(|part| part == LIST) => Listing::Named,
+        false => Listing::No,
     };
     if options.recursive {
-        return run_tree(options, &policy);
+        let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
+            return Err(Failure::Usage(
+                "a directory needs an output directory: use -o DIRECTORY".to_owned(),
+            ));
+        };
+        return sync::copy(&options.name, output, &options.fetch, &Rules::default());
     }
+    let policy = options.fetch.policy(discovery, listing)?;
     let mut target = Target::open(options.output.as_deref())?;
     target.set_durable(policy.durable);
     let workers = start_workers()?;
     let started = now();
     let fetched = block_on(async {
-        let endpoint = options.connect.open().await?;
-        let fetched = while_connected(&endpoint, timeout(options), async {
+        let endpoint = options.fetch.connect.open().await?;
+        let fetched = while_connected(&endpoint, options.fetch.timeout(), async {
             if let Some(range) = options.range {
                 return range::fetch(&endpoint, &options.name, range, &policy, &mut target).await;
             }
-            let shown = Shown::new(progress_bar(options));
+            let shown = Shown::new(options.fetch.progress_bar());
             let observe = |progress: &FetchProgress, already| shown.observe(progress, already);
             let fetching = fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe);
             let fetched = tokio::select! {
@@ -185,159 +196,62 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
 }
 
-/// Fetches a directory recursively.
-fn run_tree(options: &Options, policy: &Policy) -> Outcome {
-    let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
-        return Err(Failure::Usage(
-            "a directory needs an output directory: use -o DIRECTORY".to_owned(),
-        ));
-    };
-    let workers = Arc::new(start_workers()?);
-    let started = now();
-    let kept = Arc::new(tree::Kept::default());
-    let fetched = block_on(async {
-        let endpoint = options.connect.open().await?;
-        let progress = Arc::default();
-        let tree = tree::Tree {
-            endpoint: &endpoint,
-            policy,
-            workers: &workers,
-            kept: &kept,
-            progress: &progress,
+impl FetchArguments {
+    pub(super) fn policy(&self, discovery: Discovery, listing: Listing) -> Outcome<Policy> {
+        let mut fetching = FetchOptions {
+            discovery,
+            lifetime: self.lifetime,
+            verification: keys::verification(&self.verify)?,
+            ..FetchOptions::default()
         };
-        let bar = progress_bar(options);
-        let work = async {
-            let fetched = tokio::select! {
-                fetched = tree.fetch(&options.name, output) => fetched,
-                never = show_tree(&bar, &progress) => match never {},
-            };
-            bar.finish_and_clear();
-            fetched
+        fetching.give_up_after(self.retries);
+        fetching.config.window = match self.congestion {
+            CongestionControl::Cubic => WindowMode::CUBIC,
+            CongestionControl::Delay => WindowMode::DELAY,
         };
-        let fetched = while_connected(&endpoint, timeout(options), work).await;
-        diagnose::explained(fetched, &endpoint, &options.name).await
-    });
-    kept.report();
-    let fetched = fetched?;
-    let elapsed = now() - started;
-    if options.json {
-        output::print_json(&json!({
-            "name": options.name.to_string(),
-            "files": fetched.files,
-            "unchanged": fetched.unchanged,
-            "directories": fetched.directories,
-            "bytes": fetched.bytes,
-            "failed": fetched.failed,
-            "seconds": elapsed.as_secs_f64(),
-        }))?;
-    } else if !options.quiet {
-        let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
-        let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
-        let unchanged = match fetched.unchanged {
-            0 => String::new(),
-            count => format!(" ({} unchanged)", grouped(count)),
-        };
-        output::note(&format_args!(
-            "{files}{unchanged}, {bytes} in {:.3} s, {rate}/s",
-            elapsed.as_secs_f64()
-        ));
-    }
-    if fetched.without_attributes > 0 {
-        output::note(&format_args!(
-            "namewire: time or permissions could not be set: {} files and directories",
-            grouped(fetched.without_attributes)
-        ));
-    }
-    fetched.failure.map_or(Ok(()), Err)
-}
-
-/// Shows how far a recursive fetch is.
-async fn show_tree(bar: &ProgressBar, progress: &tree::TreeProgress) -> std::convert::Infallible {
-    let mut recent = Recent::new(now());
-    loop {
-        tokio::time::sleep(UPDATE_INTERVAL).await;
-        if bar.is_hidden() {
-            continue;
+        if let Some(window) = self.window {
+            fetching.config.window = WindowMode::Fixed(window);
         }
-        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let (done, found) = (load(&progress.files_done), load(&progress.files_found));
-        let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
-        let fetched = FetchProgress { bytes, ..FetchProgress::default() };
-        recent.note(now(), &fetched, Already::default());
-        // Further files may be found, and those that wait have no known sizes.
-        let at_least = match progress.is_listed.load(Ordering::Relaxed) {
-            true => "",
-            false => "at least ",
-        };
-        let silence = recent.silence(now());
-        let rate = match silence {
-            Some(silence) => format!("no answer for {} s", silence.as_secs()),
-            None => format!("{}/s", bytes_for_people(recent.rate(now()))),
-        };
-        bar.set_length(found);
-        bar.set_position(done);
-        bar.set_message(format!(
-            "{} of {at_least}{}  {} of {}  {rate}",
-            grouped(done),
-            counted(found, "file"),
-            bytes_for_people(bytes),
-            bytes_for_people(bytes_found)
-        ));
+        if let Some(max) = self.window_max {
+            fetching.config.window = fetching.config.window.with_max(max);
+        }
+        Ok(Policy {
+            fetching,
+            identity: keys::identity(&self.verify)?,
+            allow_older: self.allow_older,
+            restart: self.restart,
+            durable: !self.no_sync,
+            listing,
+        })
+    }
+
+    /// The time without a response after which a fetch fails.
+    pub(super) fn timeout(&self) -> Duration {
+        self.lifetime.saturating_mul(self.retries.saturating_add(1))
+    }
+
+    pub(super) fn progress_bar(&self) -> ProgressBar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{bar:25} {percent:>3}% {wide_msg}");
+        let bar = ProgressBar::no_length();
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar
     }
 }
 
-/// The time without a response after which a fetch fails.
-fn timeout(options: &Options) -> Duration {
-    options.lifetime.saturating_mul(options.retries.saturating_add(1))
-}
-
-fn fetch_options(options: &Options) -> Outcome<FetchOptions> {
-    let mut fetching = FetchOptions {
-        discovery: match options.discover {
-            Discover::Auto => Discovery::Auto,
-            Discover::Metadata => Discovery::Metadata,
-            Discover::Prefix => Discovery::Prefix,
-            Discover::None => Discovery::None,
-        },
-        lifetime: options.lifetime,
-        verification: keys::verification(&options.verify)?,
-        ..FetchOptions::default()
-    };
-    fetching.give_up_after(options.retries);
-    fetching.config.window = match options.congestion {
-        CongestionControl::Cubic => WindowMode::CUBIC,
-        CongestionControl::Delay => WindowMode::DELAY,
-    };
-    if let Some(window) = options.window {
-        fetching.config.window = WindowMode::Fixed(window);
-    }
-    if let Some(max) = options.window_max {
-        fetching.config.window = fetching.config.window.with_max(max);
-    }
-    Ok(fetching)
-}
-
-fn start_workers() -> Outcome<Workers> {
+pub(super) fn start_workers() -> Outcome<Workers> {
     Workers::start().map_err(|error| Failure::Failed(format!("no thread can be started: {error}")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "for display: the duration of a fetch")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-fn progress_bar(options: &Options) -> ProgressBar {
-    if options.quiet || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:25} {percent:>3}% {wide_msg}");
-    let bar = ProgressBar::no_length();
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
 /// Time between two updates of the progress bar while nothing arrives.
-const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is that of this time.
 const RATE_WINDOW: Duration = Duration::from_secs(4);
 /// After this time without a byte, that is what the bar shows.
@@ -383,7 +297,7 @@ impl Shown {
 }
 
 /// What arrived recently.
-struct Recent {
+pub(super) struct Recent {
     progress: FetchProgress,
     already: Already,
     /// Bytes at these times, the oldest first.
@@ -393,7 +307,7 @@ struct Recent {
 }
 
 impl Recent {
-    fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             progress: FetchProgress::default(),
             already: Already::default(),
@@ -402,7 +316,7 @@ impl Recent {
         }
     }
 
-    fn note(&mut self, now: Instant, progress: &FetchProgress, already: Already) {
+    pub(super) fn note(&mut self, now: Instant, progress: &FetchProgress, already: Already) {
         if progress.bytes > self.progress.bytes {
             self.latest = now;
         }
@@ -419,7 +333,7 @@ impl Recent {
     }
 
     /// Bytes per second of the last seconds; falls while nothing arrives.
-    fn rate(&self, now: Instant) -> u64 {
+    pub(super) fn rate(&self, now: Instant) -> u64 {
         let Some((at, bytes)) = self
             .samples
             .iter()
@@ -433,7 +347,7 @@ impl Recent {
     }
 
     /// The time since the last byte, if it is long.
-    fn silence(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn silence(&self, now: Instant) -> Option<Duration> {
         let silence = now - self.latest;
         (silence >= SILENCE_MIN).then_some(silence)
     }
@@ -468,7 +382,7 @@ fn seconds_left(progress: &FetchProgress, already: Already, last: u64, rate: u64
     segments_left.saturating_mul(segment_bytes).checked_div(rate)
 }
 
-fn per_second(amount: u64, elapsed: Duration) -> u64 {
+pub(super) fn per_second(amount: u64, elapsed: Duration) -> u64 {
     let nanoseconds = elapsed.as_nanos().max(1);
     u64::try_from(u128::from(amount) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
@@ -480,14 +394,14 @@ struct Report {
 
 impl Report {
     fn print(&self, options: &Options, on_stdout: bool) -> Outcome {
-        let text = if options.json {
+        let text = if options.fetch.json {
             serde_json::to_string_pretty(&self.json()).unwrap_or_default()
-        } else if options.quiet {
+        } else if options.fetch.quiet {
             return Ok(());
         } else {
             self.line()
         };
-        if on_stdout || !options.json {
+        if on_stdout || !options.fetch.json {
             output::note(&text);
         } else {
             output::print_line(&text)?;

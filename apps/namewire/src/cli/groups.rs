@@ -6,7 +6,10 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Forwarder", &["run", "start", "stop", "config", "control"]),
     ("Status and tables", &["status", "face", "route", "strategy", "cs", "nfdc"]),
-    ("Data", &["get", "ls", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"]),
+    (
+        "Data",
+        &["get", "sync", "ls", "put", "serve", "gateway", "peek", "poke", "ping", "ping-server"],
+    ),
     ("Keys", &["key", "cert"]),
     (
         "Diagnosis and measurement",

@@ -56,6 +56,7 @@ mod run;
 mod serve;
 mod status;
 mod strategy;
+mod sync;
 mod target;
 mod trace;
 mod traffic;
@@ -108,6 +109,7 @@ enum Command {
     Put(put::Options),
     Get(get::Options),
     Ls(ls::Options),
+    Sync(sync::Options),
     Serve(serve::Options),
     Gateway(gateway::Options),
     Dissect(dissect::Options),
@@ -196,6 +198,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Put(options) => put::run(options),
         Command::Get(options) => get::run(options),
         Command::Ls(options) => ls::run(options),
+        Command::Sync(options) => sync::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Gateway(options) => gateway::run(options),
         Command::Dissect(options) => dissect::run(options),

@@ -22,8 +22,8 @@ const WORDS: &[(&[&str], &str)] = &[
         "`namewire get NAME` fetches an object",
     ),
     (
-        &["sync", "rsync", "mirror", "clone"],
-        "`namewire get --recursive NAME -o DIRECTORY` fetches a directory, and only what changed if repeated",
+        &["rsync", "mirror", "clone"],
+        "`namewire sync NAME DIRECTORY` copies a directory, and only what changed if repeated",
     ),
     (
         &["publish", "send", "upload", "putchunks", "ndnputchunks"],

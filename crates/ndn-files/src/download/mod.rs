@@ -23,8 +23,9 @@ use self::writes::{JobError, Outcome, Writes};
 
 pub use self::part::{
     Attributes, Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name,
-    is_unchanged,
+    is_unchanged, record,
 };
+pub use self::recheck::has_content;
 pub use self::workers::Workers;
 
 /// Objects of at most this many segments are verified and written in the receiving task.

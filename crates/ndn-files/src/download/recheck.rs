@@ -14,7 +14,7 @@ use ndn_packet::{ComponentType, Data, SignatureType, types};
 use ndn_security::sha256;
 
 use super::checksum::{Chain, xxh64};
-use super::part::progress::{Progress, SEGMENT_LEN_MAX};
+use super::part::progress::{Origin, Progress, SEGMENT_LEN_MAX};
 
 /// Maximum number of bytes read at a time: at least one segment.
 const READ_BUFFER_LEN: usize = SEGMENT_LEN_MAX;
@@ -43,6 +43,37 @@ pub(super) fn check(
     let segments = count_verified(file, progress, &template, verification)?;
     let bytes = segments.saturating_mul(progress.segment_len).min(progress.bytes);
     Ok((segments > 0).then(|| (None, Progress { segments, bytes, ..progress.clone() })))
+}
+
+/// Whether the content of `file` is that of an object of `size` bytes, in segments of `segment_len` bytes, according to
+/// the digests that `verification` knows; `segment` is any of its packets. False if the packets cannot be rebuilt, since
+/// they have signatures. Blocks until the file has been read.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn has_content(
+    file: &File,
+    size: u64,
+    segment_len: u64,
+    segment: &ReceivedData,
+    verification: &Verification,
+) -> io::Result<bool> {
+    if file.metadata()?.len() != size {
+        return Ok(false);
+    }
+    if size == 0 {
+        return Ok(true);
+    }
+    let progress = Progress {
+        origin: Origin { name: String::new(), verification: String::new() },
+        extent: None,
+        segment_len,
+        segments: size.div_ceil(segment_len.max(1)),
+        bytes: size,
+        xxh64: None,
+    };
+    let checked = check(file, &progress, Some(segment), verification)?;
+    Ok(checked.is_some_and(|(_, valid)| valid.segments == progress.segments))
 }
 
 /// Checksum of the content; `None` if there is less than the sidecar states.

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +29,7 @@ pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
 pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
-pub use self::version::is_unchanged;
+pub use self::version::{is_unchanged, record};
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
 use crate::metadata::FileMetadata;
@@ -115,6 +115,18 @@ impl Attributes {
         self.modified.map_or(Ok(()), |modified| file.set_modified(modified))
     }
 
+    /// The permission bits that a user with this umask gives a copy; the owner can always read and write.
+    #[must_use]
+    pub fn permissions_within(&self, umask: u32) -> u32 {
+        self.permissions & (!umask | 0o600)
+    }
+
+    /// The time of modification, if known.
+    #[must_use]
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.modified
+    }
+
     /// Sets the permissions of a new file, which was created with all permissions to read and write that the user's
     /// umask allows: others who may not read it may not execute it either.
     fn set_permissions(&self, file: &File) -> io::Result<()> {
@@ -157,6 +169,14 @@ impl PartFile {
             ahead: VecDeque::new(),
             checkpoint: 0,
         })
+    }
+
+    /// Bytes on disk that the part of `path` takes, or that are reserved for it; 0 if there is none.
+    #[must_use]
+    pub fn space_of_part(path: &Path) -> u64 {
+        let Ok((part, _)) = hidden_names(path) else { return 0 };
+        // In blocks of 512 bytes, whatever the file system has.
+        fs::symlink_metadata(part).map_or(0, |part| part.blocks().saturating_mul(512))
     }
 
     /// Leaves it to the system when the content is written to disk: faster, but after a power

@@ -1,0 +1,227 @@
+//! `namewire sync`: makes a directory a copy of one of a file server. `namewire get --recursive` is its simple form.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use ndn_client::fetch::{Discovery, FetchProgress};
+use ndn_packet::Name;
+use serde_json::json;
+
+use super::arguments::name;
+use super::connect::block_on;
+use super::connection::while_connected;
+use super::diagnose;
+use super::failure::{Failure, Outcome};
+use super::fetch_file::{Already, Listing};
+use super::get::{FetchArguments, Recent, UPDATE_INTERVAL, now, per_second, start_workers};
+use super::output::{self, bytes_for_people, counted, grouped};
+use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
+
+/// Make a directory a copy of one of a file server
+///
+/// Copies the contents of SOURCE, a directory of `namewire serve` or another file server, into DIRECTORY. What is
+/// complete and unchanged is skipped, interrupted files are resumed, and a file of the same size is compared by its
+/// digests before it is fetched. Files and directories get the server's times of modification and its permissions, as far
+/// as the umask allows; DIRECTORY itself keeps its permissions.
+///
+/// Before anything is written, all directories are listed and the free space is checked. A file that cannot be fetched is
+/// reported, and the others continue; the exit status is that of the first failure.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Name of the directory of the file server
+    #[arg(value_parser = name)]
+    source: Name,
+    /// The copy, which is created if it does not exist
+    directory: PathBuf,
+    /// Delete files and directories that SOURCE does not have
+    ///
+    /// They are deleted at the end, and only if all directories could be listed. A file with the content of one that
+    /// would be fetched is renamed instead, so that a renamed directory is not fetched again. What --exclude leaves out
+    /// is kept.
+    #[arg(long)]
+    delete: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// Print what would be done, and write nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Compare the contents of all files with their digests, also of those that seem to be unchanged
+    #[arg(long, short = 'c')]
+    checksum: bool,
+    /// Compare the contents of all files with their digests, print differences, and write nothing
+    ///
+    /// The exit status is 1 if a file is missing or differs, and, with --delete, if there is one that SOURCE does not have.
+    #[arg(long, conflicts_with_all = ["dry_run", "checksum", "restart"])]
+    verify_only: bool,
+    /// Number of files at a time
+    #[arg(long, short, default_value_t = JOBS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: u16,
+    #[command(flatten)]
+    fetch: FetchArguments,
+}
+
+pub(super) fn run(options: &Options) -> Outcome {
+    let mode = match (options.dry_run, options.verify_only) {
+        (_, true) => Mode::Verify,
+        (true, false) => Mode::Preview,
+        (false, false) => Mode::Copy,
+    };
+    let rules = Rules {
+        filter: options.filter.clone(),
+        delete: options.delete,
+        checksum: options.checksum || options.verify_only,
+        mode,
+        jobs: options.jobs,
+        umask: Some(tree::umask()),
+    };
+    copy(&options.source, &options.directory, &options.fetch, &rules)
+}
+
+/// Copies the directory `name` of a file server to `output`, and reports the result.
+pub(super) fn copy(
+    name: &Name,
+    output: &Path,
+    arguments: &FetchArguments,
+    rules: &Rules,
+) -> Outcome {
+    let policy = arguments.policy(Discovery::Metadata, Listing::No)?;
+    let workers = Arc::new(start_workers()?);
+    let started = now();
+    let kept = Arc::new(tree::Kept::default());
+    let fetched = block_on(async {
+        let endpoint = arguments.connect.open().await?;
+        let progress = Arc::default();
+        let tree = tree::Tree {
+            endpoint: &endpoint,
+            policy: &policy,
+            workers: &workers,
+            kept: &kept,
+            progress: &progress,
+            rules,
+        };
+        let bar = arguments.progress_bar();
+        let work = async {
+            let fetched = tokio::select! {
+                fetched = tree.copy(name, output) => fetched,
+                never = show(&bar, &progress) => match never {},
+            };
+            bar.finish_and_clear();
+            fetched
+        };
+        let fetched = while_connected(&endpoint, arguments.timeout(), work).await;
+        diagnose::explained(fetched, &endpoint, name).await
+    });
+    kept.report();
+    let fetched = fetched?;
+    report(name, &fetched, now() - started, arguments, rules.mode)?;
+    match fetched.failure {
+        Some(failure) => Err(failure),
+        None if rules.mode == Mode::Verify && !fetched.changes.is_empty() => {
+            Err(Failure::Failed(format!(
+                "{} differs from {name}: {}",
+                output.display(),
+                counted(fetched.changes.len() as u64, "difference")
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+fn report(
+    name: &Name,
+    fetched: &Fetched,
+    elapsed: Duration,
+    arguments: &FetchArguments,
+    mode: Mode,
+) -> Outcome {
+    if arguments.json {
+        output::print_json(&json!({
+            "name": name.to_string(),
+            "files": fetched.files,
+            "unchanged": fetched.unchanged,
+            "renamed": fetched.renamed,
+            "deleted": fetched.deleted,
+            "directories": fetched.directories,
+            "bytes": fetched.bytes,
+            "failed": fetched.failed,
+            "seconds": elapsed.as_secs_f64(),
+            "changes": fetched.changes.iter().map(tree::Change::json).collect::<Vec<_>>(),
+        }))?;
+        return Ok(());
+    }
+    if mode != Mode::Copy {
+        for change in &fetched.changes {
+            output::print_line(&change.to_string())?;
+        }
+        if fetched.changes.is_empty() && fetched.failure.is_none() && !arguments.quiet {
+            output::note(&"nothing differs");
+        }
+        return Ok(());
+    }
+    if !arguments.quiet {
+        let (files, bytes) = (counted(fetched.files, "file"), bytes_for_people(fetched.bytes));
+        let rate = bytes_for_people(per_second(fetched.bytes, elapsed));
+        let parts = [
+            (fetched.unchanged, "unchanged"),
+            (fetched.renamed, "renamed"),
+            (fetched.deleted, "deleted"),
+        ];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> =
+            parts.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
+        let parts =
+            if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        output::note(&format_args!(
+            "{files}{parts}, {bytes} in {:.3} s, {rate}/s",
+            elapsed.as_secs_f64()
+        ));
+    }
+    if fetched.without_attributes > 0 {
+        output::note(&format_args!(
+            "namewire: time or permissions could not be set: {} files and directories",
+            grouped(fetched.without_attributes)
+        ));
+    }
+    Ok(())
+}
+
+/// Shows how far a copy is.
+async fn show(bar: &ProgressBar, progress: &TreeProgress) -> Infallible {
+    let mut recent = Recent::new(now());
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    loop {
+        tokio::time::sleep(UPDATE_INTERVAL).await;
+        if bar.is_hidden() {
+            continue;
+        }
+        let (done, found) = (load(&progress.files_done), load(&progress.files_found));
+        if !progress.is_planned.load(Ordering::Relaxed) {
+            bar.set_message(format!("{} found", counted(found, "file")));
+            continue;
+        }
+        let (bytes, bytes_found) = (load(&progress.bytes_done), load(&progress.bytes_found));
+        let fetched = FetchProgress { bytes, ..FetchProgress::default() };
+        recent.note(now(), &fetched, Already::default());
+        let rate = recent.rate(now());
+        let pace = match recent.silence(now()) {
+            Some(silence) => format!("no answer for {} s", silence.as_secs()),
+            None => format!("{}/s", bytes_for_people(rate)),
+        };
+        let left = bytes_found.saturating_sub(bytes).checked_div(rate);
+        let left = left.map_or_else(String::new, |seconds| format!("  {seconds} s left"));
+        bar.set_length(found);
+        bar.set_position(done);
+        bar.set_message(format!(
+            "{} of {}  {} of {}  {pace}{left}",
+            grouped(done),
+            counted(found, "file"),
+            bytes_for_people(bytes),
+            bytes_for_people(bytes_found)
+        ));
+    }
+}
