@@ -92,7 +92,11 @@ fn copy_follows_changes_deletions_and_renamed_directories() {
         ("was-directory/file", b"x"),
     ]);
     let first = bed.sync(&["--delete"]);
-    assert_eq!(counts(&first, ["files", "unchanged", "directories", "failed"]), [5, 0, 4, 0], "{first}");
+    assert_eq!(
+        counts(&first, ["files", "unchanged", "directories", "failed"]),
+        [5, 0, 4, 0],
+        "{first}"
+    );
     assert!(contents(&bed.copy) == contents(&bed.served));
 
     fs::rename(bed.served.join("old"), bed.served.join("new")).unwrap();
@@ -173,8 +177,8 @@ fn contents_are_compared_by_digests() {
     let found = bed.run(&["--verify-only"]);
     let lines = String::from_utf8_lossy(&found.stdout).into_owned();
     assert_eq!(lines, "missing  empty  (0 B)\ndiffers  large  (48.8 KiB)\n");
-    let said = String::from_utf8_lossy(&found.stderr).into_owned();
-    assert!(found.status.code() == Some(1) && said.contains("2 differences"), "{said}");
+    let printed = String::from_utf8_lossy(&found.stderr).into_owned();
+    assert!(found.status.code() == Some(1) && printed.contains("2 differences"), "{printed}");
     let strict = bed.run(&["--verify-only", "--delete"]);
     assert!(String::from_utf8_lossy(&strict.stdout).contains("extra    extra"), "{strict:?}");
     let mended = bed.sync(&["--checksum"]);
@@ -186,7 +190,8 @@ fn contents_are_compared_by_digests() {
 fn existing_files_get_the_permissions_of_the_server_but_not_the_copy_itself() {
     let bed = Bed::new(&[("directory/run", b"#!"), ("secret", b"s")]);
     bed.sync(&[]);
-    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let set =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     set(&bed.copy, 0o700);
     set(&bed.served.join("directory/run"), 0o755);
     set(&bed.served.join("directory"), 0o750);
@@ -206,9 +211,9 @@ fn tree_that_does_not_fit_is_refused_before_anything_is_written() {
     let file = fs::File::create(bed.served.join("huge")).unwrap();
     file.set_len(1 << 43).unwrap();
     let refused = bed.run(&[]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("8.0 TiB are needed, and "), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("8.0 TiB are needed, and "), "{printed}");
     assert!(!bed.copy.exists());
     let partly = bed.sync(&["--exclude", "huge"]);
     assert_eq!(counts(&partly, ["files", "bytes"]), [1, 5], "{partly}");

@@ -124,14 +124,14 @@ pub(in crate::cli) fn umask() -> u32 {
 /// It belongs to another user, or is on a file system without permissions.
 pub(super) fn set_permissions(path: &Path, attributes: &Attributes, umask: u32) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
-    let wanted = attributes.permissions_within(umask) | (metadata.mode() & 0o7000);
-    if metadata.is_symlink() || metadata.mode() & 0o7777 == wanted {
+    let expected = attributes.permissions_within(umask) | (metadata.mode() & 0o7000);
+    if metadata.is_symlink() || metadata.mode() & 0o7777 == expected {
         return Ok(());
     }
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(wanted))
+    file.set_permissions(fs::Permissions::from_mode(expected))
 }
 
 /// A path for people: without control characters.
