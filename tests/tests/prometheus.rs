@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use namewire_tests::{
-    Forwarder, Process, Settings, TIMEOUT, run_to_end, skip_unless_found, wait_until,
+    Forwarder, Process, Settings, TIMEOUT, run_to_end, skip_unless_file, skip_unless_found,
+    wait_until,
 };
 use serde_json::Value;
 
@@ -74,16 +75,12 @@ fn api(address: &str, path: &str) -> Option<Value> {
     (response["status"] == "success").then(|| response["data"].clone())
 }
 
-#[test]
-fn prometheus_scrapes_the_forwarder_and_evaluates_the_alert_rules() {
-    if !skip_unless_found("prometheus") {
-        return;
-    }
-    let (forwarder, _server, address) = forwarder_with_traffic();
+/// Prometheus with the configuration of `dist/prometheus`, which has scraped the API at `address`, and its own address.
+fn start_prometheus(forwarder: &Forwarder, address: &str) -> (Process, String) {
     let directory = forwarder.directory().join("prometheus");
     std::fs::create_dir(&directory).unwrap();
     let config = std::fs::read_to_string(dist().join("prometheus.yml")).unwrap();
-    let config = config.replace("127.0.0.1:6380", &address).replace("15s", "1s");
+    let config = config.replace("127.0.0.1:6380", address).replace("15s", "1s");
     std::fs::write(directory.join("prometheus.yml"), config).unwrap();
     std::fs::copy(dist().join("alerts.yml"), directory.join("alerts.yml")).unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -92,13 +89,23 @@ fn prometheus_scrapes_the_forwarder_and_evaluates_the_alert_rules() {
     command.arg(format!("--config.file={}", directory.join("prometheus.yml").display()));
     command.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
     command.arg(format!("--web.listen-address={own}"));
-    let _prometheus = Process::start("prometheus", command, &directory);
+    let process = Process::start("prometheus", command, &directory);
     let query = "/api/v1/query?query=sum(namewire_worker_in_interests_total)";
     wait_until("a scrape", || {
         let data = api(&own, query)?;
         let count: f64 = data["result"][0]["value"][1].as_str()?.parse().ok()?;
         (count >= 3.0).then_some(())
     });
+    (process, own)
+}
+
+#[test]
+fn prometheus_scrapes_the_forwarder_and_evaluates_the_alert_rules() {
+    if !skip_unless_found("prometheus") {
+        return;
+    }
+    let (forwarder, _server, address) = forwarder_with_traffic();
+    let (_prometheus, own) = start_prometheus(&forwarder, &address);
     wait_until("all rules to be evaluated", || {
         let groups = api(&own, "/api/v1/rules")?;
         let rules = groups["groups"][0]["rules"].as_array()?.clone();
@@ -106,6 +113,73 @@ fn prometheus_scrapes_the_forwarder_and_evaluates_the_alert_rules() {
         assert!(bad.is_none(), "{bad:?}");
         rules.iter().all(|rule| rule["health"] == "ok").then_some(())
     });
+}
+
+/// The dashboards of `dist/grafana`, by their paths.
+fn dashboards() -> Vec<(PathBuf, Value)> {
+    let directory = dist().parent().unwrap().join("grafana/dashboards");
+    let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+    let parse = |path: PathBuf| {
+        let json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        (path, json)
+    };
+    files.map(parse).collect()
+}
+
+#[test]
+fn dashboards_have_the_types_of_grafana() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/dashboards");
+    let library = directory.join("node_modules/@grafana/schema/package.json");
+    if !skip_unless_file(&library, "make setup installs it") {
+        return;
+    }
+    let mut check = Command::new("node");
+    check.arg(directory.join("check.mjs")).args(dashboards().into_iter().map(|(path, _)| path));
+    let checked = check.output().unwrap();
+    let printed = String::from_utf8_lossy(&checked.stdout);
+    assert!(printed.contains("PASSED"), "{printed}{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// A face whose peer has sent something that is not a packet, so that the face has dropped it.
+fn face_that_drops(forwarder: &Forwarder) -> UdpSocket {
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("udp4://{}", peer.local_addr().unwrap());
+    let _ = forwarder.output(&["face", "create", &uri, "--persistency", "permanent"]);
+    peer.connect(("127.0.0.1", forwarder.port())).unwrap();
+    peer.send(&[0x64; 20]).unwrap();
+    peer
+}
+
+#[test]
+fn each_query_of_the_dashboards_returns_data_under_traffic() {
+    if !skip_unless_found("prometheus") {
+        return;
+    }
+    let (forwarder, _server, address) = forwarder_with_traffic();
+    let _peer = face_that_drops(&forwarder);
+    let _ping = forwarder.spawn("ping", &["ping", "/metrics-test", "-i", "20ms"]);
+    let (_prometheus, own) = start_prometheus(&forwarder, &address);
+    let mut queries = 0;
+    for (path, dashboard) in dashboards() {
+        let panels = dashboard["panels"].as_array().unwrap();
+        for target in panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten() {
+            let expression = target["expr"].as_str().unwrap().replace("$__rate_interval", "20s");
+            let expression = expression.replace("$instance", ".+").replace("$worker", ".+");
+            let expression = expression.replace("$face", ".+");
+            let query = format!("/api/v1/query?query={}", percent_encoded(&expression));
+            wait_until(&format!("data of {expression} in {}", path.display()), || {
+                let data = api(&own, &query)?;
+                (!data["result"].as_array()?.is_empty()).then_some(())
+            });
+            queries += 1;
+        }
+    }
+    assert!(queries > 50, "{queries} queries");
+}
+
+/// `text` as a value in the query of a URL.
+fn percent_encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[test]

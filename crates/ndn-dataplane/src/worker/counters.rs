@@ -12,7 +12,7 @@ ndn_types::counters! {
         commands: Monotone(Commands),
         /// Rounds of the worker's loop.
         rounds: Monotone(Rounds),
-        /// Nanoseconds that the worker waited or could have waited.
+        /// Time that the worker waited or could have waited.
         waited_ns: Monotone(Nanoseconds),
         /// Rounds that waited in the kernel.
         sleeps: Monotone(Rounds),
