@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use common::{Hashed, data, digest, hasher, name_of, with_digest};
 use ndn_table::{
     CS_VARIANTS_PER_NAME_MAX, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult,
-    NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
+    LINKS_PER_SEARCH_MAX, NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -384,8 +384,106 @@ fn prefix_node_count_is_bounded() {
         let name = Hashed::new(&name_of(&[number / 2, 1, 2, 3, 4, number % 2]));
         let packet = data(&name.value, &[1]);
         pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();
+        let prefix = Hashed::new(&name_of(&[number / 2]));
+        assert!(pcct.find_data(&prefix.interest(true, false), now, digest).is_some());
         assert!(pcct.cs_prefix_node_count() <= 100);
     }
     assert_eq!(pcct.cs_prefix_node_count(), 100);
     assert!(pcct.cs_len() >= 199);
+}
+
+/// Which of the cached Data a search by prefix finds.
+struct Visibility {
+    pcct: Pcct,
+    now: Timestamp,
+}
+
+impl Visibility {
+    const CAPACITY: u16 = 5000;
+
+    /// A full Content Store of Data that branch at the first of three components, never searched.
+    fn new() -> Self {
+        let now = Timestamp::from_millis(1);
+        let config = PcctConfig::with_capacity(16, Self::CAPACITY.into(), now);
+        let mut world = Self { pcct: Pcct::new(&config, hasher()), now };
+        (0..Self::CAPACITY).for_each(|number| world.insert(number));
+        world
+    }
+
+    fn insert(&mut self, number: u16) {
+        let name = Hashed::new(&name_of(&[number, 1, 2]));
+        let packet = data(&name.value, &[1]);
+        let index = self.pcct.insert_data(&name.data(), &packet, 0, true, self.now).unwrap();
+        if number == Self::CAPACITY / 2 {
+            self.pcct.link_data(index);
+        }
+    }
+
+    fn finds(&mut self, number: u16) -> bool {
+        let name = Hashed::new(&name_of(&[number]));
+        self.pcct.find_data(&name.interest(true, false), self.now, digest).is_some()
+    }
+}
+
+/// The Data that were inserted last, and those that were asked for by prefix before.
+#[test]
+fn first_search_by_prefix_finds_the_newest_and_the_linked_data() {
+    let newest = Visibility::CAPACITY - u16::try_from(LINKS_PER_SEARCH_MAX).unwrap();
+    assert!(Visibility::new().finds(newest));
+    assert!(Visibility::new().finds(Visibility::CAPACITY - 1));
+    assert!(Visibility::new().finds(Visibility::CAPACITY / 2));
+    assert!(!Visibility::new().finds(newest - 1));
+    assert!(!Visibility::new().finds(Visibility::CAPACITY));
+}
+
+/// A miss makes all older Data visible, in bounded portions, whatever is inserted meanwhile.
+#[test]
+fn all_data_are_found_by_prefix_soon_after_a_miss() {
+    let mut world = Visibility::new();
+    assert_eq!(world.pcct.next_deadline(), None);
+    assert!(!world.finds(0));
+    assert!(world.pcct.next_deadline().is_some_and(|deadline| deadline <= world.now));
+    let mut calls = 0;
+    let mut added = 0;
+    while world.pcct.poll_cs(world.now, 64) {
+        calls += 1;
+        if added < 1000 {
+            for _ in 0..32 {
+                world.insert(Visibility::CAPACITY + added);
+                added += 1;
+            }
+        }
+        assert!(calls < 2 * u32::from(Visibility::CAPACITY) / 32);
+    }
+    assert_eq!(world.pcct.next_deadline(), None);
+    assert!(world.pcct.cs_prefix_node_count() == 0, "no two names branch below the root");
+    for number in 0..Visibility::CAPACITY + added {
+        assert_eq!(world.finds(number), number >= added, "{number}");
+    }
+}
+
+/// Searches that hit do not cause work in the background.
+#[test]
+fn hits_by_prefix_link_no_older_data() {
+    let mut world = Visibility::new();
+    assert!(world.finds(Visibility::CAPACITY - 1));
+    assert!(!world.pcct.poll_cs(world.now, 64));
+    assert!(!world.finds(0));
+}
+
+#[test]
+fn erasure_finds_data_that_are_not_linked() {
+    let mut world = Visibility::new();
+    let root = Hashed::new(&[]);
+    let (mut erased, mut calls) = (0, 0);
+    loop {
+        let result = world.pcct.erase_data(&root.data(), 100_000);
+        erased += result.erased;
+        calls += 1;
+        if !result.more {
+            break;
+        }
+    }
+    assert_eq!((erased, world.pcct.cs_len()), (usize::from(Visibility::CAPACITY), 0));
+    assert!(calls > 1, "the work of one call is bounded");
 }
