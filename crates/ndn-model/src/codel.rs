@@ -66,6 +66,12 @@ impl Codel {
         self.is_signalling = false;
     }
 
+    /// Whether the queue has been short since the last signal.
+    #[must_use]
+    pub const fn is_calm(&self) -> bool {
+        self.first_above_ps.is_none() && !self.is_signalling
+    }
+
     fn is_above_for_an_interval(&mut self, now_ps: u64, sojourn_ps: u64, is_last: bool) -> bool {
         if sojourn_ps < self.target_ps || is_last {
             self.first_above_ps = None;

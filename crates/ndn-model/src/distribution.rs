@@ -253,7 +253,7 @@ impl Distribution {
 
 impl QuantileTable {
     #[inline]
-    fn sample(&self, draw: &mut Draw) -> f64 {
+    pub(crate) fn sample(&self, draw: &mut Draw) -> f64 {
         let cells = (self.quantiles.len() - 1) as f64;
         let position = draw.unit() * (cells / (1.0 - self.tail_probability));
         if position >= cells {

@@ -330,6 +330,18 @@ impl Network {
             && self.stations[station].queues.iter().any(|own| self.queues[*own].stage == before)
     }
 
+    /// Whether any packet can enter a queue.
+    #[must_use]
+    pub fn is_fed(&self, queue: QueueId) -> bool {
+        let mut faces = self.faces.iter();
+        let is_fed_by_stations = || (0..self.stations.len()).any(|from| self.can_feed(from, queue));
+        match self.queues[queue].stage {
+            Stage::Input | Stage::Produce => faces.any(|face| face.input_queue == queue),
+            Stage::Forward => is_fed_by_stations(),
+            Stage::Output => faces.any(|face| face.output_queue == queue) && is_fed_by_stations(),
+        }
+    }
+
     /// Whether the Content Store answers an Interest.
     #[inline]
     #[must_use]

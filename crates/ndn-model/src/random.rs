@@ -29,7 +29,21 @@ impl TraceRandom {
         Draw { random: self, stream, index, lane: 0, spare: None }
     }
 
-    /// One block of 128 bits. A `lane` distinguishes further blocks of the same draw.
+    /// The draws with the numbers `first`, `first + 1`, … of `stream`. Two neighbours share a block.
+    #[inline]
+    pub fn draws(self, stream: StreamId, first: u64, count: usize) -> impl Iterator<Item = Draw> {
+        let mut block = [0; 2];
+        (first..first + count as u64).map(move |index| {
+            if index == first || index & 1 == 0 {
+                block = self.block(stream, index >> 1, 0);
+            }
+            let spare = Some(block[(index & 1) as usize]);
+            Draw { random: self, stream, index, lane: 1, spare }
+        })
+    }
+
+    /// One block of 128 bits. Block `index` of lane 0 holds the first words of draws 2 · index and
+    /// 2 · index + 1; the blocks of other lanes hold further words of draw `index`.
     #[inline]
     const fn block(self, stream: StreamId, index: u64, lane: u16) -> [u64; 2] {
         // 48 bits of index: at 100 M packets/s, a month of simulated time in one trace.
@@ -58,8 +72,13 @@ impl Draw {
         if let Some(bits) = self.spare.take() {
             return bits;
         }
-        let [first, second] = self.random.block(self.stream, self.index, self.lane);
-        self.lane = self.lane.wrapping_add(1);
+        let lane = self.lane;
+        // Lane 0 is never reached again: 131,069 words are more than any variate takes.
+        self.lane = if lane == u16::MAX { 1 } else { lane + 1 };
+        if lane == 0 {
+            return self.random.block(self.stream, self.index >> 1, 0)[(self.index & 1) as usize];
+        }
+        let [first, second] = self.random.block(self.stream, self.index, lane);
         self.spare = Some(second);
         first
     }
@@ -135,6 +154,33 @@ mod tests {
             bits(1, 2, 3, 4 + (1 << 33)),
         ];
         assert!(others.iter().all(|other| *other != base));
+    }
+
+    #[test]
+    fn draws_in_a_row_are_the_same_as_one_by_one() {
+        let random = TraceRandom::new(1, 2);
+        for first in [6, 7] {
+            for (offset, mut draw) in random.draws(StreamId(3), first, 9).enumerate() {
+                let mut alone = random.draw(StreamId(3), first + offset as u64);
+                for _ in 0..5 {
+                    assert_eq!(draw.bits(), alone.bits());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_neighbouring_draws_differ() {
+        let random = TraceRandom::new(1, 2);
+        let mut words: Vec<u64> = (0..50)
+            .flat_map(|index| {
+                let mut draw = random.draw(StreamId(3), index);
+                [draw.bits(), draw.bits(), draw.bits(), draw.bits()]
+            })
+            .collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 200);
     }
 
     #[test]

@@ -1,0 +1,254 @@
+//! Queues of the fast engine, with the packets that are on their way to them.
+
+use super::{Form, NEVER, Packet};
+use crate::codel::Codel;
+use crate::network::{self, CodelReset, Kind, QueueManagement, QueueRecord, Shed, Stage};
+
+/// Places of a new ring.
+const RING_PLACES: usize = 128;
+
+/// A queue and, behind its packets in the same ring, those that will arrive: in order of time, at one instant in
+/// order of where they come from. What it accepts and drops is decided when it is served: until then it only grows.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Its number in the network.
+    pub id: usize,
+    /// The station that polls it.
+    pub station: usize,
+    pub stage: Stage,
+    pub class: u8,
+    /// Its position at the station.
+    pub position: usize,
+    pub burst: usize,
+    capacity: usize,
+    full_at: usize,
+    pub manager: Option<Manager>,
+    pub record: QueueRecord,
+    /// Packets that it has accepted and that have not left.
+    length: usize,
+    /// A power of two.
+    ring: Vec<Packet>,
+    /// Positions in the ring, which rise without end: the first packet, the first that has not arrived, the end.
+    head: usize,
+    arrived: usize,
+    end: usize,
+}
+
+/// CoDel on a queue.
+#[derive(Debug)]
+pub(super) struct Manager {
+    spec: QueueManagement,
+    reset: CodelReset,
+    marks: Option<Codel>,
+    sheds: Option<Codel>,
+    /// A packet that waited less leaves calm controllers as they are.
+    target_ps: u64,
+    /// Whether no controller has seen a packet that waited too long since it was reset.
+    is_calm: bool,
+}
+
+/// What management decides about a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    Pass,
+    Mark,
+    Refuse,
+    Drop,
+}
+
+impl Queue {
+    pub(super) fn new(id: usize, station: usize, position: usize, spec: &network::Queue) -> Self {
+        Self {
+            id,
+            station,
+            stage: spec.stage,
+            class: spec.class,
+            position,
+            burst: spec.burst,
+            capacity: spec.capacity,
+            full_at: spec.full_at.unwrap_or(usize::MAX),
+            manager: spec.management.map(|management| Manager::new(management, spec.reset)),
+            record: QueueRecord::default(),
+            length: 0,
+            ring: vec![Packet::NONE; RING_PLACES],
+            head: 0,
+            arrived: 0,
+            end: 0,
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.record = QueueRecord::default();
+        (self.length, self.head, self.arrived, self.end) = (0, 0, 0, 0);
+        if let Some(manager) = &mut self.manager {
+            *manager = Manager::new(manager.spec, manager.reset);
+        }
+    }
+
+    /// Adds a packet that arrives at its time, which is not before the last poll.
+    #[inline]
+    pub(super) fn push(&mut self, packet: Packet) {
+        if self.end - self.head == self.ring.len() {
+            self.grow();
+        }
+        let mask = self.ring.len() - 1;
+        let mut place = self.end;
+        while place > self.arrived {
+            let before = self.ring[(place - 1) & mask];
+            if before.arrival() <= packet.arrival() {
+                break;
+            }
+            self.ring[place & mask] = before;
+            place -= 1;
+        }
+        self.ring[place & mask] = packet;
+        self.end += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mask = self.ring.len() - 1;
+        let mut ring: Vec<Packet> =
+            (self.head..self.end).map(|place| self.ring[place & mask]).collect();
+        (self.arrived, self.end) = (self.arrived - self.head, self.end - self.head);
+        self.head = 0;
+        ring.resize(2 * self.ring.len(), Packet::NONE);
+        self.ring = ring;
+    }
+
+    /// When a station that is free finds packets in it: 0 if some wait.
+    #[inline]
+    pub(super) fn ready_ps(&self) -> u64 {
+        if self.length > 0 {
+            0
+        } else if self.arrived < self.end {
+            self.ring[self.arrived & (self.ring.len() - 1)].time_ps
+        } else {
+            NEVER
+        }
+    }
+
+    /// Accepts what arrives until `now_ps`, as far as there is room; `dropped` gets the others. Returns how many
+    /// packets are in the queue.
+    #[inline]
+    pub(super) fn admit(&mut self, now_ps: u64, mut dropped: impl FnMut(Packet)) -> usize {
+        let mask = self.ring.len() - 1;
+        let before = self.length;
+        while self.arrived < self.end {
+            let packet = &mut self.ring[self.arrived & mask];
+            if packet.time_ps > now_ps {
+                break;
+            }
+            self.arrived += 1;
+            if self.length < self.capacity {
+                self.length += 1;
+            } else {
+                self.record.dropped += 1;
+                dropped(*packet);
+                packet.form = Form::GONE;
+            }
+        }
+        self.record.entered += (self.length - before) as u64;
+        self.record.length_max = self.record.length_max.max(self.length);
+        self.length
+    }
+
+    /// Takes the first of the packets that were admitted and not dropped.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Packet {
+        let mask = self.ring.len() - 1;
+        self.length -= 1;
+        loop {
+            let packet = self.ring[self.head & mask];
+            self.head += 1;
+            if packet.form != Form::GONE {
+                return packet;
+            }
+        }
+    }
+
+    /// Uses the beginning of the ring again if nothing is left: it stays in the processor's cache.
+    #[inline]
+    pub(super) const fn rewind(&mut self) {
+        if self.length == 0 && self.arrived == self.end {
+            (self.head, self.arrived, self.end) = (0, 0, 0);
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether a poll that finds `length` packets regards them as late.
+    #[inline]
+    pub(super) const fn is_full(&self, length: usize) -> bool {
+        length >= self.full_at
+    }
+}
+
+impl Manager {
+    fn new(spec: QueueManagement, reset: CodelReset) -> Self {
+        let codel = |after_ps: u64| Codel::new(after_ps, spec.interval_ps);
+        let shed_after_ps = spec.shed_after_ps.map(|(after_ps, _)| after_ps);
+        Self {
+            spec,
+            reset,
+            marks: spec.mark_after_ps.map(codel),
+            sheds: shed_after_ps.map(codel),
+            target_ps: spec.mark_after_ps.unwrap_or(NEVER).min(shed_after_ps.unwrap_or(NEVER)),
+            is_calm: true,
+        }
+    }
+
+    /// A poll, or one since the last packet left, found the queue empty.
+    #[inline]
+    pub(super) fn note_empty_poll(&mut self) {
+        if !self.is_calm && self.reset == CodelReset::EmptyPoll {
+            self.marks.iter_mut().chain(&mut self.sheds).for_each(Codel::note_empty);
+            self.is_calm = true;
+        }
+    }
+
+    /// A packet of this form leaves the queue. `is_empty`: it is the last one; `is_full`: there were so many that
+    /// all count as late.
+    #[inline]
+    pub(super) fn leave(
+        &mut self,
+        form: Form,
+        now_ps: u64,
+        sojourn_ps: u64,
+        is_empty: bool,
+        is_full: bool,
+    ) -> Decision {
+        if self.is_calm && sojourn_ps < self.target_ps && !is_full {
+            return Decision::Pass;
+        }
+        self.decide(form, now_ps, sojourn_ps, is_empty, is_full)
+    }
+
+    fn decide(
+        &mut self,
+        form: Form,
+        now_ps: u64,
+        mut sojourn_ps: u64,
+        is_empty: bool,
+        is_full: bool,
+    ) -> Decision {
+        let is_last = self.reset == CodelReset::LastPacket && is_empty;
+        if let (true, Some((after_ps, _))) = (is_full, self.spec.shed_after_ps) {
+            sojourn_ps = sojourn_ps.max(after_ps);
+        }
+        let signals = |codel: &mut Option<Codel>| {
+            codel.as_mut().is_some_and(|codel| codel.leave(now_ps, sojourn_ps, is_last))
+        };
+        let marks = signals(&mut self.marks);
+        let sheds = form == Form::new(Kind::Interest) && signals(&mut self.sheds);
+        self.is_calm = self.marks.iter().chain(&self.sheds).all(Codel::is_calm);
+        match (sheds, self.spec.shed_after_ps) {
+            (true, Some((_, Shed::Drop))) => Decision::Drop,
+            (true, Some((_, Shed::Nack))) => Decision::Refuse,
+            _ if marks => Decision::Mark,
+            _ => Decision::Pass,
+        }
+    }
+}
