@@ -341,7 +341,10 @@ const VARIATE_MAX: f64 = 1e15;
 #[inline]
 #[must_use]
 pub fn to_ps(duration: f64) -> u64 {
-    ((duration.min(VARIATE_MAX) + 0.5) as u64).max(1)
+    // Above 2^52 the unit of a number's last bit is one: a sum has the rounded duration in its fraction, and the
+    // conversion takes no instruction for numbers that are none.
+    const ONE: f64 = (1u64 << 52) as f64;
+    ((duration.clamp(1.0, VARIATE_MAX) + ONE).to_bits() & ((1 << 52) - 1)).max(1)
 }
 
 fn ln_gamma_density(x: f64, shape: f64, scale: f64) -> f64 {
@@ -446,7 +449,8 @@ mod tests {
         assert!(Distribution::Constant(f64::NAN).fault().is_some());
         assert!(Distribution::Uniform { low: 2.0, high: 1.0 }.fault().is_some());
         assert!(Distribution::HyperErlang(vec![]).fault().is_some());
-        assert_eq!(to_ps(0.0), 1);
+        assert_eq!([to_ps(0.0), to_ps(-1.0), to_ps(1.2), to_ps(2.6)], [1, 1, 1, 3]);
+        assert_eq!(to_ps(123_456_789_012.3), 123_456_789_012);
         assert_eq!(to_ps(f64::INFINITY), 1_000_000_000_000_000);
     }
 }

@@ -13,7 +13,7 @@
 //! an instant depends only on what happened before it. At one instant packets arrive before any
 //! station polls; arrivals at one queue from several places are in order of stations, then of links.
 
-use crate::distribution::Distribution;
+use crate::distribution::{Distribution, to_ps};
 use crate::random::{StreamId, TraceRandom};
 
 /// Kind of a packet.
@@ -108,6 +108,7 @@ impl ArrivalClock {
         random: TraceRandom,
     ) -> Option<u64> {
         let time_ps = match arrivals {
+            Arrivals::Renewal(Distribution::Constant(interval)) => self.last_ps + to_ps(*interval),
             Arrivals::Renewal(interval) => {
                 let mut draw = random.draw(streams::interval(consumer), self.count);
                 self.last_ps + interval.sample_ps(&mut draw, 1.0)

@@ -39,6 +39,8 @@ pub struct FastEngine<'n> {
     ready_ps: Vec<u64>,
     /// Incoming and outgoing link of each face.
     links: Vec<[Link; 2]>,
+    /// The queue that a face's incoming link leads to.
+    input_at: Vec<usize>,
     /// Where Output takes place, by face.
     output_at: Vec<Place>,
     /// Where Forward takes place, by shard and kind.
@@ -47,8 +49,7 @@ pub struct FastEngine<'n> {
     shards: Vec<Shard>,
     sources: Vec<Source>,
     services: Services<'n>,
-    /// Whether each Interest has a PIT entry in a shard that is limited.
-    is_in_pit: Vec<bool>,
+    interests: Vec<Interest>,
     /// For each consumer, where the search for a prefix begins.
     guides: Vec<Vec<usize>>,
     /// The Interests that are generated at once.
@@ -63,38 +64,46 @@ pub struct FastEngine<'n> {
     results: TraceResult,
 }
 
+/// A packet of an Interest: there is one at a time. Small enough for two registers.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     time_ps: u64,
+    id: u32,
+    /// Where it comes from: stations in their order, then links.
+    origin: u16,
+    form: Form,
+}
+
+impl Packet {
+    const NONE: Self = Self { time_ps: 0, id: 0, origin: 0, form: Form::GONE };
+
+    /// Whether it arrives at a queue after `other`, which was put there before.
+    #[inline]
+    const fn is_before(&self, other: &Self) -> bool {
+        self.time_ps < other.time_ps
+            || (self.time_ps == other.time_ps && self.origin < other.origin)
+    }
+}
+
+/// What does not change on the way of an Interest, but for the PIT.
+#[derive(Debug, Clone, Copy)]
+struct Interest {
     /// When its PIT entry expires.
     expiry_ps: u64,
-    id: u32,
     /// Face of the consumer.
     consumer: u16,
     /// Face of the producer.
     producer: u16,
     shard: u16,
-    form: Form,
-    /// Where it comes from: stations in their order, then links.
-    origin: u16,
+    /// Whether it has a PIT entry, in a shard that is limited.
+    is_in_pit: bool,
 }
 
-impl Packet {
-    const NONE: Self = Self {
-        time_ps: 0,
-        expiry_ps: 0,
-        id: 0,
-        consumer: 0,
-        producer: 0,
-        shard: 0,
-        form: Form::GONE,
-        origin: 0,
-    };
-
-    /// The order in which packets arrive at a queue.
+impl Interest {
+    /// The face that Output transmits this form on.
     #[inline]
-    const fn arrival(&self) -> u128 {
-        (self.time_ps as u128) << 16 | self.origin as u128
+    const fn leaves_on(&self, form: Form) -> usize {
+        (if form.is_interest() { self.producer } else { self.consumer }) as usize
     }
 }
 
@@ -119,6 +128,12 @@ impl Form {
             1 => Kind::Data,
             _ => Kind::Nack,
         }
+    }
+
+    /// The number of its kind.
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0.min(Kind::Nack as u16))
     }
 
     #[inline]
@@ -146,9 +161,20 @@ struct Exit(u32);
 
 impl Exit {
     const GONE: Self = Self(u32::MAX);
-    /// On the link of its face.
-    const LINK: Self = Self(u32::MAX - 1);
+    /// Set for a link, in front of the number of its face.
+    const LINK: u32 = 1 << 30;
 
+    #[inline]
+    const fn link(face: usize) -> Self {
+        Self(Self::LINK | face as u32)
+    }
+
+    #[inline]
+    const fn face(self) -> Option<usize> {
+        if self.0 & Self::LINK == 0 { None } else { Some((self.0 ^ Self::LINK) as usize) }
+    }
+
+    #[inline]
     const fn queue(queue: usize) -> Self {
         Self(queue as u32)
     }
@@ -164,19 +190,11 @@ struct Station {
     queues: (usize, usize),
     /// Whether no two of them have the same class.
     is_ordered: bool,
-    /// Whether any of them is managed.
-    is_managed: bool,
+    /// Whether the controllers of all of them are calm.
+    is_calm: bool,
     free_ps: u64,
     /// Position of the queue that was polled last, per class.
     last: [usize; CLASSES_MAX],
-}
-
-/// Where a link leads to.
-#[derive(Debug, Clone, Copy)]
-enum End {
-    Queue(usize),
-    Producer,
-    Consumer,
 }
 
 #[derive(Debug)]
@@ -185,7 +203,6 @@ struct Link {
     delay_ps: u64,
     has_loss: bool,
     capacity: usize,
-    end: End,
     sent_ps: u64,
     /// Ends of the last transmissions, as many as the link holds packets; kept where that is limited.
     recent_ps: VecDeque<u64>,
@@ -272,7 +289,7 @@ impl<'n> FastEngine<'n> {
                 is_each: spec.flush == Flush::EachPacket,
                 queues: (begin, queues.len()),
                 is_ordered: own.windows(2).all(|pair| pair[0].class < pair[1].class),
-                is_managed: own.iter().any(|queue| queue.manager.is_some()),
+                is_calm: true,
                 free_ps: 0,
                 last: [0; CLASSES_MAX],
             });
@@ -281,14 +298,8 @@ impl<'n> FastEngine<'n> {
             station: station_of[network.queues[queue].station],
             queue: queue_of[queue],
         };
-        let links = network.faces.iter().map(|face| {
-            let outgoing = match face.peer {
-                Peer::Producer(_) => End::Producer,
-                Peer::Consumer(_) => End::Consumer,
-            };
-            let incoming = End::Queue(queue_of[face.input_queue]);
-            [Link::new(&face.incoming, incoming), Link::new(&face.outgoing, outgoing)]
-        });
+        let links = network.faces.iter();
+        let links = links.map(|face| [Link::new(&face.incoming), Link::new(&face.outgoing)]);
         let shard = |spec: &crate::network::Shard| Shard {
             capacity: spec.pit_capacity,
             ..Shard::default()
@@ -298,6 +309,7 @@ impl<'n> FastEngine<'n> {
             next_ps: vec![NEVER; stations.len() + 1],
             ready_ps: vec![NEVER; queues.len()],
             links: links.collect(),
+            input_at: network.faces.iter().map(|face| queue_of[face.input_queue]).collect(),
             output_at: network.faces.iter().map(|face| place(face.output_queue)).collect(),
             forward_at: network.shards.iter().map(|shard| shard.queues.map(place)).collect(),
             stations,
@@ -306,7 +318,7 @@ impl<'n> FastEngine<'n> {
             shards: network.shards.iter().map(shard).collect(),
             sources: vec![Source::default(); network.consumers.len()],
             services: Services::new(network),
-            is_in_pit: Vec::new(),
+            interests: Vec::new(),
             guides: network.consumers.iter().map(guide).collect(),
             fresh: Vec::new(),
             needs_prefixes: network.shards.len() > 1 || network.producer_count() > 1,
@@ -358,7 +370,7 @@ impl<'n> FastEngine<'n> {
     fn reset(&mut self, random: TraceRandom, horizon_ps: u64) {
         (self.random, self.horizon_ps) = (random, horizon_ps);
         self.results.records.clear();
-        self.is_in_pit.clear();
+        self.interests.clear();
         self.services.reset();
         self.results.pit_max.clear();
         self.results.pit_max.resize(self.shards.len(), 0);
@@ -366,6 +378,7 @@ impl<'n> FastEngine<'n> {
         self.ready_ps.fill(NEVER);
         for station in &mut self.stations {
             station.free_ps = 0;
+            station.is_calm = true;
             let queues = self.network.stations[station.id].queues.len();
             station.last.fill(queues.saturating_sub(1));
         }
@@ -428,7 +441,6 @@ impl<'n> FastEngine<'n> {
             self.advance_source(consumer);
         }
         self.results.records.extend(fresh.iter().map(|fresh| Record::new(fresh.time_ps)));
-        self.is_in_pit.resize(self.results.records.len(), false);
         self.services.extend(self.random, first as u64, fresh.len());
         if self.needs_prefixes {
             let draws = self.random.draws(streams::PREFIX, first as u64, fresh.len());
@@ -437,18 +449,17 @@ impl<'n> FastEngine<'n> {
                 fresh.prefix = guided_prefix(spec, &self.guides[fresh.consumer], draw.unit());
             }
         }
-        for (id, fresh) in (first..).zip(&fresh) {
-            let packet = Packet {
-                time_ps: fresh.time_ps,
-                expiry_ps: 0,
-                id: id as u32,
-                consumer: fresh.consumer as u16,
-                producer: self.network.producer_face(fresh.prefix) as u16,
-                shard: self.network.shard_of_prefix[fresh.prefix as usize],
-                form: Form::new(Kind::Interest),
-                origin: 0,
-            };
-            self.transmit(packet, fresh.consumer, false);
+        self.interests.extend(fresh.iter().map(|fresh| Interest {
+            expiry_ps: 0,
+            consumer: fresh.consumer as u16,
+            producer: self.network.producer_face(fresh.prefix) as u16,
+            shard: self.network.shard_of_prefix[fresh.prefix as usize],
+            is_in_pit: false,
+        }));
+        for (id, fresh) in (first as u32..).zip(&fresh) {
+            let form = Form::new(Kind::Interest);
+            let packet = Packet { time_ps: fresh.time_ps, id, origin: 0, form };
+            self.receive(packet, fresh.consumer);
         }
         fresh.clear();
         self.fresh = fresh;
@@ -459,18 +470,8 @@ impl<'n> FastEngine<'n> {
     fn poll(&mut self, index: usize, now_ps: u64) {
         let station = &self.stations[index];
         let (begin, end) = station.queues;
-        if station.is_managed {
-            // A station that waits polls all the time: it found all its queues empty.
-            let has_idled = now_ps > station.free_ps;
-            for (queue, ready_ps) in
-                self.queues[begin..end].iter_mut().zip(&self.ready_ps[begin..end])
-            {
-                if let Some(manager) = &mut queue.manager
-                    && (has_idled || *ready_ps > now_ps)
-                {
-                    manager.note_empty_poll();
-                }
-            }
+        if !station.is_calm {
+            self.note_empty_polls(index, now_ps);
         }
         let mut queue = begin;
         while queue + 1 < end && self.ready_ps[queue] > now_ps {
@@ -484,6 +485,22 @@ impl<'n> FastEngine<'n> {
         self.stations[index].free_ps = free_ps;
         let ready_ps = self.ready_ps[begin..end].iter().fold(NEVER, |a, b| a.min(*b));
         self.next_ps[index] = ready_ps.max(free_ps);
+    }
+
+    #[inline(never)]
+    fn note_empty_polls(&mut self, index: usize, now_ps: u64) {
+        let station = &mut self.stations[index];
+        let (begin, end) = station.queues;
+        // A station that waits polls all the time: it found all its queues empty.
+        let has_idled = now_ps > station.free_ps;
+        station.is_calm = true;
+        for (queue, ready_ps) in self.queues[begin..end].iter_mut().zip(&self.ready_ps[begin..end])
+        {
+            if has_idled || *ready_ps > now_ps {
+                queue.note_empty_poll();
+            }
+            station.is_calm &= queue.is_calm();
+        }
     }
 
     /// Of the queues with packets, `first` being the first of them: of its class, in cyclic order after the last
@@ -513,10 +530,10 @@ impl<'n> FastEngine<'n> {
     fn serve(&mut self, index: usize, queue: usize, now_ps: u64) -> u64 {
         let Station { id, mut poll_ps, is_each, .. } = self.stations[index];
         let (state, records) = (&mut self.queues[queue], &mut self.results.records);
-        let queue_id = state.id as u16;
-        let length = state.admit(now_ps, |packet| {
+        let length = state.admit(now_ps, |queue_id, packet| {
             let record = &mut records[packet.id as usize];
-            (record.ended_ps, record.outcome) = (packet.time_ps, Outcome::QueueFull(queue_id));
+            (record.ended_ps, record.outcome) =
+                (packet.time_ps, Outcome::QueueFull(queue_id as u16));
         });
         let stage = state.stage;
         let is_full = state.is_full(length);
@@ -531,17 +548,10 @@ impl<'n> FastEngine<'n> {
             let mut packet = state.pop();
             let sojourn_ps = now_ps - packet.time_ps;
             state.record.waited_ps += u128::from(sojourn_ps);
-            let is_empty = state.is_empty();
-            if let Some(manager) = &mut state.manager {
-                match manager.leave(packet.form, now_ps, sojourn_ps, is_empty, is_full) {
-                    Decision::Pass => {}
-                    Decision::Mark => self.results.records[packet.id as usize].is_marked = true,
-                    Decision::Refuse => packet.form = Form::REFUSAL,
-                    Decision::Drop => {
-                        self.end(packet.id, now_ps, Outcome::Shed(queue_id));
-                        continue;
-                    }
-                }
+            if state.is_noticed(sojourn_ps, is_full)
+                && !self.manage(index, queue, &mut packet, (now_ps, is_full))
+            {
+                continue;
             }
             packet.time_ps = time_ps + poll_ps;
             poll_ps = 0;
@@ -565,47 +575,75 @@ impl<'n> FastEngine<'n> {
         time_ps
     }
 
+    /// Applies the management of a queue to a packet that leaves it; returns false if it is dropped.
+    #[inline(never)]
+    fn manage(
+        &mut self,
+        index: usize,
+        queue: usize,
+        packet: &mut Packet,
+        (now_ps, is_full): (u64, bool),
+    ) -> bool {
+        let state = &mut self.queues[queue];
+        let (decision, is_calm) = state.manage(packet, now_ps, is_full);
+        self.stations[index].is_calm &= is_calm;
+        match decision {
+            Decision::Pass => {}
+            Decision::Mark => self.results.records[packet.id as usize].is_marked = true,
+            Decision::Refuse => packet.form = Form::REFUSAL,
+            Decision::Drop => {
+                let queue = state.id as u16;
+                self.end(packet.id, now_ps, Outcome::Shed(queue));
+                return false;
+            }
+        }
+        true
+    }
+
     /// Runs the packet through its stages as far as they belong to this station, of which `own` is the index here and
     /// the number in the network.
     #[inline]
     fn process(&mut self, own: (usize, usize), stage: Stage, packet: &mut Packet) -> Exit {
-        let kind = packet.form.kind() as usize;
+        let interest = self.interests[packet.id as usize];
+        let shard = usize::from(interest.shard);
+        let mut kind = packet.form.index();
+        let is_from_producer = packet.form.is_from_producer();
         if stage == Stage::Input {
-            let face =
-                if packet.form.is_from_producer() { packet.producer } else { packet.consumer };
+            let face = if is_from_producer { interest.producer } else { interest.consumer };
             let service = &self.services.input[usize::from(face)][kind];
             packet.time_ps += self.services.time_ps(service, self.random, packet.id);
             self.pass(own.1, Stage::Input, packet);
-            let place = self.forward_at[usize::from(packet.shard)][kind];
+            let place = self.forward_at[shard][kind];
             if place.station != own.0 {
                 return Exit::queue(place.queue);
             }
         }
         if stage != Stage::Output {
-            let is_hit = packet.form.is_interest()
-                && self.network.is_hit(self.random, u64::from(packet.id));
-            let shard = usize::from(packet.shard);
+            let is_hit =
+                packet.form.is_interest() && self.network.is_hit(self.random, u64::from(packet.id));
             let service = if is_hit {
                 &self.services.hit[shard]
             } else {
-                let is_from_producer = usize::from(packet.form.is_from_producer());
-                &self.services.forward[shard][is_from_producer][kind]
+                &self.services.forward[shard][usize::from(is_from_producer)][kind]
             };
             packet.time_ps += self.services.time_ps(service, self.random, packet.id);
             self.pass(own.1, Stage::Forward, packet);
-            if !self.forward(packet, is_hit) {
+            if is_hit {
+                packet.form = Form::new(Kind::Data);
+                kind = Kind::Data as usize;
+            } else if !self.forward(packet) {
                 return Exit::GONE;
             }
-            let place = self.output_at[usize::from(packet.leaves_on())];
+            let place = self.output_at[interest.leaves_on(packet.form)];
             if place.station != own.0 {
                 return Exit::queue(place.queue);
             }
         }
-        let service = &self.services.output[usize::from(packet.leaves_on())];
-        let service = &service[packet.form.kind() as usize];
+        let face = interest.leaves_on(packet.form);
+        let service = &self.services.output[face][kind];
         packet.time_ps += self.services.time_ps(service, self.random, packet.id);
         self.pass(own.1, Stage::Output, packet);
-        Exit::LINK
+        Exit::link(face)
     }
 
     #[inline]
@@ -615,74 +653,72 @@ impl<'n> FastEngine<'n> {
         }
     }
 
-    /// PIT and Content Store; returns false if the packet ends here.
+    /// The PIT; returns false if the packet ends here.
     #[inline]
-    fn forward(&mut self, packet: &mut Packet, is_hit: bool) -> bool {
-        if is_hit {
-            packet.form = Form::new(Kind::Data);
-            return true;
+    fn forward(&mut self, packet: &Packet) -> bool {
+        let interest = &mut self.interests[packet.id as usize];
+        let shard = &mut self.shards[usize::from(interest.shard)];
+        if packet.form.is_interest() {
+            interest.expiry_ps = packet.time_ps + self.network.lifetime_ps;
+            return shard.capacity.is_none() || self.insert_pit_entry(packet);
         }
         if packet.form == Form::REFUSAL {
             return true;
         }
-        let is_limited = self.shards[usize::from(packet.shard)].capacity.is_some();
-        if packet.form.is_interest() {
-            packet.expiry_ps = packet.time_ps + self.network.lifetime_ps;
-            if is_limited && !self.insert_pit_entry(packet) {
-                self.end(packet.id, packet.time_ps, Outcome::PitFull(packet.shard));
-                return false;
-            }
-            return true;
-        }
-        if packet.expiry_ps <= packet.time_ps {
+        if interest.expiry_ps <= packet.time_ps {
             self.end(packet.id, packet.time_ps, Outcome::Late);
             return false;
         }
-        if is_limited {
-            self.is_in_pit[packet.id as usize] = false;
-            self.shards[usize::from(packet.shard)].live -= 1;
-        }
+        // In a shard without limit, none is in the PIT.
+        shard.live -= usize::from(interest.is_in_pit);
+        interest.is_in_pit = false;
         true
     }
 
     /// Makes room by the entries that expired; returns false if the PIT is full nevertheless.
+    #[inline(never)]
     fn insert_pit_entry(&mut self, packet: &Packet) -> bool {
-        let index = usize::from(packet.shard);
-        let shard = &mut self.shards[index];
+        let Interest { expiry_ps: own_expiry_ps, shard: index, .. } =
+            self.interests[packet.id as usize];
+        let shard = &mut self.shards[usize::from(index)];
         while let Some((expiry_ps, id)) = shard.entries.front().copied()
             && expiry_ps <= packet.time_ps
         {
             shard.entries.pop_front();
-            let is_in_pit = &mut self.is_in_pit[id as usize];
+            let is_in_pit = &mut self.interests[id as usize].is_in_pit;
             shard.live -= usize::from(*is_in_pit);
             *is_in_pit = false;
         }
         if shard.capacity.is_some_and(|capacity| shard.live >= capacity) {
+            self.end(packet.id, packet.time_ps, Outcome::PitFull(index));
             return false;
         }
-        shard.entries.push_back((packet.expiry_ps, packet.id));
+        shard.entries.push_back((own_expiry_ps, packet.id));
         shard.live += 1;
-        self.is_in_pit[packet.id as usize] = true;
-        let pit_max = &mut self.results.pit_max[index];
+        self.interests[packet.id as usize].is_in_pit = true;
+        let pit_max = &mut self.results.pit_max[usize::from(index)];
         *pit_max = (*pit_max).max(shard.live);
         true
     }
 
     #[inline]
     fn leave(&mut self, station: usize, mut packet: Packet, exit: Exit) {
-        match exit {
-            Exit::GONE => {}
-            Exit::LINK => {
-                let face = usize::from(packet.leaves_on());
-                if let Some(packet) = self.transmit(packet, face, true) {
-                    self.produce(packet, face);
-                }
-            }
-            Exit(queue) => {
-                packet.origin = station as u16;
-                self.push(queue as usize, packet);
-            }
+        if exit == Exit::GONE {
+            return;
         }
+        if let Some(face) = exit.face() {
+            if !self.cross(&mut packet, face, true) {
+                return;
+            }
+            if face < self.sources.len() {
+                self.reach_consumer(packet);
+            } else {
+                self.produce(packet, face);
+            }
+            return;
+        }
+        packet.origin = station as u16;
+        self.push(exit.0 as usize, packet);
     }
 
     #[inline]
@@ -698,18 +734,36 @@ impl<'n> FastEngine<'n> {
         }
     }
 
-    /// Puts the packet on a link at its time; it comes out at the other end. Returns it if that is a
-    /// producer.
+    /// Puts the packet on the link of a face to the forwarder.
     #[inline]
-    fn transmit(&mut self, mut packet: Packet, face: usize, outgoing: bool) -> Option<Packet> {
+    fn receive(&mut self, mut packet: Packet, face: usize) {
+        if self.cross(&mut packet, face, false) {
+            packet.origin = (self.network.stations.len() + face) as u16;
+            self.push(self.input_at[face], packet);
+        }
+    }
+
+    /// Puts the packet on a link at its time, and gives it the time when it comes out; returns false if it does not.
+    #[inline]
+    fn cross(&mut self, packet: &mut Packet, face: usize, outgoing: bool) -> bool {
         let link = &mut self.links[face][usize::from(outgoing)];
-        let sent_ps =
-            link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.kind() as usize];
+        if link.capacity != usize::MAX || link.has_loss {
+            return self.cross_limited(packet, face, outgoing);
+        }
+        link.sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.index()];
+        packet.time_ps = link.sent_ps + link.delay_ps;
+        true
+    }
+
+    #[inline(never)]
+    fn cross_limited(&mut self, packet: &mut Packet, face: usize, outgoing: bool) -> bool {
+        let link = &mut self.links[face][usize::from(outgoing)];
+        let sent_ps = link.sent_ps.max(packet.time_ps) + link.transmit_ps[packet.form.index()];
         if link.capacity != usize::MAX {
             if link.recent_ps.len() == link.capacity {
                 if link.recent_ps[0] > packet.time_ps {
                     self.end(packet.id, packet.time_ps, Outcome::LinkFull(face as u16));
-                    return None;
+                    return false;
                 }
                 link.recent_ps.pop_front();
             }
@@ -717,24 +771,12 @@ impl<'n> FastEngine<'n> {
         }
         link.sent_ps = sent_ps;
         packet.time_ps = sent_ps + link.delay_ps;
-        let end = link.end;
         if link.has_loss && self.network.is_lost(self.random, face, outgoing, u64::from(packet.id))
         {
             self.end(packet.id, packet.time_ps, Outcome::LinkLoss(face as u16));
-            return None;
+            return false;
         }
-        match end {
-            End::Queue(queue) => {
-                packet.origin = (self.network.stations.len() + face) as u16;
-                self.push(queue, packet);
-                None
-            }
-            End::Producer => Some(packet),
-            End::Consumer => {
-                self.reach_consumer(packet);
-                None
-            }
-        }
+        true
     }
 
     /// The packet has reached the producer of the face, which answers on the same one.
@@ -768,7 +810,7 @@ impl<'n> FastEngine<'n> {
             record.pass(producer.station, Stage::Produce, packet.time_ps);
         }
         packet.form = Form::new(self.network.answer(self.random, u64::from(packet.id)));
-        self.transmit(packet, face, false);
+        self.receive(packet, face);
     }
 
     #[inline]
@@ -813,23 +855,14 @@ fn guided_prefix(consumer: &Consumer, guide: &[usize], unit: f64) -> u32 {
 }
 
 impl Link {
-    fn new(spec: &crate::network::Link, end: End) -> Self {
+    fn new(spec: &crate::network::Link) -> Self {
         Self {
             transmit_ps: spec.transmit_ps,
             delay_ps: spec.delay_ps,
             has_loss: spec.loss > 0.0,
             capacity: spec.capacity.unwrap_or(usize::MAX),
-            end,
             sent_ps: 0,
             recent_ps: VecDeque::new(),
         }
-    }
-}
-
-impl Packet {
-    /// The face that Output transmits it on.
-    #[inline]
-    const fn leaves_on(&self) -> u16 {
-        if self.form.is_interest() { self.producer } else { self.consumer }
     }
 }

@@ -22,7 +22,9 @@ pub(super) struct Queue {
     pub burst: usize,
     capacity: usize,
     full_at: usize,
-    pub manager: Option<Manager>,
+    /// Management takes notice of packets that waited as long as this.
+    target_ps: u64,
+    manager: Option<Manager>,
     pub record: QueueRecord,
     /// Packets that it has accepted and that have not left.
     length: usize,
@@ -36,12 +38,12 @@ pub(super) struct Queue {
 
 /// CoDel on a queue.
 #[derive(Debug)]
-pub(super) struct Manager {
+struct Manager {
     spec: QueueManagement,
     reset: CodelReset,
     marks: Option<Codel>,
     sheds: Option<Codel>,
-    /// A packet that waited less leaves calm controllers as they are.
+    /// The shortest of their targets.
     target_ps: u64,
     /// Whether no controller has seen a packet that waited too long since it was reset.
     is_calm: bool,
@@ -58,6 +60,7 @@ pub(super) enum Decision {
 
 impl Queue {
     pub(super) fn new(id: usize, station: usize, position: usize, spec: &network::Queue) -> Self {
+        let manager = spec.management.map(|management| Manager::new(management, spec.reset));
         Self {
             id,
             station,
@@ -67,7 +70,8 @@ impl Queue {
             burst: spec.burst,
             capacity: spec.capacity,
             full_at: spec.full_at.unwrap_or(usize::MAX),
-            manager: spec.management.map(|management| Manager::new(management, spec.reset)),
+            target_ps: manager.as_ref().map_or(NEVER, Manager::noticed_ps),
+            manager,
             record: QueueRecord::default(),
             length: 0,
             ring: vec![Packet::NONE; RING_PLACES],
@@ -82,6 +86,7 @@ impl Queue {
         (self.length, self.head, self.arrived, self.end) = (0, 0, 0, 0);
         if let Some(manager) = &mut self.manager {
             *manager = Manager::new(manager.spec, manager.reset);
+            self.target_ps = manager.noticed_ps();
         }
     }
 
@@ -95,7 +100,7 @@ impl Queue {
         let mut place = self.end;
         while place > self.arrived {
             let before = self.ring[(place - 1) & mask];
-            if before.arrival() <= packet.arrival() {
+            if !packet.is_before(&before) {
                 break;
             }
             self.ring[place & mask] = before;
@@ -131,7 +136,7 @@ impl Queue {
     /// Accepts what arrives until `now_ps`, as far as there is room; `dropped` gets the others. Returns how many
     /// packets are in the queue.
     #[inline]
-    pub(super) fn admit(&mut self, now_ps: u64, mut dropped: impl FnMut(Packet)) -> usize {
+    pub(super) fn admit(&mut self, now_ps: u64, mut dropped: impl FnMut(usize, Packet)) -> usize {
         let mask = self.ring.len() - 1;
         let before = self.length;
         while self.arrived < self.end {
@@ -144,7 +149,7 @@ impl Queue {
                 self.length += 1;
             } else {
                 self.record.dropped += 1;
-                dropped(*packet);
+                dropped(self.id, *packet);
                 packet.form = Form::GONE;
             }
         }
@@ -175,8 +180,38 @@ impl Queue {
         }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.length == 0
+    /// Whether management may do anything about a packet that waited for so long.
+    #[inline]
+    pub(super) const fn is_noticed(&self, sojourn_ps: u64, is_full: bool) -> bool {
+        sojourn_ps >= self.target_ps || is_full
+    }
+
+    /// Management of a packet that leaves. `is_full`: there were so many that all count as late. Also returns
+    /// whether the controllers are calm now.
+    pub(super) fn manage(
+        &mut self,
+        packet: &Packet,
+        now_ps: u64,
+        is_full: bool,
+    ) -> (Decision, bool) {
+        let is_empty = self.length == 0;
+        let Some(manager) = &mut self.manager else { return (Decision::Pass, true) };
+        let sojourn_ps = now_ps - packet.time_ps;
+        let decision = manager.decide(packet.form, now_ps, sojourn_ps, is_empty, is_full);
+        self.target_ps = manager.noticed_ps();
+        (decision, manager.is_calm)
+    }
+
+    /// A poll, or one since the last packet left, found the queue empty; returns whether the controllers are calm.
+    pub(super) fn note_empty_poll(&mut self) {
+        if let Some(manager) = &mut self.manager {
+            manager.note_empty_poll();
+            self.target_ps = manager.noticed_ps();
+        }
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.manager.as_ref().is_none_or(|manager| manager.is_calm)
     }
 
     /// Whether a poll that finds `length` packets regards them as late.
@@ -200,32 +235,19 @@ impl Manager {
         }
     }
 
-    /// A poll, or one since the last packet left, found the queue empty.
-    #[inline]
-    pub(super) fn note_empty_poll(&mut self) {
+    fn note_empty_poll(&mut self) {
         if !self.is_calm && self.reset == CodelReset::EmptyPoll {
             self.marks.iter_mut().chain(&mut self.sheds).for_each(Codel::note_empty);
             self.is_calm = true;
         }
     }
 
-    /// A packet of this form leaves the queue. `is_empty`: it is the last one; `is_full`: there were so many that
-    /// all count as late.
-    #[inline]
-    pub(super) fn leave(
-        &mut self,
-        form: Form,
-        now_ps: u64,
-        sojourn_ps: u64,
-        is_empty: bool,
-        is_full: bool,
-    ) -> Decision {
-        if self.is_calm && sojourn_ps < self.target_ps && !is_full {
-            return Decision::Pass;
-        }
-        self.decide(form, now_ps, sojourn_ps, is_empty, is_full)
+    /// Calm controllers do not change by packets that waited less; others do by each.
+    fn noticed_ps(&self) -> u64 {
+        if self.is_calm { self.target_ps } else { 0 }
     }
 
+    /// A packet of this form leaves the queue. `is_empty`: it is the last one.
     fn decide(
         &mut self,
         form: Form,

@@ -42,8 +42,9 @@ impl<'n> Service<'n> {
             return;
         }
         let (law, factor, stream) = (self.law, self.factor, self.stream);
-        let is_same =
-            |other: &Ahead<'_>| other.stream == stream && other.factor.to_bits() == factor.to_bits();
+        let is_same = |other: &Ahead<'_>| {
+            other.stream == stream && other.factor.to_bits() == factor.to_bits()
+        };
         let index = ahead.iter().position(is_same).unwrap_or_else(|| {
             ahead.push(Ahead { law, factor, stream, times_ps: Vec::new() });
             ahead.len() - 1
@@ -116,7 +117,8 @@ impl<'n> Services<'n> {
         for face in 0..self.input.len() {
             // Interests come from consumers and leave to producers.
             let is_producer = face >= consumers;
-            let (at_input, at_output) = if is_producer { (data, interest) } else { (interest, data) };
+            let (at_input, at_output) =
+                if is_producer { (data, interest) } else { (interest, data) };
             if at_input == interest || needs_answers {
                 self.input[face][at_input].draw_ahead(ahead);
             }
@@ -142,23 +144,22 @@ impl<'n> Services<'n> {
     /// Draws the times of the Interests `first` to `first + count - 1`.
     pub(super) fn extend(&mut self, random: TraceRandom, first: u64, count: usize) {
         for Ahead { law, factor, stream, times_ps } in &mut self.ahead {
-            let draws = random.draws(*stream, first, count);
+            let begin = times_ps.len();
+            times_ps.resize(begin + count, 0);
+            let pairs = times_ps[begin..].iter_mut().zip(random.draws(*stream, first, count));
             if let Distribution::Empirical(table) = law {
                 // The usual case, without a choice between distributions in the loop.
-                times_ps.extend(draws.map(|mut draw| to_ps(table.sample(&mut draw) * *factor)));
+                pairs.for_each(|(time_ps, mut draw)| {
+                    *time_ps = to_ps(table.sample(&mut draw) * *factor);
+                });
             } else {
-                times_ps.extend(draws.map(|mut draw| law.sample_ps(&mut draw, *factor)));
+                pairs.for_each(|(time_ps, mut draw)| *time_ps = law.sample_ps(&mut draw, *factor));
             }
         }
     }
 
     #[inline]
-    pub(super) fn time_ps(
-        &self,
-        service: &Service<'_>,
-        random: TraceRandom,
-        interest: u32,
-    ) -> u64 {
+    pub(super) fn time_ps(&self, service: &Service<'_>, random: TraceRandom, interest: u32) -> u64 {
         if service.constant_ps != 0 {
             return service.constant_ps;
         }
