@@ -180,13 +180,13 @@ impl Queue {
         }
     }
 
-    /// Whether management may do anything about a packet that waited for so long.
+    /// Whether management may do anything about a packet that waited for this time.
     #[inline]
     pub(super) const fn is_noticed(&self, sojourn_ps: u64, is_full: bool) -> bool {
         sojourn_ps >= self.target_ps || is_full
     }
 
-    /// Management of a packet that leaves. `is_full`: there were so many that all count as late. Also returns
+    /// Management of a packet that leaves. `is_full`: all packets count as late. Also returns
     /// whether the controllers are calm now.
     pub(super) fn manage(
         &mut self,
