@@ -20,7 +20,10 @@ fn main() {
         })
         .collect();
     let mut random = Random::new(1, 0);
-    let draw = |random: &mut Random| cumulated.partition_point(|&to| to < random.unit() * sum);
+    let draw = |random: &mut Random| {
+        let at = random.unit() * sum;
+        cumulated.partition_point(|&to| to < at)
+    };
     let keys: Vec<u64> = (0..2 * REQUESTS).map(|_| draw(&mut random) as u64).collect();
     for kind in PolicyKind::ALL {
         let mut cache = Cache::new(kind, Capacity::entries(65_536));
@@ -34,7 +37,8 @@ fn main() {
             .count();
         let duration_ns = (clock::now() - start) as f64;
         println!(
-            "{kind:14} {:6.1} ns per request, {:5.2} % hits",
+            "{:14} {:6.1} ns per request, {:5.2} % hits",
+            kind.name(),
             duration_ns / REQUESTS as f64,
             100.0 * hits as f64 / REQUESTS as f64
         );

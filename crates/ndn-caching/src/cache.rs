@@ -130,6 +130,11 @@ impl Cache {
         }
     }
 
+    /// Scores that the policy reads from outside changed.
+    pub fn rescore(&mut self) {
+        self.policy.rescore();
+    }
+
     #[inline]
     fn slot(&self, key: u64) -> Option<Slot> {
         self.index.find(mix(key), |&slot| self.objects[slot as usize].key == key).copied()

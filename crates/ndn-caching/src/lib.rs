@@ -6,6 +6,9 @@
 //! | [`cache`] | objects by key under a capacity and a policy |
 //! | [`random`] | the generator of random numbers |
 //! | [`sketch`] | the frequency sketch of W-TinyLFU |
+//!
+//! With the cargo feature `vip`, the module `vip` has the virtual plane of VIP, which is patented in the United
+//! States (US 12155738 B2).
 #![forbid(unsafe_code)]
 
 pub mod cache;
@@ -15,6 +18,8 @@ pub mod policy;
 mod queue;
 pub mod random;
 pub mod sketch;
+#[cfg(feature = "vip")]
+pub mod vip;
 
 pub use cache::Cache;
 pub use policy::{Capacity, Class, Object, Policy, PolicyKind, Slot};

@@ -94,6 +94,9 @@ pub trait Policy: fmt::Debug + Send {
 
     /// The class of the object in `slot` changed.
     fn reclassify(&mut self, _slot: Slot, _class: Class) {}
+
+    /// Scores that are set from outside changed.
+    fn rescore(&mut self) {}
 }
 
 /// The policies that [`PolicyKind::build`] makes.

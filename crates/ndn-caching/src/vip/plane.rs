@@ -1,0 +1,463 @@
+use std::collections::VecDeque;
+
+/// Millionths of a request.
+pub type Amount = u64;
+/// One request.
+pub const REQUEST: Amount = 1_000_000;
+/// Index of an object, in the order of [`VirtualPlane::add_object`].
+pub type ObjectId = usize;
+/// Index of a neighbour, in the order of [`VirtualPlane::add_neighbour`].
+pub type NeighbourId = usize;
+
+/// Largest `V` and largest amount of one message; more is lost and counted.
+const AMOUNT_MAX: Amount = 1 << 60;
+/// Slots without a message after which a neighbour is not sent to.
+const SILENT_SLOTS_MAX: u32 = 3;
+/// Slots of a neighbour that can end within one of this node: with equal slots that are not synchronised, two.
+const NEIGHBOUR_SLOTS_MAX: u64 = 2;
+
+/// What objects are cached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Score {
+    /// `V` (VIP).
+    Count,
+    /// Mean of the VIPs that arrived per slot over the window, with local requests (VIP2).
+    Arrivals,
+}
+
+/// Settings of a node.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Duration Δ of a slot, in milliseconds.
+    pub slot_ms: u64,
+    /// Size of the cache, in bytes.
+    pub cache_bytes: u64,
+    /// Rate at which the cache is read, in bytes per second.
+    pub read_bytes_per_s: u64,
+    /// Slots over which arrivals and sent VIPs are averaged; at least 1.
+    pub window_slots: usize,
+    /// Score.
+    pub score: Score,
+    /// Score that a cached object costs.
+    pub read_penalty: Amount,
+    /// Score that an object costs which was not cached in the slot before.
+    pub write_penalty: Amount,
+}
+
+/// VIPs that leave for a neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Receiver.
+    pub neighbour: NeighbourId,
+    /// Object.
+    pub object: ObjectId,
+    /// Amount.
+    pub amount: Amount,
+}
+
+/// Sums since the creation. `requested + received` = `sent + drained + absorbed` + V of all objects + the arrivals
+/// of the slot that has not ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that originated here.
+    pub requested: Amount,
+    /// VIPs accepted from neighbours.
+    pub received: Amount,
+    /// VIPs that left for neighbours.
+    pub sent: Amount,
+    /// VIPs that the virtual cache served, and what exceeded the largest `V`.
+    pub drained: Amount,
+    /// VIPs of objects that this node is a source of.
+    pub absorbed: Amount,
+    /// VIPs of neighbours that were refused: of unknown objects, of absent neighbours, or more than a link
+    /// carries.
+    pub lost: Amount,
+}
+
+#[derive(Debug)]
+struct Object {
+    size_bytes: u64,
+    is_source: bool,
+    is_cached: bool,
+    /// V.
+    count: Amount,
+    /// Arrivals of the slot that has not ended.
+    arrivals: Amount,
+    /// Arrivals of the slots in the window.
+    window_sum: Amount,
+}
+
+/// A neighbour and the link to it.
+#[derive(Debug)]
+pub struct Neighbour {
+    capacity_bytes_per_s: u64,
+    is_present: bool,
+    silent_slots: u32,
+    /// Bytes that the VIPs received in this slot stand for.
+    received_bytes: u128,
+    counts: Vec<Amount>,
+    is_routable: Vec<bool>,
+    /// What was sent in the slots of the window, and its sums by object.
+    sent: VecDeque<Option<(ObjectId, Amount)>>,
+    sent_sums: Vec<Amount>,
+    response_ns: u64,
+}
+
+impl Neighbour {
+    fn is_usable(&self) -> bool {
+        self.is_present && self.silent_slots <= SILENT_SLOTS_MAX
+    }
+
+    fn carry_max(&self, settings: &Settings, size_bytes: u64) -> Amount {
+        let bytes = u128::from(self.capacity_bytes_per_s) * u128::from(settings.slot_ms) / 1000;
+        to_amount(bytes * u128::from(REQUEST) / u128::from(size_bytes))
+    }
+
+    /// Adds what was sent in the slot that ends.
+    fn shift(&mut self, sent: Option<(ObjectId, Amount)>, window_slots: usize) {
+        if let Some((object, amount)) = sent {
+            self.sent_sums[object] += amount;
+        }
+        self.sent.push_back(sent);
+        if self.sent.len() > window_slots
+            && let Some(Some((object, amount))) = self.sent.pop_front()
+        {
+            self.sent_sums[object] -= amount;
+        }
+    }
+}
+
+fn to_amount(value: u128) -> Amount {
+    Amount::try_from(value).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
+}
+
+/// The virtual plane of one node. Slots of neighbours need not be synchronised: what they report is used when the
+/// next slot starts, what they send when the slot ends.
+#[derive(Debug)]
+pub struct VirtualPlane {
+    settings: Settings,
+    objects: Vec<Object>,
+    neighbours: Vec<Neighbour>,
+    /// Arrivals of the slots in the window: object and amount.
+    arrivals: VecDeque<Vec<(ObjectId, Amount)>>,
+    counters: Counters,
+}
+
+impl VirtualPlane {
+    /// A node without objects and neighbours.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let settings = Settings { window_slots: settings.window_slots.max(1), ..settings };
+        Self {
+            settings,
+            objects: Vec::new(),
+            neighbours: Vec::new(),
+            arrivals: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Adds an object; a size of 0 counts as 1. No neighbour is a next hop for it yet.
+    pub fn add_object(&mut self, size_bytes: u64, is_source: bool) -> ObjectId {
+        self.objects.push(Object {
+            size_bytes: size_bytes.max(1),
+            is_source,
+            is_cached: false,
+            count: 0,
+            arrivals: 0,
+            window_sum: 0,
+        });
+        for neighbour in &mut self.neighbours {
+            neighbour.counts.push(0);
+            neighbour.is_routable.push(false);
+            neighbour.sent_sums.push(0);
+        }
+        self.objects.len() - 1
+    }
+
+    /// Adds a neighbour from which Data can arrive at this rate. Nothing is sent to it before its first report.
+    pub fn add_neighbour(&mut self, capacity_bytes_per_s: u64) -> NeighbourId {
+        let objects = self.objects.len();
+        self.neighbours.push(Neighbour {
+            capacity_bytes_per_s,
+            is_present: true,
+            silent_slots: SILENT_SLOTS_MAX + 1,
+            received_bytes: 0,
+            counts: vec![0; objects],
+            is_routable: vec![false; objects],
+            sent: VecDeque::new(),
+            sent_sums: vec![0; objects],
+            response_ns: u64::MAX,
+        });
+        self.neighbours.len() - 1
+    }
+
+    /// Declares a neighbour as present or absent. What an absent one reported is forgotten, what it sends is
+    /// lost.
+    pub fn set_present(&mut self, neighbour: NeighbourId, is_present: bool) {
+        if let Some(neighbour) = self.neighbours.get_mut(neighbour) {
+            neighbour.is_present = is_present;
+            neighbour.silent_slots = SILENT_SLOTS_MAX + 1;
+            neighbour.counts.fill(0);
+        }
+    }
+
+    /// Whether Interests for `object` may go to `neighbour`.
+    pub fn set_routable(&mut self, neighbour: NeighbourId, object: ObjectId, is_routable: bool) {
+        let neighbour = self.neighbours.get_mut(neighbour);
+        if let Some(entry) = neighbour.and_then(|neighbour| neighbour.is_routable.get_mut(object)) {
+            *entry = is_routable;
+        }
+    }
+
+    /// Counts requests that originate at this node.
+    pub fn request(&mut self, object: ObjectId, amount: Amount) {
+        if let Some(object) = self.objects.get_mut(object) {
+            let accepted = amount.min(AMOUNT_MAX - object.arrivals);
+            object.arrivals += accepted;
+            self.counters.requested += accepted;
+        }
+    }
+
+    /// A neighbour reports `V` of the objects for which it changed; also none, as a sign of life.
+    pub fn receive_counts(&mut self, neighbour: NeighbourId, counts: &[(ObjectId, Amount)]) {
+        let Some(neighbour) = self.neighbours.get_mut(neighbour) else { return };
+        if !neighbour.is_present {
+            return;
+        }
+        neighbour.silent_slots = 0;
+        for &(object, count) in counts {
+            if let Some(entry) = neighbour.counts.get_mut(object) {
+                *entry = count.min(AMOUNT_MAX);
+            }
+        }
+    }
+
+    /// A neighbour sends VIPs. Accepted is as much as the link carries in two slots.
+    pub fn receive_vips(&mut self, neighbour: NeighbourId, object: ObjectId, amount: Amount) {
+        let accepted = self.acceptable(neighbour, object, amount);
+        if let (Some(neighbour), Some(object)) =
+            (self.neighbours.get_mut(neighbour), self.objects.get_mut(object))
+        {
+            neighbour.received_bytes += u128::from(accepted) * u128::from(object.size_bytes);
+            object.arrivals += accepted;
+        }
+        self.counters.received += accepted;
+        self.counters.lost = self.counters.lost.saturating_add(amount - accepted);
+    }
+
+    fn acceptable(&self, neighbour: NeighbourId, object: ObjectId, amount: Amount) -> Amount {
+        let (Some(neighbour), Some(object)) =
+            (self.neighbours.get(neighbour), self.objects.get(object))
+        else {
+            return 0;
+        };
+        if !neighbour.is_present {
+            return 0;
+        }
+        let bytes = u128::from(neighbour.capacity_bytes_per_s)
+            * u128::from(self.settings.slot_ms * NEIGHBOUR_SLOTS_MAX)
+            * u128::from(REQUEST)
+            / 1000;
+        let room = bytes.saturating_sub(neighbour.received_bytes) / u128::from(object.size_bytes);
+        amount.min(to_amount(room)).min(AMOUNT_MAX - object.arrivals)
+    }
+
+    /// A Data packet arrived from `neighbour`, this long after its Interest.
+    pub fn response(&mut self, neighbour: NeighbourId, duration_ns: u64) {
+        if let Some(neighbour) = self.neighbours.get_mut(neighbour) {
+            neighbour.response_ns = duration_ns;
+        }
+    }
+
+    /// Starts a slot: equations (3) to (6) with what the neighbours reported. Returns the VIPs to send.
+    pub fn start_slot(&mut self) -> Vec<Transfer> {
+        let choices = self.choose_objects();
+        self.choose_cached();
+        self.drain();
+        self.send(choices)
+    }
+
+    /// Ends a slot: equations (7) and (1) with what arrived since its start.
+    pub fn end_slot(&mut self) {
+        self.add_arrivals();
+        for neighbour in &mut self.neighbours {
+            neighbour.silent_slots = neighbour.silent_slots.saturating_add(1);
+            neighbour.received_bytes = 0;
+        }
+    }
+
+    /// (3): difference, neighbour, object; largest difference first.
+    fn choose_objects(&self) -> Vec<(Amount, NeighbourId, ObjectId)> {
+        let mut choices = Vec::with_capacity(self.neighbours.len());
+        for (id, neighbour) in self.neighbours.iter().enumerate() {
+            if !neighbour.is_usable() {
+                continue;
+            }
+            let mut best: Option<(Amount, ObjectId)> = None;
+            for (object, state) in self.objects.iter().enumerate() {
+                let difference = state.count.saturating_sub(neighbour.counts[object]);
+                let is_better = best.is_none_or(|(largest, _)| difference > largest);
+                if neighbour.is_routable[object] && difference > 0 && is_better {
+                    best = Some((difference, object));
+                }
+            }
+            choices.extend(best.map(|(difference, object)| (difference, id, object)));
+        }
+        choices.sort_by_key(|&(difference, id, _)| (std::cmp::Reverse(difference), id));
+        choices
+    }
+
+    /// (4): a knapsack, by score per byte; or the one object that is worth more than all these. The sum of the
+    /// scores is at least half of the largest possible, and with equal sizes it is the largest.
+    fn choose_cached(&mut self) {
+        let capacity = self.settings.cache_bytes;
+        let worth = |object: ObjectId| -> Amount {
+            let write =
+                if self.objects[object].is_cached { 0 } else { self.settings.write_penalty };
+            self.score(object).saturating_sub(self.settings.read_penalty.saturating_add(write))
+        };
+        let mut candidates: Vec<(Amount, u64, ObjectId)> = (0..self.objects.len())
+            .map(|object| (worth(object), self.objects[object].size_bytes, object))
+            .filter(|&(worth, size, object)| {
+                worth > 0 && size <= capacity && !self.objects[object].is_source
+            })
+            .collect();
+        candidates.sort_by(|a, b| {
+            let (left, right) =
+                (u128::from(b.0) * u128::from(a.1), u128::from(a.0) * u128::from(b.1));
+            left.cmp(&right).then(a.2.cmp(&b.2))
+        });
+        let mut chosen = Vec::new();
+        let (mut bytes, mut sum) = (0, 0u128);
+        for &(worth, size, object) in &candidates {
+            if size <= capacity - bytes {
+                bytes += size;
+                sum += u128::from(worth);
+                chosen.push(object);
+            }
+        }
+        let single =
+            candidates.iter().min_by_key(|&&(worth, _, object)| (std::cmp::Reverse(worth), object));
+        if let Some(&(worth, _, object)) = single
+            && u128::from(worth) > sum
+        {
+            chosen = vec![object];
+        }
+        for object in &mut self.objects {
+            object.is_cached = false;
+        }
+        for object in chosen {
+            self.objects[object].is_cached = true;
+        }
+    }
+
+    /// (5).
+    fn drain(&mut self) {
+        let bytes = u128::from(self.settings.read_bytes_per_s) * u128::from(self.settings.slot_ms);
+        let cache = u128::from(self.settings.cache_bytes.max(1)) * 1000;
+        let rate = to_amount(bytes * u128::from(REQUEST) / cache);
+        for object in self.objects.iter_mut().filter(|object| object.is_cached) {
+            let amount = object.count.min(rate);
+            object.count -= amount;
+            self.counters.drained += amount;
+        }
+    }
+
+    /// (6).
+    fn send(&mut self, choices: Vec<(Amount, NeighbourId, ObjectId)>) -> Vec<Transfer> {
+        let mut transfers = Vec::with_capacity(choices.len());
+        for (_, neighbour, object) in choices {
+            let state = &mut self.objects[object];
+            let carried = self.neighbours[neighbour].carry_max(&self.settings, state.size_bytes);
+            let amount = carried.min(state.count);
+            if amount > 0 {
+                state.count -= amount;
+                self.counters.sent += amount;
+                transfers.push(Transfer { neighbour, object, amount });
+            }
+        }
+        for (id, neighbour) in self.neighbours.iter_mut().enumerate() {
+            let sent = transfers.iter().find(|transfer| transfer.neighbour == id);
+            let sent = sent.map(|transfer| (transfer.object, transfer.amount));
+            neighbour.shift(sent, self.settings.window_slots);
+        }
+        transfers
+    }
+
+    /// (7) and (1).
+    fn add_arrivals(&mut self) {
+        let mut arrivals = Vec::new();
+        for (id, object) in self.objects.iter_mut().enumerate() {
+            let amount = std::mem::take(&mut object.arrivals);
+            if amount > 0 {
+                arrivals.push((id, amount));
+                object.window_sum += amount;
+            }
+            if object.is_source {
+                self.counters.absorbed += amount + object.count;
+                object.count = 0;
+            } else {
+                object.count += amount;
+                // Lost in accounting terms: no node serves it.
+                let excess = object.count.saturating_sub(AMOUNT_MAX);
+                object.count -= excess;
+                self.counters.drained += excess;
+            }
+        }
+        self.arrivals.push_back(arrivals);
+        if self.arrivals.len() > self.settings.window_slots {
+            for (object, amount) in self.arrivals.pop_front().unwrap_or_default() {
+                self.objects[object].window_sum -= amount;
+            }
+        }
+    }
+
+    /// `V` of an object.
+    #[must_use]
+    pub fn count(&self, object: ObjectId) -> Amount {
+        self.objects[object].count
+    }
+
+    /// Whether the virtual cache has the object.
+    #[must_use]
+    pub fn is_cached(&self, object: ObjectId) -> bool {
+        self.objects[object].is_cached
+    }
+
+    /// Score of an object.
+    #[must_use]
+    pub fn score(&self, object: ObjectId) -> Amount {
+        let object = &self.objects[object];
+        match self.settings.score {
+            Score::Count => object.count,
+            Score::Arrivals => object.window_sum / self.settings.window_slots as u64,
+        }
+    }
+
+    /// Sums since the creation.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Next hop for an Interest: of `candidates`, the neighbour with the largest mean of VIPs sent for the object
+    /// over the window; of equal ones that with the shortest last response time. `None` if no VIPs were sent to
+    /// any: the caller decides by other means.
+    #[must_use]
+    pub fn next_hop(
+        &self,
+        object: ObjectId,
+        candidates: impl Iterator<Item = NeighbourId>,
+    ) -> Option<NeighbourId> {
+        let order = |id: &NeighbourId| {
+            let neighbour = &self.neighbours[*id];
+            (std::cmp::Reverse(neighbour.sent_sums[object]), neighbour.response_ns, *id)
+        };
+        candidates
+            .filter(|id| {
+                self.neighbours[*id].is_usable() && self.neighbours[*id].sent_sums[object] > 0
+            })
+            .min_by_key(order)
+    }
+}

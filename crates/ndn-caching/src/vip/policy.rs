@@ -1,0 +1,90 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::plane::Amount;
+use crate::heap::Heap;
+use crate::policy::{Capacity, Object, Policy, Slot};
+
+/// Scores of the objects by key, which the virtual plane publishes and caches read.
+#[derive(Debug)]
+pub struct Scores {
+    scores: Vec<AtomicU64>,
+}
+
+impl Scores {
+    /// Scores of 0 for the keys below `objects`.
+    #[must_use]
+    pub fn new(objects: usize) -> Arc<Self> {
+        Arc::new(Self { scores: (0..objects).map(|_| AtomicU64::new(0)).collect() })
+    }
+
+    /// Publishes the score of an object.
+    pub fn set(&self, object: usize, score: Amount) {
+        self.scores[object].store(score, Ordering::Relaxed);
+    }
+
+    fn score(&self, key: u64) -> Amount {
+        let entry = usize::try_from(key).ok().and_then(|key| self.scores.get(key));
+        entry.map_or(0, |score| score.load(Ordering::Relaxed))
+    }
+}
+
+/// Replacement of VIP: the object of the lowest score per weight leaves, if the incoming object's exceeds it after
+/// the penalty. Scores are as of the object's insertion or the last call of [`ScorePolicy::rescore`].
+#[derive(Debug)]
+pub struct ScorePolicy {
+    scores: Arc<Scores>,
+    heap: Heap<(Amount, Slot)>,
+    objects: Vec<Object>,
+    penalty: Amount,
+}
+
+impl ScorePolicy {
+    /// The policy of a cache; `penalty` is the score that a replacement costs.
+    #[must_use]
+    pub fn new(scores: Arc<Scores>, capacity: Capacity, penalty: Amount) -> Self {
+        let entries = capacity.entries as usize;
+        Self {
+            scores,
+            heap: Heap::new(capacity.entries),
+            objects: vec![Object::unit(0); entries],
+            penalty,
+        }
+    }
+
+    fn worth(&self, object: Object) -> Amount {
+        self.scores.score(object.key) / u64::from(object.weight.max(1))
+    }
+}
+
+impl Policy for ScorePolicy {
+    fn hit(&mut self, _slot: Slot) {}
+
+    fn evict(&mut self, incoming: Object) -> Option<Slot> {
+        let ((worth, _), slot) = self.heap.first()?;
+        let score = self.scores.score(incoming.key).saturating_sub(self.penalty);
+        if score / u64::from(incoming.weight.max(1)) <= worth {
+            return None;
+        }
+        self.heap.remove(slot);
+        Some(slot)
+    }
+
+    fn insert(&mut self, slot: Slot, object: Object) {
+        self.objects[slot as usize] = object;
+        self.heap.push(slot, (self.worth(object), slot));
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.heap.remove(slot);
+    }
+
+    fn rescore(&mut self) {
+        let objects = &self.objects;
+        let scores = &self.scores;
+        self.heap.map(|(_, slot)| {
+            let object = objects[slot as usize];
+            (scores.score(object.key) / u64::from(object.weight.max(1)), slot)
+        });
+    }
+}
