@@ -136,7 +136,7 @@ macro_rules! requests {
                     } )+
                     $( Self::$StreamRequest { $($stream_field),+ } => {
                         let stream = operations.$stream_call($($stream_field),+)?;
-                        Ok(Answer::Stream(Box::new(stream)))
+                        Ok(Answer::stream::<$crate::declare::stream_result!($($StreamResult)?)>(stream))
                     } )+
                 }
             }
@@ -208,12 +208,26 @@ macro_rules! field {
     };
 }
 
+/// Whether `flatten` is among the options of serde.
 macro_rules! is_flat {
+    () => {
+        false
+    };
     (flatten $($rest:tt)*) => {
         true
     };
-    ($($rest:tt)*) => {
-        false
+    ($other:tt $($rest:tt)*) => {
+        $crate::declare::is_flat!($($rest)*)
+    };
+}
+
+/// The type of the result of a stream: none, or the declared one.
+macro_rules! stream_result {
+    () => {
+        ()
+    };
+    ($Type:ty) => {
+        $Type
     };
 }
 
@@ -226,4 +240,19 @@ macro_rules! optional {
     };
 }
 
-pub(crate) use {field, is_flat, optional, requests, results};
+pub(crate) use {field, is_flat, optional, requests, results, stream_result};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn flat_fields_are_recognised_among_other_options() {
+        let found = [
+            is_flat!(flatten),
+            is_flat!(flatten, with = "crate::values"),
+            is_flat!(default, with = "crate::values", flatten),
+            is_flat!(with = "flatten"),
+            is_flat!(),
+        ];
+        assert_eq!(found, [true, true, true, false, false]);
+    }
+}

@@ -251,7 +251,7 @@ fn serve_connection(stream: &UnixStream, operations: &dyn Operations) -> io::Res
         match request.execute(operations) {
             Ok(Answer::Result(value)) => respond(stream, &Response::Result(value))?,
             Ok(Answer::Stream(answer)) => {
-                if answer.write(stream)?.is_break() {
+                if answer(stream)?.is_break() {
                     return Ok(());
                 }
             }

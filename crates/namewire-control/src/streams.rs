@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::Response;
-use crate::service_times::ServiceTimesStream;
+use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 
 /// Maximum time that captured packets stay in a buffer.
 const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
@@ -26,23 +26,43 @@ const TRACE_MS_MAX: u64 = 3_600_000;
 /// Poll interval for a closed connection during a measurement.
 const PAUSE_STEP: Duration = Duration::from_millis(100);
 
+/// Writes an answer over time. Further requests may follow, unless it breaks.
+type WriteAnswer = dyn FnOnce(&UnixStream) -> io::Result<ControlFlow<()>>;
+
 /// The answer to a request.
 pub(crate) enum Answer {
     /// A result.
     Result(Value),
     /// A result that takes time, or a stream.
-    Stream(Box<dyn AnswerStream>),
+    Stream(Box<WriteAnswer>),
 }
 
 impl Answer {
     pub(crate) fn result(result: impl Serialize) -> Result<Self, String> {
         serde_json::to_value(result).map(Self::Result).map_err(|error| error.to_string())
     }
+
+    /// An answer over time whose result has type `R`.
+    pub(crate) fn stream<R: Serialize>(stream: impl AnswerStream<Result = R> + 'static) -> Self {
+        Self::Stream(Box::new(move |connection| {
+            let Some(result) = stream.result(connection)? else {
+                return Ok(ControlFlow::Break(()));
+            };
+            respond(connection, &Response::Result(serde_json::to_value(result)?))?;
+            stream.write(connection)
+        }))
+    }
 }
 
 /// An answer that the server writes over time. Dropping it ends what it measures.
 pub(crate) trait AnswerStream {
-    /// Writes the answer, with the result in front. Further requests may follow, unless it breaks.
+    /// The type of its result.
+    type Result: Serialize;
+
+    /// Waits for the result; `None` if the client closes the connection before.
+    fn result(&self, connection: &UnixStream) -> io::Result<Option<Self::Result>>;
+
+    /// Writes what follows the result.
     fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>>;
 }
 
@@ -68,12 +88,41 @@ impl fmt::Debug for CaptureStream {
 }
 
 impl AnswerStream for ServiceTimesStream {
-    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
-        if !pause(connection, self.milliseconds.min(TRACE_MS_MAX))? {
-            return Ok(ControlFlow::Break(()));
-        }
-        respond(connection, &Response::Result(serde_json::to_value(self.trace.report())?))?;
+    type Result = ServiceTimesReport;
+
+    fn result(&self, connection: &UnixStream) -> io::Result<Option<ServiceTimesReport>> {
+        let is_over = pause(connection, self.milliseconds.min(TRACE_MS_MAX))?;
+        Ok(is_over.then(|| self.trace.report()))
+    }
+
+    fn write(&self, _: &UnixStream) -> io::Result<ControlFlow<()>> {
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl AnswerStream for CaptureStream {
+    type Result = ();
+
+    fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {
+        Ok(Some(()))
+    }
+
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        write_capture(connection, self)?;
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+impl AnswerStream for PacketTraceStream {
+    type Result = ();
+
+    fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {
+        Ok(Some(()))
+    }
+
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        write_trace(connection, self)?;
+        Ok(ControlFlow::Break(()))
     }
 }
 
@@ -81,22 +130,6 @@ pub(crate) fn respond(mut stream: &UnixStream, response: &Response) -> io::Resul
     let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
     stream.write_all(&line)
-}
-
-impl AnswerStream for CaptureStream {
-    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
-        respond(connection, &Response::Result(Value::Null))?;
-        write_capture(connection, self)?;
-        Ok(ControlFlow::Break(()))
-    }
-}
-
-impl AnswerStream for PacketTraceStream {
-    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
-        respond(connection, &Response::Result(Value::Null))?;
-        write_trace(connection, self)?;
-        Ok(ControlFlow::Break(()))
-    }
 }
 
 /// The URI of the peer of a face, which is asked for once.

@@ -1,12 +1,13 @@
 //! Load balancing: measures the load of the workers periodically and moves names between them.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use ndn_dataplane::{Balanced, Balancer, Dataplane, MEASURED_PACKETS_MIN};
+use ndn_packet::Name;
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
 use crate::control::service::{Cx, Reason, Service};
-use crate::operator::{DispatchAction, DispatchRequest};
 use namewire_control::{Dispatch, DispatchEntry};
 
 /// Interval between measurements.
@@ -30,13 +31,10 @@ impl BalanceSchedule {
 }
 
 impl Service for BalanceSchedule {
-    type Event = DispatchRequest;
+    type Event = Infallible;
 
-    fn handle_event(&mut self, cx: &mut Cx, request: DispatchRequest) {
-        let now = Timestamp::from_nanos(cx.now_ns());
-        let done = serve(now, &mut cx.dataplane, &request.action);
-        // The requester may have gone.
-        let _ = request.answer.send(done);
+    fn handle_event(&mut self, _: &mut Cx, event: Infallible) {
+        match event {}
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
@@ -50,36 +48,47 @@ impl Service for BalanceSchedule {
             return;
         }
         self.packets = packets;
-        report(dataplane.balance(now));
+        log(dataplane.balance(now));
     }
 }
 
-fn report(done: Balanced) {
+fn log(done: Balanced) {
     if done.moved > 0 || done.split > 0 {
         tracing::debug!(moved = done.moved, split = done.split, "names move between workers");
     }
 }
 
-/// Executes a request of an operator.
-fn serve(
-    now: Timestamp,
+/// Moves the entry of a name to a worker; reports the resulting dispatch.
+///
+/// # Errors
+/// There is no such worker, a single worker, or no entry for names of this length.
+pub(super) fn set(
     dataplane: &mut Dataplane,
-    action: &DispatchAction,
+    name: &Name,
+    worker: u8,
+    now: Timestamp,
 ) -> Result<Dispatch, String> {
-    let mut done = Balanced::default();
-    match action {
-        DispatchAction::List => {}
-        DispatchAction::Balance => done = dataplane.balance(now),
-        DispatchAction::Set { name, worker } => {
-            let entry = dataplane.dispatch_entry(name.as_ref());
-            let entry = entry.ok_or_else(|| single_worker_or_long(dataplane))?;
-            let set = dataplane.set_dispatch(entry, *worker, now);
-            set.map_err(|error| error.to_string())?;
-            done.moved = 1;
-        }
-    }
-    let balancer = dataplane.balancer().ok_or_else(|| single_worker_or_long(dataplane))?;
-    Ok(Dispatch { moved: done.moved, split: done.split, ..describe(balancer) })
+    let entry = dataplane.dispatch_entry(name.as_ref());
+    let entry = entry.ok_or_else(|| single_worker_or_long(dataplane))?;
+    dataplane.set_dispatch(entry, worker, now).map_err(|error| error.to_string())?;
+    Ok(Dispatch { moved: 1, ..report(dataplane)? })
+}
+
+/// Balances the load of the workers; reports the resulting dispatch.
+///
+/// # Errors
+/// There is a single worker.
+pub(super) fn balance(dataplane: &mut Dataplane, now: Timestamp) -> Result<Dispatch, String> {
+    let Balanced { moved, split, .. } = dataplane.balance(now);
+    Ok(Dispatch { moved, split, ..report(dataplane)? })
+}
+
+/// Reports the dispatch of names to workers.
+///
+/// # Errors
+/// There is a single worker.
+pub(super) fn report(dataplane: &mut Dataplane) -> Result<Dispatch, String> {
+    dataplane.balancer().map(describe).ok_or_else(|| single_worker_or_long(dataplane))
 }
 
 fn single_worker_or_long(dataplane: &Dataplane) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use ndn_sys::clock::Clock;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::duration_ns;
 
-use super::operator::{self, CaptureRequest};
 use crate::control::face_table::KnownFace;
 use crate::control::service::{Cx, Reason, Service};
 use namewire_control::CaptureStream;
@@ -22,7 +21,8 @@ use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 #[derive(Debug)]
 struct Capture {
     filter: CaptureFilter,
-    packets: SyncSender<operator::QueuedPacket>,
+    /// The reader sets the FaceIds.
+    packets: SyncSender<(FaceIndex, CapturedPacket)>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -45,6 +45,9 @@ pub(super) struct Captures {
     added: Arc<Condvar>,
 }
 
+/// Maximum packets that wait for the reader of a capture.
+const QUEUE: usize = 8192;
+
 /// Maximum time that a reader waits until the control thread knows the face of a packet: the worker forwards the
 /// packet that made a face at once.
 const FACE_WAIT: Duration = Duration::from_secs(1);
@@ -52,34 +55,19 @@ const FACE_WAIT: Duration = Duration::from_secs(1);
 /// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Events of captures.
+/// A face exists.
 #[derive(Debug)]
-pub(super) enum CapturesEvent {
-    /// An operator starts a capture.
-    Start(CaptureRequest),
-    /// A face exists.
-    FaceAdded(FaceIndex, u64),
+pub(super) struct FaceAdded {
+    pub(super) index: FaceIndex,
+    pub(super) face_id: u64,
 }
 
 impl Service for Captures {
-    type Event = CapturesEvent;
+    type Event = FaceAdded;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: CapturesEvent) {
-        match event {
-            CapturesEvent::Start(CaptureRequest { filter, answer }) => {
-                let result = self.start(filter, &cx.faces.known);
-                if let Ok(Some(tap)) = result.as_ref().map(|_| self.tap(&cx.clock)) {
-                    cx.timers.set(Reason::Captures, Some(cx.after(POLL)));
-                    cx.dataplane.send(Command::SetTap(Some(tap)));
-                }
-                // The requester may have gone.
-                let _ = answer.send(result);
-            }
-            CapturesEvent::FaceAdded(index, face_id) => {
-                let peer = cx.faces.known.get(&face_id).map(peer_of).unwrap_or_default();
-                self.face_added(index, face_id, peer);
-            }
-        }
+    fn handle_event(&mut self, cx: &mut Cx, FaceAdded { index, face_id }: FaceAdded) {
+        let peer = cx.faces.known.get(&face_id).map(peer_of).unwrap_or_default();
+        self.face_added(index, face_id, peer);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
@@ -95,7 +83,23 @@ impl Service for Captures {
 
 impl Captures {
     /// Starts a capture of the frames that `filter` matches.
-    fn start(
+    ///
+    /// # Errors
+    /// The face does not exist.
+    pub(super) fn start(
+        &self,
+        cx: &mut Cx,
+        filter: CaptureFilter,
+    ) -> Result<CaptureStream, String> {
+        let stream = self.open(filter, &cx.faces.known)?;
+        if let Some(tap) = self.tap(&cx.clock) {
+            cx.timers.set(Reason::Captures, Some(cx.after(POLL)));
+            cx.dataplane.send(Command::SetTap(Some(tap)));
+        }
+        Ok(stream)
+    }
+
+    fn open(
         &self,
         filter: CaptureFilter,
         faces: &BTreeMap<u64, KnownFace>,
@@ -105,7 +109,7 @@ impl Captures {
         {
             return Err(format!("there is no face {face_id}"));
         }
-        let (sender, receiver) = operator::packet_queue();
+        let (sender, receiver) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&dropped);
         let mut shared = self.lock();
@@ -229,9 +233,9 @@ mod tests {
         let face = FaceIndex::new(3, 0);
         assert!(captures.tap(&Clock::System).is_none());
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
-        let stream = captures.start(filter, &BTreeMap::new()).unwrap();
+        let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         assert!(
-            captures.start(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
+            captures.open(CaptureFilter { face_id: Some(9), ..filter }, &BTreeMap::new()).is_err()
         );
         captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
         assert_eq!((stream.peers)(300).as_deref(), Some("udp4://192.0.2.1:6363"));
@@ -245,7 +249,7 @@ mod tests {
             (packet.face_id, packet.bytes.as_slice(), packet.original_len),
             (300, &[1, 2, 3, 4][..], 5)
         );
-        for _ in 0..operator::CAPTURE_QUEUE + 2 {
+        for _ in 0..QUEUE + 2 {
             see();
         }
         assert_eq!((stream.dropped)(), 2);
@@ -258,7 +262,7 @@ mod tests {
     fn packet_that_makes_a_face_has_its_face_id() {
         let captures = Captures::default();
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
-        let stream = captures.start(filter, &BTreeMap::new()).unwrap();
+        let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let mut tap = captures.tap(&Clock::System).unwrap();
         let face = FaceIndex::new(3, 0);
         tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &[1]);

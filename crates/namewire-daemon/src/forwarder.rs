@@ -10,12 +10,13 @@ use ndn_dataplane::{Dataplane, MemoryFaceOptions, WorkerView};
 use ndn_face::InternalEnd;
 use ndn_management::{CallError, Management};
 
+use crate::calls::{Caller, Calls};
 use crate::config::Config;
+use crate::control::operator::{Operator, WorkerFigures};
 use crate::control::{Control, Parts};
 use crate::environment::Environment;
 use crate::hooks::{Hooks, LogControl, Requests};
 use crate::listeners::Listeners;
-use crate::operator::{LocalRequest, Operator, OperatorRequest, WorkerFigures};
 use crate::plan::Plan;
 use crate::tables::ForwardingTables;
 use crate::{OwnFile, directory, dpdk, memory, missing, settings};
@@ -92,7 +93,8 @@ impl OpenForwarder {
         let dataplane = Dataplane::start(options, fib, strategies)?;
         memory::report(&places, &dataplane);
         let nodes = places.iter().map(|place| place.node);
-        let (operator, requests) = operator(&hooks.log, dataplane.workers(), nodes, &environment)?;
+        let (caller, calls) = Calls::new()?;
+        let operator = operator(&hooks.log, dataplane.workers(), nodes, caller, &environment);
         let operator = Arc::new(operator);
         let operations: Arc<dyn Operations> = operator.clone();
         let mut control_socket = match control_socket {
@@ -107,7 +109,7 @@ impl OpenForwarder {
             dataplane,
             tables,
             listeners,
-            operator: requests,
+            calls,
             own,
         };
         let mut control = Control::new(&config, parts)?;
@@ -134,13 +136,13 @@ pub(crate) fn forwarding_tables(config: &Config, environment: &Environment) -> F
     ForwardingTables::new(hasher, settings::fib_entries_max(config))
 }
 
-/// Creates both ends of the request queue of the control thread.
-pub(crate) fn operator(
+fn operator(
     log: &Arc<dyn LogControl>,
     workers: &[WorkerView],
     nodes: impl Iterator<Item = Option<usize>>,
+    caller: Caller<Control>,
     environment: &Environment,
-) -> anyhow::Result<(Operator, crate::operator::OperatorRequests)> {
+) -> Operator {
     let figures = workers.iter().zip(nodes).map(|(worker, node)| WorkerFigures {
         rounds: Arc::clone(worker.worker_counters()),
         calls: Arc::clone(worker.call_counters()),
@@ -150,7 +152,7 @@ pub(crate) fn operator(
         exchange: worker.exchange_counters().cloned(),
         node,
     });
-    Ok(Operator::new(Arc::clone(log), figures.collect(), environment.clock.clone())?)
+    Operator::new(Arc::clone(log), figures.collect(), caller, environment.clock.clone())
 }
 
 /// A running forwarder. Several may run in one process. Dropping the handle stops it.
@@ -186,7 +188,7 @@ impl Forwarder {
         &self,
         options: MemoryFaceOptions,
     ) -> Result<(u64, InternalEnd), CallError> {
-        let added = self.operator.ask(|answer| OperatorRequest::AddMemoryFace(options, answer))?;
+        let added = self.operator.add_memory_face(options)?;
         added.map_err(|error| CallError::NoAnswer(error.to_string()))
     }
 
@@ -229,8 +231,7 @@ impl Drop for Forwarder {
 
 impl Management for &Forwarder {
     fn exchange(&mut self, interest: Vec<u8>) -> Result<Vec<u8>, CallError> {
-        let answer = |answer| OperatorRequest::Local(LocalRequest { interest, answer });
-        self.operator.ask(answer)?.map_err(CallError::NoAnswer)
+        self.operator.execute_interest(interest)?.map_err(CallError::NoAnswer)
     }
 
     fn unix_ms(&self) -> u64 {

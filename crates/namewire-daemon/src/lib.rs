@@ -14,7 +14,7 @@
 //! | `settings` | data-plane options from the configuration |
 //! | `identities` | signing of the forwarder's own commands |
 //! | `listeners` | listening sockets and their announcement |
-//! | `control` | the control thread: a loop over services |
+//! | `control` | the control thread: a loop over services; `calls` is its queue of calls from other threads |
 //! | `balance` | load balancing between workers |
 //! | `addresses` | local and remote addresses of faces, from the kernel |
 //! | `faces` | face records of management; parameters of new faces |
@@ -31,7 +31,6 @@
 //! | `reload` | reload of the configuration |
 //! | `restart` | settings that take effect at the next start |
 //! | `placement` | roles and processors of the workers |
-//! | `operator` | requests of the control socket: log levels, worker counters, captures |
 //! | `static_setup` | permanent faces and routes |
 //! | `websocket`, `webtransport` | handshake and certificate of the listeners for browsers |
 #![forbid(unsafe_code)]
@@ -40,6 +39,7 @@ pub mod access;
 mod addresses;
 mod balance;
 mod bound;
+mod calls;
 mod captures;
 mod control;
 mod destinations;
@@ -59,7 +59,6 @@ mod memory;
 mod missing;
 mod multicast;
 mod names;
-mod operator;
 mod packet_traces;
 pub mod placement;
 mod plan;

@@ -1,6 +1,5 @@
 //! A forwarder without threads: the embedding program steps it.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use ndn_dataplane::{Dataplane, MemoryFaceOptions, SteppedWorker, WorkerLedgers, WorkerView};
@@ -14,13 +13,13 @@ use ndn_packet::Name;
 use ndn_sys::poll::Events;
 use ndn_table::Timestamp;
 
+use crate::calls::Calls;
 use crate::config::Config;
+use crate::control::management::LocalAnswer;
 use crate::control::{Control, EVENTS_PER_ROUND, Parts, Reason};
 use crate::environment::{Environment, now};
-use crate::forwarder::{forwarding_tables, operator, refused};
-use crate::hooks::{LogControl, NoLogControl};
+use crate::forwarder::{forwarding_tables, refused};
 use crate::listeners::Listeners;
-use crate::operator::{LocalAnswer, LocalRequest};
 use crate::plan::Plan;
 use crate::settings;
 use ndn_management::{CallError, Management};
@@ -57,9 +56,8 @@ impl SteppedForwarder {
         let udp = listeners.take_udp();
         let options = settings::dataplane_options(config, &places, udp, environment);
         let (dataplane, workers) = Dataplane::stepped(options, fib, strategies)?;
-        let log: Arc<dyn LogControl> = Arc::new(NoLogControl);
-        let nodes = places.iter().map(|place| place.node);
-        let (_, requests) = operator(&log, dataplane.workers(), nodes, environment)?;
+        // No other thread calls.
+        let (_, calls) = Calls::new()?;
         let parts = Parts {
             clock: environment.clock.clone(),
             has_link_monitor: false,
@@ -68,7 +66,7 @@ impl SteppedForwarder {
             dataplane,
             tables,
             listeners,
-            operator: requests,
+            calls,
             own: Vec::new(),
         };
         let ready = Events::with_capacity(EVENTS_PER_ROUND);
@@ -158,7 +156,7 @@ impl SteppedForwarder {
     /// Queues a management Interest; [`PendingCall::poll`] returns its Data after some steps.
     pub fn begin_call(&mut self, interest: Vec<u8>) -> PendingCall {
         let (answer, receiver) = sync_channel(1);
-        self.control.handle_local_request(LocalRequest { interest, answer });
+        self.control.handle_local_interest(&interest, answer);
         PendingCall(receiver)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency};
@@ -15,8 +16,10 @@ use tracing::{debug, info};
 use super::refusals::{FaceLimitLog, Refusals};
 use crate::addresses;
 use crate::config::Limits;
-use crate::operator::MemoryFaceAnswer;
 use namewire_control::FaceLimit;
+
+/// Receives the FaceId and the other end of an in-memory face.
+pub(crate) type MemoryFaceAnswer = SyncSender<io::Result<(u64, InternalEnd)>>;
 
 /// State that the control thread keeps for an existing face.
 #[derive(Debug)]

@@ -21,7 +21,6 @@ use tracing::{debug, error, info, warn};
 use super::replies::{Replies, segment_name};
 use super::service::{Cx, FaceRequest, Message, Reason, Service};
 use crate::faces::FaceSpec;
-use crate::operator::{LocalAnswer, LocalRequest};
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
 use namewire_control::management_timeout;
@@ -34,6 +33,9 @@ const DATA_TYPE: u8 = 6;
 const LOCAL_MAX: usize = 1024;
 /// Retry interval for full queues.
 const RETRY: Duration = Duration::from_millis(2);
+
+/// The Data that answers a management Interest, or the reason for the failure.
+pub(crate) type LocalAnswer = Result<Vec<u8>, String>;
 
 /// Management's face and tables.
 #[derive(Debug)]
@@ -68,8 +70,6 @@ pub(super) struct Incoming {
 pub(super) enum ManagementEvent {
     /// A packet has arrived on the internal face.
     Incoming(Incoming),
-    /// An operator has sent an Interest.
-    Local(LocalRequest),
     /// The state machine requests an action, except those of other services.
     Action(Action),
     /// A face was created.
@@ -90,7 +90,6 @@ impl Service for Management {
     fn handle_event(&mut self, cx: &mut Cx, event: ManagementEvent) {
         match event {
             ManagementEvent::Incoming(incoming) => self.handle_incoming(cx, incoming),
-            ManagementEvent::Local(request) => self.handle_local_request(cx, request),
             ManagementEvent::Action(action) => self.perform(cx, action),
             ManagementEvent::FaceAdded { ticket, record } => match self.tickets.take(ticket) {
                 Some(ticket) => {
@@ -220,8 +219,12 @@ impl Management {
 
     /// Executes a request of an operator of this host. Access control does not apply: access to the control socket,
     /// or embedding the forwarder, grants every permission.
-    fn handle_local_request(&mut self, cx: &mut Cx, request: LocalRequest) {
-        let LocalRequest { interest, answer } = request;
+    pub(super) fn handle_local_interest(
+        &mut self,
+        cx: &mut Cx,
+        interest: &[u8],
+        answer: SyncSender<LocalAnswer>,
+    ) {
         // The requester may have gone, here and below.
         let refuse = |reason: String| drop(answer.send(Err(reason)));
         if !cx.config.management.enabled {
@@ -230,7 +233,7 @@ impl Management {
         if self.local.waiting.len() >= LOCAL_MAX {
             return refuse("too many requests wait for management".to_owned());
         }
-        let Ok(parsed) = Interest::parse(&interest) else {
+        let Ok(parsed) = Interest::parse(interest) else {
             return refuse("the request is not an Interest".to_owned());
         };
         let waiting = Waiting {
@@ -243,7 +246,7 @@ impl Management {
         self.read_figures(cx);
         let Some(figures) = &self.figures else { return };
         let telemetry = figures.telemetry(&cx.faces.known, cx.now.monotonic_ns);
-        let handled = cx.state.handle_operator_interest(cx.now, &interest, &telemetry);
+        let handled = cx.state.handle_operator_interest(cx.now, interest, &telemetry);
         match &handled {
             Handled::Ignored(reason) => refuse(format!("not a management Interest: {reason}")),
             Handled::Malformed => refuse("the request is not an Interest".to_owned()),

@@ -1,5 +1,5 @@
 //! The control thread: a loop over services. It passes what is ready or due, events of the data plane, actions of
-//! management's state machine, requests of operators and messages between services to the service that handles them.
+//! management's state machine, calls of other threads and messages between services to the service that handles them.
 //!
 //! | module | content |
 //! |---|---|
@@ -11,14 +11,16 @@
 //! | `interfaces`, `path_mtu` | network interfaces; path MTUs of UDP faces |
 //! | `management`, `replies` | management Interests, their actions and replies |
 //! | `setup` | initial state of management and its internal face |
+//! | `operator` | the operations of the control socket, on the threads of their callers |
 //! | `quotas`, `refusals` | faces that exceed their quotas; log of commands and rejected connections |
 
 mod connector;
 pub(crate) mod face_table;
 mod interfaces;
 mod listening;
-mod management;
+pub(crate) mod management;
 mod memif;
+pub(crate) mod operator;
 mod path_mtu;
 mod quotas;
 mod refusals;
@@ -30,6 +32,7 @@ mod websocket;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -44,10 +47,10 @@ use ndn_table::Timestamp;
 use tracing::{error, info, warn};
 
 use connector::{Connector, ConnectorEvent, TOKEN_ATTEMPTS};
-use face_table::FaceTable;
+use face_table::{FaceTable, MemoryFaceAnswer};
 use interfaces::{Interfaces, InterfacesEvent};
 use listening::{Listening, ListeningEvent, TOKEN_LISTENERS};
-use management::{Management, ManagementEvent};
+use management::{LocalAnswer, Management, ManagementEvent};
 use memif::{Memif, MemifEvent, TOKEN_MEMIF};
 use path_mtu::{FollowPath, PathMtus};
 use quotas::{Quotas, QuotasEvent};
@@ -58,17 +61,14 @@ use setup::internal_face;
 use websocket::{TOKEN_HANDSHAKES, WebSocketEvent, WebSocketHandshakes};
 
 use super::balance::BalanceSchedule;
-use super::captures::{Captures, CapturesEvent};
+use super::calls::Calls;
+use super::captures::{Captures, FaceAdded};
 use super::ethernet::OwnPort;
 use super::listeners::Listeners;
-use super::operator::{
-    ControlLedgers, LocalRequest, MemoryFaceAnswer, OperatorRequest, OperatorRequests,
-    PacketTraceRequest,
-};
 use super::reload::Reload;
 use super::static_setup::{StaticEvent, StaticSetup};
 use super::tables::ForwardingTables;
-use super::{addresses, faces, settings, telemetry};
+use super::{addresses, faces, settings};
 use crate::config::Config;
 use crate::environment::now;
 use crate::hooks::{Hooks, Requests};
@@ -76,7 +76,7 @@ use crate::hooks::{Hooks, Requests};
 const TOKEN_DATAPLANE: u64 = 0;
 const TOKEN_INTERNAL: u64 = 1;
 const TOKEN_STOP: u64 = 2;
-const TOKEN_OPERATOR: u64 = 3;
+const TOKEN_CALLS: u64 = 3;
 const TOKEN_LINKS: u64 = 4;
 const TOKEN_KEY_CHAIN: u64 = 5;
 const TOKEN_SESSIONS: u64 = 6;
@@ -88,8 +88,8 @@ const INTERNAL_QUEUE: usize = 4096;
 pub(super) const EVENTS_PER_ROUND: usize = 64;
 /// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
 const INTERESTS_PER_ROUND: usize = 64;
-/// Maximum requests of operators answered per round.
-const REQUESTS_PER_ROUND: usize = 64;
+/// Maximum calls of other threads executed per round.
+const CALLS_PER_ROUND: usize = 64;
 
 /// The forwarder has no source of a configuration: it runs on virtual time.
 const NO_CONFIGURATION: &str = "this forwarder has no configuration to read";
@@ -107,7 +107,7 @@ pub(super) struct Parts {
     pub(super) dataplane: Dataplane,
     pub(super) tables: ForwardingTables,
     pub(super) listeners: Listeners,
-    pub(super) operator: OperatorRequests,
+    pub(super) calls: Calls<Control>,
     /// Devices driven by a driver of this process.
     pub(super) own: Vec<OwnPort>,
 }
@@ -128,7 +128,7 @@ pub(super) struct Control {
     quotas: Quotas,
     balance: BalanceSchedule,
     captures: Captures,
-    operator: OperatorRequests,
+    calls: Calls<Control>,
     /// Set while the control thread runs.
     reload: Option<Reload>,
 }
@@ -137,7 +137,7 @@ impl Control {
     /// Sets everything up; Interests are answered from [`run`](Self::run) on.
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let Parts { clock, has_link_monitor, management: state, key_chain, .. } = parts;
-        let Parts { mut dataplane, tables, mut listeners, operator, own, .. } = parts;
+        let Parts { mut dataplane, tables, mut listeners, calls, own, .. } = parts;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(Arc::new(regions)));
@@ -175,7 +175,7 @@ impl Control {
             quotas: Quotas::new(&mut cx),
             balance: BalanceSchedule::new(&mut cx),
             captures: Captures::default(),
-            operator,
+            calls,
             reload: None,
             cx,
         };
@@ -190,7 +190,7 @@ impl Control {
         poller.add_waker(self.cx.dataplane.event_waker(), TOKEN_DATAPLANE)?;
         poller.add_waker(self.management.internal().waker(), TOKEN_INTERNAL)?;
         poller.add_waker(self.management.key_chain(), TOKEN_KEY_CHAIN)?;
-        poller.add_waker(&self.operator.waker, TOKEN_OPERATOR)?;
+        poller.add_waker(self.calls.waker(), TOKEN_CALLS)?;
         poller.add_waker(self.sessions.waker(), TOKEN_SESSIONS)?;
         poller.add_waker(self.connector.names().waker(), TOKEN_NAMES)?;
         match self.interfaces.monitor() {
@@ -258,7 +258,7 @@ impl Control {
             TOKEN_STOP => requests.into_iter().for_each(|requests| requests.waker().reset()),
             TOKEN_DATAPLANE => cx.dataplane.event_waker().reset(),
             TOKEN_INTERNAL => self.management.internal().reset(),
-            TOKEN_OPERATOR => self.serve_operators(),
+            TOKEN_CALLS => self.execute_calls(),
             TOKEN_LINKS => {
                 self.interfaces.handle_event(cx, InterfacesEvent::LinksChanged);
                 self.paths.poll_soon(cx);
@@ -474,7 +474,7 @@ impl Control {
                 let (face_id, index) = (record.properties.face_id, face.index);
                 cx.faces.face_added(face_id, &face, ticket.is_some());
                 cx.settle_faces();
-                self.captures.handle_event(cx, CapturesEvent::FaceAdded(index, face_id));
+                self.captures.handle_event(cx, FaceAdded { index, face_id });
                 self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
                 self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
                 self.statics.handle_event(cx, StaticEvent::FaceAdded { ticket, face_id });
@@ -609,70 +609,16 @@ impl Control {
         }
     }
 
-    /// Answers requests of operators.
-    fn serve_operators(&mut self) {
-        self.operator.waker.reset();
-        for _ in 0..REQUESTS_PER_ROUND {
-            let Ok(request) = self.operator.requests.try_recv() else { return };
-            self.serve_operator(request);
+    /// Executes calls of other threads.
+    fn execute_calls(&mut self) {
+        self.calls.waker().reset();
+        for _ in 0..CALLS_PER_ROUND {
+            let Some(call) = self.calls.poll() else { return };
+            call(self);
             self.deliver();
         }
         // Others may wait.
-        self.operator.waker.wake();
-    }
-
-    fn serve_operator(&mut self, request: OperatorRequest) {
-        let cx = &mut self.cx;
-        // The requester may have gone.
-        match request {
-            OperatorRequest::CheckConfig(answer) => {
-                let status = self.reload.as_ref().map(Reload::check);
-                let _ = answer.send(status.ok_or_else(|| NO_CONFIGURATION.to_owned()));
-            }
-            OperatorRequest::ReloadConfig(answer) => drop(answer.send(self.reload())),
-            OperatorRequest::Capture(request) => {
-                self.captures.handle_event(cx, CapturesEvent::Start(request));
-            }
-            OperatorRequest::Dispatch(request) => self.balance.handle_event(cx, request),
-            OperatorRequest::Local(request) => {
-                self.management.handle_event(cx, ManagementEvent::Local(request));
-            }
-            OperatorRequest::AddMemoryFace(options, answer) => {
-                cx.faces.add_memory_face(&mut cx.dataplane, &options, answer);
-            }
-            OperatorRequest::Ledgers { workers, control } => {
-                let ledgers = ControlLedgers {
-                    faces: cx.dataplane.face_report(),
-                    handshakes: self.websocket.report(),
-                    requests: cx.state.request_bytes(),
-                    waiting: cx.state.waiting_places(),
-                };
-                let _ = control.send(ledgers);
-                cx.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
-            }
-            OperatorRequest::Trace(is_on) => cx.dataplane.send(Command::Trace(is_on)),
-            OperatorRequest::TracePackets(None) => cx.dataplane.send(Command::TracePackets(None)),
-            OperatorRequest::TracePackets(Some(request)) => {
-                let PacketTraceRequest { filter, sink, answer } = request;
-                cx.dataplane.send(Command::TracePackets(Some((filter, sink))));
-                let _ = answer.send(());
-            }
-            OperatorRequest::Links(request) => {
-                let driver = |interface: &str| self.interfaces.driver(interface);
-                let links = telemetry::links(&cx.faces.known, request.after, cx.now_ns(), driver);
-                let _ = request.answer.send(links);
-            }
-            OperatorRequest::WebTransport(answer) => {
-                drop(answer.send(self.sessions.status(&cx.config)))
-            }
-            OperatorRequest::FaceLimit(answer) => {
-                let _ = answer.send(cx.faces.limit(&cx.config.limits));
-            }
-            OperatorRequest::Memif(answer) => drop(answer.send(self.memif.status(&cx.config))),
-            OperatorRequest::WaitingFaces(name, answer) => {
-                let _ = answer.send(self.statics.waiting(cx.now_ns(), name.as_ref()));
-            }
-        }
+        self.calls.waker().wake();
     }
 
     /// Creates an in-memory face; answers once management knows it.
@@ -685,10 +631,14 @@ impl Control {
         faces.add_memory_face(dataplane, options, answer);
     }
 
-    /// Executes a management Interest of an operator.
-    pub(super) fn handle_local_request(&mut self, request: LocalRequest) {
+    /// Executes a management Interest that arrives over no face.
+    pub(super) fn handle_local_interest(
+        &mut self,
+        interest: &[u8],
+        answer: SyncSender<LocalAnswer>,
+    ) {
         self.cx.now = now(&self.cx.clock);
-        self.management.handle_event(&mut self.cx, ManagementEvent::Local(request));
+        self.management.handle_local_interest(&mut self.cx, interest, answer);
         self.deliver();
     }
 }

@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::mpsc::channel;
-
 use ndn_management::{ControlParameters, Route, Verb};
 use ndn_packet::Name;
 
@@ -28,8 +26,7 @@ fn control(directory: &std::path::Path) -> Control {
     let udp = listeners.take_udp();
     let options = settings::dataplane_options(&config, &places, udp, &environment);
     let dataplane = Dataplane::start(options, fib, strategies).unwrap();
-    let operator =
-        OperatorRequests { requests: channel().1, waker: Arc::new(Waker::new().unwrap()) };
+    let (_, calls) = Calls::new().unwrap();
     let own = Vec::new();
     let parts = Parts {
         clock: environment.clock,
@@ -39,7 +36,7 @@ fn control(directory: &std::path::Path) -> Control {
         dataplane,
         tables,
         listeners,
-        operator,
+        calls,
         own,
     };
     Control::new(&config, parts).unwrap()
@@ -99,7 +96,7 @@ fn unregistered_route_does_not_return_in_the_same_round() {
         .digest_signed_interest(Verb::RibUnregister, &parameters, 1, now.unix_ms())
         .unwrap();
     let (answer, _) = std::sync::mpsc::sync_channel(1);
-    control.handle_local_request(LocalRequest { interest: wire, answer });
+    control.handle_local_interest(&wire, answer);
     control.handle_timeouts();
     control.work();
     let state = control.state();

@@ -1,0 +1,293 @@
+//! The operations of a running forwarder. The threads of their callers execute them, with calls to the control thread.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use ndn_dataplane::{
+    Command, Dataplane, ExchangeCounters, ExchangeValues, Faces, MemoryFaceOptions, QueueDepth,
+    QueueDepthValues, WorkerCounters, WorkerLedgers,
+};
+use ndn_face::{CallCounters, InternalEnd, MemoryKind};
+use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
+use ndn_management::{CallError, RequestBytes, WaitingPlaces};
+use ndn_packet::Name;
+use ndn_ring::PoolCounters;
+use ndn_sys::clock::Clock;
+use ndn_table::Resource;
+use ndn_types::{Counter, Timestamp};
+
+use super::management::LocalAnswer;
+use super::{Control, NO_CONFIGURATION};
+use crate::calls::Caller;
+use crate::hooks::LogControl;
+use crate::ledger_sum::LedgerSum;
+use crate::packet_traces::PacketTraces;
+use crate::reload::Reload;
+use crate::service_times::{TraceSwitch, TracedWorker};
+use crate::websocket::Handshakes;
+use crate::{balance, telemetry};
+use namewire_control::capture::CaptureFilter;
+use namewire_control::{
+    CaptureStream, ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
+    ManagementData, MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics,
+    Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+};
+
+/// How long to wait for the report of a worker.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Counters of one worker.
+#[derive(Debug)]
+pub(crate) struct WorkerFigures {
+    /// Its loop.
+    pub(crate) rounds: Arc<WorkerCounters>,
+    /// Its system calls.
+    pub(crate) calls: Arc<CallCounters>,
+    /// Its packet memory.
+    pub(crate) pool: Arc<PoolCounters>,
+    /// Its shard.
+    pub(crate) shard: Arc<Counters>,
+    /// Service times.
+    pub(crate) service_times: Arc<ServiceTimes>,
+    /// Counters of its exchange with other workers, if any.
+    pub(crate) exchange: Option<Arc<ExchangeCounters>>,
+    /// The NUMA node that it is pinned to, if any.
+    pub(crate) node: Option<usize>,
+}
+
+impl WorkerFigures {
+    fn read(&self, now: Timestamp) -> WorkerStatistics {
+        let Self { rounds, calls, pool, shard, exchange, service_times: _, node } = self;
+        let exchange = exchange.as_deref();
+        let queue = |queue: fn(&ExchangeCounters) -> &QueueDepth| {
+            exchange.map_or_else(QueueDepthValues::default, |exchange| queue(exchange).values())
+        };
+        let drops = DropReason::ALL.into_iter().map(|reason| (reason, shard.dropped(reason)));
+        let drops = drops.filter(|(_, count)| *count > 0);
+        WorkerStatistics {
+            work: rounds.values_at(now),
+            calls: calls.values(),
+            pool: pool.values(),
+            shard: shard.values(),
+            exchange: exchange.map_or_else(ExchangeValues::default, ExchangeCounters::values),
+            burst_sizes: rounds.burst_sizes.each_ref().map(Counter::value),
+            node: *node,
+            crossings_dropped: exchange.map_or(0, ExchangeCounters::dropped_total),
+            queued_data: queue(|exchange| &exchange.queued_data),
+            queued_nacks: queue(|exchange| &exchange.queued_nacks),
+            queued_interests: queue(|exchange| &exchange.queued_interests),
+            dropped: shard.dropped_total(),
+            drops: drops.map(|(reason, count)| (reason.name().to_owned(), count)).collect(),
+            interests: InterestAccount::of(shard),
+        }
+    }
+}
+
+/// Executes operations on the threads of their callers.
+pub(crate) struct Operator {
+    log: Arc<dyn LogControl>,
+    workers: Vec<WorkerFigures>,
+    control: Arc<Caller<Control>>,
+    trace: TraceSwitch,
+    packet_traces: PacketTraces,
+    clock: Clock,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Operator").field("workers", &self.workers).finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    /// Answers for these workers, and with calls to the control thread.
+    pub(crate) fn new(
+        log: Arc<dyn LogControl>,
+        workers: Vec<WorkerFigures>,
+        control: Caller<Control>,
+        clock: Clock,
+    ) -> Self {
+        let control = Arc::new(control);
+        let to_control = Arc::clone(&control);
+        let switch = move |is_on| {
+            // If the control thread has ended, so have the workers; below, too.
+            let _ =
+                to_control.post(move |control| control.cx.dataplane.send(Command::Trace(is_on)));
+        };
+        let trace = TraceSwitch::new(switch, clock.clone());
+        Self { log, workers, control, trace, packet_traces: PacketTraces::default(), clock }
+    }
+
+    /// Creates a face whose frames go through queues in this process.
+    ///
+    /// # Errors
+    /// The forwarder is stopping, or no file descriptor is left.
+    pub(crate) fn add_memory_face(
+        &self,
+        options: MemoryFaceOptions,
+    ) -> Result<io::Result<(u64, InternalEnd)>, CallError> {
+        self.control.call_later(move |control, answer| control.add_memory_face(&options, answer))
+    }
+
+    /// Executes a management Interest.
+    ///
+    /// # Errors
+    /// The forwarder is stopping.
+    pub(crate) fn execute_interest(&self, interest: Vec<u8>) -> Result<LocalAnswer, CallError> {
+        self.control
+            .call_later(move |control, answer| control.handle_local_interest(&interest, answer))
+    }
+
+    /// Executes `action` on the dispatch of names.
+    fn with_dispatch(
+        &self,
+        action: impl FnOnce(&mut Dataplane, Timestamp) -> Result<Dispatch, String> + Send + 'static,
+    ) -> Result<Dispatch, String> {
+        self.control.call(|control| {
+            let now = Timestamp::from_nanos(control.cx.now_ns());
+            action(&mut control.cx.dataplane, now)
+        })?
+    }
+
+    fn waiting_faces_of(&self, name: Option<Name>) -> Result<Vec<WaitingFace>, String> {
+        Ok(self
+            .control
+            .call(move |control| control.statics.waiting(control.cx.now_ns(), name.as_ref()))?)
+    }
+}
+
+impl Operations for Operator {
+    fn version(&self) -> Result<Version, String> {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Version { version, process_id: std::process::id() })
+    }
+
+    fn log_levels(&self) -> Result<LogLevels, String> {
+        Ok(LogLevels { directives: self.log.directives() })
+    }
+
+    fn set_log_levels(&self, directives: String) -> Result<LogLevels, String> {
+        self.log.set(&directives)?;
+        tracing::info!(%directives, "log levels changed");
+        self.log_levels()
+    }
+
+    fn management(&self, interest: Vec<u8>) -> Result<ManagementData, String> {
+        Ok(ManagementData { data: self.execute_interest(interest)?? })
+    }
+
+    fn statistics(&self) -> Result<Statistics, String> {
+        let now = Timestamp::from_nanos(self.clock.now_ns());
+        Ok(Statistics { workers: self.workers.iter().map(|worker| worker.read(now)).collect() })
+    }
+
+    fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
+        Ok(self.control.call(move |control| {
+            let driver = |interface: &str| control.interfaces.driver(interface);
+            let cx = &control.cx;
+            telemetry::links(&cx.faces.known, after, cx.now_ns(), driver)
+        })?)
+    }
+
+    fn waiting_faces(&self) -> Result<Vec<WaitingFace>, String> {
+        self.waiting_faces_of(None)
+    }
+
+    fn waiting_faces_for(&self, name: Name) -> Result<Vec<WaitingFace>, String> {
+        self.waiting_faces_of(Some(name))
+    }
+
+    fn face_limit(&self) -> Result<FaceLimit, String> {
+        Ok(self.control.call(|control| control.cx.faces.limit(&control.cx.config.limits))?)
+    }
+
+    fn limits(&self) -> Result<LedgerStatus, String> {
+        let (workers, reports) = sync_channel(self.workers.len());
+        let mut sum = self.control.call(|control| {
+            let Control { cx, websocket, .. } = control;
+            let mut sum = LedgerSum::default();
+            sum.add_of_control::<Faces>(&cx.dataplane.face_report());
+            sum.add_of_control::<Handshakes>(&websocket.report());
+            sum.add_of_control::<RequestBytes>(&cx.state.request_bytes());
+            sum.add_of_control::<WaitingPlaces>(&cx.state.waiting_places());
+            cx.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
+            sum
+        })?;
+        loop {
+            match reports.recv_timeout(WORKER_TIMEOUT) {
+                Ok(WorkerLedgers { tables, memory }) => {
+                    if let Some(tables) = tables {
+                        sum.add::<Resource, _>(&tables);
+                    }
+                    sum.add::<MemoryKind, _>(&memory);
+                }
+                // All have answered.
+                Err(RecvTimeoutError::Disconnected) => return Ok(sum.into_status()),
+                Err(RecvTimeoutError::Timeout) => return Err("a worker does not answer".to_owned()),
+            }
+        }
+    }
+
+    fn webtransport(&self) -> Result<WebTransportStatus, String> {
+        Ok(self.control.call(|control| control.sessions.status(&control.cx.config))?)
+    }
+
+    fn memif(&self) -> Result<MemifStatus, String> {
+        Ok(self.control.call(|control| control.memif.status(&control.cx.config))?)
+    }
+
+    fn dispatch(&self) -> Result<Dispatch, String> {
+        self.with_dispatch(|dataplane, _| balance::report(dataplane))
+    }
+
+    fn set_dispatch(&self, name: Name, worker: u8) -> Result<Dispatch, String> {
+        self.with_dispatch(move |dataplane, now| balance::set(dataplane, &name, worker, now))
+    }
+
+    fn balance_dispatch(&self) -> Result<Dispatch, String> {
+        self.with_dispatch(balance::balance)
+    }
+
+    fn check_config(&self) -> Result<ConfigStatus, String> {
+        self.control.call(|control| {
+            let status = control.reload.as_ref().map(Reload::check);
+            status.ok_or_else(|| NO_CONFIGURATION.to_owned())
+        })?
+    }
+
+    fn reload_config(&self) -> Result<ConfigStatus, String> {
+        self.control.call(Control::reload)?
+    }
+
+    fn measure_service_times(&self, milliseconds: u64) -> Result<ServiceTimesStream, String> {
+        let workers = self.workers.iter().map(|worker| TracedWorker {
+            times: Arc::clone(&worker.service_times),
+            rounds: Arc::clone(&worker.rounds),
+        });
+        Ok(ServiceTimesStream { milliseconds, trace: self.trace.begin(workers) })
+    }
+
+    fn trace_packets(&self, name: Name, sample: u32) -> Result<PacketTraceStream, String> {
+        let filter = TraceFilter { prefix: name, sample };
+        let set =
+            |control: &mut Control, trace| control.cx.dataplane.send(Command::TracePackets(trace));
+        let start =
+            |sink| Ok(self.control.call(move |control| set(control, Some((filter, sink))))?);
+        let to_control = Arc::clone(&self.control);
+        let stop = move || drop(to_control.post(move |control| set(control, None)));
+        self.packet_traces.begin(&self.clock, start, stop)
+    }
+
+    fn start_capture(
+        &self,
+        face_id: Option<u64>,
+        snap_len: usize,
+    ) -> Result<CaptureStream, String> {
+        let filter = CaptureFilter::new(face_id, snap_len);
+        self.control.call(move |control| control.captures.start(&mut control.cx, filter))?
+    }
+}
