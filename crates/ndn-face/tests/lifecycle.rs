@@ -129,10 +129,7 @@ fn down_face_closes_when_no_longer_permanent() {
 fn queue_of_a_face_is_charged_to_its_new_principal() {
     let mut worker = Worker::new();
     let (face, counters, _far) = worker.add_stream();
-    while counters.queued_bytes.value() == 0 {
-        worker.send(face, &tlv(6, 8000, 0));
-        worker.flush();
-    }
+    worker.fill_queue(face, &counters);
     let mut options = local_stream();
     options.properties.principal = PrincipalKey::Neighbour { face_id: 7000 };
     assert!(worker.faces.update(face, &options, &worker.pool));
@@ -162,10 +159,7 @@ fn a_persistent_stream_closes_with_its_connection() {
 fn close_of_a_blocked_peer_is_detected() {
     let mut worker = Worker::new();
     let (face, counters, far) = worker.add_stream();
-    while counters.queued_bytes.value() == 0 {
-        worker.send(face, &tlv(6, 8000, 0));
-        worker.flush();
-    }
+    worker.fill_queue(face, &counters);
     drop(far);
     let gone = event(&mut worker);
     assert!(matches!(gone.change, FaceChange::Closed(_)) && gone.face == face);

@@ -35,7 +35,7 @@ pub enum MetadataError {
 }
 
 /// Metadata of a file or directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileMetadata {
     /// Name with version, of the file or of the directory's listing.
     pub name: Name,

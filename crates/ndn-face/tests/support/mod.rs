@@ -106,6 +106,14 @@ impl Worker {
         (index, counters)
     }
 
+    /// Sends Data until the kernel takes no more and the output queue of the face has some.
+    pub fn fill_queue(&mut self, face: FaceIndex, counters: &FaceCounters) {
+        while counters.queued_bytes.value() == 0 {
+            self.send(face, &tlv(6, 8000, 0));
+            self.flush();
+        }
+    }
+
     /// Handles what is ready now. Returns whether there was anything.
     pub fn poll(&mut self, wait: Duration) -> bool {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));

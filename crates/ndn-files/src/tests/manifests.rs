@@ -539,13 +539,9 @@ async fn consumer_waits_while_the_manifest_is_prepared() {
             segment_size: Some(1000),
             size: Some(10_000),
             mode: 0o100_644,
-            atime_ns: None,
-            btime_ns: None,
-            ctime_ns: None,
-            mtime_ns: None,
             manifest: Some(manifest_name(&object)),
-            manifest_root: None,
             preparation_ms: (number < 3).then_some(600 - 200 * number),
+            ..FileMetadata::default()
         };
         let mut name = request.name().to_name();
         name.push_version(number).push_segment(0);

@@ -169,21 +169,25 @@ fn signed_as(identity: &Identity, locator: &str) -> KeySigner {
     KeySigner::new(Arc::clone(&identity.key), Locator::Name(Name::from_uri(locator).unwrap()))
 }
 
-/// A certificate of `name` that is signed with the key of `issuer`, by whatever name.
-fn issued_as(name: &str, issuer: &Identity, locator: &str) -> Identity {
-    let own = Identity::new(name, None, NOW + 1000);
+/// The key of `identity` with a certificate that is signed with the key of `issuer`, by whatever name.
+fn certified_as(identity: &Identity, issuer: &Identity, locator: &str) -> Identity {
     let options = CertificateOptions {
-        issuer_id: Component::generic(b"NA"),
-        version: 2,
+        issuer_id: Component::generic(b"NB"),
+        version: 9,
         not_before_unix_s: NOW - 1000,
         not_after_unix_s: NOW + 1000,
         description: &[],
     };
-    let public = own.key.public_key().unwrap();
+    let public = identity.key.public_key().unwrap();
     let signer = signed_as(issuer, locator);
-    let certificate =
-        Certificate::issue(own.certificate.key_name(), &public, &options, &signer).unwrap();
-    Identity { key: own.key, certificate: Arc::new(certificate) }
+    let key_name = identity.certificate.key_name();
+    let certificate = Certificate::issue(key_name, &public, &options, &signer).unwrap();
+    Identity { key: Arc::clone(&identity.key), certificate: Arc::new(certificate) }
+}
+
+/// A new identity with such a certificate.
+fn issued_as(name: &str, issuer: &Identity, locator: &str) -> Identity {
+    certified_as(&Identity::new(name, None, NOW + 1000), issuer, locator)
 }
 
 /// The owner of a certificate below `/net/KEY` cannot sign as `/net` by naming a part of the key name.
@@ -212,20 +216,7 @@ fn a_forged_certificate_does_not_hide_the_right_one() {
     let user = Identity::new("/net/user", Some(&root), NOW + 1000);
     let other_key = Identity::new("/net/user", None, NOW + 1000);
     // The right key, vouched for by nobody who may.
-    let same_key = {
-        let options = CertificateOptions {
-            issuer_id: Component::generic(b"NB"),
-            version: 9,
-            not_before_unix_s: NOW - 1000,
-            not_after_unix_s: NOW + 1000,
-            description: &[],
-        };
-        let signer = signed_as(&other_key, "/net/user/KEY/other");
-        let public = user.key.public_key().unwrap();
-        let key = user.certificate.key_name();
-        let certificate = Certificate::issue(key, &public, &options, &signer).unwrap();
-        Identity { key: Arc::clone(&user.key), certificate: Arc::new(certificate) }
-    };
+    let same_key = certified_as(&user, &other_key, "/net/user/KEY/other");
     let wire = interest(COMMAND, &user.signer());
     for fetched in [[&other_key, &same_key, &user], [&user, &same_key, &other_key]] {
         assert_eq!(judge(&mut policy(RULES, &root), &wire, &fetched), Validation::Accepted);
@@ -254,20 +245,7 @@ fn every_continuation_of_a_chain_is_named() {
     let impostor = Identity::new("/net/site/user", None, NOW + 1000);
     let key_name = |identity: &Identity| identity.certificate.key_name().to_name();
     // Anybody can sign a certificate for the key of the user, in the name of a key that does not exist.
-    let forged = {
-        let options = CertificateOptions {
-            issuer_id: Component::generic(b"NB"),
-            version: 9,
-            not_before_unix_s: NOW - 1000,
-            not_after_unix_s: NOW + 1000,
-            description: &[],
-        };
-        let signer = signed_as(&impostor, "/net/KEY/none");
-        let public = user.key.public_key().unwrap();
-        let certificate =
-            Certificate::issue(user.certificate.key_name(), &public, &options, &signer).unwrap();
-        Identity { key: Arc::clone(&user.key), certificate: Arc::new(certificate) }
-    };
+    let forged = certified_as(&user, &impostor, "/net/KEY/none");
     let wire = interest(COMMAND, &user.signer());
     let mut policy = policy(RULES, &root);
     let Validation::NeedsCertificates(search) =

@@ -630,17 +630,9 @@ mod tests {
     fn attributes(mode: u64) -> Attributes {
         Attributes::of(&FileMetadata {
             name: "/tree/v=1".parse().unwrap(),
-            final_segment: None,
-            segment_size: None,
-            size: None,
             mode: 0o040_000 | mode,
-            atime_ns: None,
-            btime_ns: None,
-            ctime_ns: None,
             mtime_ns: Some(1_000_000_000),
-            manifest: None,
-            manifest_root: None,
-            preparation_ms: None,
+            ..FileMetadata::default()
         })
     }
 

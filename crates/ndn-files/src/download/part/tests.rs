@@ -405,17 +405,9 @@ fn fetch_of_a_byte_range_is_resumed() {
 fn metadata(mode: u64) -> FileMetadata {
     FileMetadata {
         name: "/object/v=1".parse().unwrap(),
-        final_segment: None,
-        segment_size: None,
-        size: None,
         mode: 0o100_000 | mode,
-        atime_ns: None,
-        btime_ns: None,
-        ctime_ns: None,
         mtime_ns: Some(1_000_000_000),
-        manifest: None,
-        manifest_root: None,
-        preparation_ms: None,
+        ..FileMetadata::default()
     }
 }
 
