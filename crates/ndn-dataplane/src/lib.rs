@@ -40,8 +40,8 @@ pub use command::{
 pub use dataplane::Dataplane;
 pub use event::{Event, FaceCreated};
 pub use exchange::{
-    Exchange, ExchangeCounters, ExchangeValues, Frame, KINDS, Message, Outbound, Outgoing,
-    QueueDepth, QueueDepthValues, RoutedSink,
+    Exchange, ExchangeCounters, ExchangeValues, KINDS, Message, Outbound, QueueDepth,
+    QueueDepthValues, RemoteFrame, RemoteTx, RoutedSink,
 };
 pub use face_shares::Faces;
 pub use faces::FACE_LIMIT_REACHED;

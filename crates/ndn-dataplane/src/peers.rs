@@ -25,10 +25,10 @@ impl PeerKey {
 
 /// The faces of UDP peers and stations of all workers. A worker looks up only peers without a face of its own.
 #[derive(Debug, Default)]
-pub(crate) struct PeerRegistry(Mutex<Peers>);
+pub(crate) struct PeerRegistry(Mutex<PeerFaces>);
 
 #[derive(Debug, Default)]
-struct Peers {
+struct PeerFaces {
     faces: HashMap<PeerKey, (FaceIndex, u64)>,
     keys: HashMap<FaceIndex, PeerKey>,
     /// Number of stations with faces, by device.
@@ -99,12 +99,12 @@ impl PeerRegistry {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Peers> {
+    fn lock(&self) -> MutexGuard<'_, PeerFaces> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Peers {
+impl PeerFaces {
     fn enter(
         &mut self,
         peer: PeerKey,

@@ -116,7 +116,7 @@ impl DpdkLink {
 /// Frames in order, of which the first ones are done with.
 #[derive(Debug)]
 struct Burst {
-    frames: [*mut shim::Frame; BURST],
+    frames: [*mut shim::Mbuf; BURST],
     next: usize,
     end: usize,
 }
@@ -126,7 +126,7 @@ impl Burst {
         Self { frames: [std::ptr::null_mut(); BURST], next: 0, end: 0 }
     }
 
-    fn first(&self) -> Option<NonNull<shim::Frame>> {
+    fn first(&self) -> Option<NonNull<shim::Mbuf>> {
         self.frames[self.next..self.end].first().copied().and_then(NonNull::new)
     }
 
@@ -258,7 +258,7 @@ impl DpdkPort {
     }
 
     /// Copies a frame in pieces.
-    fn gather(&mut self, frame: NonNull<shim::Frame>, length: u32) {
+    fn gather(&mut self, frame: NonNull<shim::Mbuf>, length: u32) {
         self.is_scratch = true;
         self.scratch.resize(length as usize, 0);
         // SAFETY: the frame is ours, and has room for this number of bytes.

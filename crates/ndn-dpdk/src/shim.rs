@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 /// DPDK's memory of one frame.
 #[repr(C)]
-pub(crate) struct Frame {
+pub(crate) struct Mbuf {
     _opaque: [u8; 0],
 }
 
@@ -12,7 +12,7 @@ pub(crate) struct Frame {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Port {
-    pub(crate) pool: *mut Frame,
+    pub(crate) pool: *mut Mbuf,
     pub(crate) port: u16,
     pub(crate) mtu: u16,
     pub(crate) mac: [u8; 6],
@@ -41,22 +41,22 @@ unsafe extern "C" {
     pub(crate) fn namewire_dpdk_close(port: *mut Port);
     pub(crate) fn namewire_dpdk_receive(
         port: *const Port,
-        frames: *mut *mut Frame,
+        frames: *mut *mut Mbuf,
         room: u16,
     ) -> u16;
     pub(crate) fn namewire_dpdk_transmit(
         port: *const Port,
-        frames: *mut *mut Frame,
+        frames: *mut *mut Mbuf,
         count: u16,
     ) -> u16;
     pub(crate) fn namewire_dpdk_allocate(
         port: *const Port,
         length: u16,
         bytes: *mut *mut u8,
-    ) -> *mut Frame;
-    pub(crate) fn namewire_dpdk_bytes(frame: *const Frame, length: *mut u32) -> *const u8;
-    pub(crate) fn namewire_dpdk_copy(frame: *const Frame, to: *mut u8, length: u32) -> u32;
-    pub(crate) fn namewire_dpdk_free(frame: *mut Frame);
+    ) -> *mut Mbuf;
+    pub(crate) fn namewire_dpdk_bytes(frame: *const Mbuf, length: *mut u32) -> *const u8;
+    pub(crate) fn namewire_dpdk_copy(frame: *const Mbuf, to: *mut u8, length: u32) -> u32;
+    pub(crate) fn namewire_dpdk_free(frame: *mut Mbuf);
     pub(crate) fn namewire_dpdk_is_up(port: u16) -> c_int;
     pub(crate) fn namewire_dpdk_lost(port: *const Port) -> u64;
 }

@@ -20,10 +20,10 @@ use crate::datagram_queue::{
 };
 use crate::face::{Face, FaceTable, TrafficDirection};
 use crate::output::Flushed;
-use crate::receive::{Arrival, Progress, RxSink, SocketDelay};
+use crate::receive::{Progress, ReceivedFrame, RxSink, SocketDelay};
 use crate::source::Sender;
 use crate::source::{ChannelId, Source};
-use crate::transport::{Context, Outgoing, Shared, Transport};
+use crate::transport::{Context, SendRequest, Shared, Transport};
 
 /// The state of one UDP face.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Transport for Datagrams {
         cx: &mut Context<'_>,
         face: &mut Face,
         state: &mut DatagramState,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     ) {
         let id = state.channel;
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -340,7 +340,7 @@ impl Datagrams {
             }
             cx.shared.calls.received_frames.increment();
             cx.shared.calls.received_bytes.add(length as u64);
-            let arrival = Arrival { length, sender, delay: message.delay };
+            let arrival = ReceivedFrame { length, sender, delay: message.delay };
             if !cx.deliver_to(faces, message.face, arrival, block, sink) {
                 break;
             }

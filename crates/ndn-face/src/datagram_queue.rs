@@ -59,7 +59,7 @@ impl Target {
 
 /// A frame to be sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct OutputFrame<'a> {
     pub(crate) header: &'a [u8],
     pub(crate) payload: &'a [u8],
     /// Names the bytes of `payload`.
@@ -163,11 +163,11 @@ impl DatagramQueue {
     pub(crate) fn push(
         &mut self,
         to: Destination,
-        frame: &Frame<'_>,
+        frame: &OutputFrame<'_>,
         pool: &PacketPool,
         bytes_max: usize,
     ) -> Result<(), LinkDropReason> {
-        let Frame { header, payload, handle, first_length } = *frame;
+        let OutputFrame { header, payload, handle, first_length } = *frame;
         let length = header.len() + payload.len();
         if self.pending_bytes + length > bytes_max {
             return Err(LinkDropReason::QueueFull);
@@ -496,7 +496,7 @@ impl FrameSink for DatagramSink<'_> {
         handle: Option<&PacketHandle>,
     ) -> Result<(), LinkDropReason> {
         let first_length = *self.first_length.get_or_insert(header.len() + payload.len());
-        let frame = Frame { header, payload, handle, first_length };
+        let frame = OutputFrame { header, payload, handle, first_length };
         self.queue.push(self.to, &frame, self.pool, self.bytes_max)?;
         self.tap.sent(header, payload);
         Ok(())

@@ -20,10 +20,10 @@ use crate::event::{CloseReason, FaceChange};
 use crate::face::{Face, FaceTable, TrafficDirection};
 use crate::output::Flushed;
 use crate::padding::without_padding;
-use crate::receive::{Arrival, Progress, RxSink};
+use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::source::Sender;
 use crate::source::{PortId, Source};
-use crate::transport::{Context, Outgoing, Shared, Transport, block_with_room};
+use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room};
 
 pub use socket::PortSocket;
 
@@ -80,7 +80,7 @@ impl Transport for Ports {
         cx: &mut Context<'_>,
         face: &mut Face,
         station: &mut StationState,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     ) {
         let id = station.port;
         let port = self.ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -321,7 +321,7 @@ impl Ports {
                     }
                     cx.shared.calls.received_frames.increment();
                     cx.shared.calls.received_bytes.add(length as u64);
-                    let arrival = Arrival { length, sender, delay: None };
+                    let arrival = ReceivedFrame { length, sender, delay: None };
                     cx.deliver_to(faces, face, arrival, &mut block, sink);
                     cx.shared.receive_block = Some(block);
                 }

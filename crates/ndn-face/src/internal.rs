@@ -19,7 +19,7 @@ use crate::output::FrameSink;
 use crate::receive::{Progress, RxSink};
 use crate::stream::FRAME_LENGTH_MAX;
 use crate::tap::TapPoint;
-use crate::transport::{Context, Outgoing, Shared, Transport};
+use crate::transport::{Context, SendRequest, Shared, Transport};
 
 /// Minimum frames per event, however few datagrams the worker reads at a time.
 const FRAMES_PER_EVENT_MIN: usize = 64;
@@ -238,7 +238,7 @@ impl Transport for Internals {
         cx: &mut Context<'_>,
         face: &mut Face,
         end: &mut InternalEnd,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     ) {
         let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap });

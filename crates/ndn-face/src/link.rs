@@ -211,8 +211,8 @@ impl LinkService {
             limits.timeout = limits.timeout.max(RELIABLE_REASSEMBLY_TIMEOUT);
             limits.messages_max = limits.messages_max.max(RELIABLE_MESSAGES_MAX);
         }
-        let arrival = Arrival { now, sender, frame, limits: &limits, counters };
-        let mut result = decode(&arrival, reassembler, reliability, memory);
+        let input = LinkInput { now, sender, frame, limits: &limits, counters };
+        let mut result = decode(&input, reassembler, reliability, memory);
         if let Some(per_second) = options.interests_per_second
             && result.as_ref().is_ok_and(|received| received.is_interest(frame))
             && !rate.admit(now, per_second)
@@ -503,7 +503,7 @@ impl LinkService {
 
 /// A frame, with the limits and counters that apply to it.
 #[derive(Clone, Copy)]
-struct Arrival<'f> {
+struct LinkInput<'f> {
     now: Timestamp,
     sender: Option<Sender>,
     frame: &'f [u8],
@@ -514,31 +514,31 @@ struct Arrival<'f> {
 /// The receive side, on the parts of a link service, so that the result borrows only one of them.
 #[inline]
 fn decode<'a>(
-    arrival: &Arrival<'_>,
+    input: &LinkInput<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
     memory: &mut Account<'_>,
 ) -> Result<Received<'a>, LinkDropReason> {
-    let Arrival { frame, counters, .. } = *arrival;
+    let LinkInput { frame, counters, .. } = *input;
     match frame.first().map(|first| u32::from(*first)) {
         Some(types::INTEREST | types::DATA) => {
             let fields = LpFields::default();
             accept(counters, frame, &fields)?;
             Ok(Received::Packet { offset: 0, fields })
         }
-        Some(types::LP_PACKET) => decode_lp(arrival, reassembler, reliability, memory),
+        Some(types::LP_PACKET) => decode_lp(input, reassembler, reliability, memory),
         Some(_) => Err(LinkDropReason::UnknownType),
         None => Err(LinkDropReason::Malformed),
     }
 }
 
 fn decode_lp<'a>(
-    arrival: &Arrival<'_>,
+    input: &LinkInput<'_>,
     reassembler: &'a mut Option<Box<Reassembler>>,
     reliability: Option<&mut Reliability>,
     memory: &mut Account<'_>,
 ) -> Result<Received<'a>, LinkDropReason> {
-    let Arrival { now, sender, frame, limits, counters } = *arrival;
+    let LinkInput { now, sender, frame, limits, counters } = *input;
     let lp = LpPacket::parse(frame).map_err(|_| LinkDropReason::Malformed)?;
     if let Some(reliability) = reliability
         && !reliability.receive(now, &lp, counters)

@@ -21,11 +21,11 @@ use crate::face::{Face, FaceTable, Holds};
 use crate::memory::{Account, Holder};
 use crate::output::{FrameSink, Shed};
 use crate::padding::without_padding;
-use crate::receive::{Arrival, Progress, RxSink};
+use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{Context, Outgoing, Shared, Transport, block_with_room, failed};
+use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room, failed};
 
 use queue::FrameQueue;
 
@@ -217,7 +217,7 @@ impl Transport for Memifs {
         cx: &mut Context<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     ) {
         let Shared { memory, tap, .. } = &mut *cx.shared;
         let account = memory.output(face.holder);
@@ -462,7 +462,7 @@ fn take_frame(cx: &mut Context<'_>, face: &mut Face, length: usize, sink: &mut i
             face.note_arrival(cx.now, None);
             cx.shared.calls.received_frames.increment();
             cx.shared.calls.received_bytes.add(length as u64);
-            cx.deliver(face, Arrival::of(length), &mut block, sink);
+            cx.deliver(face, ReceivedFrame::of(length), &mut block, sink);
         }
     }
     cx.shared.receive_block = Some(block);

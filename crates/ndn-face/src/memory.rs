@@ -196,7 +196,7 @@ impl FaceMemory {
 
     /// Whether a [`claim`](Self::claim) may be due.
     #[inline]
-    pub(crate) fn is_short(&self) -> bool {
+    pub(crate) fn is_scarce(&self) -> bool {
         !self.ledger.is_open(MemoryKind::Output, 0)
             || !self.ledger.is_open(MemoryKind::Reassembly, 0)
     }

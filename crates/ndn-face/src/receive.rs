@@ -130,7 +130,7 @@ pub(crate) struct ReadReport {
 
 /// A frame that was read: its length, and what is known of its way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct ReceivedFrame {
     /// Bytes of the frame.
     pub(crate) length: usize,
     /// Its sender, if the face has several.
@@ -138,7 +138,7 @@ pub(crate) struct Arrival {
     pub(crate) delay: Option<SocketDelay>,
 }
 
-impl Arrival {
+impl ReceivedFrame {
     /// A frame of a face that has one sender.
     pub(crate) fn of(length: usize) -> Self {
         Self { length, sender: None, delay: None }

@@ -28,7 +28,7 @@ use crate::source::Sender;
 use crate::source::{ChannelId, PortId, Source, WORKER_TOKEN_MIN};
 use crate::stream::{StreamState, Streams};
 use crate::tap::FrameTap;
-use crate::transport::{Context, Deadlines, Outgoing, Shared, Transport};
+use crate::transport::{Context, Deadlines, SendRequest, Shared, Transport};
 
 /// Datagrams after which an event is done, unless the worker sets another number.
 const FRAMES_PER_EVENT: usize = 512;
@@ -216,7 +216,7 @@ impl FaceSet {
         let mut cx = Context { shared: &mut self.shared, pool, now };
         self.datagrams.flush_all(&mut cx, &mut self.faces);
         self.ports.flush_all(&mut cx, &mut self.faces);
-        if self.shared.memory.is_short() {
+        if self.shared.memory.is_scarce() {
             self.settle_claims(now, pool);
         }
     }
@@ -981,7 +981,7 @@ impl FaceSet {
         with_transport!(self, entry, |kind, face, state| {
             kind.handle_timeout(&mut cx, face, state)?;
             if face.link.is_reliable() {
-                kind.send(&mut cx, face, state, Outgoing::Due);
+                kind.send(&mut cx, face, state, SendRequest::Due);
             }
         });
         self.arm(index);
@@ -1106,7 +1106,7 @@ impl TxSink for FaceSink<'_> {
         };
         let mut cx = Context { shared: &mut set.shared, pool: self.pool, now: self.now };
         with_transport!(set, entry, |kind, face, state| {
-            kind.send(&mut cx, face, state, Outgoing::Packet(packet));
+            kind.send(&mut cx, face, state, SendRequest::Packet(packet));
             if face.link.is_reliable() {
                 cx.shared.deadlines.arm(face, face.link.next_deadline());
             }

@@ -19,11 +19,11 @@ use crate::face::Face;
 use crate::memory::{Account, Holder};
 use crate::output::FrameSink;
 use crate::output::{Flushed, OutputQueue, Shed, SpareQueues};
-use crate::receive::{Arrival, Progress, RxSink};
+use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{Context, Outgoing, Shared, Transport, block_with_room, failed};
+use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room, failed};
 use crate::websocket::{
     CONTROL_LENGTH_MAX, CloseCode, Due, HEAD_LENGTH_MAX, Head, Opcode, WebSocket, unmask,
     write_head,
@@ -131,7 +131,7 @@ impl Transport for Streams {
         cx: &mut Context<'_>,
         face: &mut Face,
         stream: &mut StreamState,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     ) {
         if !matches!(stream.connection, Connection::Up(_)) {
             return outgoing.drop_while_down(&mut face.link, cx.now);
@@ -321,7 +321,7 @@ impl Streams {
             }
             cx.shared.calls.received_frames.increment();
             cx.shared.calls.received_bytes.add(length as u64);
-            cx.deliver(face, Arrival::of(length), block, sink);
+            cx.deliver(face, ReceivedFrame::of(length), block, sink);
         }
     }
 
@@ -389,7 +389,7 @@ impl Streams {
                 FrameAction::Packet => {
                     block.skip(head.length);
                     cx.shared.calls.received_frames.increment();
-                    cx.deliver(face, Arrival::of(head.payload_length), block, sink);
+                    cx.deliver(face, ReceivedFrame::of(head.payload_length), block, sink);
                 }
                 FrameAction::LastPart => {
                     block.skip(head.total());
@@ -520,7 +520,7 @@ fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: 
     block.spare_mut()[..message.len()].copy_from_slice(message);
     block.commit(message.len());
     cx.shared.calls.received_frames.increment();
-    cx.deliver(face, Arrival::of(message.len()), &mut block, sink);
+    cx.deliver(face, ReceivedFrame::of(message.len()), &mut block, sink);
     cx.pool.finish(block);
 }
 

@@ -16,7 +16,7 @@ use crate::face::{Face, FaceTable};
 use crate::link::{LinkService, Received};
 use crate::memory::FaceMemory;
 use crate::output::{FrameSink, Shed};
-use crate::receive::{Arrival, Progress, ReadReport, RxSink};
+use crate::receive::{Progress, ReadReport, ReceivedFrame, RxSink};
 use crate::reconnect::ReconnectWaits;
 use crate::tap::{Direction, FrameTap, TapPoint};
 
@@ -60,7 +60,7 @@ pub(crate) trait Transport {
         cx: &mut Context<'_>,
         face: &mut Face,
         state: &mut Self::State,
-        outgoing: Outgoing<'_, '_>,
+        outgoing: SendRequest<'_, '_>,
     );
 
     /// A face of this kind that is listed for a flush.
@@ -136,14 +136,14 @@ pub(crate) trait Transport {
 
 /// What a face is to send.
 #[derive(Debug)]
-pub(crate) enum Outgoing<'a, 'p> {
+pub(crate) enum SendRequest<'a, 'p> {
     /// A packet from the shard.
     Packet(&'a TxPacket<'p>),
     /// Frames of a reliable link that are due: lost ones again, and acknowledgements.
     Due,
 }
 
-impl Outgoing<'_, '_> {
+impl SendRequest<'_, '_> {
     /// Has the link service make frames for `sink`.
     #[inline]
     pub(crate) fn encode(self, link: &mut LinkService, now: Timestamp, sink: &mut impl FrameSink) {
@@ -303,11 +303,11 @@ impl Context<'_> {
     pub(crate) fn deliver(
         &mut self,
         face: &mut Face,
-        arrival: Arrival,
+        arrival: ReceivedFrame,
         block: &mut FillBlock,
         sink: &mut impl RxSink,
     ) {
-        let Arrival { length, sender, delay } = arrival;
+        let ReceivedFrame { length, sender, delay } = arrival;
         let Face { rx, link, index, holder, .. } = face;
         let memory = &mut self.shared.memory.reassembly(*holder);
         let end = block.carved_offset() + length;
@@ -356,7 +356,7 @@ impl Context<'_> {
         &mut self,
         faces: &mut FaceTable<T>,
         index: FaceIndex,
-        arrival: Arrival,
+        arrival: ReceivedFrame,
         block: &mut FillBlock,
         sink: &mut impl RxSink,
     ) -> bool {
@@ -386,7 +386,7 @@ impl Context<'_> {
         let Some(mut block) = self.shared.receive_block.take() else { return };
         block.spare_mut()[..frame.len()].copy_from_slice(frame);
         block.commit(frame.len());
-        let arrival = Arrival { length: frame.len(), sender, delay: None };
+        let arrival = ReceivedFrame { length: frame.len(), sender, delay: None };
         self.deliver(face, arrival, &mut block, sink);
         self.shared.receive_block = Some(block);
     }

@@ -52,7 +52,7 @@ impl SharedTables {
 
 /// State for communication with other shards; a single shard has none.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct PeerShards {
     /// Number of this shard.
     shard: u8,
     pub(crate) shared: SharedTables,
@@ -79,7 +79,7 @@ struct ProbeState {
     until: Timestamp,
 }
 
-impl Peers {
+impl PeerShards {
     pub(crate) fn new(shard: u8, shared: SharedTables) -> Self {
         Self {
             shard,

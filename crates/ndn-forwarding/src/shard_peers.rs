@@ -5,7 +5,7 @@ use ndn_table::{StrategyId, Timestamp};
 
 use crate::dispatch::{Content, Crossing};
 use crate::packet::RxPacket;
-use crate::peers::Peers;
+use crate::peers::PeerShards;
 use crate::strategy::Context;
 use crate::{Burst, Shard, SharedTables, TxSink};
 
@@ -21,7 +21,7 @@ impl Shard {
         let shard_count = shared.ndt.shard_count();
         assert!(usize::from(shard) < shard_count, "shard {shard} of {shard_count}");
         assert_eq!(shared.short_prefix.shard_count(), shard_count, "tables for the same shards");
-        self.tables.peers = Some(Box::new(Peers::new(shard, shared)));
+        self.tables.peers = Some(Box::new(PeerShards::new(shard, shared)));
         self.message_burst = Some(Box::new(Burst::new()));
     }
 

@@ -6,7 +6,7 @@ use ndn_packet::MAX_PACKET_SIZE;
 use ndn_table::{DeadNonceList, FaceIndex, NameHasher, Pcct, PitIndex, TimerWheel, Timestamp};
 
 use crate::learning::Learning;
-use crate::peers::Peers;
+use crate::peers::PeerShards;
 use crate::pipelines::{Ending, Sweep};
 use crate::strategy::Measurements;
 use crate::{Counters, FaceTable};
@@ -32,7 +32,7 @@ pub(crate) struct Tables {
     /// Requests and held Data of self-learning.
     pub(crate) learning: Learning,
     /// Communication with other shards; `None` for a single shard.
-    pub(crate) peers: Option<Box<Peers>>,
+    pub(crate) peers: Option<Box<PeerShards>>,
     /// Buffer for an Interest that is changed into a Nack.
     pub(crate) scratch: Box<[u8; MAX_PACKET_SIZE]>,
     /// Buffer for an Interest that a timer sends again.

@@ -26,7 +26,7 @@ pub struct NdtRoute {
     pub previous: u8,
     /// The name is shorter than the dispatch depth below it: with CanBePrefix, it can match Data
     /// that belong to other shards.
-    pub is_short: bool,
+    pub is_short_name: bool,
     /// The table entry used.
     pub entry: u16,
 }
@@ -205,11 +205,11 @@ impl Ndt {
         let index = index_of(hashes[depth]);
         let entry = self.entry(usize::from(index));
         if usize::from(entry.depth) <= depth {
-            let is_short = components < self.depth();
+            let is_short_name = components < self.depth();
             return NdtRoute {
                 shard: entry.shard,
                 previous: entry.previous,
-                is_short,
+                is_short_name,
                 entry: index,
             };
         }
@@ -228,7 +228,7 @@ impl Ndt {
         let index = index_of(split_hash(name, hashes, depth.min(components)));
         let second = self.entry(usize::from(index));
         let previous = if first.is_splitting { first.shard } else { second.previous };
-        NdtRoute { shard: second.shard, previous, is_short: components < depth, entry: index }
+        NdtRoute { shard: second.shard, previous, is_short_name: components < depth, entry: index }
     }
 
     /// The entry of a name before any split: the one to split.
@@ -454,7 +454,7 @@ mod tests {
                 previous = self.shard(first);
             }
             let (shard, entry) = (self.shard(last), last as u16);
-            NdtRoute { shard, previous, is_short: components < depth, entry }
+            NdtRoute { shard, previous, is_short_name: components < depth, entry }
         }
     }
 
@@ -619,6 +619,6 @@ mod tests {
         let shards: std::collections::BTreeSet<u8> =
             (0..64).map(|run| route(&segment(run * 64)).shard).collect();
         assert_eq!(shards.len(), 8, "one file uses all shards");
-        assert!(route(&file).is_short);
+        assert!(route(&file).is_short_name);
     }
 }

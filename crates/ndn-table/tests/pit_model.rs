@@ -209,7 +209,7 @@ impl World {
                 assert!(!self.dead_tokens.contains(&token));
                 let entry = self.pcct.entry(index);
                 assert_eq!(entry.expiry(), Timestamp::MAX);
-                assert_eq!((entry.strategy_state, entry.user_data), (0, 0));
+                assert_eq!((entry.strategy_state, entry.strategy_id), (0, 0));
                 self.model.insert(
                     key,
                     EntryModel {

@@ -9,7 +9,7 @@ use crate::scenario::{
     Arrivals, ConsumerPattern, ConsumerScenario, Load, Names, ScenarioError, parse_name,
 };
 use crate::template::InterestTemplate;
-use crate::wire::{Frame, read_frame};
+use crate::wire::{ReceivedPacket, read_frame};
 
 /// Largest latency that the histograms distinguish.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -246,9 +246,9 @@ impl Consumer {
     /// Handles a packet received on `face` at `now_ns`.
     pub fn handle_frame(&mut self, face: usize, frame: &[u8], now_ns: u64) {
         let (token, nack) = match read_frame(frame) {
-            Frame::Data { token } => (token, None),
-            Frame::Nack { token, reason } => (token, Some(NackReason(reason))),
-            Frame::Interest { .. } | Frame::Other => {
+            ReceivedPacket::Data { token } => (token, None),
+            ReceivedPacket::Nack { token, reason } => (token, Some(NackReason(reason))),
+            ReceivedPacket::Interest { .. } | ReceivedPacket::Other => {
                 self.unexpected += 1;
                 return;
             }

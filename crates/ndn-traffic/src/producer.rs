@@ -4,7 +4,7 @@ use ndn_packet::tlv::{append_header, append_number, append_tlv, tlv_len};
 
 use crate::random::Random;
 use crate::scenario::{ProducerPattern, ProducerScenario, ScenarioError, parse_name};
-use crate::wire::{self, Frame, interest_name, read_frame};
+use crate::wire::{self, ReceivedPacket, interest_name, read_frame};
 
 /// SignatureInfo with SignatureType Null, and an empty SignatureValue: no key is needed.
 const NULL_SIGNATURE: [u8; 7] = [0x16, 3, 0x1B, 1, 200, 0x17, 0];
@@ -78,7 +78,7 @@ impl Producer {
 
     /// Handles a packet; `push` is called with a function that appends the answer, if there is one.
     pub fn handle_frame(&mut self, frame: &[u8], push: impl FnOnce(&mut dyn FnMut(&mut Vec<u8>))) {
-        let Frame::Interest { token, packet } = read_frame(frame) else {
+        let ReceivedPacket::Interest { token, packet } = read_frame(frame) else {
             self.unexpected += 1;
             return;
         };

@@ -21,7 +21,7 @@ pub(crate) const LP_NACK_REASON: u32 = 0x0321;
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame<'a> {
+pub(crate) enum ReceivedPacket<'a> {
     /// An Interest: its PIT token and its whole TLV.
     Interest { token: &'a [u8], packet: &'a [u8] },
     /// A Data with this PIT token.
@@ -33,8 +33,8 @@ pub(crate) enum Frame<'a> {
 }
 
 /// Reads one packet from the network; whatever it is, this does not fail.
-pub(crate) fn read_frame(frame: &[u8]) -> Frame<'_> {
-    let Ok(outer) = Reader::new(frame).read() else { return Frame::Other };
+pub(crate) fn read_frame(frame: &[u8]) -> ReceivedPacket<'_> {
+    let Ok(outer) = Reader::new(frame).read() else { return ReceivedPacket::Other };
     if outer.ty() != LP_PACKET {
         return network(outer.ty(), frame, &[], None);
     }
@@ -55,15 +55,20 @@ pub(crate) fn read_frame(frame: &[u8]) -> Frame<'_> {
             _ => {}
         }
     }
-    Frame::Other
+    ReceivedPacket::Other
 }
 
-fn network<'a>(ty: u32, packet: &'a [u8], token: &'a [u8], nack: Option<u64>) -> Frame<'a> {
+fn network<'a>(
+    ty: u32,
+    packet: &'a [u8],
+    token: &'a [u8],
+    nack: Option<u64>,
+) -> ReceivedPacket<'a> {
     match (ty, nack) {
-        (INTEREST, None) => Frame::Interest { token, packet },
-        (INTEREST, Some(reason)) => Frame::Nack { token, reason },
-        (DATA, None) => Frame::Data { token },
-        _ => Frame::Other,
+        (INTEREST, None) => ReceivedPacket::Interest { token, packet },
+        (INTEREST, Some(reason)) => ReceivedPacket::Nack { token, reason },
+        (DATA, None) => ReceivedPacket::Data { token },
+        _ => ReceivedPacket::Other,
     }
 }
 

@@ -19,7 +19,7 @@ use wtransport::{Connection, Endpoint, VarInt};
 use crate::counters::Counters;
 use crate::frame::{FRAME_LENGTH_MAX, is_frame, varint};
 use crate::path::PathMtu;
-use crate::streams::{self, ANNOUNCEMENT, Incoming, Outgoing};
+use crate::streams::{self, ANNOUNCEMENT, ReceiveStreams, SendStreams};
 
 /// Longest UDP payload that every path takes which takes QUIC (RFC 9000, section 14).
 const UDP_PAYLOAD_MIN: usize = 1200;
@@ -139,7 +139,7 @@ impl Session {
         counters: &Counters,
         timeouts: Timeouts,
     ) -> End {
-        let mut outgoing = Outgoing::new(&self.connection, counters);
+        let mut outgoing = SendStreams::new(&self.connection, counters);
         let end = tokio::select! {
             end = self.receive(writer, counters) => end,
             end = self.send(reader, &mut outgoing, counters) => end,
@@ -192,7 +192,7 @@ impl Session {
 
     async fn receive(&self, writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
         let mut taker = Taker(Some(writer));
-        let mut incoming = Incoming::default();
+        let mut incoming = ReceiveStreams::default();
         let mut streams_come = true;
         loop {
             tokio::select! {
@@ -219,7 +219,7 @@ impl Session {
     async fn receive_rest(
         &self,
         mut taker: Taker<impl AsyncWrite + Unpin>,
-        mut incoming: Incoming,
+        mut incoming: ReceiveStreams,
         counters: &Counters,
     ) {
         while let Ok(stream) = self.connection.accept_uni().await {
@@ -251,7 +251,7 @@ impl Session {
     async fn send(
         &self,
         mut reader: impl AsyncRead + Unpin,
-        outgoing: &mut Outgoing<'_>,
+        outgoing: &mut SendStreams<'_>,
         counters: &Counters,
     ) -> End {
         // What stands before the payload of a datagram: the number of the session's stream, by four (RFC 9297,
@@ -286,7 +286,7 @@ impl Session {
         &self,
         head: &[u8],
         frame: &[u8],
-        outgoing: &mut Outgoing<'_>,
+        outgoing: &mut SendStreams<'_>,
         counters: &Counters,
     ) -> Result<(), String> {
         let reads_streams = self.peer_reads_streams();

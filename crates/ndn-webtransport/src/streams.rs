@@ -38,7 +38,7 @@ const REFUSED: VarInt = VarInt::from_u32(0x010c);
 const STREAM_TYPE: u64 = 0x54;
 
 /// Streams on their way to the peer.
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct SendStreams<'a> {
     quic: &'a quinn::Connection,
     /// What stands before the frame.
     head: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) struct Outgoing<'a> {
     counters: &'a Counters,
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> SendStreams<'a> {
     pub(crate) fn new(connection: &'a Connection, counters: &'a Counters) -> Self {
         let session_id = connection.session_id().into_u64();
         let head = [varint(STREAM_TYPE), varint(session_id)].concat();
@@ -114,7 +114,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-impl Drop for Outgoing<'_> {
+impl Drop for SendStreams<'_> {
     fn drop(&mut self) {
         while let Some(settled) = self.under_way.try_join_next() {
             self.settle(settled.ok());
@@ -146,18 +146,18 @@ pub(crate) enum Refused {
 
 /// Streams that are being read. QUIC sees to it that they are not many.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct ReceiveStreams {
     overdue: Duration,
     reading: JoinSet<Result<BytesMut, Refused>>,
 }
 
-impl Default for Incoming {
+impl Default for ReceiveStreams {
     fn default() -> Self {
         Self::new(OVERDUE)
     }
 }
 
-impl Incoming {
+impl ReceiveStreams {
     /// Time limit of a stream from its first byte to its last.
     pub(crate) fn new(overdue: Duration) -> Self {
         Self { overdue, reading: JoinSet::new() }

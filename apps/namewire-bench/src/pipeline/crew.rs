@@ -229,12 +229,12 @@ impl Member {
             Message::Content(Content::Packet(parcel)) => {
                 is_unexpected |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
             }
-            Message::Outgoing(outgoing) => {
+            Message::RemoteTx(outgoing) => {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
                 sink.send(outgoing.face, &outgoing.packet(&rig.pool));
                 outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
             }
-            Message::Content(_) | Message::Frame(_) | Message::Taken => is_unexpected = true,
+            Message::Content(_) | Message::RemoteFrame(_) | Message::Taken => is_unexpected = true,
         });
         ensure!(!is_unexpected, "nothing is wide, and there is room in the burst");
         if !self.crossed.is_empty() {

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::clock;
 use super::window::{Tally, Window};
-use super::wire::{self, Frame, INTEREST_LENGTH_MAX};
+use super::wire::{self, INTEREST_LENGTH_MAX, ReceivedPacket};
 
 /// Timeout of a lost exchange. Some forwarders need most of a second for a window of 4096.
 const LOSS_TIMEOUT_NS: u64 = 2_000_000_000;
@@ -199,7 +199,7 @@ impl Generator {
     fn answer(&mut self) -> io::Result<bool> {
         let Self { producer, payload, .. } = self;
         let has_received = producer.receive(|tlv, output| {
-            if let Frame::Interest { name, pit_token } = wire::read_frame(tlv) {
+            if let ReceivedPacket::Interest { name, pit_token } = wire::read_frame(tlv) {
                 output.push(|out| wire::write_data(out, name, pit_token, payload));
             }
         })?;
@@ -213,13 +213,13 @@ impl Generator {
         let mut has_received = false;
         for consumer in &mut self.consumers {
             has_received |= consumer.receive(|tlv, _| match wire::read_frame(tlv) {
-                Frame::Data { slot, sequence } => {
+                ReceivedPacket::Data { slot, sequence } => {
                     window.close(slot, sequence, false, now);
                 }
-                Frame::Nack { slot, sequence } => {
+                ReceivedPacket::Nack { slot, sequence } => {
                     window.close(slot, sequence, true, now);
                 }
-                Frame::Interest { .. } | Frame::Other => {}
+                ReceivedPacket::Interest { .. } | ReceivedPacket::Other => {}
             })?;
         }
         Ok(has_received)

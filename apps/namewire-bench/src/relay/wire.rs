@@ -18,7 +18,7 @@ const TYPE_LP_NACK: u64 = 0x0320;
 
 /// Result of parsing a frame from the forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub(super) enum ReceivedPacket<'a> {
     /// An Interest: its name TLV and the PIT token to echo.
     Interest { name: &'a [u8], pit_token: &'a [u8] },
     /// A Data: the slot and sequence its name carries.
@@ -107,7 +107,7 @@ pub(super) fn data_length(payload_length: usize, mixed: bool) -> u64 {
     let lengths = (0..sequences).map(|sequence| {
         write_interest(&mut interest, 0, 0, sequence, mixed);
         let mut data = Vec::new();
-        if let Frame::Interest { name, .. } = read_frame(&interest) {
+        if let ReceivedPacket::Interest { name, .. } = read_frame(&interest) {
             write_data(&mut data, name, &[], &payload);
         }
         data.len() as u64
@@ -146,11 +146,11 @@ pub(super) fn split_tlv(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
 }
 
 /// Reads one whole TLV received from the forwarder.
-pub(super) fn read_frame(tlv: &[u8]) -> Frame<'_> {
+pub(super) fn read_frame(tlv: &[u8]) -> ReceivedPacket<'_> {
     if tlv.first() != Some(&TYPE_LP_PACKET) {
         return read_network(tlv, &[], false);
     }
-    let Some((_, mut fields, _)) = split_tlv(tlv) else { return Frame::Other };
+    let Some((_, mut fields, _)) = split_tlv(tlv) else { return ReceivedPacket::Other };
     let (mut token, mut nack): (&[u8], bool) = (&[], false);
     while let Some((kind, value, length)) = split_tlv(fields) {
         match kind {
@@ -161,20 +161,26 @@ pub(super) fn read_frame(tlv: &[u8]) -> Frame<'_> {
         }
         fields = &fields[length..];
     }
-    Frame::Other
+    ReceivedPacket::Other
 }
 
-fn read_network<'a>(tlv: &'a [u8], pit_token: &'a [u8], nack: bool) -> Frame<'a> {
-    let Some((kind, inner, _)) = split_tlv(tlv) else { return Frame::Other };
-    let Some((name_kind, name, name_length)) = split_tlv(inner) else { return Frame::Other };
+fn read_network<'a>(tlv: &'a [u8], pit_token: &'a [u8], nack: bool) -> ReceivedPacket<'a> {
+    let Some((kind, inner, _)) = split_tlv(tlv) else { return ReceivedPacket::Other };
+    let Some((name_kind, name, name_length)) = split_tlv(inner) else {
+        return ReceivedPacket::Other;
+    };
     if name_kind != u64::from(TYPE_NAME) {
-        return Frame::Other;
+        return ReceivedPacket::Other;
     }
     if kind == u64::from(TYPE_INTEREST) && !nack {
-        return Frame::Interest { name: &inner[..name_length], pit_token };
+        return ReceivedPacket::Interest { name: &inner[..name_length], pit_token };
     }
-    let Some((slot, sequence)) = slot_and_sequence(name) else { return Frame::Other };
-    if nack { Frame::Nack { slot, sequence } } else { Frame::Data { slot, sequence } }
+    let Some((slot, sequence)) = slot_and_sequence(name) else { return ReceivedPacket::Other };
+    if nack {
+        ReceivedPacket::Nack { slot, sequence }
+    } else {
+        ReceivedPacket::Data { slot, sequence }
+    }
 }
 
 /// The number of the consumer that a bare Interest or Data of the bench belongs to.
@@ -204,7 +210,8 @@ mod tests {
             let sequence = scatter(7);
             let length = write_interest(&mut interest, 3, 41, sequence, mixed);
             assert_eq!(split_tlv(&interest).map(|tlv| tlv.2), Some(length));
-            let Frame::Interest { name, pit_token } = read_frame(&interest[..length]) else {
+            let ReceivedPacket::Interest { name, pit_token } = read_frame(&interest[..length])
+            else {
                 panic!("not an Interest");
             };
             assert!(pit_token.is_empty());
@@ -213,7 +220,7 @@ mod tests {
                     let mut data = Vec::new();
                     write_data(&mut data, name, token, &vec![1; payload]);
                     assert_eq!(split_tlv(&data).map(|tlv| tlv.2), Some(data.len()));
-                    assert_eq!(read_frame(&data), Frame::Data { slot: 41, sequence });
+                    assert_eq!(read_frame(&data), ReceivedPacket::Data { slot: 41, sequence });
                 }
             }
         }

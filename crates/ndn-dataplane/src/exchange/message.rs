@@ -24,16 +24,16 @@ pub enum Message {
     /// For the shard.
     Content(Content),
     /// For a face.
-    Outgoing(Outgoing),
+    RemoteTx(RemoteTx),
     /// Received by another socket or queue than those of the face's worker.
-    Frame(Frame),
+    RemoteFrame(RemoteFrame),
     /// Already taken out of its slot.
     Taken,
 }
 
 /// A packet that leaves by a face of another worker.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct RemoteTx {
     /// The face.
     pub face: FaceIndex,
     pub(crate) kind: TxKind,
@@ -47,7 +47,7 @@ pub struct Outgoing {
     pub(crate) announcement_length: u16,
 }
 
-impl Outgoing {
+impl RemoteTx {
     /// The packet, as the face's worker sends it.
     #[inline]
     pub fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
@@ -73,7 +73,7 @@ pub(crate) const TYPE_INTEREST: u8 = 5;
 
 /// A frame as it was received.
 #[derive(Debug)]
-pub struct Frame {
+pub struct RemoteFrame {
     pub(crate) face: FaceIndex,
     /// The sender, if the face receives from several.
     pub(crate) sender: Option<Sender>,
@@ -82,7 +82,7 @@ pub struct Frame {
     pub(crate) handle: PacketHandle,
 }
 
-impl Frame {
+impl RemoteFrame {
     /// Carves the first `length` bytes out of the filled part of `block`.
     pub(crate) fn carve(
         face: FaceIndex,
@@ -117,8 +117,8 @@ impl Message {
     pub(super) fn prefetch(&self, pool: &PacketPool) {
         let handle = match self {
             Self::Content(Content::Packet(parcel)) => parcel.handle(),
-            Self::Outgoing(outgoing) => outgoing.handle.as_ref(),
-            Self::Content(_) | Self::Frame(_) | Self::Taken => None,
+            Self::RemoteTx(outgoing) => outgoing.handle.as_ref(),
+            Self::Content(_) | Self::RemoteFrame(_) | Self::Taken => None,
         };
         let Some(handle) = handle else { return };
         let wire = pool.bytes(handle);
@@ -131,8 +131,8 @@ impl Message {
     pub fn kind(&self) -> PacketKind {
         match self {
             Self::Content(content) => content.kind(),
-            Self::Outgoing(outgoing) => kind_of(outgoing.kind),
-            Self::Frame(frame) => frame.kind,
+            Self::RemoteTx(outgoing) => kind_of(outgoing.kind),
+            Self::RemoteFrame(frame) => frame.kind,
             Self::Taken => PacketKind::Data,
         }
     }
@@ -152,11 +152,11 @@ impl Message {
                 parcel.mark_congestion();
                 Verdict::Mark
             }
-            (Self::Outgoing(outgoing), _) => {
+            (Self::RemoteTx(outgoing), _) => {
                 outgoing.congestion_mark = outgoing.congestion_mark.max(1);
                 Verdict::Mark
             }
-            (Self::Content(_) | Self::Frame(_) | Self::Taken, _) => Verdict::Pass,
+            (Self::Content(_) | Self::RemoteFrame(_) | Self::Taken, _) => Verdict::Pass,
         }
     }
 
@@ -164,10 +164,10 @@ impl Message {
     pub fn release(self, pool: &PacketPool) {
         match self {
             Self::Content(content) => content.release(pool),
-            Self::Outgoing(Outgoing { handle, .. }) => {
+            Self::RemoteTx(RemoteTx { handle, .. }) => {
                 handle.into_iter().for_each(|handle| pool.release(handle));
             }
-            Self::Frame(frame) => pool.release(frame.handle),
+            Self::RemoteFrame(frame) => pool.release(frame.handle),
             Self::Taken => {}
         }
     }

@@ -22,7 +22,7 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use message::Queued;
 pub(crate) use message::TYPE_INTEREST;
-pub use message::{Frame, Message, Outgoing};
+pub use message::{Message, RemoteFrame, RemoteTx};
 pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 pub(crate) use rings::Sleeper;
@@ -266,7 +266,7 @@ mod tests {
         block.commit(4);
         let handle = block.carve(4);
         pool.finish(block);
-        Message::Outgoing(Outgoing {
+        Message::RemoteTx(RemoteTx {
             face: FaceIndex::new(1, 0),
             kind,
             handle: Some(handle),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn number_of(message: Message, pool: &PacketPool) -> u32 {
-        let Message::Outgoing(outgoing) = &message else { panic!("{message:?}") };
+        let Message::RemoteTx(outgoing) = &message else { panic!("{message:?}") };
         let number = u32::from_be_bytes(outgoing.packet(pool).wire.try_into().unwrap());
         message.release(pool);
         number
@@ -454,11 +454,11 @@ mod tests {
         assert_eq!(parts[0].counters().wakes.value(), 4);
     }
 
-    fn frame(pool: &PacketPool, bytes: &[u8]) -> Frame {
+    fn frame(pool: &PacketPool, bytes: &[u8]) -> RemoteFrame {
         let mut block = pool.allocate_block().unwrap();
         block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
         block.commit(bytes.len());
-        let frame = Frame::carve(FaceIndex::new(1, 0), None, &mut block, bytes.len());
+        let frame = RemoteFrame::carve(FaceIndex::new(1, 0), None, &mut block, bytes.len());
         pool.finish(block);
         frame
     }
@@ -474,12 +474,12 @@ mod tests {
             (&[100, 0], PacketKind::Data),
         ];
         for (bytes, kind) in frames {
-            let message = Message::Frame(frame(&pool, bytes));
+            let message = Message::RemoteFrame(frame(&pool, bytes));
             assert!(parts[0].outbound.send(1, message, &pool));
             assert!(parts[1].take(0, kind).is_none(), "the burst is not over");
             parts[0].outbound.wake();
             let taken = parts[1].take(0, kind).expect("a frame in its ring");
-            let Message::Frame(frame) = &taken else { panic!("{taken:?}") };
+            let Message::RemoteFrame(frame) = &taken else { panic!("{taken:?}") };
             assert_eq!(pool.bytes(&frame.handle), bytes);
             taken.release(&pool);
         }
@@ -492,7 +492,7 @@ mod tests {
         let packet = || Message::Content(Content::Packet(parcel(&pool)));
         let forwarded = || outgoing(&pool, 1, TxKind::Interest);
         let other = || Message::Content(Content::FaceSendsTokens(FaceIndex::new(1, 0)));
-        let frame = || Message::Frame(frame(&pool, &[TYPE_INTEREST, 0]));
+        let frame = || Message::RemoteFrame(frame(&pool, &[TYPE_INTEREST, 0]));
         let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
             (&packet, [Pass, Mark, Nack, Drop]),
             (&forwarded, [Pass, Mark, Mark, Mark]),
@@ -503,7 +503,7 @@ mod tests {
             for (verdict, expected) in [Pass, Mark, Nack, Drop].into_iter().zip(expected) {
                 let mut message = make();
                 assert_eq!(message.apply(verdict), expected, "{verdict:?} for {message:?}");
-                if let Message::Outgoing(outgoing) = &message {
+                if let Message::RemoteTx(outgoing) = &message {
                     assert_eq!(outgoing.congestion_mark, u64::from(expected == Mark));
                 }
                 message.release(&pool);

@@ -8,7 +8,7 @@ use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool, Producer};
 use ndn_table::{FaceIndex, Timestamp};
 
-use super::message::{Message, Outgoing, Queued, kind_of};
+use super::message::{Message, Queued, RemoteTx, kind_of};
 use super::rings::{ExchangeCounters, Rings, Sleeper, ring_index};
 
 /// Number of messages (a burst) for which a sleeping worker is woken.
@@ -213,7 +213,7 @@ impl Outbound {
         let mut handle = Some(handle);
         let (to, kind) = (self.owner_of(face), kind_of(packet.kind));
         let make = || {
-            Message::Outgoing(Outgoing {
+            Message::RemoteTx(RemoteTx {
                 face,
                 kind: packet.kind,
                 handle: handle.take(),

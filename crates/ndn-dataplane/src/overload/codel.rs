@@ -44,25 +44,25 @@ impl Codel {
         }
     }
 
-    /// Whether to signal a packet that leaves the queue after this waiting time.
+    /// A packet leaves the queue after this waiting time. Returns whether to signal it.
     #[inline]
-    pub(crate) fn leaves(&mut self, now: Timestamp, sojourn_ns: u64) -> bool {
+    pub(crate) fn dequeue(&mut self, now: Timestamp, sojourn_ns: u64) -> bool {
         if sojourn_ns < self.target_ns {
-            self.is_short();
+            self.note_short_queue();
             return false;
         }
-        self.leaves_long_queue(now)
+        self.dequeue_from_long_queue(now)
     }
 
-    /// The queue is short, or empty.
+    /// Notes that the queue is below its target, or empty: ends the signalling.
     #[inline]
-    pub(crate) fn is_short(&mut self) {
+    pub(crate) fn note_short_queue(&mut self) {
         self.too_long_at = None;
         self.is_signalling = false;
     }
 
     #[cold]
-    fn leaves_long_queue(&mut self, now: Timestamp) -> bool {
+    fn dequeue_from_long_queue(&mut self, now: Timestamp) -> bool {
         let Some(too_long_at) = self.too_long_at else {
             self.too_long_at = Some(now.plus_nanos(self.interval_ns));
             return false;
@@ -115,7 +115,7 @@ mod tests {
 
     /// Times of signals, where one packet leaves each millisecond after `sojourn`.
     fn signals(codel: &mut Codel, millis: std::ops::Range<u64>, sojourn: u64) -> Vec<u64> {
-        millis.filter(|&millis| codel.leaves(at(millis), sojourn)).collect()
+        millis.filter(|&millis| codel.dequeue(at(millis), sojourn)).collect()
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let mut codel = codel();
         for start in [0, 1000, 2000] {
             assert!(signals(&mut codel, start..start + 100, LONG).is_empty());
-            assert!(!codel.leaves(at(start + 100), SHORT));
+            assert!(!codel.dequeue(at(start + 100), SHORT));
         }
     }
 
@@ -157,9 +157,9 @@ mod tests {
     fn one_short_wait_ends_signalling_and_restarts_the_interval() {
         let mut codel = codel();
         assert!(!signals(&mut codel, 0..500, LONG).is_empty());
-        assert!(!codel.leaves(at(500), SHORT));
+        assert!(!codel.dequeue(at(500), SHORT));
         assert!(signals(&mut codel, 501..601, LONG).is_empty());
-        assert!(codel.leaves(at(601), LONG));
+        assert!(codel.dequeue(at(601), LONG));
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let (mut soon, mut late) = (codel(), codel());
         for codel in [&mut soon, &mut late] {
             signals(codel, 0..2000, LONG);
-            codel.is_short();
+            codel.note_short_queue();
         }
         let soon = signals(&mut soon, 2001..3000, LONG);
         let late = signals(&mut late, 5000..5999, LONG);
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn late_reader_signals_what_was_due() {
         let mut codel = codel();
-        assert!(!codel.leaves(at(0), LONG));
-        assert!(codel.leaves(at(100), LONG));
+        assert!(!codel.dequeue(at(0), LONG));
+        assert!(codel.dequeue(at(100), LONG));
         // Nothing has left for half a second: one burst gets the signals that were due.
-        let due = (0..64).filter(|_| codel.leaves(at(600), LONG)).count();
+        let due = (0..64).filter(|_| codel.dequeue(at(600), LONG)).count();
         assert!((5..64).contains(&due), "{due}");
     }
 }

@@ -151,7 +151,7 @@ impl World {
         if self.burst.is_empty() {
             for _ in 0..BURST_SIZE {
                 let Some(packet) = self.interests.pop_front() else { break };
-                match self.control.leaves(self.now, packet.since, false) {
+                match self.control.dequeue(self.now, packet.since, false) {
                     Verdict::Drop => {
                         self.shed += 1;
                         continue;

@@ -85,16 +85,16 @@ impl InterestQueue {
         }
     }
 
-    /// The verdict on an Interest that leaves the queue and has waited since `since`. A full queue counts as one
+    /// An Interest leaves the queue and has waited since `since`. Returns the verdict on it. A full queue counts as one
     /// in which Interests wait for too long: it drops them at its tail.
     #[inline]
-    pub(crate) fn leaves(&mut self, now: Timestamp, since: Timestamp, is_full: bool) -> Verdict {
+    pub(crate) fn dequeue(&mut self, now: Timestamp, since: Timestamp, is_full: bool) -> Verdict {
         let mut sojourn_ns = now.nanos_since(since);
         if is_full {
             sojourn_ns = sojourn_ns.max(self.shed_after_ns);
         }
-        let marks = self.marks.leaves(now, sojourn_ns);
-        if self.sheds.leaves(now, sojourn_ns) {
+        let marks = self.marks.dequeue(now, sojourn_ns);
+        if self.sheds.dequeue(now, sojourn_ns) {
             match self.shed {
                 ShedAction::Nack => return Verdict::Nack,
                 ShedAction::Drop => return Verdict::Drop,
@@ -107,8 +107,8 @@ impl InterestQueue {
     /// Notes that the queue is empty.
     #[inline]
     pub(crate) fn note_empty(&mut self) {
-        self.marks.is_short();
-        self.sheds.is_short();
+        self.marks.note_short_queue();
+        self.sheds.note_short_queue();
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             let mut last = Verdict::Pass;
             for millis in (1000..=1100).step_by(20) {
                 let now = Timestamp::from_millis(millis);
-                last = queue.leaves(now, now, is_full);
+                last = queue.dequeue(now, now, is_full);
             }
             assert_eq!(last, expected);
         }
@@ -138,7 +138,7 @@ mod tests {
         let mut queue = InterestQueue::new(&OverloadOptions::default());
         let old = Timestamp::from_millis(1);
         for millis in (1000..2000).step_by(90) {
-            assert_eq!(queue.leaves(Timestamp::from_millis(millis), old, true), Verdict::Pass);
+            assert_eq!(queue.dequeue(Timestamp::from_millis(millis), old, true), Verdict::Pass);
             queue.note_empty();
         }
     }

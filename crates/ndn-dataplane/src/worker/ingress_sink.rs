@@ -6,7 +6,7 @@ use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::{FaceIndex, Timestamp};
 
 use super::overload::Overload;
-use crate::exchange::{Frame, Message, Outbound, TYPE_INTEREST};
+use crate::exchange::{Message, Outbound, RemoteFrame, TYPE_INTEREST};
 use crate::overload::Verdict;
 
 /// Parses received packets into the burst.
@@ -73,7 +73,7 @@ impl RxSink for IngressSink<'_> {
         let is_interest = fields.nack.is_none() && block.filled().first() == Some(&TYPE_INTEREST);
         let mut verdict = Verdict::Pass;
         if is_interest && let Some((now, overload)) = &mut self.overload {
-            verdict = overload.leaves_socket(*now, waited);
+            verdict = overload.dequeue_from_socket(*now, waited);
             overload.count(verdict);
         }
         if verdict == Verdict::Drop {
@@ -99,8 +99,8 @@ impl RxSink for IngressSink<'_> {
     ) -> bool {
         let Some((outbound, _)) = &mut self.inter_worker else { return false };
         let to = outbound.owner_of(face);
-        let frame = Frame::carve(face, sender, block, length);
-        outbound.send(to, Message::Frame(frame), self.pool);
+        let frame = RemoteFrame::carve(face, sender, block, length);
+        outbound.send(to, Message::RemoteFrame(frame), self.pool);
         true
     }
 }

@@ -17,7 +17,7 @@ use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
 
 use super::overload::Overload;
-use crate::exchange::{Exchange, Frame, KINDS, Message, Outbound};
+use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::{PeerKey, PeerRegistry};
 
@@ -70,7 +70,7 @@ pub(crate) struct InterWorker {
     /// Faces of other workers whose peers have sent to a socket or queue of this worker.
     remote_faces: HashMap<FaceIndex, RemoteFace>,
     /// Frames for faces of this worker that arrived while another face was being read.
-    frames: Vec<Frame>,
+    frames: Vec<RemoteFrame>,
     /// The queue management of the Interests of each worker.
     interests: Box<[InterestQueue]>,
     /// Messages other than packets, on their way out of a ring.
@@ -143,7 +143,7 @@ impl InterWorker {
         let room = BURST_SIZE - crossed.len();
         exchange.take_each(from, kind, count.min(room), cx.pool, |message, since| {
             if kind == PacketKind::Interest {
-                let verdict = interests[from].leaves(now, since, is_full);
+                let verdict = interests[from].dequeue(now, since, is_full);
                 if verdict != Verdict::Pass && apply_verdict(message, verdict, cx.overload, cx.pool)
                 {
                     return;
@@ -166,12 +166,12 @@ impl InterWorker {
     }
 
     /// Keeps a frame until no face is being read.
-    pub(super) fn defer_frame(&mut self, frame: Frame) {
+    pub(super) fn defer_frame(&mut self, frame: RemoteFrame) {
         self.frames.push(frame);
     }
 
     /// The deferred frames; `emptied` is the memory of those of the last call.
-    pub(super) fn swap_frames(&mut self, emptied: Vec<Frame>) -> Vec<Frame> {
+    pub(super) fn swap_frames(&mut self, emptied: Vec<RemoteFrame>) -> Vec<RemoteFrame> {
         std::mem::replace(&mut self.frames, emptied)
     }
 
@@ -189,17 +189,17 @@ impl InterWorker {
         }
     }
 
-    /// Whether to read no more for now where mostly packets of this kind arrive.
+    /// Whether to postpone reading a face or socket that mostly brings packets of this kind.
     #[inline]
-    pub(super) fn holds_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+    pub(super) fn should_hold_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
         if !self.exchange.is_crowded(caused_by(kind)) {
             return false;
         }
         now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
     }
 
-    /// Starts to wait for room. Returns whether to wait on.
-    pub(super) fn waits_for_room(&mut self, now: Timestamp) -> bool {
+    /// Starts to wait for room. Returns false once the wait exceeds its limit.
+    pub(super) fn should_wait_for_room(&mut self, now: Timestamp) -> bool {
         now.since(*self.crowded_since.get_or_insert(now)) < TIMEOUT
     }
 

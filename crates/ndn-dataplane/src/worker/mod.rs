@@ -35,7 +35,7 @@ use crate::command::{
     Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, WorkerLedgers,
 };
 use crate::event::{Event, FaceCreated};
-use crate::exchange::{Frame, KINDS, Message, Notice, RoutedSink};
+use crate::exchange::{KINDS, Message, Notice, RemoteFrame, RoutedSink};
 use crate::faces::FACE_LIMIT_REACHED;
 use crate::peers::{PeerKey, Unclaimed};
 use crate::queue::{Inbox, Sender};
@@ -59,9 +59,9 @@ pub(crate) const COMMAND_TOKEN: u64 = WORKER_TOKEN_MIN;
 pub(crate) const INTER_WORKER_TOKEN: u64 = WORKER_TOKEN_MIN + 1;
 /// Maximum number of events of the poller in a round.
 pub(crate) const EVENTS_PER_ROUND: usize = 256;
-/// The same with those of polled rings.
+/// Maximum number of events in a round, those of polled rings included.
 pub(crate) const EVENTS_MAX: usize = 2 * EVENTS_PER_ROUND;
-/// Packets forwarded before what they caused is written: enough to fill system calls, few enough
+/// Packets forwarded before the resulting packets are written: enough to fill system calls, few enough
 /// that the bytes are still in the cache.
 const PACKETS_PER_FLUSH: usize = 512;
 /// Packets after which a round ends and the next one continues with the rest of the events, so that the
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     pub(crate) service: ServiceMeter,
 }
 
-/// What one round leaves to the next.
+/// Unfinished work of a round, for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct RoundState {
     /// Packets since the last flush.
@@ -115,7 +115,7 @@ pub(crate) struct RoundState {
     has_commands: bool,
     /// Messages of other workers may wait.
     has_messages: bool,
-    /// Something was not read, because others have little room.
+    /// A face or socket was not read, because rings to other workers have little room.
     held_back: bool,
     /// Timers are due.
     has_timers: bool,
@@ -192,7 +192,7 @@ impl Worker {
         self.state.stopping
     }
 
-    /// Sends what waits, as far as the kernel takes it, and returns the buffers.
+    /// Sends the waiting packets that the kernel takes, and returns the buffers.
     pub(crate) fn finish(mut self) {
         let now = self.now();
         self.flush(now);
@@ -326,7 +326,7 @@ impl Worker {
         self.has_backlog() || self.state.held_back
     }
 
-    /// The same, apart from what waits for other workers.
+    /// As [`is_behind`](Self::is_behind), without faces that wait for room in the rings to other workers.
     fn has_backlog(&self) -> bool {
         let state = &self.state;
         let has_work = state.has_commands || state.has_timers || state.has_messages;
@@ -334,7 +334,7 @@ impl Worker {
         has_work || has_rest || !self.erasures.is_empty()
     }
 
-    /// The same, with the unhandled ones of `event_count` events.
+    /// As [`has_backlog`](Self::has_backlog), with the events of `event_count` that are not handled yet.
     fn has_unfinished_work(&self, event_count: usize) -> bool {
         self.has_backlog() || self.state.next_event < event_count && !self.state.held_back
     }
@@ -426,7 +426,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the other workers that sleep, if they were sent much or some time ago.
+    /// Wakes the other workers that sleep, if they have many messages or one that waits for long.
     fn wake_others_if_due(&mut self) {
         let Self { inter_worker, clock, .. } = self;
         if let Some(inter_worker) = inter_worker {
@@ -435,7 +435,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the other workers that sleep and were sent something.
+    /// Wakes the other workers that sleep and have messages.
     fn wake_others(&mut self) {
         if let Some(inter_worker) = &mut self.inter_worker {
             inter_worker.exchange.outbound.wake();
@@ -471,7 +471,7 @@ impl Worker {
             }
             let is_upstream = self.read_order.is_upstream(place);
             let kind = if is_upstream { PacketKind::Data } else { PacketKind::Interest };
-            if event.readable && self.holds_back(now, kind) {
+            if event.readable && self.should_hold_back(now, kind) {
                 self.state.held_back = true;
                 if !is_upstream {
                     self.read_order.hold_back(event.token);
@@ -500,10 +500,11 @@ impl Worker {
         self.faces.set_frames_per_event(self.read_order.batch.packets());
     }
 
-    /// Whether to read no more for now where mostly packets of this kind arrive.
+    /// Whether to postpone reading a face or socket that mostly brings packets of this kind, because the rings to
+    /// other workers have little room.
     #[inline]
-    fn holds_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
-        self.inter_worker.as_mut().is_some_and(|one| one.holds_back(now, kind))
+    fn should_hold_back(&mut self, now: Timestamp, kind: PacketKind) -> bool {
+        self.inter_worker.as_mut().is_some_and(|one| one.should_hold_back(now, kind))
     }
 
     /// Reads a face or socket until it is empty, within a limit.
@@ -515,7 +516,7 @@ impl Worker {
             if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
                 return;
             }
-            if self.holds_back(now, PacketKind::Data) {
+            if self.should_hold_back(now, PacketKind::Data) {
                 self.state.held_back = true;
                 return;
             }
@@ -611,8 +612,8 @@ impl Worker {
     }
 
     /// Takes a frame that another worker has received for a face of this one.
-    fn take_frame(&mut self, now: Timestamp, frame: Frame) {
-        let Frame { face, sender, handle, .. } = frame;
+    fn take_frame(&mut self, now: Timestamp, frame: RemoteFrame) {
+        let RemoteFrame { face, sender, handle, .. } = frame;
         if self.burst.is_full() {
             self.run_burst(now, BurstSource::Received);
         }
@@ -706,7 +707,7 @@ impl Worker {
         run(shard, &mut RoutedSink { faces: faces.sink(now, pool), outbound, pool })
     }
 
-    /// Counts packets, and writes what was sent if it is much.
+    /// Counts packets, and writes the sent packets after [`PACKETS_PER_FLUSH`].
     fn count_unflushed(&mut self, now: Timestamp, count: usize) {
         self.state.packets += count;
         self.state.unflushed += count;
@@ -715,7 +716,7 @@ impl Worker {
         }
     }
 
-    /// Writes what was sent. Others are woken before, if that is due.
+    /// Writes the sent packets. Wakes other workers before, if that is due.
     fn flush(&mut self, now: Timestamp) {
         self.state.unflushed = 0;
         self.wake_others_if_due();
@@ -725,13 +726,13 @@ impl Worker {
 
 // Exchange with other workers.
 impl Worker {
-    /// Whether others have sent something.
+    /// Whether messages of other workers wait.
     fn has_messages(&self) -> bool {
         self.inter_worker.as_ref().is_some_and(|one| one.exchange.has_waiting())
     }
 
-    /// Takes what waits from other workers: all Data and Nacks, and some Interests of each, as far as
-    /// there is room for the messages that result. Returns whether there may be more.
+    /// Takes messages of other workers: all Data and Nacks, and some Interests of each, as far as
+    /// there is room for the resulting messages. Returns whether there may be more.
     fn take_messages(&mut self, now: Timestamp) -> bool {
         let Some(inter_worker) = &mut self.inter_worker else { return false };
         inter_worker.exchange.outbound.set_time(now);
@@ -781,12 +782,12 @@ impl Worker {
                         let is_pushed = crossed.push_parcel(parcel, pool, hasher);
                         assert!(is_pushed, "no more than fit are taken");
                     }
-                    Message::Outgoing(outgoing) => {
+                    Message::RemoteTx(outgoing) => {
                         sink.send(outgoing.face, &outgoing.packet(pool));
                         outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
                         sent += 1;
                     }
-                    Message::Content(_) | Message::Frame(_) | Message::Taken => return false,
+                    Message::Content(_) | Message::RemoteFrame(_) | Message::Taken => return false,
                 }
                 true
             });
@@ -809,11 +810,11 @@ impl Worker {
         for message in others.drain(..) {
             match message {
                 Message::Content(content) => self.process_crossing(now, content),
-                Message::Frame(frame) => match &mut self.inter_worker {
+                Message::RemoteFrame(frame) => match &mut self.inter_worker {
                     Some(one) if self.faces.is_suspended() => one.defer_frame(frame),
                     Some(_) | None => self.take_frame(now, frame),
                 },
-                Message::Outgoing(_) | Message::Taken => message.release(&self.pool),
+                Message::RemoteTx(_) | Message::Taken => message.release(&self.pool),
             }
         }
         if let Some(inter_worker) = &mut self.inter_worker {
@@ -821,7 +822,7 @@ impl Worker {
             inter_worker.swap_others(others);
         }
         self.faces.publish_rings(now, &self.pool);
-        // Before more is taken, because the messages that result need the room that is left now.
+        // Precedes the next messages, because the resulting ones need the room that is left now.
         self.send_crossings(now);
     }
 
@@ -840,7 +841,7 @@ impl Worker {
         for crossing in self.shard.take_crossings() {
             let to = usize::from(crossing.to);
             if to == outbound.own() {
-                // Does not allocate until it happens: a name has moved back meanwhile.
+                // Only if a name has moved back to this shard; an empty list has no memory.
                 to_itself.push(crossing.content);
             } else {
                 outbound.send(to, Message::Content(crossing.content), &self.pool);
@@ -852,13 +853,13 @@ impl Worker {
         }
         for content in to_itself {
             self.process_crossing(now, content);
-            // All messages that this causes are for others.
+            // The resulting messages are for other shards.
             self.send_crossings(now);
         }
         self.faces.publish_rings(now, &self.pool);
     }
 
-    /// Handles the news of the faces of other workers.
+    /// Handles notices about faces of other workers.
     fn handle_notices(&mut self, now: Timestamp) {
         while let Some(notice) =
             self.inter_worker.as_mut().and_then(|one| one.exchange.next_notice())
@@ -883,8 +884,8 @@ impl Worker {
         }
     }
 
-    /// Waits until others have room for what a burst may cause, in the middle of a read that has
-    /// brought packets of this kind last.
+    /// Waits until the rings to other workers have room for the messages of a burst, during a read whose last
+    /// packet was of this kind.
     #[inline]
     fn make_room(&mut self, kind: PacketKind) {
         if !self.has_burst_room(kind) {
@@ -899,13 +900,13 @@ impl Worker {
     #[cold]
     fn wait_for_room(&mut self, kind: PacketKind) {
         if self.idle.is_stepped() {
-            // The others take messages in steps of their own. Packets without room are dropped and counted.
+            // Other workers take messages in steps of their own. Packets without room are dropped and counted.
             return;
         }
         // The round may have taken long.
         let begin = self.now();
         let mut now = begin;
-        while self.inter_worker.as_mut().is_some_and(|one| one.waits_for_room(now)) {
+        while self.inter_worker.as_mut().is_some_and(|one| one.should_wait_for_room(now)) {
             self.pool.settle();
             self.wake_others();
             self.state.has_messages |= self.take_messages(now);
@@ -918,7 +919,7 @@ impl Worker {
         }
     }
 
-    /// After a round in which nothing was read for lack of room: lets other threads run.
+    /// Lets other threads run, after a round in which no face was read for lack of room in the rings.
     fn yield_to_others(&mut self, now: Timestamp) {
         self.wake_others();
         if let Some(inter_worker) = &self.inter_worker

@@ -40,12 +40,12 @@ impl Overload {
 
     /// The verdict on an Interest that was read from a socket.
     #[cold]
-    pub(super) fn leaves_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
+    pub(super) fn dequeue_from_socket(&mut self, now: Timestamp, waited: SocketDelay) -> Verdict {
         let number = waited.channel.number();
         if number >= self.sockets.len() {
             self.sockets.resize(number + 1, InterestQueue::new(&self.options));
         }
-        self.sockets[number].leaves(now, waited.since, false)
+        self.sockets[number].dequeue(now, waited.since, false)
     }
 
     /// Notes that a read of a socket has found the end of its queue.
@@ -109,7 +109,7 @@ mod tests {
             let mut verdicts = Vec::new();
             for millis in (1000..2000).step_by(90) {
                 let waited = SocketDelay { channel, since: Timestamp::from_millis(millis - 30) };
-                verdicts.push(overload.leaves_socket(Timestamp::from_millis(millis), waited));
+                verdicts.push(overload.dequeue_from_socket(Timestamp::from_millis(millis), waited));
                 if is_emptied {
                     overload.socket_is_empty(channel);
                 }

@@ -20,7 +20,7 @@ fn push(
     pool: &PacketPool,
 ) {
     let first_length = header.len() + payload.len();
-    let frame = Frame { header, payload, handle, first_length };
+    let frame = OutputFrame { header, payload, handle, first_length };
     queue.push(to(slot), &frame, pool, usize::MAX).unwrap();
 }
 
@@ -100,7 +100,7 @@ fn blocked_frames_hold_no_blocks() {
     assert_eq!(pool.counters().blocks_in_use(), 0);
     let waiting = queue.pending_bytes();
     assert!(waiting > 0);
-    let frame = Frame { header: &[], payload: &[0; 10], handle: None, first_length: 10 };
+    let frame = OutputFrame { header: &[], payload: &[0; 10], handle: None, first_length: 10 };
     let limit = queue.push(to(1), &frame, &pool, waiting + 9);
     assert_eq!(limit, Err(LinkDropReason::QueueFull));
 
@@ -187,7 +187,7 @@ fn fragments_of_a_packet_stay_together() {
             let payload = vec![index; length];
             let header = [packet];
             let frame =
-                Frame { header: &header, payload: &payload, handle: None, first_length: 100 };
+                OutputFrame { header: &header, payload: &payload, handle: None, first_length: 100 };
             queue.push(to(1), &frame, &pool, usize::MAX).unwrap();
         }
     }

@@ -132,7 +132,7 @@ impl Dispatcher {
         let route = self.ndt.find(name, burst.prefix_hashes(index));
         self.sample(route.entry, u16::from(descriptor.components));
         let is_short_prefix =
-            route.is_short && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
+            route.is_short_name && is_interest && descriptor.flags.contains(Flags::CAN_BE_PREFIX);
         let mut first = route.previous;
         if first == route.shard && !is_interest {
             first = self.shard_of_token(descriptor).unwrap_or(first);

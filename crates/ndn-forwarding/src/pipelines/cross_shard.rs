@@ -11,7 +11,7 @@ use crate::descriptor::Flags;
 use crate::dispatch::{Answer, Content, CsProbe, DataVisit, Parcel, Stage};
 use crate::packet::RxPacket;
 use crate::packet::sha256;
-use crate::peers::Peers;
+use crate::peers::PeerShards;
 use crate::strategy::{ArrivedData, Context, StrategyTable};
 use crate::tables::Tables;
 use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
@@ -40,7 +40,7 @@ impl Context<'_> {
         homes != 0
     }
 
-    fn peers(&mut self) -> &mut Peers {
+    fn peers(&mut self) -> &mut PeerShards {
         self.tables.peers.as_deref_mut().expect("only one of several shards gets here")
     }
 

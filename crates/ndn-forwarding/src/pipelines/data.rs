@@ -169,7 +169,7 @@ impl Context<'_> {
     /// The strategy instance of a PIT entry.
     #[inline]
     pub(super) fn strategy_of(&self, entry: PitIndex) -> StrategyId {
-        StrategyId(self.tables.pcct.entry(entry).user_data)
+        StrategyId(self.tables.pcct.entry(entry).strategy_id)
     }
 
     /// Sends the Data to every pending downstream except the face it arrived on (unless that is

@@ -260,7 +260,7 @@ impl<'a> Context<'a> {
                 let inserted = pcct.insert_new_interest(rx.interest_key(), rx.wire(), principal);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
-                tables.pcct.entry_mut(entry).user_data = strategy.0;
+                tables.pcct.entry_mut(entry).strategy_id = strategy.0;
                 entry
             }
         };

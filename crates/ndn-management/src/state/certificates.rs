@@ -71,14 +71,14 @@ impl Resources<1> for WaitingPlaces {
 
 /// A certificate from the network.
 #[derive(Debug, Clone)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedCertificate {
     pub(super) certificate: Arc<Certificate>,
     digest: [u8; SHA256_LEN],
     /// The principal that sent it.
     source: PrincipalKey,
 }
 
-impl Arrival {
+impl ReceivedCertificate {
     pub(super) fn new(certificate: Certificate, source: PrincipalKey) -> Self {
         let digest = ndn_security::sha256(certificate.wire());
         Self { certificate: Arc::new(certificate), digest, source }
@@ -101,13 +101,13 @@ pub(super) struct Progress {
     /// Prefixes of names; the last is that of the key that signed the command.
     required: Vec<(Name, Stage)>,
     /// Certificates of keys that signed the command, or one of these certificates.
-    fetched: Vec<Arrival>,
+    fetched: Vec<ReceivedCertificate>,
     /// Certificates that prove nothing.
     rejected: Vec<([u8; SHA256_LEN], PrincipalKey)>,
     /// Why the last of them does not.
     refusal: Option<String>,
     /// The one that has arrived last, until the command is judged by it.
-    last: Option<Arrival>,
+    last: Option<ReceivedCertificate>,
     deadline_ns: u64,
     /// An earlier deadline, while there is nothing that has not arrived.
     doubt_ns: Option<u64>,
@@ -140,7 +140,7 @@ impl Progress {
     }
 
     /// Whether a certificate belongs to the chains of this search.
-    pub(super) fn is_followed(&self, search: &Search, arrival: &Arrival) -> bool {
+    pub(super) fn is_followed(&self, search: &Search, arrival: &ReceivedCertificate) -> bool {
         let position = self.fetched.iter().position(|one| one.digest == arrival.digest);
         position.is_some_and(|position| search.followed.contains(&position))
     }
@@ -155,16 +155,16 @@ impl Progress {
     }
 
     /// Takes the certificate that the command is to be judged by now; a new command has none.
-    pub(super) fn take_last(&mut self) -> Option<Arrival> {
+    pub(super) fn take_last(&mut self) -> Option<ReceivedCertificate> {
         self.last.take()
     }
 
-    fn holds(&self, arrival: &Arrival) -> bool {
+    fn holds(&self, arrival: &ReceivedCertificate) -> bool {
         self.fetched.iter().any(|one| one.digest == arrival.digest)
     }
 
     /// Whether this is a required certificate that is to be judged: it has not arrived before, and its source may send more.
-    pub(super) fn awaits(&self, arrival: &Arrival) -> bool {
+    pub(super) fn awaits(&self, arrival: &ReceivedCertificate) -> bool {
         let is_required = |name: &Name| is_certificate_of(&arrival.certificate, name.as_ref());
         let is_rejected = self.rejected.iter().any(|(digest, _)| *digest == arrival.digest);
         let of_source = self.rejected.iter().filter(|(_, source)| *source == arrival.source);
@@ -175,7 +175,7 @@ impl Progress {
     }
 
     /// Adds a certificate that it [awaits](Self::awaits). The oldest one of the principal that sent most makes room.
-    pub(super) fn add(&mut self, arrival: &Arrival) {
+    pub(super) fn add(&mut self, arrival: &ReceivedCertificate) {
         for (name, stage) in &mut self.required {
             if is_certificate_of(&arrival.certificate, name.as_ref()) {
                 *stage = Stage::Answered;
@@ -189,7 +189,7 @@ impl Progress {
             let most = numbers.max().unwrap_or_default();
             let oldest = self.fetched.iter().position(|one| number_of(&one.source) == most);
             if let Some(position) = oldest {
-                let Arrival { digest, source, .. } = self.fetched.remove(position);
+                let ReceivedCertificate { digest, source, .. } = self.fetched.remove(position);
                 self.rejected.push((digest, source));
             }
         }
@@ -336,7 +336,7 @@ impl WaitingCommands {
     }
 
     /// Takes the commands that wait for this certificate.
-    pub(super) fn take_awaiting(&mut self, arrival: &Arrival) -> Vec<WaitingCommand> {
+    pub(super) fn take_awaiting(&mut self, arrival: &ReceivedCertificate) -> Vec<WaitingCommand> {
         self.take_if(|entry| entry.progress.awaits(arrival))
     }
 

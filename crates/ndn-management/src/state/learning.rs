@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
 
-use super::certificates::{Arrival, Progress};
+use super::certificates::{Progress, ReceivedCertificate};
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
@@ -217,7 +217,10 @@ impl Announcements {
     }
 
     /// Takes the announcements that wait for this certificate.
-    pub(super) fn take_awaiting(&mut self, arrival: &Arrival) -> Vec<WaitingAnnouncement> {
+    pub(super) fn take_awaiting(
+        &mut self,
+        arrival: &ReceivedCertificate,
+    ) -> Vec<WaitingAnnouncement> {
         self.waiting.extract_if(.., |entry| entry.progress.awaits(arrival)).collect()
     }
 

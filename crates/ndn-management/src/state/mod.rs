@@ -70,8 +70,8 @@ use crate::types::{
     Persistency, Scope, cs_flag, route_flag, route_origin,
 };
 use certificates::{
-    Admission, Arrival, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, WaitingCommand,
-    WaitingCommands, command_deadline_ns,
+    Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,
+    WaitingCommand, WaitingCommands, command_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -391,7 +391,7 @@ impl ControlState {
         }
         // Anybody can send other Data under the name of the key: the certificate may still arrive.
         let Ok(certificate) = Certificate::parse(wire.to_vec()) else { return };
-        let arrival = Arrival::new(certificate, self.principal(face_id));
+        let arrival = ReceivedCertificate::new(certificate, self.principal(face_id));
         let commands = self.waiting.take_awaiting(&arrival);
         let announcements = self.announcements.take_awaiting(&arrival);
         let of_commands = commands.iter().map(|command| command.requester.face_id);
@@ -434,10 +434,10 @@ impl ControlState {
         now: Now,
         face_id: u64,
         required: &[Name],
-        (arrival, is_used): (Option<Arrival>, bool),
+        (arrival, is_used): (Option<ReceivedCertificate>, bool),
     ) {
         self.end_fetches(required, face_id);
-        if let Some(Arrival { certificate, .. }) = arrival {
+        if let Some(ReceivedCertificate { certificate, .. }) = arrival {
             let (fetches, mut cx) = self.fetching(now);
             fetches.arrived(&certificate, |one| one == face_id, is_used, &mut cx);
         }

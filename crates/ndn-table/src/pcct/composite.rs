@@ -5,7 +5,7 @@ use std::cell::Cell;
 use ndn_packet::NameRef;
 
 use super::config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
-use super::cs::{Arrival, Cs, EraseResult};
+use super::cs::{Cs, EraseResult, NewData};
 use super::cs_entry::CsIndex;
 use super::data_match::PitMatches;
 use super::pit::{Pit, Victim};
@@ -598,7 +598,7 @@ impl Pcct {
     ) -> Result<CsIndex, CsError> {
         let is_absent = self.absent.contains(key.name_hash());
         self.absent.clear();
-        let arrival = Arrival { wire, freshness_ms, solicited, is_absent };
+        let arrival = NewData { wire, freshness_ms, solicited, is_absent };
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 

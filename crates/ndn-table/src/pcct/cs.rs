@@ -44,7 +44,7 @@ const LINES_AHEAD: u32 = 12;
 
 /// A Data to be inserted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival<'a> {
+pub(super) struct NewData<'a> {
     /// The whole packet.
     pub(super) wire: &'a [u8],
     /// FreshnessPeriod, 0 when absent.
@@ -263,10 +263,10 @@ impl Cs {
         &mut self,
         index: &mut HashIndex,
         key: &DataKey<'_>,
-        arrival: &Arrival<'_>,
+        arrival: &NewData<'_>,
         now: Timestamp,
     ) -> Result<CsIndex, CsError> {
-        let Arrival { wire, freshness_ms, solicited, is_absent } = *arrival;
+        let NewData { wire, freshness_ms, solicited, is_absent } = *arrival;
         if !self.admit || self.capacity == 0 {
             return Err(CsError::NotAdmitted);
         }

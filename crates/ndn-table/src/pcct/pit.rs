@@ -234,7 +234,7 @@ impl Pit {
         entry.hash = key.name_hash();
         entry.expiry = Timestamp::MAX;
         entry.strategy_state = 0;
-        entry.user_data = 0;
+        entry.strategy_id = 0;
         entry.principal = principal;
         entry.stored = stored;
         entry.flags = PitFlags(selectors_of(key) | PitFlags::IN_USE);

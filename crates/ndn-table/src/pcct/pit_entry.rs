@@ -26,8 +26,8 @@ pub struct PitEntry {
     pub(super) timer: Timestamp,
     /// For the strategy of this Interest; 0 in a new entry.
     pub strategy_state: u64,
-    /// Reserved for the forwarder, for example the slot of the FIB entry; 0 in a new entry.
-    pub user_data: u32,
+    /// The number of the strategy that forwards this Interest; 0 in a new entry.
+    pub strategy_id: u32,
     pub(super) stored: StoredInterest,
     pub(super) in_list: RecordList,
     pub(super) out_list: RecordList,
@@ -87,7 +87,7 @@ impl PitEntry {
         expiry: Timestamp::MAX,
         timer: Timestamp::MAX,
         strategy_state: 0,
-        user_data: 0,
+        strategy_id: 0,
         stored: StoredInterest::NONE,
         in_list: RecordList::EMPTY,
         out_list: RecordList::EMPTY,

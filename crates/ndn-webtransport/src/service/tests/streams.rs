@@ -7,7 +7,7 @@ use wtransport::VarInt;
 
 use super::*;
 use crate::Session;
-use crate::streams::{ANNOUNCEMENT, INCOMING_MAX, Incoming};
+use crate::streams::{ANNOUNCEMENT, INCOMING_MAX, ReceiveStreams};
 
 fn reads_streams(mtu: &crate::PathMtu) -> bool {
     mtu.value() == MAX_PACKET_SIZE
@@ -346,7 +346,7 @@ fn what_takes_too_long_is_given_up_and_counted() {
     runtime.block_on(async {
         // Nobody answers by streams of both directions.
         let (_sender, silent) = session.connection().open_bi().await.unwrap().await.unwrap();
-        let mut incoming = Incoming::new(Duration::from_millis(20));
+        let mut incoming = ReceiveStreams::new(Duration::from_millis(20));
         incoming.add(silent);
         assert_eq!(incoming.next(&counters).await, None);
     });
