@@ -1,6 +1,9 @@
-//! Replay protection: the timestamps of a key's commands have to increase (ndn-cxx, "Command Interest").
+//! Replay protection: each timestamp of a key is good for one command (ndn-cxx, "Command Interest").
+//!
+//! Commands of one key need not arrive in the order of their timestamps: several processes may have one key, and take
+//! turns. So a key has its latest timestamps, not only the last one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ndn_packet::Name;
 
@@ -11,10 +14,12 @@ use crate::command::Module;
 const GRACE_MS: u64 = 120_000;
 /// Maximum number of remembered keys.
 const KEYS_MAX: usize = 1000;
+/// Maximum number of timestamps of one key; earlier ones are refused.
+const TIMESTAMPS_MAX: usize = 4096;
 /// Time for which a key is remembered, nanoseconds.
 const LIFETIME_NS: u64 = 3_600_000_000_000;
 
-/// The last timestamp of each key.
+/// The timestamps of each key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplayGuard {
     last: BTreeMap<Name, Record>,
@@ -33,11 +38,32 @@ pub struct ReplayRecords {
     pub(super) localhop_rib: Option<ReplayGuard>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 struct Record {
-    timestamp_ms: u64,
+    /// Those of commands that were executed, within the grace.
+    timestamps_ms: BTreeSet<u64>,
+    /// Those up to this one are refused.
+    floor_ms: u64,
     noted_ns: u64,
     note: u64,
+}
+
+impl Record {
+    fn may_be_repeated(&self, timestamp_ms: u64) -> bool {
+        timestamp_ms <= self.floor_ms || self.timestamps_ms.contains(&timestamp_ms)
+    }
+
+    fn note(&mut self, now: Now, timestamp_ms: u64) {
+        self.timestamps_ms.insert(timestamp_ms);
+        // The clock refuses those before.
+        let earliest_ms = now.unix_ms().saturating_sub(GRACE_MS);
+        while let Some(first_ms) = self.timestamps_ms.first().copied()
+            && (first_ms < earliest_ms || self.timestamps_ms.len() > TIMESTAMPS_MAX)
+        {
+            self.floor_ms = self.floor_ms.max(first_ms);
+            self.timestamps_ms.pop_first();
+        }
+    }
 }
 
 impl ReplayGuard {
@@ -54,10 +80,11 @@ impl ReplayGuard {
         }
         match self.last.get(key) {
             Some(record)
-                if record.timestamp_ms >= timestamp_ms
+                if record.may_be_repeated(timestamp_ms)
                     && now.monotonic_ns.saturating_sub(record.noted_ns) < LIFETIME_NS =>
             {
-                Err("the timestamp is not later than that of the last command".to_owned())
+                Err("a command with this timestamp was executed already, or many later ones"
+                    .to_owned())
             }
             Some(_) | None => Ok(()),
         }
@@ -71,8 +98,9 @@ impl ReplayGuard {
     /// Records an accepted command.
     pub(super) fn note(&mut self, now: Now, key: Name, timestamp_ms: u64) {
         self.notes += 1;
-        let record = Record { timestamp_ms, noted_ns: now.monotonic_ns, note: self.notes };
-        self.last.insert(key.clone(), record);
+        let record = self.last.entry(key.clone()).or_default();
+        record.note(now, timestamp_ms);
+        (record.noted_ns, record.note) = (now.monotonic_ns, self.notes);
         self.order.push_back((key, self.notes));
         while let Some((key, note)) = self.order.front() {
             let is_current = self.last.get(key).is_some_and(|record| record.note == *note);
@@ -105,18 +133,38 @@ mod tests {
     }
 
     #[test]
-    fn timestamp_has_to_increase_and_be_near_the_clock() {
+    fn timestamp_is_good_once_and_near_the_clock() {
         let mut guard = ReplayGuard::default();
         let (now, key) = (at(10_000_000), name("/a/KEY/1"));
         assert!(guard.check(now, &key, 10_000_000).is_ok());
         guard.note(now, key.clone(), 10_000_000);
         assert!(guard.check(now, &key, 10_000_000).is_err());
+        assert!(guard.check(now, &key, 9_999_999).is_ok(), "a command that was overtaken");
+        guard.note(now, key.clone(), 9_999_999);
         assert!(guard.check(now, &key, 9_999_999).is_err());
+        assert!(guard.check(now, &key, 10_000_000).is_err());
         assert!(guard.check(now, &key, 10_000_001).is_ok());
         assert!(guard.check(now, &name("/b/KEY/1"), 10_000_000).is_ok());
         for (timestamp, good) in [(9_880_000, true), (9_879_999, false), (10_120_001, false)] {
             assert_eq!(guard.check(now, &name("/b"), timestamp).is_ok(), good, "{timestamp}");
         }
+    }
+
+    #[test]
+    fn timestamps_of_one_key_are_bounded_and_never_repeated() {
+        let mut guard = ReplayGuard::default();
+        let key = name("/a/KEY/1");
+        let (start_ms, count) = (10_000_000, 5 * TIMESTAMPS_MAX as u64);
+        for ms in start_ms..start_ms + count {
+            guard.note(at(ms), key.clone(), ms);
+        }
+        let now = at(start_ms + count);
+        assert_eq!(guard.last[&key].timestamps_ms.len(), TIMESTAMPS_MAX);
+        assert!((start_ms - 5..now.unix_ms()).all(|ms| guard.check(now, &key, ms).is_err()));
+        // A clock that is set back does not make old commands good again.
+        guard.note(at(now.unix_ms() + 200_000), key.clone(), now.unix_ms() + 200_000);
+        assert_eq!(guard.last[&key].timestamps_ms.len(), 1);
+        assert!((start_ms..now.unix_ms()).all(|ms| guard.check(now, &key, ms).is_err()));
     }
 
     #[test]

@@ -538,6 +538,29 @@ fn signatures_of_one_host_do_not_delay_commands_of_others() {
 }
 
 #[test]
+fn commands_of_one_key_from_two_principals_are_all_executed() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = with_hostile_ports(&root);
+    for number in 0..30 {
+        let time = Some(harness.now.unix_ms() - 100 + number);
+        let wire = signed(LOCALHOP, Verb::RibRegister, &root.signer(), time);
+        harness.state.receive_interest(wire, 400);
+    }
+    // The latest of all, whose turn comes after the first one or two.
+    assert!(handled_before(&mut harness, &root) <= 2);
+    while let Some((_, handled)) = harness.state.poll_outcome() {
+        assert!(matches!(handled, Handled::Command { code: Some(200), .. }), "{handled:?}");
+    }
+    let mut handled = 0;
+    while harness.state.handle_next(harness.now, &harness.telemetry) {
+        let Some((_, outcome)) = harness.state.poll_outcome() else { panic!("no outcome") };
+        assert!(matches!(outcome, Handled::Command { code: Some(200), .. }), "{outcome:?}");
+        handled += 1;
+    }
+    assert!(handled >= 28, "{handled}");
+}
+
+#[test]
 fn commands_whose_certificate_arrives_do_not_delay_those_of_others() {
     let root = Identity::new("/net", KeyType::Ecdsa);
     let attacker = Identity::issued("/net/attacker", KeyType::Ecdsa, Some(&root));
