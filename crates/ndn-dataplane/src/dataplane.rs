@@ -21,7 +21,7 @@ use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortCh
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
-use crate::face_shares::{FaceLimits, FaceShares};
+use crate::face_shares::{FaceDebt, FaceLimits, FaceShares};
 use crate::faces::faces_max;
 use crate::options::{DataplaneError, DataplaneOptions, MemoryFaceOptions, Roles};
 use crate::port_workers::PortWorkers;
@@ -184,10 +184,10 @@ impl Dataplane {
         self.face_shares.admits(principal)
     }
 
-    /// The principal that has to give up a face, because others got theirs although there was no room.
+    /// The principals that have to give up faces, because others took their places.
     #[must_use]
-    pub fn face_debtor(&self) -> Option<PrincipalKey> {
-        self.face_shares.debtor()
+    pub fn face_debts(&self) -> Vec<FaceDebt> {
+        self.face_shares.debts()
     }
 
     /// Closes a face that its principal gives up.

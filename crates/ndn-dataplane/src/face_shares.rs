@@ -1,14 +1,14 @@
 //! The number of faces on all workers, divided between principals.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Resources,
+    Resources, Verdict,
 };
 
-/// The part of all faces, as a divisor, that is kept for peers below their shares until faces of others have closed.
+/// The part of all faces, as a divisor, that those which have to close may use until they have.
 const SPARE_PART: usize = 16;
 
 /// Faces, as a resource that principals share.
@@ -40,7 +40,8 @@ pub(crate) struct FaceLimits {
 /// The faces of all workers, by principal.
 ///
 /// A remote principal or an application may have more than its share while there is room. If there is none, one below
-/// its share gets a face, and another principal is in [`debtor`](Self::debtor).
+/// its share takes the place of a face from the principal that is above its share by most, which then has a
+/// [debt](Self::debts).
 #[derive(Debug)]
 pub(crate) struct FaceShares {
     all: usize,
@@ -50,11 +51,33 @@ pub(crate) struct FaceShares {
 
 #[derive(Debug)]
 struct State {
-    /// Faces that exist.
+    /// Faces that exist. Those that are not charged have to close.
     count: usize,
     ledger: RankedLedger<Faces, 1>,
-    /// By FaceId, except for those that have to close.
+    /// By FaceId, except for those that were given up.
     holders: HashMap<u64, PrincipalIndex>,
+    /// The same by principal.
+    by_holder: BTreeSet<(PrincipalIndex, u64)>,
+    /// How many faces principals still have to give up.
+    owed: BTreeMap<PrincipalIndex, usize>,
+}
+
+/// The faces that a principal has to give up, because others took their places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaceDebt {
+    /// The principal, or the one that the ledger charges for several.
+    pub principal: PrincipalKey,
+    /// How many.
+    pub count: usize,
+    /// FaceIds of all that it has.
+    pub faces: Vec<u64>,
+}
+
+/// Where the place of another face comes from.
+enum Admission {
+    Free,
+    From(PrincipalIndex),
+    Refused,
 }
 
 impl FaceShares {
@@ -62,8 +85,13 @@ impl FaceShares {
     pub(crate) fn new(limits: FaceLimits) -> Self {
         let all = limits.all;
         let shared = Capacity::of(all - all / SPARE_PART);
-        let ledger = RankedLedger::new([shared], limits.reserves);
-        let state = State { count: 0, ledger, holders: HashMap::new() };
+        let state = State {
+            count: 0,
+            ledger: RankedLedger::new([shared], limits.reserves),
+            holders: HashMap::new(),
+            by_holder: BTreeSet::new(),
+            owed: BTreeMap::new(),
+        };
         let per_peer = u32::try_from(limits.per_peer).unwrap_or(u32::MAX);
         Self { all, per_peer, state: Mutex::new(state) }
     }
@@ -71,17 +99,20 @@ impl FaceShares {
     /// Counts a face; false if there is no room for it.
     pub(crate) fn take(&self, face_id: u64, key: PrincipalKey) -> bool {
         let mut state = self.lock();
-        if state.count >= self.all {
-            return false;
-        }
         let principal = state.ledger.attach(key);
-        if !state.admits(principal, key, self.per_peer) {
-            state.ledger.detach(principal);
-            return false;
+        match self.admission(&state, principal, key) {
+            Admission::Free => {}
+            Admission::From(payer) => {
+                state.ledger.release(payer, Faces, 1);
+                *state.owed.entry(payer).or_default() += 1;
+            }
+            Admission::Refused => {
+                state.ledger.detach(principal);
+                return false;
+            }
         }
-        state.ledger.charge(principal, Faces, 1);
         state.count += 1;
-        state.holders.insert(face_id, principal);
+        state.insert(face_id, principal);
         true
     }
 
@@ -89,27 +120,65 @@ impl FaceShares {
     pub(crate) fn admits(&self, key: PrincipalKey) -> bool {
         let mut state = self.lock();
         let principal = state.ledger.attach(key);
-        let admits = state.count < self.all && state.admits(principal, key, self.per_peer);
+        let admission = self.admission(&state, principal, key);
         state.ledger.detach(principal);
-        admits
+        !matches!(admission, Admission::Refused)
+    }
+
+    fn admission(&self, state: &State, principal: PrincipalIndex, key: PrincipalKey) -> Admission {
+        let (ledger, class) = (&state.ledger, key.class());
+        let is_at_limit =
+            class == PrincipalClass::Remote && ledger.held(principal, Faces) >= self.per_peer;
+        if state.count >= self.all || is_at_limit {
+            return Admission::Refused;
+        }
+        let is_spare = state.uncharged() < self.all / SPARE_PART;
+        let payer = match ledger.verdict(principal, Faces, 1) {
+            Verdict::Room => return Admission::Free,
+            Verdict::Evict(limits) if is_spare => ledger.victim(Faces, limits),
+            Verdict::Evict(_) | Verdict::Refused => None,
+        };
+        match (payer, class) {
+            (Some(payer), _) => Admission::From(payer),
+            // Operators decide about these.
+            (None, PrincipalClass::Management | PrincipalClass::Neighbour) => Admission::Free,
+            (None, PrincipalClass::Local | PrincipalClass::Remote) => Admission::Refused,
+        }
+    }
+
+    /// Charges a face to another principal from now on.
+    pub(crate) fn change_holder(&self, face_id: u64, key: PrincipalKey) {
+        let mut state = self.lock();
+        let principal = state.ledger.attach(key);
+        if state.holders.get(&face_id).is_none_or(|holder| *holder == principal) {
+            return state.ledger.detach(principal);
+        }
+        state.remove(face_id);
+        state.insert(face_id, principal);
     }
 
     /// Frees the place of a face that has closed.
     pub(crate) fn release(&self, face_id: u64) {
         let mut state = self.lock();
         state.count = state.count.saturating_sub(1);
-        state.give_back(face_id);
+        state.remove(face_id);
     }
 
     /// A face has to close: it does not count for its principal any more.
     pub(crate) fn give_up(&self, face_id: u64) {
-        self.lock().give_back(face_id);
+        self.lock().remove(face_id);
     }
 
-    /// The principal that has to give up a face, if one has.
-    pub(crate) fn debtor(&self) -> Option<PrincipalKey> {
+    /// The principals that have to give up faces.
+    pub(crate) fn debts(&self) -> Vec<FaceDebt> {
         let state = self.lock();
-        state.ledger.debt(Faces).map(|debt| state.ledger.key(debt.principal))
+        let State { ledger, by_holder, owed, .. } = &*state;
+        let debt = |(&principal, &count): (&PrincipalIndex, &usize)| {
+            let of_principal = by_holder.range((principal, 0)..=(principal, u64::MAX));
+            let faces = of_principal.map(|(_, face_id)| *face_id).collect();
+            FaceDebt { principal: ledger.key(principal), count, faces }
+        };
+        owed.iter().map(debt).collect()
     }
 
     /// What principals have.
@@ -123,22 +192,32 @@ impl FaceShares {
 }
 
 impl State {
-    fn admits(&self, principal: PrincipalIndex, key: PrincipalKey, per_peer: u32) -> bool {
-        let ledger = &self.ledger;
-        let has_room = || ledger.is_open(Faces, 1) || ledger.may_take(principal, Faces, 1);
-        match key.class() {
-            // Operators decide about these.
-            PrincipalClass::Management | PrincipalClass::Neighbour => true,
-            PrincipalClass::Local => has_room(),
-            PrincipalClass::Remote => ledger.held(principal, Faces) < per_peer && has_room(),
-        }
+    /// Faces that have to close, and have not yet.
+    fn uncharged(&self) -> usize {
+        self.count.saturating_sub(self.ledger.used(Faces) as usize)
     }
 
-    fn give_back(&mut self, face_id: u64) {
-        if let Some(principal) = self.holders.remove(&face_id) {
-            self.ledger.release(principal, Faces, 1);
-            self.ledger.detach(principal);
+    /// Charges a face to a principal that was attached for it.
+    fn insert(&mut self, face_id: u64, principal: PrincipalIndex) {
+        self.ledger.charge(principal, Faces, 1);
+        self.holders.insert(face_id, principal);
+        self.by_holder.insert((principal, face_id));
+    }
+
+    /// Takes a face from its principal: it pays what the principal owes, or gives its place back.
+    fn remove(&mut self, face_id: u64) {
+        let Some(principal) = self.holders.remove(&face_id) else { return };
+        self.by_holder.remove(&(principal, face_id));
+        match self.owed.get_mut(&principal) {
+            Some(owed) => {
+                *owed -= 1;
+                if *owed == 0 {
+                    self.owed.remove(&principal);
+                }
+            }
+            None => self.ledger.release(principal, Faces, 1),
         }
+        self.ledger.detach(principal);
     }
 }
 
@@ -154,24 +233,27 @@ mod tests {
         FaceShares::new(FaceLimits { all, per_peer, reserves: Reserves::default() })
     }
 
+    /// Closes the faces that principals have to give up.
+    fn settle(shares: &FaceShares) {
+        for FaceDebt { count, faces, .. } in shares.debts() {
+            assert!(count <= faces.len(), "{count} of {faces:?}");
+            for face_id in &faces[..count] {
+                shares.give_up(*face_id);
+                shares.release(*face_id);
+            }
+        }
+        assert_eq!(shares.lock().uncharged(), 0);
+    }
+
     #[test]
     fn few_addresses_leave_faces_to_others() {
         let shares = shares(1600, 1000);
-        // The faces of each address.
-        let mut open = HashMap::<_, Vec<_>>::new();
         let mut next_id = 0;
         let mut take = |peer| {
             next_id += 1;
-            if !shares.take(next_id, peer) {
-                return false;
-            }
-            open.entry(peer).or_default().push(next_id);
-            while let Some(debtor) = shares.debtor() {
-                let face_id = open.get_mut(&debtor).and_then(Vec::pop).expect("it has a face");
-                shares.give_up(face_id);
-                shares.release(face_id);
-            }
-            true
+            let is_taken = shares.take(next_id, peer);
+            settle(&shares);
+            is_taken
         };
         let held = |peer| {
             let report = shares.report();
@@ -201,6 +283,106 @@ mod tests {
         assert!(shares.take(3, peer(1)));
         for face_id in [2, 3] {
             shares.release(face_id);
+        }
+        assert!(shares.report().is_zero());
+        assert_eq!(shares.lock().count, 0);
+    }
+
+    #[test]
+    fn networks_of_one_site_give_up_faces_together() {
+        let shares = shares(160, 160);
+        let network = |number: u16| {
+            let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 7, number, 0, 0, 0, 1);
+            PrincipalKey::remote((address, 6363).into())
+        };
+        let mut next_id = 0;
+        let mut take = |key| {
+            next_id += 1;
+            shares.take(next_id, key)
+        };
+        // 69 % of 150 places. 16 networks have one face each, the others share a principal.
+        assert_eq!((0..200).filter(|number| take(network(*number))).count(), 104);
+        let mut admitted = 0;
+        for last in 0..20 {
+            admitted += usize::from(take(peer(last)));
+            settle(&shares);
+            assert_eq!(shares.lock().count, 104);
+        }
+        assert_eq!(admitted, 20);
+        assert!(take(PrincipalKey::LocalApplication { uid: 1, pid: 1 }));
+        assert!(take(PrincipalKey::Neighbour { face_id: 7000 }));
+    }
+
+    #[test]
+    fn reserves_are_free_while_no_face_has_closed_yet() {
+        let shares = shares(160, 160);
+        let mut next_id = 0;
+        let mut take = |key| {
+            next_id += 1;
+            shares.take(next_id, key)
+        };
+        assert_eq!((0..200).filter(|_| take(peer(0))).count(), 104);
+        // Nothing closes meanwhile: a sixteenth of the faces is for the others.
+        let admitted = (1..=255).filter(|last| take(peer(*last))).count();
+        assert_eq!((admitted, shares.lock().uncharged()), (10, 10));
+        let application = |pid| PrincipalKey::LocalApplication { uid: 1, pid };
+        assert!((0..15).all(|pid| take(application(pid))), "10 %");
+        assert!((0..30).all(|face_id| take(PrincipalKey::Neighbour { face_id })), "20 %");
+        assert!(shares.lock().count <= 160);
+        settle(&shares);
+        let held = |key| {
+            let report = shares.report();
+            report.principals.iter().find(|one| one.key == key).map_or(0, |one| one.held[0])
+        };
+        assert_eq!((held(peer(0)), held(peer(1))), (94, 1));
+    }
+
+    #[test]
+    fn last_face_of_an_address_is_not_taken() {
+        let shares = shares(160, 160);
+        let mut next_id = 0;
+        let mut take = |key| {
+            next_id += 1;
+            shares.take(next_id, key)
+        };
+        assert!(take(peer(0)));
+        for last in 0..103 {
+            assert!(take(peer(last)));
+        }
+        assert_eq!((103..=255).filter(|last| take(peer(*last))).count(), 1, "one address has two");
+        settle(&shares);
+        assert!(shares.report().principals.iter().all(|one| one.held[0] <= 1));
+        assert_eq!(shares.report().resources[0].total, 104);
+    }
+
+    #[test]
+    fn faces_that_operators_keep_are_not_given_up() {
+        let shares = shares(160, 160);
+        for face_id in 0..104 {
+            assert!(shares.take(face_id, peer(0)));
+        }
+        for face_id in 0..50 {
+            shares.change_holder(face_id, PrincipalKey::Neighbour { face_id });
+        }
+        // The reserve of neighbours has 30 places; the others remain charged to what is open to all.
+        let mut admitted = 0;
+        for face_id in 1000..1100_u64 {
+            let other = peer(u8::try_from(face_id - 999).unwrap());
+            admitted += usize::from(shares.take(face_id, other));
+            for FaceDebt { principal, count, faces } in shares.debts() {
+                assert_eq!((principal, count), (peer(0), 1));
+                assert!(faces.iter().all(|face_id| *face_id >= 50));
+                shares.give_up(faces[0]);
+                shares.release(faces[0]);
+            }
+        }
+        // 30 places were free, and the address keeps one of its 54.
+        assert_eq!(admitted, 30 + 53);
+        for face_id in (0..104).chain(1000..1100) {
+            let exists = shares.lock().holders.contains_key(&face_id);
+            if exists {
+                shares.release(face_id);
+            }
         }
         assert!(shares.report().is_zero());
         assert_eq!(shares.lock().count, 0);

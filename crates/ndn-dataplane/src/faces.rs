@@ -70,6 +70,11 @@ impl FaceNumbers {
         Some(index)
     }
 
+    /// Charges a face to a principal from now on.
+    pub(crate) fn change_holder(&self, face_id: u64, holder: PrincipalKey) {
+        self.shares.change_holder(face_id, holder);
+    }
+
     /// Frees the index of a face that has closed; returns its FaceId.
     pub(crate) fn release(&mut self, index: FaceIndex) -> Option<u64> {
         let face_id = self.face_id(index)?;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ndn_forwarding::FaceProperties;
-use ndn_types::Persistency;
+use ndn_types::{Persistency, PrincipalKey};
 
 /// Default of [`LinkOptions::congestion_interval`].
 pub const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);
@@ -128,6 +128,40 @@ impl FaceOptions {
             link: LinkOptions { local_fields, ..LinkOptions::datagram(mtu) },
             idle_timeout: Some(IDLE_TIMEOUT),
             ..Self::stream(properties, persistency)
+        }
+    }
+
+    /// The principal that the face itself is charged to. One that an operator keeps is charged to itself:
+    /// nobody gives it up for others.
+    #[must_use]
+    pub const fn holder(&self) -> PrincipalKey {
+        let FaceProperties { principal, face_id, .. } = self.properties;
+        match (self.persistency, principal) {
+            (Persistency::OnDemand, _) | (_, PrincipalKey::Management) => principal,
+            (Persistency::Persistent | Persistency::Permanent, _) => {
+                PrincipalKey::Neighbour { face_id }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_types::Scope;
+
+    use super::*;
+
+    #[test]
+    fn faces_that_operators_keep_are_charged_to_themselves() {
+        let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let holder = |principal, persistency| {
+            let own = FaceProperties::point_to_point(7, Scope::NonLocal);
+            FaceOptions::datagram(FaceProperties { principal, ..own }, persistency, 1400).holder()
+        };
+        assert_eq!(holder(peer, Persistency::OnDemand), peer);
+        for persistency in [Persistency::Persistent, Persistency::Permanent] {
+            assert_eq!(holder(peer, persistency), PrincipalKey::Neighbour { face_id: 7 });
+            assert_eq!(holder(PrincipalKey::Management, persistency), PrincipalKey::Management);
         }
     }
 }

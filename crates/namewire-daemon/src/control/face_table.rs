@@ -1,6 +1,6 @@
 //! The existing faces, and the limits and logs of new ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -10,7 +10,7 @@ use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency}
 use ndn_forwarding::Scope;
 use ndn_management::Now;
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, PrincipalKey, duration_ns};
+use ndn_types::{FaceUri, duration_ns};
 use tracing::{debug, info};
 
 use super::refusals::{FaceLimitLog, Refusals};
@@ -28,8 +28,6 @@ pub(crate) struct KnownFace {
     pub(crate) index: FaceIndex,
     /// Its options.
     pub(crate) options: FaceOptions,
-    /// The principal that it was made for; an operator can make it a neighbour later.
-    principal: PrincipalKey,
     /// Its counters.
     pub(crate) counters: Arc<FaceCounters>,
     /// Remote URI.
@@ -57,7 +55,6 @@ impl KnownFace {
         Self {
             index: face.index,
             options: face.options,
-            principal: face.options.properties.principal,
             counters: Arc::clone(&face.counters),
             remote: face.remote.clone(),
             local: face.local.clone(),
@@ -92,8 +89,6 @@ impl KnownFace {
 pub(crate) struct FaceTable {
     /// By FaceId.
     pub(crate) known: BTreeMap<u64, KnownFace>,
-    /// FaceIds of on-demand faces by principal.
-    on_demand: BTreeSet<(PrincipalKey, u64)>,
     /// Log of connections closed at the limit of faces.
     pub(super) full: FaceLimitLog,
     /// Log of connections closed for other reasons.
@@ -117,18 +112,17 @@ impl FaceTable {
         has_room
     }
 
-    /// Removes the on-demand face of a principal that has received nothing for the longest time from those that can
-    /// be given up.
-    pub(super) fn least_recent_of(&mut self, principal: PrincipalKey) -> Option<u64> {
-        let of_principal = self.on_demand.range((principal, 0)..=(principal, u64::MAX));
-        let on_demand = of_principal.filter_map(|(_, face_id)| {
-            let face = self.known.get(face_id)?;
+    /// Of some faces, the `count` on-demand ones that have received nothing for the longest time.
+    pub(super) fn least_recent(&self, count: usize, faces: Vec<u64>) -> Vec<u64> {
+        let on_demand = faces.into_iter().filter_map(|face_id| {
+            // A face that was just made may not be known yet.
+            let face = self.known.get(&face_id)?;
             let is_on_demand = face.options.persistency == Persistency::OnDemand;
-            is_on_demand.then(|| (face.counters.last_received_ns.value(), *face_id))
+            is_on_demand.then(|| (face.counters.last_received_ns.value(), face_id))
         });
-        let (_, face_id) = on_demand.min()?;
-        self.on_demand.remove(&(principal, face_id));
-        Some(face_id)
+        let mut on_demand: Vec<_> = on_demand.collect();
+        on_demand.sort_unstable();
+        on_demand.into_iter().take(count).map(|(_, face_id)| face_id).collect()
     }
 
     /// Number of faces and its limit.
@@ -147,9 +141,6 @@ impl FaceTable {
         match known.is_local() {
             false => info!(face_id, %remote, %local, "face created"),
             true => debug!(face_id, %remote, %local, "face created"),
-        }
-        if known.options.persistency == Persistency::OnDemand {
-            self.on_demand.insert((known.options.properties.principal, face_id));
         }
         self.known.insert(face_id, known);
         self.end_memory_face(face_id, Ok(()));
@@ -174,9 +165,6 @@ impl FaceTable {
             (None, false) => info!(face_id, %remote, "face destroyed"),
             (Some(reason), true) => debug!(face_id, %remote, %reason, "face closed"),
             (None, true) => debug!(face_id, %remote, "face destroyed"),
-        }
-        if let Some(face) = &face {
-            self.on_demand.remove(&(face.principal, face_id));
         }
         face
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane};
+use ndn_dataplane::{Command, Dataplane, FaceDebt};
 use ndn_management::{ControlState, Handled, Now};
 use ndn_memif::Address;
 use ndn_sys::clock::Clock;
@@ -197,10 +197,11 @@ impl Cx {
     /// Closes faces of principals that have more than their share, while others need them: those that have received
     /// nothing for the longest time.
     pub(crate) fn settle_faces(&mut self) {
-        while let Some(principal) = self.dataplane.face_debtor() {
-            let Some(face_id) = self.faces.least_recent_of(principal) else { return };
-            self.faces.refused.face_given_up(self.now, principal, face_id);
-            self.dataplane.give_up_face(face_id);
+        for FaceDebt { principal, count, faces } in self.dataplane.face_debts() {
+            for face_id in self.faces.least_recent(count, faces) {
+                self.faces.refused.face_given_up(self.now, principal, face_id);
+                self.dataplane.give_up_face(face_id);
+            }
         }
     }
 

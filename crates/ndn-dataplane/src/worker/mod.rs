@@ -973,6 +973,7 @@ impl Worker {
             Command::UpdateFace { face_id, options } => {
                 if let Some(index) = self.admission.numbers.index(face_id) {
                     self.faces.update(index, &options, &self.pool);
+                    self.admission.numbers.change_holder(face_id, options.holder());
                     self.announce_face(index, &options.properties);
                 }
             }
@@ -1107,8 +1108,8 @@ impl Worker {
             self.events.send(Event::FaceExists { ticket, face_id: existing });
             return;
         }
-        let principal = face.options.properties.principal;
-        let Some(index) = self.admission.numbers.allocate(face_id, principal) else {
+        let holder = face.options.holder();
+        let Some(index) = self.admission.numbers.allocate(face_id, holder) else {
             let reason = FACE_LIMIT_REACHED;
             if let NewTransport::Memif(end) = &face.transport {
                 end.reject(reason);
