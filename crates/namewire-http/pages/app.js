@@ -1,4 +1,4 @@
-// The status pages: overview, faces and routes.
+// The status pages: overview, faces, routes, workers and limits.
 
 import { ApiError, Subscription, keepToken, query, token } from "/api.js";
 import { Chart, Samples, short } from "/chart.js";
@@ -45,28 +45,22 @@ async function change(form, text, variables, after) {
 const SAMPLE = `subscription { counters(intervalMs: 1000) { unixMs lost workers {
   inInterests inData outInterests outData csHits csMisses dropped pitEntries csEntries waitedNs receivedBytes sentBytes } } }`;
 
-class Overview {
-  constructor() {
-    this.packets = new Samples();
-    this.bytes = new Samples();
-    this.isPaused = false;
-  }
+/** A page of charts that follow a subscription to counters, with a button that pauses them. */
+class Live {
+  isPaused = false;
 
   show() {
-    this.tiles = make("dl", { class: "tiles" });
-    this.charts = [
-      new Chart("Data sent and received", ["sent", "received"], "/s"),
-      new Chart("Bits sent and received", ["sent", "received"], "bit/s"),
-    ];
     const button = make("button", { type: "button", "aria-pressed": String(this.isPaused), onclick: () => {
       this.isPaused = !this.isPaused;
       button.setAttribute("aria-pressed", String(this.isPaused));
       button.textContent = this.isPaused ? "Resume" : "Pause";
     } }, this.isPaused ? "Resume" : "Pause");
-    main.replaceChildren(make("h2", {}, "Overview"), make("div", { class: "bar" }, button), this.tiles,
-      ...this.charts.map((chart) => chart.element));
-    this.follow = new Subscription(SAMPLE, {
-      onData: ({ counters }) => this.add(counters),
+    main.replaceChildren(make("h2", {}, this.title), make("div", { class: "bar" }, button), ...this.parts());
+    this.follow = new Subscription(this.subscription, {
+      onData: ({ counters }) => {
+        this.add(counters);
+        if (!this.isPaused && !document.hidden) this.draw();
+      },
       onState: showConnection,
     });
     this.draw();
@@ -78,6 +72,22 @@ class Overview {
     this.follow.stop();
     this.last = undefined;
     removeEventListener("resize", this.resize);
+  }
+}
+
+class Overview extends Live {
+  title = "Overview";
+  subscription = SAMPLE;
+  packets = new Samples();
+  bytes = new Samples();
+
+  parts() {
+    this.tiles = make("dl", { class: "tiles" });
+    this.charts = [
+      new Chart("Data sent and received", ["sent", "received"], "/s"),
+      new Chart("Bits sent and received", ["sent", "received"], "bit/s"),
+    ];
+    return [this.tiles, ...this.charts.map((chart) => chart.element)];
   }
 
   add(sample) {
@@ -107,7 +117,6 @@ class Overview {
         `${Math.max(0, 100 * busy).toFixed(0)} %`],
     ];
     if (sample.lost > 0) this.figures.push(["Samples lost", short(sample.lost)]);
-    if (!this.isPaused && !document.hidden) this.draw();
   }
 
   draw() {
@@ -281,9 +290,156 @@ class Routes extends List {
   }
 }
 
+/** The name of a counter or table as words. */
+function words(name) {
+  return name.replaceAll("_", " ");
+}
+
+// ---- Workers
+
+const WORKERS = `subscription { counters(intervalMs: 1000) { unixMs workers {
+  waitedNs packets bursts inInterests outData dropped drops { key value } crossingsSent crossingsDropped
+  pitEntries csEntries packetBlocks packetBlocksCapacity sharedSocketDrops ownSocketDrops } } }`;
+
+class Workers extends Live {
+  title = "Workers";
+  subscription = WORKERS;
+  load = new Samples();
+
+  parts() {
+    this.chart = new Chart("Load", ["busiest worker", "mean"], "%");
+    this.tables = make("div");
+    return [this.chart.element, this.tables];
+  }
+
+  hide() {
+    super.hide();
+    clearInterval(this.timer);
+  }
+
+  show() {
+    super.show();
+    const read = () => document.hidden || this.isPaused || this.readDispatch();
+    this.timer = setInterval(read, 5000);
+  }
+
+  /** Reads how names are dispatched, which a single worker does not do. */
+  async readDispatch() {
+    if (!(this.last?.workers.length > 1)) return;
+    try {
+      this.dispatch = (await query("{ ndtList { depth entries { entry worker previous depth load } } }")).ndtList;
+    } catch (error) {
+      this.dispatch = error.message;
+    }
+  }
+
+  add(sample) {
+    const { last } = this;
+    this.last = sample;
+    if (!last) this.readDispatch();
+    if (!last || last.workers.length !== sample.workers.length) return;
+    const seconds = (sample.unixMs - last.unixMs) / 1000;
+    this.rows = sample.workers.map((now, number) => {
+      const past = last.workers[number];
+      const count = (name) => Math.max(0, now[name] - past[name]);
+      const load = Math.min(1, Math.max(0, 1 - count("waitedNs") / 1e9 / seconds));
+      return { now, load, bursts: count("bursts"), rate: (name) => count(name) / seconds };
+    });
+    const loads = this.rows.map(({ load }) => 100 * load);
+    this.load.add(sample.unixMs, [Math.max(...loads), loads.reduce((sum, load) => sum + load, 0) / loads.length]);
+    const total = (workers) => {
+      const sums = new Map();
+      for (const { key, value } of workers.flatMap(({ drops }) => drops)) sums.set(key, (sums.get(key) ?? 0) + value);
+      return sums;
+    };
+    const past = total(last.workers);
+    this.drops = [...total(sample.workers)].sort((one, other) => other[1] - one[1])
+      .map(([reason, count]) => [reason, count, (count - (past.get(reason) ?? 0)) / seconds]);
+  }
+
+  draw() {
+    this.chart.draw(this.load);
+    if (!this.rows || this.tables.contains(document.activeElement)) return;
+    const number = (text) => make("td", { class: "number" }, text);
+    const workers = this.rows.map(({ now, load, bursts, rate }, index) => make("tr", {}, number(String(index)),
+      number(`${(100 * load).toFixed(0)} %`), number(short(rate("packets"), "/s")),
+      number(bursts > 0 ? (rate("packets") / rate("bursts")).toFixed(1) : "–"),
+      number(short(rate("inInterests"), "/s")), number(short(rate("outData"), "/s")), number(short(rate("dropped"), "/s")),
+      number(short(rate("crossingsSent"), "/s")), number(short(rate("crossingsDropped"), "/s")),
+      number(short(rate("sharedSocketDrops") + rate("ownSocketDrops"), "/s"))));
+    const memory = this.rows.map(({ now }, index) => make("tr", {}, number(String(index)), number(short(now.pitEntries)),
+      number(short(now.csEntries)), number(`${((100 * now.packetBlocks) / now.packetBlocksCapacity).toFixed(0)} %`)));
+    const headings = (...texts) => texts.map((text) => [text, "number"]);
+    const traffic = headings("Worker", "Load", "Packets", "Per burst", "Interests in", "Data out", "Dropped", "To other workers",
+      "Lost in rings", "Lost in sockets");
+    const tables = headings("Worker", "PIT entries", "Packets in the CS", "Packet memory in use");
+    const drops = this.drops.map(([reason, count, rate]) =>
+      make("tr", {}, make("td", {}, words(reason)), number(short(rate, "/s")), number(short(count))));
+    this.tables.replaceChildren(table("Workers", traffic, workers),
+      drops.length > 0 ? table("Dropped packets", [["Reason"], ["Rate", "number"], ["Since the start", "number"]], drops)
+        : make("p", {}, "No packet was dropped since the start."),
+      table("Tables and memory of workers", tables, memory), ...this.dispatchTable(number));
+  }
+
+  dispatchTable(number) {
+    if (!this.dispatch) return [];
+    if (typeof this.dispatch === "string") return [notice(this.dispatch)];
+    const { depth, entries } = this.dispatch;
+    if (entries.length === 0) return [];
+    const rows = entries.slice(0, 20).map((entry) => make("tr", {}, number(String(entry.entry)),
+      number(String(entry.worker)), number(entry.previous === null ? "" : String(entry.previous)),
+      number(String(entry.depth ?? depth)), number(short(entry.load))));
+    const headings = ["Entry", "Worker", "Previous worker", "Components", "Recent load"].map((text) => [text, "number"]);
+    return [table("Dispatch of names to workers: the entries with the most load", headings, rows)];
+  }
+}
+
+// ---- Limits
+
+const PRINCIPALS_MAX = 50;
+
+class Limits extends List {
+  title = "Limits";
+
+  makeForm() {
+    return make("p", {}, "What each user, neighbour and remote address holds of what all share.");
+  }
+
+  async read() {
+    const text = `{ limits { tables { key value { capacity used usedByClass { key value } } }
+      principals { principal class faces held { key value } } } }`;
+    const { tables, principals } = (await query(text)).limits;
+    const capacities = new Map(tables.map(({ key, value }) => [key, value.capacity]));
+    const number = (text) => make("td", { class: "number" }, text);
+    const rows = tables.map(({ key, value }) => {
+      const classes = value.usedByClass.filter(({ value: used }) => used > 0)
+        .map(({ key: name, value: used }) => `${name} ${short(used)}`).join(", ");
+      const percent = (100 * value.used) / Math.max(1, value.capacity);
+      const meter = make("meter", { min: "0", max: "100", high: "90", value: percent.toFixed(1), "aria-label": `Use of ${words(key)}` });
+      return make("tr", {}, make("td", {}, words(key)), number(short(value.used)), number(short(value.capacity)),
+        make("td", {}, meter, ` ${percent.toFixed(1)} %`), make("td", {}, classes));
+    });
+    // The largest part of a table that a principal holds.
+    const part = ({ held }) => Math.max(0, ...held.map(({ key, value }) => value / Math.max(1, capacities.get(key) ?? 1)));
+    const holders = principals.map((one) => [part(one), one]).sort((one, other) => other[0] - one[0]);
+    const list = holders.slice(0, PRINCIPALS_MAX).map(([largest, { principal, class: kind, faces, held }]) => {
+      const texts = held.filter(({ value }) => value > 0).map(({ key, value }) => `${words(key)} ${short(value)}`);
+      return make("tr", {}, make("td", { class: "name" }, principal), make("td", {}, kind), number(String(faces)),
+        number(`${(100 * largest).toFixed(1)} %`), make("td", { class: "name" }, texts.join(", ")));
+    });
+    const caption = holders.length > PRINCIPALS_MAX
+      ? `The ${PRINCIPALS_MAX} of ${holders.length} principals that hold the largest parts` : "Principals";
+    return [
+      table("Shared tables and memory", [["Table"], ["Used", "number"], ["Capacity", "number"], ["Use"], ["By class"]], rows),
+      table(caption, [["Principal"], ["Class"], ["Faces", "number"], ["Largest part", "number"], ["Holds"]], list)];
+  }
+}
+
 // ---- Frame
 
-const pages = { overview: new Overview(), faces: new Faces(), routes: new Routes() };
+const pages = {
+  overview: new Overview(), faces: new Faces(), routes: new Routes(), workers: new Workers(), limits: new Limits(),
+};
 let shown;
 
 function showConnection(state) {

@@ -91,6 +91,22 @@ try {
   await route.getByRole("button").click();
   await route.waitFor({ state: "detached" });
 
+  // Workers: load, drops by reason; limits: who holds what.
+  await page.getByRole("link", { name: "Workers" }).click();
+  const workers = page.getByRole("region", { name: "Workers", exact: true });
+  await workers.locator("tbody tr").first().waitFor();
+  const rates = await workers.locator("tbody td:nth-child(3)").allTextContents();
+  check(rates.length === 2 && rates.some((rate) => /^[1-9]/.test(rate)), `packets of the workers: ${rates}`);
+  await page.getByText("Dispatch of names to workers").waitFor();
+  await accessible(page, "workers");
+  await page.screenshot({ path: `${directory}/workers-light.png`, fullPage: true });
+  await page.getByRole("link", { name: "Limits" }).click();
+  const principals = page.getByRole("region", { name: "Principals" });
+  await principals.locator("tr", { hasText: "local" }).first().waitFor();
+  await page.getByRole("region", { name: "Shared tables and memory" }).getByText("pit entries").waitFor();
+  await accessible(page, "limits");
+  await page.screenshot({ path: `${directory}/limits-light.png`, fullPage: true });
+
   // Dark, with the token in the link, and at the width of a phone.
   for (const [name, options] of [
     ["dark", { ...desktop, colorScheme: "dark" }],
@@ -98,7 +114,7 @@ try {
   ]) {
     const other = await open(options);
     await other.goto(`${url}#token=${token}`);
-    for (const place of ["overview", "faces", "routes"]) {
+    for (const place of ["overview", "faces", "routes", "workers", "limits"]) {
       await other.goto(`${url}#/${place}`);
       await other.locator(place === "overview" ? ".tile" : "tbody tr").first().waitFor();
       await accessible(other, `${name} ${place}`);
