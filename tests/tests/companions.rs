@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use namewire_tests::{
-    Forwarder, Process, Settings, TIMEOUT, Topology, program, run_to_end, skip_unless_found,
+    Forwarder, Process, Settings, TIMEOUT, Topology, noise, program, run_to_end, skip_unless_found,
     wait_until, wire,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -282,6 +282,48 @@ fn names_of_other_programs_do_what_those_do() {
     let mut command = by_name(directory, "nfd-autoreg");
     command.arg("--cost=5");
     assert_eq!(run_to_end(command).status.code(), Some(2), "no prefix");
+}
+
+#[test]
+fn names_of_ndn_tools_and_ndnsec_take_their_options() {
+    let forwarder = Settings::new().start();
+    let directory = forwarder.directory();
+    let command = |name: &str, arguments: &[&str]| {
+        let mut command = by_name(directory, name);
+        command.args(arguments).env("HOME", directory);
+        command
+    };
+    let output = |name: &str, arguments: &[&str]| {
+        let output = run_to_end(command(name, arguments));
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{name} {arguments:?}: {complaint}");
+        output.stdout
+    };
+    let mut pings =
+        Process::start("pings", command("ndnpingserver", &["-s", "100", "/pings"]), directory);
+    pings.wait_for_output("/pings");
+    let pinged = output("ndnping", &["-c2", "-i", "10", "-t", "1000", "/pings"]);
+    assert!(String::from_utf8_lossy(&pinged).contains("2 sent, 2 answered"), "{pinged:?}");
+
+    let content = noise(1, 50_000);
+    let file = directory.join("content");
+    std::fs::write(&file, &content).unwrap();
+    // It reads standard input.
+    by_name(directory, "ndnputchunks");
+    let mut publish = Command::new("sh");
+    publish.args(["-c", "exec ./ndnputchunks -s4000 -f 5000 /object < content"]);
+    publish.current_dir(directory).env("NDN_CLIENT_TRANSPORT", forwarder.unix());
+    let mut publish = Process::start("publish", publish, directory);
+    publish.wait_for_output("/object");
+    assert!(output("ndncatchunks", &["-q", "-p", "fixed", "-s", "20", "/object"]) == content);
+    let segment = output("ndnpeek", &["-pPf", "-l", "1000", "/object"]);
+    assert!(!segment.is_empty() && output("ndnpeek", &["-P", "/object"])[0] == 6, "{segment:?}");
+
+    output("ndnsec", &["key-gen", "-t", "e", "/me"]);
+    let listed = output("ndnsec-list", &["-c"]);
+    assert!(String::from_utf8_lossy(&listed).contains("/me/KEY/"), "{listed:?}");
+    let refused = run_to_end(command("ndnpeek", &["-A", "x", "/object"]));
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
 #[test]

@@ -55,8 +55,10 @@ pub(super) fn run_man(options: &ManOptions) -> Outcome {
     match &options.directory {
         None => {
             let path = options.command.join(" ");
-            let path = path.strip_prefix("namewire-").unwrap_or(&path);
-            let page = manual::page(&program, path)?;
+            let of_page =
+                path.strip_prefix("namewire-").and_then(|page| command_of(&program, page));
+            let path = of_page.unwrap_or(path);
+            let page = manual::page(&program, &path)?;
             let page = page.ok_or_else(|| {
                 Failure::Usage(format!("{path} is not a command: `namewire --help` lists them"))
             })?;
@@ -67,6 +69,19 @@ pub(super) fn run_man(options: &ManOptions) -> Outcome {
             written.map_err(|error| Failure::file(directory.display(), &error))
         }
     }
+}
+
+/// The command of the manual page `namewire-PAGE`: `face list` for `face-list`.
+fn command_of(program: &clap::Command, page: &str) -> Option<String> {
+    program.get_subcommands().find_map(|command| {
+        let name = command.get_name();
+        let rest = page.strip_prefix(name)?;
+        if rest.is_empty() {
+            return Some(name.to_owned());
+        }
+        let below = command_of(command, rest.strip_prefix('-')?)?;
+        Some(format!("{name} {below}"))
+    })
 }
 
 /// Shows a page with man(1) on a terminal; prints it otherwise, or if there is no man(1).
@@ -201,6 +216,16 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn names_of_manual_pages_lead_to_their_commands() {
+        let program = crate::cli::program();
+        let command = |page| super::command_of(&program, page);
+        assert_eq!(command("get").as_deref(), Some("get"));
+        assert_eq!(command("face-list").as_deref(), Some("face list"));
+        assert_eq!(command("ping-server").as_deref(), Some("ping-server"));
+        assert_eq!(command("face-frobnicate"), None);
+    }
+
     #[test]
     fn page_of_commands_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");

@@ -1,20 +1,38 @@
-//! Arguments of the program if it is started by the name of a program of NFD.
+//! Arguments of the program if it is started by the name of a program of NFD, ndn-tools or ndn-cxx.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::tools;
+
 /// The default path of NFD's configuration.
 const NFD_CONF: &str = "/etc/ndn/nfd.conf";
 
-/// Translates the arguments of NFD's programs to those of this program.
-pub(in crate::cli) fn arguments() -> Vec<OsString> {
-    translate(std::env::args_os().collect(), Path::new(NFD_CONF).exists())
+/// Translates the arguments of other programs to those of this program.
+///
+/// # Errors
+/// The text about an option that has no counterpart.
+pub(in crate::cli) fn arguments() -> Result<Vec<OsString>, String> {
+    let given: Vec<_> = std::env::args_os().collect();
+    let called = called(&given);
+    let Some((tool, rest)) = tools::find(&called, given.get(1..).unwrap_or_default()) else {
+        return Ok(translate(given, Path::new(NFD_CONF).exists()));
+    };
+    let asks_version = rest.len() == 1 && (rest[0] == "-V" || rest[0] == "--version");
+    let arguments = if asks_version { vec!["--version".into()] } else { tool.translate(rest)? };
+    Ok(std::iter::once("namewire".into()).chain(arguments).collect())
+}
+
+/// The name by which the program was started.
+fn called(given: &[OsString]) -> String {
+    let called = given.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    called.unwrap_or_default().to_owned()
 }
 
 fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
-    let called = given.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let called = called(&given);
     let with_conf: &[&str] = &["--nfd-conf", NFD_CONF];
-    let command: Vec<&str> = match called.unwrap_or_default() {
+    let command: Vec<&str> = match called.as_str() {
         "nfd" => vec!["run"],
         "nfd-start" if has_nfd_conf => [&["start"], with_conf].concat(),
         "nfd-start" => vec!["start"],
@@ -38,10 +56,13 @@ fn translate(given: Vec<OsString>, has_nfd_conf: bool) -> Vec<OsString> {
     arguments.extend(command.iter().map(OsString::from));
     match command[0] {
         "run" => arguments.extend(run_options(rest, has_nfd_conf)),
-        // `-p` is a prefix everywhere else.
-        "status-server" => arguments.extend(rest.iter().map(|option| match option == "-p" {
-            true => "--port".into(),
-            false => option.clone(),
+        // `-p` is a prefix everywhere else; its value may be in the same word.
+        "status-server" => arguments.extend(rest.iter().map(|option| {
+            match option.to_str().and_then(|option| option.strip_prefix("-p")) {
+                Some("") => "--port".into(),
+                Some(port) => format!("--port={}", port.trim_start_matches('=')).into(),
+                None => option.clone(),
+            }
         })),
         _ => arguments.extend_from_slice(rest),
     }
@@ -93,6 +114,7 @@ mod tests {
             ("ndn-autoconfig -d", "namewire autoconfig -d"),
             ("ndn-autoconfig-server -p /a udp://h", "namewire autoconfig-server -p /a udp://h"),
             ("nfd-status-http-server -p 8000", "namewire status-server --port 8000"),
+            ("nfd-status-http-server -p8000", "namewire status-server --port=8000"),
             ("nfd-status-http-server --version", "namewire --version"),
             ("nfd-stop", "namewire stop"),
             ("nfd-start", "namewire start"),

@@ -12,6 +12,7 @@ pub(super) mod invocation;
 mod network;
 pub(super) mod start;
 pub(super) mod status_server;
+mod tools;
 
 /// Names of NFD's programs, and the equivalent arguments of this program.
 pub(super) use invocation::arguments;
