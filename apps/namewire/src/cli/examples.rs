@@ -86,6 +86,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Add a route of higher cost that expires",
                 "namewire route add /example 257 --cost 20 --expires 10min",
             ),
+            (
+                "Add the routes of a file with lines such as `/example 257 --cost 20`",
+                "namewire route add --batch routes.txt",
+            ),
         ],
     ),
     ("route remove", &[("Remove a route", "namewire route remove /example udp4://192.0.2.1:6363")]),

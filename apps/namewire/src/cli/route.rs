@@ -1,8 +1,11 @@
 //! `namewire route`: the routes (RIB) and the forwarding entries (FIB) of a forwarder.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use ndn_client::Endpoint;
 use ndn_management::{
     ControlParameters, Dataset, FaceStatus, FibEntry, RibEntry, RouteRecord, Verb, route_flag,
     route_origin, route_origin_from_text, route_origin_text,
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{name, positive_duration};
 use super::connect::block_on;
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::manage::{
     CommonOptions, FaceArgument, command, find_face, find_or_create_face, words_of,
 };
@@ -37,27 +40,18 @@ enum Command {
     /// List the FIB: prefixes and next hops
     Fib(ListArguments),
     /// Add or change a route
+    ///
+    /// With --batch, the routes of a file: each line has the arguments of this command, PREFIX NEXTHOP and options. Empty
+    /// lines and lines that begin with `#` are skipped. All lines are checked before the first route is added.
+    #[command(
+        override_usage = "namewire route add [OPTIONS] <PREFIX> <NEXTHOP>\n       namewire route add [OPTIONS] --batch <FILE>"
+    )]
     Add {
-        /// The name prefix
-        #[arg(value_parser = name)]
-        prefix: Name,
-        /// FaceId, or the URI of the peer; a UDP or TCP face is created if there is none
-        nexthop: FaceArgument,
-        /// Cost; routes of lower cost are preferred
-        #[arg(long, default_value_t = 0)]
-        cost: u64,
-        /// Origin of the route: static, app, client, nlsr, ... or a number
-        #[arg(long, value_parser = origin, default_value = "static")]
-        origin: u64,
-        /// Do not let longer prefixes inherit the route
-        #[arg(long)]
-        no_inherit: bool,
-        /// Hide the routes of shorter prefixes (Capture)
-        #[arg(long)]
-        capture: bool,
-        /// Lifetime of the route, such as 30s or 10min
-        #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
-        expires: Option<Duration>,
+        #[command(flatten)]
+        route: Option<RouteArguments>,
+        /// Add the routes of a file, `-` for standard input
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["prefix", "nexthop", "cost", "origin", "no_inherit", "capture", "expires"])]
+        batch: Option<String>,
         #[command(flatten)]
         common: CommonOptions,
     },
@@ -75,6 +69,71 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
+}
+
+/// A route of `route add`, or of a line of its batch.
+#[derive(Args, Debug)]
+struct RouteArguments {
+    /// The name prefix
+    #[arg(value_parser = name)]
+    prefix: Name,
+    /// FaceId, or the URI of the peer; a UDP or TCP face is created if there is none
+    nexthop: FaceArgument,
+    /// Cost; routes of lower cost are preferred
+    #[arg(long, default_value_t = 0)]
+    cost: u64,
+    /// Origin of the route: static, app, client, nlsr, ... or a number
+    #[arg(long, value_parser = origin, default_value = "static")]
+    origin: u64,
+    /// Do not let longer prefixes inherit the route
+    #[arg(long)]
+    no_inherit: bool,
+    /// Hide the routes of shorter prefixes (Capture)
+    #[arg(long)]
+    capture: bool,
+    /// Lifetime of the route, such as 30s or 10min
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
+    expires: Option<Duration>,
+}
+
+impl RouteArguments {
+    /// The command, without a face.
+    fn parameters(&self) -> ControlParameters {
+        let mut flags = if self.no_inherit { 0 } else { route_flag::CHILD_INHERIT };
+        flags |= if self.capture { route_flag::CAPTURE } else { 0 };
+        ControlParameters {
+            name: Some(self.prefix.clone()),
+            origin: Some(self.origin),
+            cost: Some(self.cost),
+            flags: Some(flags),
+            expiration_period_ms: self.expires.map(duration_ms),
+            ..ControlParameters::default()
+        }
+    }
+}
+
+/// A line of a batch.
+#[derive(Parser, Debug)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct BatchLine {
+    #[command(flatten)]
+    route: RouteArguments,
+}
+
+/// The routes of a batch, with the numbers of their lines.
+fn parse_batch(text: &str, file: &str) -> Outcome<Vec<(usize, RouteArguments)>> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let parse = |(number, line): (usize, &str)| {
+        let parsed = BatchLine::try_parse_from(line.split_whitespace());
+        parsed.map(|line| (number, line.route)).map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason.lines().next().unwrap_or_default();
+            let reason = reason.strip_prefix("error: ").unwrap_or(reason).trim_end_matches(':');
+            Failure::Usage(format!("{file}, line {number}: {reason}"))
+        })
+    };
+    lines.map(parse).collect()
 }
 
 #[derive(Args, Debug)]
@@ -123,27 +182,13 @@ pub(super) fn run(options: &Options) -> Outcome {
         Some(Command::Fib(list_of)) => {
             block_on(list_fib(list_of.prefix(), &list_of.options.common))
         }
-        Some(Command::Add {
-            prefix,
-            nexthop,
-            cost,
-            origin,
-            no_inherit,
-            capture,
-            expires,
-            common,
-        }) => {
-            let mut flags = if *no_inherit { 0 } else { route_flag::CHILD_INHERIT };
-            flags |= if *capture { route_flag::CAPTURE } else { 0 };
-            let parameters = ControlParameters {
-                name: Some(prefix.clone()),
-                origin: Some(*origin),
-                cost: Some(*cost),
-                flags: Some(flags),
-                expiration_period_ms: expires.map(duration_ms),
-                ..ControlParameters::default()
-            };
-            block_on(add(nexthop, parameters, common))
+        Some(Command::Add { batch: Some(file), common, .. }) => block_on(add_batch(file, common)),
+        Some(Command::Add { route: Some(route), common, .. }) => {
+            block_on(add(&route.nexthop, route.parameters(), common))
+        }
+        // Refused by the parser.
+        Some(Command::Add { .. }) => {
+            Err(Failure::Usage("a route or --batch is missing".to_owned()))
         }
         Some(Command::Remove { prefix, nexthop, origin, common }) => {
             block_on(remove(prefix, nexthop, *origin, common))
@@ -220,11 +265,7 @@ async fn add(
     common: &CommonOptions,
 ) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
-    let face_id = match nexthop {
-        // rib/register accepts faces that do not exist; here that is an error.
-        FaceArgument::Id(_) => find_face(&endpoint, nexthop).await?.properties.face_id,
-        FaceArgument::Uri(_) => find_or_create_face(&endpoint, nexthop).await?,
-    };
+    let face_id = face_of(&endpoint, nexthop).await?;
     let parameters = ControlParameters { face_id: Some(face_id), ..parameters };
     let entries: Vec<RibEntry> = endpoint.management().dataset(&Dataset::RibList).await?;
     let earlier = entries
@@ -241,6 +282,52 @@ async fn add(
     report(&accepted, common, what)
 }
 
+async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
+    let text = String::from_utf8(super::peek::read(file)?)
+        .map_err(|_| Failure::Usage(format!("{file} is not UTF-8 text")))?;
+    let routes = parse_batch(&text, file)?;
+    let endpoint = common.connect.open_as_operator().await?;
+    let mut faces = HashMap::new();
+    let mut added: u64 = 0;
+    let in_line = |number: usize, failure: Failure| match failure {
+        Failure::Failed(text) => Failure::Failed(format!("{file}, line {number}: {text}")),
+        other => other,
+    };
+    let mut work = async || {
+        for (number, route) in &routes {
+            let nexthop = &route.nexthop;
+            let face_id = match faces.entry(nexthop.to_string()) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let found = face_of(&endpoint, nexthop).await;
+                    *new.insert(found.map_err(|failure| in_line(*number, failure))?)
+                }
+            };
+            let parameters = ControlParameters { face_id: Some(face_id), ..route.parameters() };
+            let accepted = command(&endpoint, Verb::RibRegister, &parameters).await;
+            accepted.map_err(|failure| in_line(*number, failure))?;
+            added += 1;
+        }
+        Ok(())
+    };
+    let outcome = work().await;
+    if common.json {
+        output::print_json(&json!({ "routes": added }))?;
+    } else {
+        output::print_line(&format!("{} added or changed", output::counted(added, "route")))?;
+    }
+    outcome
+}
+
+/// The face of a next hop.
+async fn face_of(endpoint: &Endpoint, nexthop: &FaceArgument) -> Outcome<u64> {
+    match nexthop {
+        // rib/register accepts faces that do not exist; here that is an error.
+        FaceArgument::Id(_) => Ok(find_face(endpoint, nexthop).await?.properties.face_id),
+        FaceArgument::Uri(_) => find_or_create_face(endpoint, nexthop).await,
+    }
+}
+
 async fn remove(
     prefix: &Name,
     nexthop: &FaceArgument,
@@ -255,7 +342,7 @@ async fn remove(
     // name may be mistyped.
     if !entries.iter().any(|entry| entry.name == *prefix && entry.routes.iter().any(is_meant)) {
         let origin = route_origin_text(origin);
-        return Err(super::failure::Failure::Failed(format!(
+        return Err(Failure::Failed(format!(
             "there is no route {prefix} to face {face_id} with origin {origin}"
         )));
     }
@@ -317,4 +404,30 @@ fn json_of(prefix: &Name, route: &RouteRecord) -> Value {
         "flags": flag_words(route.flags),
         "expiration_period_ms": route.expiration_period_ms,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_batch_have_the_arguments_of_the_command() {
+        let text =
+            "# routes\n\n/a udp4://192.0.2.1 --cost 7\n  /b 257 --no-inherit --expires 10min\n";
+        let routes = parse_batch(text, "routes").unwrap();
+        assert_eq!(routes.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [3, 4]);
+        let parameters = routes[1].1.parameters();
+        assert_eq!(parameters.name.unwrap().to_string(), "/b");
+        assert_eq!((parameters.flags, parameters.cost), (Some(0), Some(0)));
+        assert_eq!(parameters.expiration_period_ms, Some(600_000));
+        for (text, reason) in [
+            ("/a 257\n/b", "routes, line 2: "),
+            ("x 257", "names begin with"),
+            ("/a 257 --cost much", "much"),
+            ("/a 257 --frobnicate", "--frobnicate"),
+        ] {
+            let failure = parse_batch(text, "routes").unwrap_err().to_string();
+            assert!(failure.contains(reason), "{failure}");
+        }
+    }
 }
