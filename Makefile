@@ -153,6 +153,7 @@ reference: cargo ## Generate the pages of docs/reference from the program
 	target/debug/namewire man --markdown > docs/reference/commands.md.new
 	mv docs/reference/commands.md.new docs/reference/commands.md
 	NAMEWIRE_WRITE_REFERENCE=1 $(CARGO) test -p namewire-daemon --test reference
+	NAMEWIRE_WRITE_REFERENCE=1 $(CARGO) test -p namewire-tests --test program json_forms
 
 .PHONY: docs
 docs: ## Build the documents as a book (target/book/docs; needs mdbook)

@@ -12,6 +12,7 @@ mod face_shares;
 mod guide;
 mod hostile;
 mod hub;
+mod json_forms;
 mod key_chain;
 mod libraries;
 mod nfd_commands;

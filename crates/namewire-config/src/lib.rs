@@ -59,7 +59,7 @@ pub use listeners::{
     UnixListener, WEBSOCKET_PORT, WebSocketListener, WebTransportListener, default_socket_path,
 };
 pub use local_users::LocalUsers;
-pub use log::{LOG_LIBRARIES, LOG_MODULES, Log, LogLevel, check_module};
+pub use log::{LOG_LIBRARIES, LOG_MODULES, Log, LogFormat, LogLevel, check_module};
 pub use management::{
     Authorize, AuthorizedSigner, Control, Management, Privilege, Propagate, TEXT_ORIGIN, TrustRules,
 };

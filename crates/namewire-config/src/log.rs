@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::declaration::{Reload, entries, live, settings};
+use crate::declaration::{Reload, entries, live, restart, settings};
 use crate::value::words;
 
 settings! {
@@ -11,11 +11,27 @@ settings! {
     pub struct Log {
         /// Level of all modules that `[log.modules]` does not list.
         level: LogLevel = LogLevel::Info => live(),
+        /// Form of the lines: `text` for people, `json` for programs.
+        format: LogFormat = LogFormat::Text => restart(),
         /// Levels of single modules. `namewire log` changes them while the forwarder runs.
         modules: BTreeMap<String, LogLevel> = BTreeMap::new() =>
             entries(Reload::Live, describe_modules, check_module, "ndn_dataplane = \"debug\""),
     }
 }
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Time, level, module and message.
+    Text,
+    /// An object for each line, with the fields of the message.
+    Json,
+}
+
+words!(LogFormat {
+    "text" => Self::Text,
+    "json" => Self::Json,
+});
 
 /// A log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

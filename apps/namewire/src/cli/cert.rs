@@ -181,8 +181,8 @@ fn dump(options: &DumpOptions) -> Outcome {
         let description: Vec<_> =
             description.iter().map(|(key, text)| json!({"key": key, "text": text})).collect();
         return Ok(output::print_json(&json!({
-            "name": name, "keyType": key_type.to_string(), "notBefore": first, "notAfter": last,
-            "issuer": issuer, "selfSigned": certificate.is_self_signed(),
+            "name": name, "key_type": key_type.to_string(), "not_before": first, "not_after": last,
+            "issuer": issuer, "self_signed": certificate.is_self_signed(),
             "description": description,
         }))?);
     }

@@ -48,7 +48,11 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// The exit status.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.status())
+    }
+
+    pub(super) fn status(&self) -> u8 {
+        match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Unreachable(_) => 3,
@@ -56,7 +60,20 @@ impl Failure {
             Self::Unverified(_) => 5,
             Self::Interrupted => INTERRUPTED,
             Self::OutputClosed => 0,
-        })
+        }
+    }
+
+    /// The kind in JSON.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Failed(_) => "failed",
+            Self::Usage(_) => "usage",
+            Self::Unreachable(_) => "unreachable",
+            Self::NoAnswer(_) => "no_answer",
+            Self::Unverified(_) => "unverified",
+            Self::Interrupted => "interrupted",
+            Self::OutputClosed => "output_closed",
+        }
     }
 
     /// Verification failed for lack of a manifest: names that as the cause.

@@ -395,7 +395,7 @@ struct Report {
 impl Report {
     fn print(&self, options: &Options, on_stdout: bool) -> Outcome {
         let text = if options.fetch.json {
-            serde_json::to_string_pretty(&self.json()).unwrap_or_default()
+            output::json_text(&self.json())
         } else if options.fetch.quiet {
             return Ok(());
         } else {

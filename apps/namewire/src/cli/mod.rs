@@ -74,6 +74,7 @@ pub mod shared {
     pub use super::output::{self, Table};
 }
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -142,10 +143,17 @@ enum Command {
     Man(completions::ManOptions),
 }
 
+/// The exit status of an unusable command line.
+const USAGE_STATUS: i32 = 2;
+
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
-    let matches = program().try_get_matches_from(companions::arguments());
-    let matches = matches.unwrap_or_else(|error| refuse(&error));
+    let arguments = companions::arguments().unwrap_or_else(|reason| {
+        output::note(&format_args!("namewire: {reason}"));
+        std::process::exit(USAGE_STATUS);
+    });
+    let matches = program().try_get_matches_from(&arguments);
+    let matches = matches.unwrap_or_else(|error| refuse(&error, &arguments));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Nfdc(options) = &arguments.command {
         // It has other exit statuses.
@@ -154,12 +162,20 @@ pub fn main() -> ExitCode {
     match execute(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::OutputClosed) {
-                output::note(&format_args!("namewire: {failure}"));
+            match failure {
+                Failure::OutputClosed => {}
+                _ if asks_for_json(&matches) => output::note_failure(&failure),
+                _ => output::note(&format_args!("namewire: {failure}")),
             }
             failure.exit_code()
         }
     }
+}
+
+/// Whether the command has the option `--json`, and it is given.
+fn asks_for_json(matches: &clap::ArgMatches) -> bool {
+    let own = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|given| *given);
+    own || matches.subcommand().is_some_and(|(_, below)| asks_for_json(below))
 }
 
 /// The command line, with examples.
@@ -168,13 +184,12 @@ fn program() -> clap::Command {
 }
 
 /// Ends the program for an unusable command line; words of other programs are answered.
-fn refuse(error: &clap::Error) -> ! {
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> ! {
     let word = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => word,
         _ => error.exit(),
     };
-    let arguments = companions::arguments();
-    let Some(answer) = words::answer(word, &arguments) else { error.exit() };
+    let Some(answer) = words::answer(word, arguments) else { error.exit() };
     output::note(&format_args!(
         "namewire: {word} is not a command: {answer}; see `namewire --help`"
     ));

@@ -6,6 +6,7 @@ use ndn_face::LinkDropReason;
 use ndn_forwarding::DropReason;
 use serde_json::Value;
 
+use super::failure::Failure;
 use namewire_control::MemifRefusal;
 use namewire_daemon::text::without_numbers;
 
@@ -160,11 +161,34 @@ pub fn print_line(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }
 
-/// A JSON value, laid out over lines.
+/// Version of the form of JSON (docs/reference/json.md). A field that is added does not change it.
+const JSON_SCHEMA: u64 = 1;
+
+/// A JSON value, laid out over lines; an object states its version.
 pub fn print_json(value: &Value) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)
+    print_line(&json_text(value))
+}
+
+/// The text of [`print_json`].
+pub(super) fn json_text(value: &Value) -> String {
+    let mut value = value.clone();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("schema".to_owned(), JSON_SCHEMA.into());
+    }
+    format!("{value:#}")
+}
+
+/// A failure as a line of JSON on standard error.
+pub(super) fn note_failure(failure: &Failure) {
+    let failure = serde_json::json!({
+        "schema": JSON_SCHEMA,
+        "failure": {
+            "kind": failure.kind(),
+            "exit_status": failure.status(),
+            "message": failure.to_string(),
+        },
+    });
+    note(&failure);
 }
 
 /// A count with its digits in groups of three: `1 234 567`.

@@ -9,7 +9,7 @@ use clap::Args;
 use super::config::Source;
 use super::failure::{Failure, Outcome};
 use crate::config::{
-    Config, ConfigError, Conflict, LogLevel, WORKERS_MAX, WorkerCount, check_module,
+    Config, ConfigError, Conflict, LogFormat, LogLevel, WORKERS_MAX, WorkerCount, check_module,
 };
 use namewire_daemon::ConfigSource;
 
@@ -65,6 +65,9 @@ pub(super) struct Options {
     /// Log level, `debug` for all modules or `ndn_dataplane=debug` for one; may be repeated
     #[arg(long, value_name = "LEVEL")]
     log: Vec<String>,
+    /// Form of log lines
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
     /// Path of the control socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -161,7 +164,9 @@ impl Options {
     /// The options as command-line arguments.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let Self { config, nfd_conf, socket, port, address, no_unix, no_tcp, no_udp, .. } = self;
-        let Self { cs_capacity, workers, cpu, user, log, control, http, log_file, .. } = self;
+        let Self {
+            cs_capacity, workers, cpu, user, log, log_format, control, http, log_file, ..
+        } = self;
         let mut arguments: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| {
             // As one word, so that a value can begin with a dash.
@@ -187,6 +192,7 @@ impl Options {
         cpu.iter().for_each(|cpu| text("--cpu", cpu.to_string()));
         user.iter().for_each(|user| text("--user", user.clone()));
         log.iter().for_each(|level| text("--log", level.clone()));
+        log_format.iter().for_each(|format| text("--log-format", format.clone()));
         http.iter().for_each(|address| text("--http", address.to_string()));
         let switches = [("--no-unix", no_unix), ("--no-tcp", no_tcp), ("--no-udp", no_udp)];
         let given = switches.iter().filter(|(_, is_given)| **is_given);
@@ -244,6 +250,12 @@ impl Options {
         for directive in &self.log {
             apply_log(&mut config, directive)
                 .map_err(|reason| Failure::Usage(format!("--log {directive}: {reason}")))?;
+        }
+        if let Some(format) = &self.log_format {
+            config.log.format = match format.as_str() {
+                "json" => LogFormat::Json,
+                _ => LogFormat::Text,
+            };
         }
         Ok(Settings { config, source, problems })
     }
@@ -331,7 +343,7 @@ mod tests {
             "",
             "--config=/a.toml --socket=-x --control /c --port 7000 --address ::1 --address 127.0.0.1",
             "--nfd-conf nfd.conf --no-unix --no-tcp --no-udp --cs-capacity 5 --cpu 2 --user ndn",
-            "--workers auto --log warn --log ndn_dataplane=debug --log-file namewire.log",
+            "--workers auto --log warn --log ndn_dataplane=debug --log-format=json --log-file namewire.log",
             "--workers 3 --http 127.0.0.1:6380 --http [::1]:0",
         ] {
             let given = arguments.split(' ').filter(|word| !word.is_empty());

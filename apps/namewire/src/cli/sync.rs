@@ -149,7 +149,7 @@ fn report(
             "directories": fetched.directories,
             "bytes": fetched.bytes,
             "failed": fetched.failed,
-            "seconds": elapsed.as_secs_f64(),
+            "elapsed_ms": elapsed.as_secs_f64() * 1000.0,
             "changes": fetched.changes.iter().map(tree::Change::json).collect::<Vec<_>>(),
         }))?;
         return Ok(());

@@ -171,7 +171,8 @@ fn print_json(report: &ServiceTimesReport, total: &WorkerServiceTimes) -> Outcom
     let workers = workers.collect::<Outcome<Vec<Value>>>()?;
     #[expect(clippy::cast_precision_loss, reason = "a time")]
     let seconds = report.nanoseconds as f64 / 1e9;
-    let report = json!({ "seconds": seconds, "workers": workers, "total": worker_json(total)? });
+    let report =
+        json!({ "elapsed_ms": seconds * 1000.0, "workers": workers, "total": worker_json(total)? });
     Ok(output::print_json(&report)?)
 }
 

@@ -264,17 +264,17 @@ fn print_json(workers: &[Interval]) -> Outcome {
     let rows = workers.iter().enumerate().map(|(number, worker)| {
         json!({
             "worker": number,
-            "seconds": worker.seconds,
+            "elapsed_ms": worker.seconds * 1000.0,
             "busy": worker.busy(),
-            "packets_per_second": worker.rate(|one| one.work.packets),
+            "packets_per_s": worker.rate(|one| one.work.packets),
             "packets_per_burst": worker.burst(),
             "bursts_by_size": worker.burst_sizes().iter().map(|(most, bursts)| {
                 json!({ "packets_max": most, "bursts": bursts })
             }).collect::<Vec<_>>(),
-            "received_frames_per_second": worker.rate(|one| one.calls.received_frames),
-            "received_bytes_per_second": worker.rate(|one| one.calls.received_bytes),
-            "sent_frames_per_second": worker.rate(|one| one.calls.sent_frames),
-            "sent_bytes_per_second": worker.rate(|one| one.calls.sent_bytes),
+            "received_frames_per_s": worker.rate(|one| one.calls.received_frames),
+            "received_bytes_per_s": worker.rate(|one| one.calls.received_bytes),
+            "sent_frames_per_s": worker.rate(|one| one.calls.sent_frames),
+            "sent_bytes_per_s": worker.rate(|one| one.calls.sent_bytes),
             "queued": QUEUES.iter().map(|&(kind, queue)| (kind.to_owned(), json!({
                 "mean": worker.queued(queue),
                 "last": queue(&worker.after).last,

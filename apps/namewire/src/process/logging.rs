@@ -8,14 +8,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::Access;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
 use namewire_daemon::LogControl;
 
-use crate::config::{LOG_MODULES, Log, LogLevel, check_module};
+use crate::config::{LOG_MODULES, Log, LogFormat, LogLevel, check_module};
 
 /// Instead of a level: removes the level of the module.
 const DEFAULT_LEVEL: &str = "default";
@@ -71,14 +78,83 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !has_no_color());
     // The filter is a layer of its own: it disables spans and events globally, not for one output.
-    let subscriber = tracing_subscriber::registry().with(layer).with(lines);
-    subscriber.try_init().map_err(|error| error.to_string())?;
+    let subscriber = tracing_subscriber::registry().with(layer);
+    let installed = match settings.format {
+        LogFormat::Text => subscriber.with(lines).try_init(),
+        LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
+    };
+    installed.map_err(|error| error.to_string())?;
     Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
 }
 
 /// The variable NO_COLOR is set and not empty (no-color.org).
 fn has_no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Writes an event as a line of JSON: `time`, `level`, `module`, `message` and the fields of the message.
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut line = JsonFields(Map::new());
+        event.record(&mut line);
+        let metadata = event.metadata();
+        for (name, value) in [
+            ("time", time),
+            ("level", metadata.level().as_str().to_ascii_lowercase()),
+            ("module", metadata.target().to_owned()),
+        ] {
+            line.0.insert(name.to_owned(), value.into());
+        }
+        writeln!(writer, "{}", Value::Object(line.0))
+    }
+}
+
+/// The fields of an event.
+struct JsonFields(Map<String, Value>);
+
+impl JsonFields {
+    fn insert(&mut self, field: &Field, value: Value) {
+        self.0.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for JsonFields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.insert(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.insert(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.insert(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.insert(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.insert(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.insert(field, format!("{value:?}").into());
+    }
 }
 
 impl LogControl for LogHandle {
@@ -215,6 +291,45 @@ mod tests {
             both.contains("ndn_dataplane=debug") && both.contains("ndn_dataplane::worker=error"),
             "{both}"
         );
+    }
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_of_json_have_the_fields_of_the_message() {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(lines.event_format(JsonLines));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(face = 257_u64, uri = %"udp4://a\n\"", known = true, "face {} closed", 257);
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        for (field, value) in [
+            ("level", Value::from("warn")),
+            ("message", "face 257 closed".into()),
+            ("face", 257.into()),
+            ("uri", "udp4://a\n\"".into()),
+            ("known", true.into()),
+        ] {
+            assert_eq!(line[field], value, "{field} {text}");
+        }
+        assert!(line["module"].as_str().unwrap().starts_with("namewire"), "{text}");
+        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{text}");
     }
 
     #[test]

@@ -263,7 +263,7 @@ fn report(
             "patterns": patterns,
             "unexpected": found.unexpected,
             "faces": scenario.faces,
-            "seconds": figures.wall.as_secs_f64(),
+            "elapsed_ms": figures.wall.as_secs_f64() * 1000.0,
             "cpu_us_per_interest": cpu_us,
             "send_calls": figures.calls.send_calls,
             "receive_calls": figures.calls.receive_calls,

@@ -139,7 +139,7 @@ fn report(
         output::print_json(&json!({
             "patterns": patterns.collect::<Vec<_>>(),
             "unexpected": producers.iter().map(Producer::unexpected).sum::<u64>(),
-            "seconds": figures.wall.as_secs_f64(),
+            "elapsed_ms": figures.wall.as_secs_f64() * 1000.0,
             "cpu_us_per_interest": cpu_us,
         }))?;
         return Ok(());

@@ -1,0 +1,158 @@
+//! The JSON of commands has the fields of docs/reference/json.md, which this test generates.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use namewire_tests::{Settings, run_to_end};
+use serde_json::Value;
+
+const HEAD: &str = "# JSON
+
+Commands with `--json` print JSON on standard output. This page lists their fields; a test runs the commands and compares
+(`make reference` generates the page).
+
+- An object states the version of this form in `schema`, now 1. Fields may be added; if one is renamed, removed, or
+  changes its meaning, the version increases. A list is an array of objects without `schema`.
+- A field has one name and one meaning in all commands. Its unit is the last word: `_ms`, `_ns` (of times of day: since
+  1970), `_bytes`, `_packets`, `_percent`, `_per_s`; `bytes` alone is a size. A field without a unit is a count, a
+  number such as `face_id`, or text.
+- Names are NDN URIs. Fields that do not apply are `null`.
+- If a command with `--json` fails, its last line on standard error is the object in [Failures](#failures), with the kind and
+  the exit status. Unusable command lines are reported as text.
+- `namewire run --log-format json` logs a line of JSON for each event: `time`, `level`, `module`, `message` and the fields of
+  the event. It has no `schema`: events are added and changed.
+
+`namewire control` prints the results of the [control protocol](control-protocol.md). In the tables, `[]` stands for the
+elements of an array.
+";
+
+/// The types of all fields, by their paths.
+type Fields = BTreeMap<String, BTreeSet<&'static str>>;
+
+fn collect(path: &str, value: &Value, fields: &mut Fields) {
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(elements) => {
+            if elements.is_empty() {
+                fields.entry(format!("{path}[]")).or_default();
+            }
+            return elements.iter().for_each(|one| collect(&format!("{path}[]"), one, fields));
+        }
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                collect(&path, value, fields);
+            }
+            return;
+        }
+    };
+    fields.entry(path.to_owned()).or_default().insert(kind);
+}
+
+fn section(page: &mut String, title: &str, value: &Value) {
+    let mut fields = Fields::new();
+    collect("", value, &mut fields);
+    let _ = write!(page, "\n## {title}\n\n| field | value |\n|---|---|\n");
+    for (path, kinds) in fields {
+        let kinds: Vec<_> = kinds.into_iter().collect();
+        let kinds = if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(" or ") };
+        let _ = writeln!(page, "| `{path}` | {kinds} |");
+    }
+}
+
+#[test]
+fn fields_of_json_are_those_of_the_reference() {
+    let home = tempfile::tempdir().unwrap();
+    let forwarder = Settings::new().workers(1).udp().start();
+    let run = |arguments: &[&str]| {
+        let mut command = forwarder.command(arguments);
+        command.env("HOME", home.path());
+        run_to_end(command)
+    };
+    let served = forwarder.directory().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), "content").unwrap();
+    fs::create_dir(served.join("directory")).unwrap();
+    let mut server =
+        forwarder.spawn("server", &["serve", served.to_str().unwrap(), "--prefix", "/files"]);
+    server.wait_for_output("serving ");
+    let mut pings = forwarder.spawn("pings", &["ping-server", "/pings"]);
+    pings.wait_for_output("/pings");
+    let path = |name: &str| forwarder.directory().join(name).display().to_string();
+    let _ =
+        forwarder.output(&["face", "create", "udp4://127.0.0.1:9", "--persistency", "permanent"]);
+    let route = ["route", "add", "/route", "udp4://127.0.0.1:9", "--expires", "1h"];
+    let certificate = path("certificate");
+    fs::write(&certificate, run(&["key", "gen", "/me"]).stdout).unwrap();
+    let (file, copy) = (path("file"), path("copy"));
+    let mut page = HEAD.to_owned();
+    for arguments in [
+        &["face", "create", "udp4://127.0.0.1:10"][..],
+        &route,
+        &["route", "list"],
+        &["route", "fib"],
+        &["strategy", "list"],
+        &["strategy", "set", "/files", "multicast"],
+        &["cs", "info"],
+        &["ping", "/pings", "--count", "1"],
+        &["ls", "/files"],
+        &["get", "/files/file", "--output", &file],
+        &["sync", "/files", &copy],
+        &["key", "list"],
+        &["cert", "dump", "--file", &certificate],
+    ] {
+        let is_value = |word: &&&str| !word.starts_with(['/', '-']) && !word.contains("://");
+        let title: Vec<&str> = arguments.iter().take(2).filter(is_value).copied().collect();
+        let printed = run(&[arguments, &["--json"]].concat());
+        let value = serde_json::from_slice(&printed.stdout);
+        let value = value.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed:?}"));
+        section(&mut page, &format!("`{}`", title.join(" ")), &value);
+    }
+    let mut face = forwarder.json(&["face", "list"]);
+    // Counters by the reason of a drop are those of the reference of counters.
+    face.as_array_mut().unwrap().retain(|face| face["remote_uri"] == "udp4://127.0.0.1:9");
+    face[0]["link"] = Value::Null;
+    section(&mut page, "`face list`", &face);
+    let failed = forwarder.run(&["get", "/files/missing", "--output", &path("missing"), "--json"]);
+    let printed = String::from_utf8(failed.stderr).unwrap();
+    let failure: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert_eq!(failure["failure"]["exit_status"], failed.status.code().unwrap(), "{printed}");
+    section(&mut page, "Failures", &failure);
+
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md");
+    if std::env::var_os("NAMEWIRE_WRITE_REFERENCE").is_some() {
+        fs::write(&reference, &page).unwrap();
+    }
+    let written = fs::read_to_string(&reference).unwrap_or_default();
+    let differing = page.lines().zip(written.lines()).find(|(now, before)| now != before);
+    assert!(page == written, "{differing:?}: run `make reference` if that is intended");
+}
+
+#[test]
+fn log_lines_are_json_if_that_is_configured() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
+    let to_file = format!("--log-file={}", file.display());
+    let settings =
+        Settings::new().workers(1).udp().argument("--log-format=json").argument(&to_file);
+    let forwarder = settings.start();
+    let _ = forwarder.output(&["face", "create", "udp4://127.0.0.1:9"]);
+    let log = fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = log
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(lines.len() > 1, "{log}");
+    for line in &lines {
+        for field in ["time", "level", "module", "message"] {
+            assert!(line[field].is_string(), "{field}: {line}");
+        }
+    }
+}
