@@ -8,6 +8,7 @@ use libm::{exp, log, pow, sqrt};
 use crate::distribution::{Distribution, ErlangBranch, QuantileTable, ln_sum_exp};
 use crate::network::ArrivalClock;
 use crate::network::Arrivals;
+use crate::ppcc::{self, PpccFit};
 use crate::random::{StreamId, TraceRandom};
 use crate::smc::quantile::sample_quantile;
 use crate::special::digamma;
@@ -138,33 +139,46 @@ pub struct FitReport {
     pub fits: Vec<Fit>,
 }
 
-/// Fits all families to durations in picoseconds, in the order in which they were measured.
+/// Samples that can be fitted, a part to train and a part to judge.
 ///
 /// Even-numbered blocks of a hundredth of the samples train, odd ones judge: neighbours, which may be
 /// correlated, are mostly on the same side.
+struct Halves {
+    training: Vec<f64>,
+    judge: Judge,
+    effective: f64,
+}
+
+impl Halves {
+    fn of(sample: &[f64]) -> Result<Self, FitError> {
+        if let Some(position) = sample.iter().position(|x| !(x.is_finite() && *x > 0.0)) {
+            return Err(FitError::NotADuration { position, value: sample[position] });
+        }
+        if sample.len() < SAMPLES_MIN {
+            return Err(FitError::TooFewSamples { count: sample.len() });
+        }
+        if sample.iter().all(|x| *x == sample[0]) {
+            return Err(FitError::NoVariation { value: sample[0] });
+        }
+        let effective = effective_sample_size(sample);
+        if effective < EFFECTIVE_MIN {
+            return Err(FitError::TooFewEffective { effective });
+        }
+        let block = (sample.len() / 100).max(1);
+        let side = |odd: bool| -> Vec<f64> {
+            let numbered = sample.iter().enumerate();
+            numbered.filter(|(index, _)| (index / block % 2 == 1) == odd).map(|(_, x)| *x).collect()
+        };
+        Ok(Self { training: side(false), judge: Judge::new(sample, side(true)), effective })
+    }
+}
+
+/// Fits all families to durations in picoseconds, in the order in which they were measured.
 ///
 /// # Errors
 /// [`FitError`] when the samples cannot support a fit.
 pub fn fit(sample: &[f64]) -> Result<FitReport, FitError> {
-    if let Some(position) = sample.iter().position(|x| !(x.is_finite() && *x > 0.0)) {
-        return Err(FitError::NotADuration { position, value: sample[position] });
-    }
-    if sample.len() < SAMPLES_MIN {
-        return Err(FitError::TooFewSamples { count: sample.len() });
-    }
-    if sample.iter().all(|x| *x == sample[0]) {
-        return Err(FitError::NoVariation { value: sample[0] });
-    }
-    let effective = effective_sample_size(sample);
-    if effective < EFFECTIVE_MIN {
-        return Err(FitError::TooFewEffective { effective });
-    }
-    let block = (sample.len() / 100).max(1);
-    let side = |odd: bool| -> Vec<f64> {
-        let numbered = sample.iter().enumerate();
-        numbered.filter(|(index, _)| (index / block % 2 == 1) == odd).map(|(_, x)| *x).collect()
-    };
-    let (training, held_out) = (side(false), side(true));
+    let Halves { training, judge, effective } = Halves::of(sample)?;
     let mut sorted = training.clone();
     sorted.sort_by(f64::total_cmp);
     let candidates = [
@@ -174,7 +188,6 @@ pub fn fit(sample: &[f64]) -> Result<FitReport, FitError> {
         ("Gamma", fit_gamma(&training)),
         ("Lognormal", fit_lognormal(&training)),
     ];
-    let judge = Judge::new(sample, held_out);
     let mut fits: Vec<Fit> = candidates
         .into_iter()
         .filter_map(|(family, fitted)| fitted.map(|fitted| judge.judge(family, fitted)))
@@ -182,6 +195,39 @@ pub fn fit(sample: &[f64]) -> Result<FitReport, FitError> {
     fits.sort_by(|a, b| b.held_out_ln_likelihood.total_cmp(&a.held_out_ln_likelihood));
     let lag_one = autocorrelation(sample, 1)[0];
     Ok(FitReport { samples: sample.len(), lag_one, effective, fits })
+}
+
+/// The procedure of the paper, judged like the other fits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PpccReport {
+    /// Fits by their probability plots, the highest coefficient first, and what they predict.
+    pub fits: Vec<(PpccFit, Fit)>,
+    /// Held-out samples and as many variates of the first fit: lower end of each cell, shares.
+    pub bihistogram: Vec<(f64, f64, f64)>,
+}
+
+/// Cells of the bihistogram.
+const BIHISTOGRAM_CELLS: usize = 24;
+
+/// Fits by probability plots, as "Performance Evaluation of the NDN Data Plane Using Statistical Model Checking" does, to
+/// the same part of the samples as [`fit`].
+///
+/// # Errors
+/// [`FitError`] when the samples cannot support a fit.
+pub fn fit_by_ppcc(sample: &[f64]) -> Result<PpccReport, FitError> {
+    let Halves { mut training, judge, .. } = Halves::of(sample)?;
+    training.sort_by(f64::total_cmp);
+    let fits = ppcc::fit(&training);
+    let variates: Vec<f64> = fits.first().map_or_else(Vec::new, |first| {
+        let draws = TraceRandom::new(0, 1).draws(StreamId(u32::MAX), 0, judge.held_out.len());
+        draws.map(|mut draw| first.distribution.sample(&mut draw)).collect()
+    });
+    let bihistogram = ppcc::bihistogram(&judge.held_out, &variates, BIHISTOGRAM_CELLS);
+    let judged = |one: PpccFit| {
+        let fit = judge.judge(one.family, one.distribution.clone());
+        (one, fit)
+    };
+    Ok(PpccReport { fits: fits.into_iter().map(judged).collect(), bihistogram })
 }
 
 struct Judge {
@@ -472,6 +518,21 @@ mod tests {
             panic!("{log_normal:?}")
         };
         assert!((mu - 13.0).abs() < 0.02 && (sigma - 0.4).abs() < 0.02);
+    }
+
+    #[test]
+    fn probability_plots_find_the_family_and_are_judged_like_other_fits() {
+        let weibull = Distribution::Weibull { shape: 1.7, scale: 500_000.0 };
+        let report = fit_by_ppcc(&sample(&weibull, 8_000)).unwrap();
+        let (first, judged) = &report.fits[0];
+        assert_eq!(first.family, "Weibull");
+        assert!((first.shape.unwrap().1 - 1.7).abs() < 0.1, "{first:?}");
+        let p99 = judged.tail_errors.iter().find(|(level, _)| *level == 0.99).unwrap().1;
+        assert!(p99.abs() < 0.05, "{p99}");
+        let apart: f64 = report.bihistogram.iter().map(|(_, a, b)| (a - b).abs()).sum();
+        assert!(apart < 0.15, "{apart}");
+        let (_, normal) = report.fits.iter().find(|(one, _)| one.family == "normal").unwrap();
+        assert!(normal.held_out_ln_likelihood < judged.held_out_ln_likelihood);
     }
 
     #[test]

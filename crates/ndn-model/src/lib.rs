@@ -5,6 +5,8 @@
 //! | [`bip`] | the reference engine: components, interactions, priorities, an event heap |
 //! | [`calibrate`] | from measured runs of the real forwarder to a model of it |
 //! | [`fit`] | distributions from measured durations |
+//! | [`ppcc`] | the fitting procedure of the paper on NDN-DPDK |
+//! | [`screen`] | which factors of a campaign matter |
 //! | [`network`] | what both engines run: faces, links, queues, threads, tables |
 //! | [`mod@reference`] | a network as components of the reference engine |
 //! | [`fast`] | the same network as departure recursions |
@@ -37,10 +39,12 @@ pub mod fast;
 pub mod file;
 pub mod fit;
 pub mod network;
+pub mod ppcc;
 pub mod property;
 pub mod random;
 pub mod reference;
 pub mod reproduce;
+pub mod screen;
 pub mod smc;
 pub mod special;
 mod units;
