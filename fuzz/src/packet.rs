@@ -1,8 +1,13 @@
 //! The packet parser: every view, and the tree for people.
 
+use ndn_packet::data::CommonData;
 use ndn_packet::dissect::dissect;
+use ndn_packet::interest::CommonInterest;
+use ndn_packet::name::CommonComponents;
 use ndn_packet::tlv::{Reader, append_tlv, decode_number, frame_len};
-use ndn_packet::{Component, Data, DecodeError, Interest, LpPacket, NameRef, Packet, types};
+use ndn_packet::{
+    Component, DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, LpPacket, NameRef, Packet, types,
+};
 
 /// Takes the bytes as a packet from the network.
 pub fn packet(bytes: &[u8]) {
@@ -36,7 +41,40 @@ pub fn packet(bytes: &[u8]) {
             }
         }
     }
+    common_forms(bytes);
     let _ = NameRef::parse(bytes);
+}
+
+/// What has the common form is valid, and has the same fields as the view.
+fn common_forms(bytes: &[u8]) {
+    let has_common_name = |name: std::ops::Range<usize>| {
+        let mut components = CommonComponents::within(bytes, name);
+        let count = std::iter::from_fn(|| components.next_component()).count();
+        components.is_at_end() && count > 0
+    };
+    if let Some(common) = CommonInterest::read(bytes)
+        && has_common_name(common.name.clone())
+    {
+        let interest = Interest::parse(bytes).expect("the common form is valid");
+        assert_eq!(common.name, interest.name_value_range());
+        assert_eq!(common.can_be_prefix, interest.can_be_prefix());
+        assert_eq!(common.must_be_fresh, interest.must_be_fresh());
+        assert_eq!(Some(common.nonce), interest.nonce());
+        assert_eq!(common.lifetime_ms.is_some(), interest.has_lifetime());
+        assert_eq!(common.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS), interest.lifetime_ms());
+        assert_eq!(common.hop_limit.map(|(offset, _)| offset), interest.hop_limit_offset());
+        assert_eq!(common.hop_limit.map(|(_, limit)| limit), interest.hop_limit());
+        assert!(!interest.has_forwarding_hint() && interest.parameters().is_none());
+        assert!(!interest.name_ends_in_implicit_digest());
+    }
+    if let Some(common) = CommonData::read(bytes)
+        && has_common_name(common.name.clone())
+    {
+        let data = Data::parse(bytes).expect("the common form is valid");
+        assert_eq!(common.name, data.name_value_range());
+        assert_eq!(common.freshness_ms, data.freshness_ms());
+        assert!(!data.name_ends_in_implicit_digest());
+    }
 }
 
 fn lp_packet(packet: &LpPacket<'_>, bytes: &[u8]) {
@@ -86,7 +124,7 @@ fn interest(interest: &Interest<'_>) {
         assert_eq!(wire[offset], hop_limit);
     }
     let lifetime_ms = element(wire, types::INTEREST_LIFETIME).and_then(decode_number);
-    assert_eq!(interest.lifetime_ms(), lifetime_ms.unwrap_or(ndn_packet::DEFAULT_LIFETIME_MS));
+    assert_eq!(interest.lifetime_ms(), lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS));
     assert_eq!(interest.has_forwarding_hint(), interest.forwarding_hint().next().is_some());
     if let Some(portion) = interest.parameters_portion() {
         assert!(wire.ends_with(portion));

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_packet::{Data, DecodeError, Interest, NackReason, Name, NameRef};
+use ndn_packet::data::CommonData;
+use ndn_packet::interest::CommonInterest;
+use ndn_packet::{DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, NackReason, Name, NameRef};
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_table::NameHasher;
 
 use crate::burst::NextPacket;
-use crate::descriptor::Flags;
+use crate::descriptor::{Descriptor, Flags, INLINE_TOKEN_LENGTH};
 use crate::packet::sha256;
 use crate::rewrite::{Rewrite, RewriteError};
 use crate::scope;
@@ -94,6 +96,94 @@ impl Ingress {
         lp: &LpFields,
         face: &RxFace,
     ) -> Result<(), DropReason> {
+        let common = burst
+            .next_packet()
+            .and_then(|next| self.describe_common(next, &block.filled()[..length], lp, face));
+        if let Some(hop_limit) = common {
+            if let Some((offset, hop_limit)) = hop_limit {
+                block.filled_mut()[offset] = hop_limit;
+            }
+            burst.append(block.carve(length));
+            return Ok(());
+        }
+        self.push_any(burst, pool, block, length, lp, face)
+    }
+
+    /// Describes a packet in the common form with no link field but a short PIT token. Returns the
+    /// change of its HopLimit: offset and new value. `None` for all other packets, valid or not, for
+    /// which [`Self::push_any`] decides.
+    #[inline(always)]
+    fn describe_common(
+        &self,
+        next: NextPacket<'_>,
+        wire: &[u8],
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Option<Option<(usize, u8)>> {
+        if !lp.is_token_only(INLINE_TOKEN_LENGTH) {
+            return None;
+        }
+        let is_data = wire.first() == Some(&TYPE_DATA);
+        let fields =
+            if is_data { CommonFields::of_data(wire)? } else { self.common_interest(wire)? };
+        let (start, end) = (usize::from(fields.name_offset), usize::from(fields.name_end));
+        let NextPacket { descriptor, prefix_hashes, .. } = next;
+        let components = self.hasher.hash_common(wire, start..end, prefix_hashes)?;
+        let &name_hash = prefix_hashes.get(components)?;
+        if components == 0 {
+            return None;
+        }
+        let (token_length, token) = lp.pit_token.length_and_start();
+        *descriptor = Descriptor {
+            name_hash,
+            token,
+            face: face.index,
+            nonce: fields.nonce,
+            period_ms: match is_data {
+                true => fields.period_ms,
+                false => fields.period_ms.min(self.lifetime_max_ms(face)),
+            },
+            name_offset: fields.name_offset,
+            name_length: fields.name_end - fields.name_offset,
+            flags: fields.flags.union(face.flags).union(scope::flags(wire.get(start..end)?)),
+            kind: if is_data { PacketKind::Data } else { PacketKind::Interest },
+            components: u8::try_from(components).ok()?,
+            hop_limit: fields.hop_limit,
+            token_length,
+            ..Descriptor::EMPTY
+        };
+        let has_limit = fields.flags.contains(Flags::HOP_LIMIT);
+        Some(has_limit.then_some((usize::from(fields.hop_limit_offset), fields.hop_limit)))
+    }
+
+    /// The fields of an Interest, unless it has to be dropped or rewritten for its HopLimit.
+    #[inline(always)]
+    fn common_interest(&self, wire: &[u8]) -> Option<CommonFields> {
+        let fields = CommonFields::of_interest(wire)?;
+        let needs_limit = self.default_hop_limit > 0 && !fields.flags.contains(Flags::HOP_LIMIT);
+        (!needs_limit).then_some(fields)
+    }
+
+    /// The maximum lifetime of the Interests of a face.
+    #[inline(always)]
+    fn lifetime_max_ms(&self, face: &RxFace) -> u32 {
+        match face.is_remote {
+            true => self.remote_lifetime_max_ms,
+            false => self.interest_lifetime_max_ms,
+        }
+    }
+
+    /// [`Self::push`] for any packet.
+    #[inline(never)]
+    fn push_any(
+        &mut self,
+        burst: &mut Burst,
+        pool: &PacketPool,
+        block: &mut FillBlock,
+        length: usize,
+        lp: &LpFields,
+        face: &RxFace,
+    ) -> Result<(), DropReason> {
         let outcome = match burst.next_packet() {
             None => Err(DropReason::BurstFull),
             Some(next) if block.filled()[0] == TYPE_DATA => {
@@ -115,7 +205,6 @@ impl Ingress {
         result.inspect_err(|&reason| self.counters.drop_packet(reason))
     }
 
-    #[inline]
     fn describe_data(
         &self,
         next: NextPacket<'_>,
@@ -153,7 +242,6 @@ impl Ingress {
 
     /// Parses the Interest at the front of `block` and decrements its HopLimit, unless the Interest
     /// has to be rewritten.
-    #[inline]
     fn describe_interest(
         &mut self,
         next: NextPacket<'_>,
@@ -205,11 +293,7 @@ impl Ingress {
         descriptor.kind = if lp.nack.is_some() { PacketKind::Nack } else { PacketKind::Interest };
         descriptor.nonce = nonce.unwrap_or_default();
         let lifetime_ms = saturate_u32(interest.lifetime_ms());
-        let lifetime_max_ms = match face.is_remote {
-            true => self.remote_lifetime_max_ms,
-            false => self.interest_lifetime_max_ms,
-        };
-        descriptor.period_ms = lifetime_ms.min(lifetime_max_ms);
+        descriptor.period_ms = lifetime_ms.min(self.lifetime_max_ms(face));
         descriptor.hop_limit = hop_limit.unwrap_or_default();
         let hint = interest.forwarding_hint_range().unwrap_or_default();
         descriptor.hint_offset = offset_u16(hint.start)?;
@@ -283,7 +367,6 @@ impl Ingress {
 }
 
 /// Fills in the fields common to Interest and Data. `hash_count` is the number of prefix hashes.
-#[inline(always)]
 fn describe(
     next: NextPacket<'_>,
     name: NameRef<'_>,
@@ -316,11 +399,63 @@ fn describe(
     descriptor.next_hop_face_id = saturate_u32(next_hop.unwrap_or(0));
     descriptor.flags = flags
         .union(face.flags)
-        .union(scope::flags(name))
+        .union(scope::flags(name.value()))
         .with(Flags::NO_CACHE, lp.no_cache)
         .with(Flags::NON_DISCOVERY, lp.non_discovery)
         .with(Flags::NEXT_HOP, next_hop.is_some());
     Ok(())
+}
+
+/// What a packet in the common form contributes to its descriptor.
+#[derive(Debug, Clone, Copy)]
+struct CommonFields {
+    nonce: u32,
+    period_ms: u32,
+    name_offset: u16,
+    name_end: u16,
+    flags: Flags,
+    hop_limit_offset: u16,
+    /// After the decrement.
+    hop_limit: u8,
+}
+
+// Calls: with both parsers inside one function, registers do not suffice.
+impl CommonFields {
+    #[inline(never)]
+    fn of_data(wire: &[u8]) -> Option<Self> {
+        let data = CommonData::read(wire)?;
+        Some(Self {
+            nonce: 0,
+            period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
+            name_offset: u16::try_from(data.name.start).ok()?,
+            name_end: u16::try_from(data.name.end).ok()?,
+            flags: Flags::default(),
+            hop_limit_offset: 0,
+            hop_limit: 0,
+        })
+    }
+
+    /// `None` also for HopLimit 0.
+    #[inline(never)]
+    fn of_interest(wire: &[u8]) -> Option<Self> {
+        let interest = CommonInterest::read(wire)?;
+        let (hop_limit_offset, hop_limit) = match interest.hop_limit {
+            None => (0, 0),
+            Some((offset, hop_limit)) => (offset, hop_limit.checked_sub(1)?),
+        };
+        Some(Self {
+            nonce: interest.nonce,
+            period_ms: saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)),
+            name_offset: u16::try_from(interest.name.start).ok()?,
+            name_end: u16::try_from(interest.name.end).ok()?,
+            flags: Flags::default()
+                .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
+                .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
+                .with(Flags::HOP_LIMIT, interest.hop_limit.is_some()),
+            hop_limit_offset: u16::try_from(hop_limit_offset).ok()?,
+            hop_limit,
+        })
+    }
 }
 
 /// Result of parsing a packet.
@@ -400,5 +535,224 @@ impl ProducerRegions {
             && delegations.any(|delegation| {
                 self.names.iter().any(|region| region.as_ref().starts_with(delegation))
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use ndn_ring::PagePreference;
+    use ndn_table::FaceIndex;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{FaceProperties, PitToken, Scope};
+
+    /// A TLV with a type and a length of any form, in most cases the shortest.
+    fn element(ty: u64, value: &[u8], wide: bool) -> Vec<u8> {
+        let number = |number: u64, wide: bool| match u8::try_from(number) {
+            Ok(byte) if byte < 253 && !wide => vec![byte],
+            _ => [&[253][..], &u16::try_from(number).unwrap().to_be_bytes()].concat(),
+        };
+        let length = value.len() as u64;
+        [number(ty, false), number(length, wide && length > 2), value.to_vec()].concat()
+    }
+
+    fn wire_bytes(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), length)
+    }
+
+    fn component() -> impl Strategy<Value = Vec<u8>> {
+        let ty = prop_oneof![
+            12 => Just(8_u64),
+            4 => prop::sample::select(vec![50, 54, 3, 252, 32]),
+            1 => prop::sample::select(vec![0, 1, 2, 253, 254, 65535]),
+        ];
+        let value = prop_oneof![
+            8 => wire_bytes(0..20),
+            1 => Just(vec![7; 32]),
+            1 => wire_bytes(240..300),
+            1 => Just(b"localhost".to_vec()),
+            1 => Just(b"localhop".to_vec()),
+        ];
+        (ty, value, prop::bool::weighted(0.02))
+            .prop_map(|(ty, value, wide)| element(ty, &value, wide))
+    }
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        let components = prop_oneof![
+            10 => proptest::collection::vec(component(), 0..8),
+            1 => (60..67_usize).prop_map(|count| vec![vec![8, 1, 65]; count]),
+        ];
+        components.prop_map(|components| element(7, &components.concat(), false))
+    }
+
+    /// Elements of this order, each present or absent, with a valid or an arbitrary value, and
+    /// sometimes another in between.
+    fn elements(known: Vec<(u64, Vec<Vec<u8>>)>) -> impl Strategy<Value = Vec<u8>> {
+        let parts: Vec<_> = known
+            .into_iter()
+            .map(|(ty, values)| {
+                let value = prop_oneof![
+                    30 => prop::sample::select(values),
+                    1 => wire_bytes(0..10),
+                ];
+                let other = prop_oneof![
+                    40 => Just(None),
+                    1 => (0..260_u64, wire_bytes(0..5)).prop_map(Some),
+                ];
+                (prop::bool::weighted(0.75), value, other).prop_map(
+                    move |(is_there, value, other)| {
+                        let mut bytes = if is_there { element(ty, &value, false) } else { vec![] };
+                        if let Some((ty, value)) = other {
+                            bytes.extend(element(ty, &value, false));
+                        }
+                        bytes
+                    },
+                )
+            })
+            .collect();
+        parts.prop_map(|parts| parts.concat())
+    }
+
+    fn packet() -> impl Strategy<Value = Vec<u8>> {
+        let hint = element(7, &element(8, b"a", false), false);
+        let lifetimes = vec![vec![1], vec![15, 160], vec![0, 1, 0, 0], vec![255; 8]];
+        let meta = [element(24, &[0], false), element(25, &[1, 0], false)];
+        let last = element(26, &element(50, &[9], false), false);
+        let metas = vec![meta[1].clone(), meta.concat(), [meta.concat(), last].concat(), vec![]];
+        let interest = elements(vec![
+            (33, vec![vec![]]),
+            (18, vec![vec![]]),
+            (30, vec![hint]),
+            (10, vec![vec![1, 2, 3, 4]]),
+            (12, lifetimes),
+            (34, vec![vec![0], vec![1], vec![255]]),
+        ]);
+        let plain = elements(vec![(10, vec![vec![1, 2, 3, 4]]), (12, vec![vec![15, 160]])]);
+        let data = elements(vec![
+            (20, metas),
+            (21, vec![vec![1; 9], vec![2; 300], vec![]]),
+            (22, vec![vec![27, 1, 0]]),
+            (23, vec![vec![3; 32], vec![]]),
+        ]);
+        let signed = Just(element(22, &[27, 1, 0], false))
+            .prop_map(|info| [info, element(23, &[7; 32], false)].concat());
+        let whole = prop_oneof![
+            (Just(5_u64), name(), interest),
+            (Just(5_u64), name(), plain),
+            (Just(6_u64), name(), data),
+            (Just(6_u64), name(), signed),
+        ];
+        let change = proptest::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>()));
+        (whole, change, prop::bool::weighted(0.02)).prop_map(|((ty, name, rest), change, wide)| {
+            let mut wire = element(ty, &[name, rest].concat(), wide);
+            if let Some((position, byte)) = change {
+                let position = position.index(wire.len());
+                wire[position] = byte;
+            }
+            wire
+        })
+    }
+
+    /// A packet described by one of the two ways.
+    #[derive(Debug, PartialEq)]
+    struct Described {
+        descriptor: String,
+        hashes: Vec<u64>,
+        wire: Vec<u8>,
+    }
+
+    fn block_of(pool: &PacketPool, wire: &[u8]) -> FillBlock {
+        let mut block = pool.allocate_block().unwrap();
+        block.spare_mut()[..wire.len()].copy_from_slice(wire);
+        block.commit(wire.len());
+        block
+    }
+
+    fn described(mut burst: Burst, pool: &PacketPool) -> Described {
+        let wire = pool.bytes(burst.descriptor(0).handle.as_ref().unwrap()).to_vec();
+        let handle = burst.descriptor_mut(0).handle.take();
+        let descriptor = format!("{:?}", burst.descriptor(0));
+        let hashes = burst.prefix_hashes(0).to_vec();
+        burst.descriptor_mut(0).handle = handle;
+        burst.release(pool);
+        Described { descriptor, hashes, wire }
+    }
+
+    /// Describes `wire` in the common form and in general; returns whether it has the common form.
+    fn compare(wire: &[u8], default_hop_limit: u8, token: &[u8], is_remote: bool) -> bool {
+        let pool = PacketPool::with_pages(4, PagePreference::Best, 0).unwrap();
+        let hasher = NameHasher::new(*b"key of the tests");
+        let mut ingress = Ingress::new(hasher, Arc::default(), 1);
+        ingress.set_default_hop_limit(default_hop_limit);
+        ingress.set_interest_lifetime_max(Duration::from_secs(60), Duration::from_secs(2));
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+        let face = RxFace { is_remote, ..RxFace::new(FaceIndex::new(3, 1), &properties) };
+        let lp = LpFields { pit_token: PitToken::new(token).unwrap(), ..LpFields::default() };
+        let mut common = Burst::new();
+        let mut block = block_of(&pool, wire);
+        let Some(limit) =
+            ingress.describe_common(common.next_packet().unwrap(), block.filled(), &lp, &face)
+        else {
+            return false;
+        };
+        if let Some((offset, limit)) = limit {
+            block.filled_mut()[offset] = limit;
+        }
+        common.append(block.carve(wire.len()));
+        let mut general = Burst::new();
+        let mut other = block_of(&pool, wire);
+        let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), &lp, &face);
+        assert_eq!(result, Ok(()), "{wire:x?}");
+        assert!(ingress.rewrite_block.is_none(), "not rewritten");
+        assert_eq!(described(common, &pool), described(general, &pool), "{wire:x?}");
+        true
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn common_form_is_described_as_by_the_general_parser(
+            wire in packet(),
+            default_hop_limit in prop::sample::select(vec![0, 0, 0, 32]),
+            token in wire_bytes(0..12),
+            is_remote in any::<bool>(),
+        ) {
+            compare(&wire, default_hop_limit, &token, is_remote);
+        }
+    }
+
+    #[test]
+    fn packets_of_applications_have_the_common_form() {
+        let name =
+            element(7, &[element(8, b"app", false), element(50, &[1, 0], false)].concat(), false);
+        let nonce = element(10, &[1, 2, 3, 4], false);
+        let interest = |rest: &[u8]| element(5, &[&name, rest].concat(), false);
+        let signature = [element(22, &[27, 1, 0], false), element(23, &[7; 32], false)].concat();
+        let data = |rest: &[u8]| element(6, &[&name, rest, &signature].concat(), false);
+        assert!(compare(&interest(&nonce), 0, b"", false));
+        assert!(compare(
+            &interest(&[&nonce[..], &[12, 2, 15, 160, 34, 1, 9]].concat()),
+            7,
+            b"token6",
+            true
+        ));
+        assert!(compare(
+            &interest(&[&[33, 0, 18, 0], &nonce[..], &[12, 1, 9]].concat()),
+            0,
+            b"",
+            true
+        ));
+        assert!(compare(&data(&element(21, &[5; 1000], false)), 0, b"12345678", false));
+        assert!(compare(&data(&[20, 3, 25, 1, 9, 21, 0]), 0, b"", false));
+        assert!(!compare(&interest(&[]), 0, b"", false), "without Nonce");
+        assert!(
+            !compare(&interest(&[&nonce[..], &[34, 1, 0]].concat()), 0, b"", false),
+            "HopLimit 0"
+        );
+        assert!(!compare(&interest(&nonce), 0, b"123456789", false), "a long token");
     }
 }

@@ -69,3 +69,25 @@ pub struct LpFields {
     /// Only allowed on a Data.
     pub announcement_length: u16,
 }
+
+impl LpFields {
+    /// Whether there is no field but a PIT token of at most `token_length_max` bytes.
+    #[inline(always)]
+    pub(crate) fn is_token_only(&self, token_length_max: usize) -> bool {
+        let Self {
+            pit_token,
+            nack,
+            congestion_mark,
+            next_hop_face_id,
+            no_cache,
+            non_discovery,
+            announcement_length,
+        } = self;
+        usize::from(pit_token.length) <= token_length_max
+            && nack.is_none()
+            && *congestion_mark == 0
+            && next_hop_face_id.is_none()
+            && !(*no_cache | *non_discovery)
+            && *announcement_length == 0
+    }
+}

@@ -21,10 +21,10 @@ pub(crate) fn is_localhop(name: NameRef<'_>) -> bool {
     name.value().starts_with(LOCALHOP)
 }
 
-/// [`Flags::LOCALHOST`] or [`Flags::LOCALHOP`], if `name` is under one of them.
+/// [`Flags::LOCALHOST`] or [`Flags::LOCALHOP`], if the name with this value is under one of them.
 #[inline]
-pub(crate) fn flags(name: NameRef<'_>) -> Flags {
-    match name.value() {
+pub(crate) fn flags(name: &[u8]) -> Flags {
+    match name {
         // Almost every name fails on these four bytes.
         [_, _, a, b, c, d, ..] if [*a, *b, *c, *d] == *LOCAL => local_flags(name),
         _ => Flags::default(),
@@ -32,8 +32,8 @@ pub(crate) fn flags(name: NameRef<'_>) -> Flags {
 }
 
 #[cold]
-fn local_flags(name: NameRef<'_>) -> Flags {
+fn local_flags(name: &[u8]) -> Flags {
     Flags::default()
-        .with(Flags::LOCALHOST, is_localhost(name))
-        .with(Flags::LOCALHOP, is_localhop(name))
+        .with(Flags::LOCALHOST, name.starts_with(LOCALHOST))
+        .with(Flags::LOCALHOP, name.starts_with(LOCALHOP))
 }

@@ -82,14 +82,14 @@ impl AesHasher {
     }
 
     /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
-    /// are exhausted. `next` takes the next section from `sections`.
+    /// are exhausted, and returns the number of hashes. `next` takes the next section from `sections`.
     #[inline]
     pub fn hash_prefixes<'a, S: Clone>(
         &self,
         sections: &mut S,
         next: impl Fn(&mut S) -> Option<Section<'a>>,
         hashes: &mut [u64],
-    ) {
+    ) -> usize {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             // SAFETY: `new` has found that the processor has AES and SSSE3. For speed: 4 prefixes
@@ -98,7 +98,10 @@ impl AesHasher {
             unsafe { x86::hash_prefixes(&self.keys, sections, next, hashes) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = (sections, next, hashes, self.keys);
+        {
+            let _ = (sections, next, hashes, self.keys);
+            0
+        }
     }
 
     /// The hash of all sections.
@@ -165,11 +168,12 @@ mod x86 {
         sections: &mut S,
         next: impl Fn(&mut S) -> Option<Section<'a>>,
         hashes: &mut [u64],
-    ) {
+    ) -> usize {
         // A local copy stays in registers.
         let mut walk = sections.clone();
         let loaded = keys.each_ref().map(|key| load(key));
         let mut state = loaded[0];
+        let mut count = 0;
         for hash in hashes {
             let Some(section) = next(&mut walk) else { break };
             state = match section {
@@ -177,8 +181,10 @@ mod x86 {
                 Section::Long(bytes) => absorb_long(keys, state, bytes),
             };
             *hash = finish(&loaded, state);
+            count += 1;
         }
         *sections = walk;
+        count
     }
 
     #[target_feature(enable = "aes,ssse3")]
@@ -201,6 +207,7 @@ mod x86 {
         rounds(keys, state, _mm_and_si128(load(block), load(&KEEP.0[len])))
     }
 
+    #[cold]
     #[inline(never)]
     #[target_feature(enable = "aes,ssse3")]
     fn absorb_long(keys: &Keys, mut state: __m128i, bytes: &[u8]) -> __m128i {

@@ -1,7 +1,9 @@
 //! One keyed hash per name prefix, computed once per packet and used by every table.
 
+use std::ops::Range;
+
 use ndn_packet::NameRef;
-use ndn_packet::name::{NameScanner, RawComponent};
+use ndn_packet::name::{CommonComponents, NameScanner, RawComponent};
 use ndn_ring::{AesHasher, Section};
 
 use crate::sip::SipHasher;
@@ -92,12 +94,33 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let before = scanner.count();
-        match &self.function {
+        let count = match &self.function {
             Function::Aes(aes) => aes.hash_prefixes(scanner, next_section, longer),
             Function::Sip(sip) => sip.hash_prefixes(scanner, next_section, longer),
-        }
-        scanner.count() - before + 1
+        };
+        count + 1
+    }
+
+    /// Validates the name whose value lies at `range` in `packet`, and writes the same hashes as
+    /// [`Self::hash_prefixes`]. Returns the number of components; `None` also when one of them is not
+    /// [common](CommonComponents), but perhaps valid.
+    #[inline]
+    pub fn hash_common(
+        &self,
+        packet: &[u8],
+        range: Range<usize>,
+        hashes: &mut [u64],
+    ) -> Option<usize> {
+        let (first, longer) = hashes.split_first_mut()?;
+        *first = self.empty;
+        let room = longer.len().min(NAME_COMPONENTS_MAX);
+        let longer = &mut longer[..room];
+        let mut components = CommonComponents::within(packet, range);
+        let count = match &self.function {
+            Function::Aes(aes) => aes.hash_prefixes(&mut components, next_common_section, longer),
+            Function::Sip(sip) => sip.hash_prefixes(&mut components, next_common_section, longer),
+        };
+        components.is_at_end().then_some(count)
     }
 
     /// The hash of a whole name, equal to its last prefix hash; accepts any bytes.
@@ -127,13 +150,24 @@ impl NameHasher {
     }
 }
 
+/// The next component, if there is one and it is common.
+#[inline(always)]
+fn next_common_section<'a>(components: &mut CommonComponents<'a>) -> Option<Section<'a>> {
+    components.next_component().map(section_of)
+}
+
 /// The next component, if there is one and it is valid.
 #[inline(always)]
 fn next_section<'a>(scanner: &mut NameScanner<'a>) -> Option<Section<'a>> {
-    Some(match scanner.next_component()? {
+    scanner.next_component().map(section_of)
+}
+
+#[inline(always)]
+fn section_of(component: RawComponent<'_>) -> Section<'_> {
+    match component {
         RawComponent::Short { block, len } => Section::Short { block, len },
         RawComponent::Long(wire) => Section::Long(wire),
-    })
+    }
 }
 
 /// A component TLV of an implicit digest starts with its type and length.

@@ -18,14 +18,16 @@ impl SipHasher {
     }
 
     /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
-    /// are exhausted. `next` takes the next section from `sections`.
+    /// are exhausted, and returns the number of hashes. `next` takes the next section from `sections`.
+    #[inline(never)]
     pub(crate) fn hash_prefixes<'a, S>(
         &self,
         sections: &mut S,
         next: impl Fn(&mut S) -> Option<Section<'a>>,
         hashes: &mut [u64],
-    ) {
+    ) -> usize {
         let mut state = self.initial;
+        let mut count = 0;
         // The bytes that do not fill a word yet.
         let mut word = 0;
         let mut length = 0_usize;
@@ -40,7 +42,9 @@ impl SipHasher {
                 }
             }
             *hash = state.finish((length as u64) << 56 | word);
+            count += 1;
         }
+        count
     }
 
     /// The hash of all of `bytes`.

@@ -63,6 +63,65 @@ pub struct Data<'a> {
     name_ends_in_implicit_digest: bool,
 }
 
+/// The elements of a Data in the common form: those that the specification knows, in its order.
+#[derive(Clone, Debug)]
+pub struct CommonData {
+    /// Range of the name's value in the packet.
+    pub name: Range<usize>,
+    /// FreshnessPeriod in milliseconds.
+    pub freshness_ms: Option<u64>,
+    content_type: Option<u64>,
+    final_block_id: Span,
+    content: Span,
+    signature_info: Span,
+    signature_value: Span,
+}
+
+impl CommonData {
+    /// Reads a Data that fills `wire`, if it has the common form. The caller must validate the name.
+    #[inline(always)]
+    #[must_use]
+    pub fn read(wire: &[u8]) -> Option<Self> {
+        let name = fast_reader::common_name::<{ types::DATA }>(wire)?;
+        Self::elements(wire, name)
+    }
+
+    /// Reads the elements after the name.
+    #[inline(always)]
+    fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
+        let mut reader = FastReader::new(wire, name.end);
+        let (mut content_type, mut freshness_ms) = (None, None);
+        let mut final_block_id = Span::NONE;
+        if let Some(meta_info) = reader.take(types::META_INFO) {
+            let mut inside = reader.inside(meta_info)?;
+            if let Some(value) = inside.take(types::CONTENT_TYPE) {
+                content_type = Some(inside.number(value)?);
+            }
+            if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
+                freshness_ms = Some(inside.number(value)?);
+            }
+            if let Some(value) = inside.take(types::FINAL_BLOCK_ID) {
+                final_block_id = one_component(inside.inside(value)?)?;
+            }
+            if !inside.is_empty() {
+                return None;
+            }
+        }
+        let content = reader.take(types::CONTENT).unwrap_or(Span::NONE);
+        let signature_info = reader.take(types::SIGNATURE_INFO)?;
+        let signature_value = reader.take(types::SIGNATURE_VALUE)?;
+        reader.is_empty().then_some(Self {
+            name,
+            freshness_ms,
+            content_type,
+            final_block_id,
+            content,
+            signature_info,
+            signature_value,
+        })
+    }
+}
+
 /// Offsets of all elements of a parsed Data. With the same bytes it restores the Data, for callers
 /// that keep a packet and avoid parsing it again.
 #[derive(Clone, Copy, Debug)]
@@ -147,29 +206,15 @@ impl<'a> Data<'a> {
     /// Parses the elements after the name, if they are in the common order.
     #[inline(always)]
     fn common_order_elements(mut self) -> Option<Self> {
-        let mut reader = FastReader::new(self.wire, self.name.range().end);
-        if let Some(meta_info) = reader.take(types::META_INFO) {
-            let mut inside = reader.inside(meta_info)?;
-            if let Some(value) = inside.take(types::CONTENT_TYPE) {
-                self.content_type = inside.number(value)?;
-            }
-            if let Some(value) = inside.take(types::FRESHNESS_PERIOD) {
-                self.freshness_ms = Some(inside.number(value)?);
-            }
-            if let Some(value) = inside.take(types::FINAL_BLOCK_ID) {
-                self.final_block_id = one_component(inside.inside(value)?)?;
-            }
-            if !inside.is_empty() {
-                return None;
-            }
-        }
-        if let Some(content) = reader.take(types::CONTENT) {
-            self.content = content;
-        }
-        self.signature_info = reader.take(types::SIGNATURE_INFO)?;
-        self.signed_portion.end = Span::new(0, reader.offset()).end;
-        self.signature_value = reader.take(types::SIGNATURE_VALUE)?;
-        reader.is_empty().then_some(self)
+        let common = CommonData::elements(self.wire, self.name.range())?;
+        self.content_type = common.content_type.unwrap_or(ContentType::BLOB.0);
+        self.freshness_ms = common.freshness_ms;
+        self.final_block_id = common.final_block_id;
+        self.content = common.content;
+        self.signature_info = common.signature_info;
+        self.signed_portion.end = common.signature_info.end;
+        self.signature_value = common.signature_value;
+        Some(self)
     }
 
     /// Parses the elements after the name in any valid order, with errors.

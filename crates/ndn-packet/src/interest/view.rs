@@ -22,6 +22,61 @@ pub enum ParametersDigest {
 }
 
 const NONCE_TLV_LEN: usize = 6;
+const NONCE_HEADER_LEN: u32 = 2;
+
+/// The fields of an Interest in the common form: selectors, Nonce, and at most InterestLifetime and
+/// HopLimit, in this order.
+#[derive(Clone, Debug)]
+pub struct CommonInterest {
+    /// Range of the name's value in the packet.
+    pub name: Range<usize>,
+    /// CanBePrefix.
+    pub can_be_prefix: bool,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// Nonce, as a big-endian number.
+    pub nonce: u32,
+    nonce_offset: u32,
+    /// InterestLifetime in milliseconds.
+    pub lifetime_ms: Option<u64>,
+    /// Offset and value of HopLimit.
+    pub hop_limit: Option<(usize, u8)>,
+}
+
+impl CommonInterest {
+    /// Reads an Interest that fills `wire`, if it has the common form. The caller must validate the
+    /// name; an Interest with a ParametersSha256DigestComponent is not valid in this form.
+    #[inline(always)]
+    #[must_use]
+    pub fn read(wire: &[u8]) -> Option<Self> {
+        let name = fast_reader::common_name::<{ types::INTEREST }>(wire)?;
+        Self::elements(wire, name)
+    }
+
+    /// Reads the elements after the name.
+    #[inline(always)]
+    fn elements(wire: &[u8], name: Range<usize>) -> Option<Self> {
+        let mut reader = FastReader::new(wire, name.end);
+        let can_be_prefix = reader.take_array::<0>(types::CAN_BE_PREFIX).is_some();
+        let must_be_fresh = reader.take_array::<0>(types::MUST_BE_FRESH).is_some();
+        let (nonce_offset, nonce) = reader.take_array(types::NONCE)?;
+        let lifetime_ms = match reader.take(types::INTEREST_LIFETIME) {
+            Some(value) => Some(reader.number(value)?),
+            None => None,
+        };
+        let hop_limit = reader.take_array(types::HOP_LIMIT);
+        let hop_limit = hop_limit.map(|(offset, &[hop_limit])| (offset as usize, hop_limit));
+        reader.is_empty().then_some(Self {
+            name,
+            can_be_prefix,
+            must_be_fresh,
+            nonce: u32::from_be_bytes(*nonce),
+            nonce_offset,
+            lifetime_ms,
+            hop_limit,
+        })
+    }
+}
 
 /// Order of the elements in an Interest.
 mod rank {
@@ -141,26 +196,19 @@ impl<'a> Interest<'a> {
     /// Parses the elements after the name, if they are in the common order.
     #[inline(always)]
     fn common_order_elements(mut self) -> Option<Self> {
-        let mut reader = FastReader::new(self.wire, self.name.range().end);
-        if reader.take_array::<0>(types::CAN_BE_PREFIX).is_some() {
-            self.can_be_prefix = true;
-        }
-        if reader.take_array::<0>(types::MUST_BE_FRESH).is_some() {
-            self.must_be_fresh = true;
-        }
-        self.nonce_insert_offset = Span::new(reader.offset(), 0).start;
-        let (nonce_offset, nonce) = reader.take_array(types::NONCE)?;
-        self.nonce_offset = nonce_offset;
-        self.nonce = u32::from_be_bytes(*nonce);
-        if let Some(value) = reader.take(types::INTEREST_LIFETIME) {
-            self.lifetime_ms = reader.number(value)?;
-            self.has_lifetime = true;
-        }
-        if let Some((offset, &[hop_limit])) = reader.take_array(types::HOP_LIMIT) {
-            self.hop_limit_offset = offset;
+        let common = CommonInterest::elements(self.wire, self.name.range())?;
+        self.can_be_prefix = common.can_be_prefix;
+        self.must_be_fresh = common.must_be_fresh;
+        self.nonce_offset = common.nonce_offset;
+        self.nonce_insert_offset = common.nonce_offset - NONCE_HEADER_LEN;
+        self.nonce = common.nonce;
+        self.has_lifetime = common.lifetime_ms.is_some();
+        self.lifetime_ms = common.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS);
+        if let Some((offset, hop_limit)) = common.hop_limit {
+            self.hop_limit_offset = Span::new(offset, 0).start;
             self.hop_limit = hop_limit;
         }
-        reader.is_empty().then_some(self)
+        Some(self)
     }
 
     /// Parses the elements after the name in any valid order, with errors.

@@ -11,7 +11,7 @@ pub use component::{Component, ComponentType};
 pub use convention::Convention;
 pub use name_types::{Components, Name, NameRef};
 pub(crate) use scanner::NameScan;
-pub use scanner::{NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
+pub use scanner::{CommonComponents, NameScanner, RawComponent, SHORT_COMPONENT_LEN_MAX};
 
 /// Maximum number of components in a name; a packet of [`crate::MAX_PACKET_SIZE`] bytes never
 /// exceeds it. A forwarder sets its own, smaller limit.

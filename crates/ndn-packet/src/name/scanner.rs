@@ -56,6 +56,56 @@ impl<'a> RawComponent<'a> {
     }
 }
 
+/// Iterates over the components of a name that is being parsed, as long as they are common: types 3
+/// to 252 with values of up to 252 bytes, which are valid without further checks.
+#[derive(Clone, Debug)]
+pub struct CommonComponents<'a> {
+    packet: &'a [u8],
+    /// Start of the next component, at most `end`.
+    pos: usize,
+    /// End of the name, at most the end of the packet.
+    end: usize,
+}
+
+impl<'a> CommonComponents<'a> {
+    /// Iterates over the name whose value lies at `range` in `packet`.
+    #[inline(always)]
+    #[must_use]
+    pub fn within(packet: &'a [u8], range: Range<usize>) -> Self {
+        let end = range.end.min(packet.len());
+        Self { packet, pos: range.start.min(end), end }
+    }
+
+    /// Whether all components were visited, so that the name is valid.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.pos == self.end
+    }
+
+    /// Visits the next component; `None` at the end and before one that is not common.
+    #[inline(always)]
+    pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
+        if self.pos == self.end {
+            return None;
+        }
+        let from_here: &'a [u8] = self.packet.get(self.pos..)?;
+        let &[ty, value_len, ..] = from_here else { return None };
+        let len = 2 + usize::from(value_len);
+        let next = self.pos + len;
+        if ty.wrapping_sub(3) >= 250 || value_len > 252 || next > self.end {
+            return None;
+        }
+        self.pos = next;
+        match from_here.first_chunk() {
+            Some(block) if len <= SHORT_COMPONENT_LEN_MAX => {
+                Some(RawComponent::Short { block, len })
+            }
+            _ => from_here.get(..len).map(RawComponent::Long),
+        }
+    }
+}
+
 /// Result of one pass over a name.
 #[derive(Clone, Copy)]
 pub(crate) struct NameScan {

@@ -4,6 +4,8 @@
 //! while a loop over arbitrary elements jumps to an unpredictable target for each. Other packets
 //! are left to [`Reader`], which implements every rule and every error.
 
+use core::ops::Range;
+
 use crate::error::{DecodeError, saturate};
 use crate::span::Span;
 use crate::tlv::Reader;
@@ -15,27 +17,19 @@ pub(crate) struct FastReader<'a> {
     /// Ends at the end of the enclosing element.
     buf: &'a [u8],
     pos: usize,
-    /// `buf` from `pos` on.
-    rest: &'a [u8],
 }
 
 impl<'a> FastReader<'a> {
     /// A cursor over `buf` from `pos` on.
     #[inline(always)]
     pub(crate) fn new(buf: &'a [u8], pos: usize) -> Self {
-        Self { buf, pos, rest: buf.get(pos..).unwrap_or_default() }
-    }
-
-    /// Offset of the next element.
-    #[inline(always)]
-    pub(crate) fn offset(&self) -> usize {
-        self.pos
+        Self { buf, pos }
     }
 
     /// Whether all bytes were read.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.pos == self.buf.len()
     }
 
     /// The elements in the value at `span`.
@@ -64,40 +58,43 @@ impl<'a> FastReader<'a> {
     /// Takes the next element if it has the type `ty`, at most 252; returns the range of its value.
     #[inline(always)]
     pub(crate) fn take(&mut self, ty: u32) -> Option<Span> {
-        let (&[first, len], value) = self.rest.split_first_chunk()?;
+        let rest = self.buf.get(self.pos..)?;
+        let &[first, len] = rest.first_chunk()?;
         if u32::from(first) != ty {
             return None;
         }
-        let (value_start, value, len) = match len {
-            0..253 => (self.pos + 2, value, usize::from(len)),
+        let (value_start, len) = match len {
+            0..253 => (self.pos + 2, usize::from(len)),
             253 => {
-                let (&long, value) = value.split_first_chunk()?;
-                let len = usize::from(u16::from_be_bytes(long));
+                let &[_, _, high, low] = rest.first_chunk()?;
+                let len = usize::from(u16::from_be_bytes([high, low]));
                 if len < 253 {
                     return None;
                 }
-                (self.pos + 4, value, len)
+                (self.pos + 4, len)
             }
             _ => return None,
         };
-        self.rest = value.get(len..)?;
-        self.pos = value_start + len;
-        Some(Span::new(value_start, self.pos))
+        let end = value_start + len;
+        if end > self.buf.len() {
+            return None;
+        }
+        self.pos = end;
+        Some(Span::new(value_start, end))
     }
 
     /// Takes the next element if it has the type `ty`, at most 252, and a value of `N` bytes, at
     /// most 252. Returns the offset of the value, and the value.
     #[inline(always)]
     pub(crate) fn take_array<const N: usize>(&mut self, ty: u32) -> Option<(u32, &'a [u8; N])> {
-        let (header, value) = self.rest.split_first_chunk()?;
+        let (header, value) = self.buf.get(self.pos..)?.split_first_chunk()?;
         // One comparison for type and length.
         if u32::from(u16::from_be_bytes(*header)) != ty << 8 | saturate(N) {
             return None;
         }
-        let (value, rest) = value.split_first_chunk()?;
+        let value = value.first_chunk()?;
         let value_start = self.pos + 2;
         self.pos = value_start + N;
-        self.rest = rest;
         Some((Span::new(value_start, self.pos).start, value))
     }
 }
@@ -115,6 +112,16 @@ pub(crate) fn outer<const TY: u32>(wire: &[u8]) -> Result<usize, DecodeError> {
 #[inline(never)]
 fn outer_general(wire: &[u8], ty: u32) -> Result<usize, DecodeError> {
     Ok(Reader::new(wire).read_only(ty)?.value_offset())
+}
+
+/// Range of the value of the Name that begins the one element of type `TY` that fills
+/// `wire`, if their types and lengths are common.
+#[inline(always)]
+pub(crate) fn common_name<const TY: u32>(wire: &[u8]) -> Option<Range<usize>> {
+    let mut outer = FastReader::new(wire, 0);
+    let value = outer.take(TY)?;
+    let name = FastReader::new(wire, value.start as usize).take(types::NAME)?;
+    outer.is_empty().then_some(name.range())
 }
 
 /// Start and end of the value of the Name at `pos`.
