@@ -14,6 +14,7 @@ mod peers;
 mod process;
 mod program;
 mod topology;
+pub mod transfers;
 mod well_known;
 pub mod wire;
 

@@ -157,12 +157,29 @@ fn expanded(path: &str) -> Vec<String> {
     parts.flat_map(|part| expanded(&format!("{prefix}{part}"))).collect()
 }
 
-/// The modules of the same package that a module imports from.
+/// The paths from `root` that a text contains outside of imports, comments left out.
+fn inline_paths<'t>(text: &'t str, root: &'t str) -> impl Iterator<Item = String> + 't {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap());
+    let lines = lines.filter(|line| !line.contains("pub(in "));
+    let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    lines.flat_map(move |line| {
+        line.match_indices(root).filter_map(move |(at, _)| {
+            let is_start = !line[..at].ends_with(is_of_path);
+            let end = line[at..].find(|c| !is_of_path(c)).map_or(line.len(), |length| at + length);
+            is_start.then(|| line[at..end].to_owned())
+        })
+    })
+}
+
+/// The modules of the same package that a module imports from or names by a path.
 fn imports(module: &[String], modules: &BTreeMap<Vec<String>, String>) -> BTreeSet<Vec<String>> {
+    let text = &modules[module];
     let mut found = BTreeSet::new();
-    for part in modules[module].split("use ").skip(1) {
-        let Some((path, _)) = part.split_once(';') else { continue };
-        let path: String = path.chars().filter(|c| !c.is_whitespace()).collect();
+    let imported = text.split("use ").skip(1).filter_map(|part| Some(part.split_once(';')?.0));
+    let imported =
+        imported.map(|path| path.chars().filter(|c| !c.is_whitespace()).collect::<String>());
+    let inline = ["crate::", "super::"].into_iter().flat_map(|root| inline_paths(text, root));
+    for path in imported.chain(inline) {
         for path in expanded(&path) {
             let mut segments = path.split("::").peekable();
             let mut base = match segments.peek() {

@@ -1,8 +1,10 @@
-//! Parses names, durations and sizes on the command line.
+//! Parses names, durations, sizes and Base64 on the command line.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use ndn_packet::Name;
 
 use crate::config::{ByteSize, parse_duration};
@@ -85,6 +87,20 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it must not be zero".to_owned()),
         duration => Ok(duration),
     }
+}
+
+/// Reads Base64 of either alphabet, with or without padding; white space is ignored.
+pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&alphabet::STANDARD, config);
+    let standard = |character| match character {
+        '-' => '+',
+        '_' => '/',
+        other => other,
+    };
+    let digits: String = text.chars().filter(|c| !c.is_whitespace()).map(standard).collect();
+    engine.decode(digits).map_err(|error| format!("it is not Base64: {error}"))
 }
 
 #[cfg(test)]

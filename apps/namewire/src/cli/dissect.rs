@@ -3,12 +3,11 @@
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use base64::{Engine, alphabet};
 use clap::{Args, ValueEnum};
 use ndn_packet::dissect::{Element, Meaning, dissect};
 use serde_json::{Value, json};
 
+use super::arguments::from_base64;
 use super::capture::PacketFilter;
 use super::failure::{Failure, Outcome};
 use super::output;
@@ -217,20 +216,6 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
         .map(|at| u8::from_str_radix(&digits[at..at + 2], 16))
         .collect::<Result<_, _>>()
         .map_err(|_| "it has characters other than hexadecimal digits".to_owned())
-}
-
-/// Reads Base64 of either alphabet, with or without padding; white space is ignored.
-pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, String> {
-    let config =
-        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let engine = GeneralPurpose::new(&alphabet::STANDARD, config);
-    let standard = |character| match character {
-        '-' => '+',
-        '_' => '/',
-        other => other,
-    };
-    let digits: String = text.chars().filter(|c| !c.is_whitespace()).map(standard).collect();
-    engine.decode(digits).map_err(|error| format!("it is not Base64: {error}"))
 }
 
 #[cfg(test)]

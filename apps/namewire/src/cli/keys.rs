@@ -11,6 +11,7 @@ use ndn_security::{
     PublicKey, SafeBag, Signer, Verifier,
 };
 
+use super::arguments::from_base64;
 use super::failure::{Failure, Outcome};
 use namewire_daemon::access::{DataRules, anchors_beside, data_rules};
 
@@ -142,7 +143,7 @@ fn public_key(file: &str) -> Outcome<Arc<dyn Verifier>> {
     }
     if let Some(body) = text.trim().strip_prefix("-----BEGIN PUBLIC KEY-----") {
         let body = body.trim_end().strip_suffix("-----END PUBLIC KEY-----").unwrap_or(body);
-        let spki = super::dissect::from_base64(body).map_err(|reason| {
+        let spki = from_base64(body).map_err(|reason| {
             Failure::Usage(format!("{file}: the public key is unusable: {reason}"))
         })?;
         let key = PublicKey::from_spki(&spki).map_err(|error| unusable(file, &error))?;
