@@ -59,9 +59,10 @@ pub use command::{
     Verb, parse_command,
 };
 pub use dataset::{
-    ChannelStatus, CsInfo, DatasetItem, FaceCounters, FaceEventNotification, FaceProperties,
-    FaceQueryFilter, FaceStatus, FibEntry, ForwarderCounters, ForwarderStatus, NextHopRecord,
-    RibEntry, RouteRecord, StrategyChoice, decode_dataset,
+    ChannelStatus, CsInfo, DatasetField, DatasetInfo, DatasetItem, DatasetValue, Described,
+    FaceCounters, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceStatus, FibEntry,
+    ForwarderCounters, ForwarderStatus, NextHopRecord, RibEntry, RouteRecord, StrategyChoice,
+    decode_dataset,
 };
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
 pub use fib::{Fib, FibFull};

@@ -11,8 +11,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerStatistics};
 use ndn_management::command::Field as Parameter;
 use ndn_management::{
-    CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, FaceDriver, FaceStatus, FibEntry,
-    Management, Persistency, RibEntry, StrategyChoice, Verb, cs_flag, face_flag, route_flag,
+    CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetInfo, DatasetValue,
+    Described, FaceDriver, FaceStatus, FibEntry, ForwarderStatus, Management, NextHopRecord,
+    Persistency, RibEntry, RouteRecord, StrategyChoice, Verb, cs_flag, face_flag, route_flag,
     route_origin_from_text, route_origin_text,
 };
 use ndn_packet::Name;
@@ -29,8 +30,8 @@ use crate::tokens::Role;
 const ITEMS_MAX: u64 = 1000;
 const ITEMS_DEFAULT: u64 = 100;
 
-/// Declares structures of results, and `DATASETS`, their declarations.
-macro_rules! datasets {
+/// Declares structures of results, and `RESULTS`, their declarations.
+macro_rules! results {
     ($(
         #[doc = $help:literal]
         pub struct $Result:ident {
@@ -42,8 +43,8 @@ macro_rules! datasets {
             pub(super) struct $Result { $( pub(super) $field: $Field, )+ }
         )+
 
-        /// The declarations of the structures that queries and mutations return.
-        pub(super) const DATASETS: &[ResultInfo] = &[$( ResultInfo {
+        /// The declarations of structures that are not datasets of management.
+        pub(super) const RESULTS: &[ResultInfo] = &[$( ResultInfo {
             name: stringify!($Result),
             help: $help.trim_ascii(),
             fields: &[$( FieldInfo {
@@ -56,141 +57,7 @@ macro_rules! datasets {
     };
 }
 
-datasets! {
-    /// The forwarder as a whole.
-    pub struct ForwarderStatus {
-        /// Version, as `status/general` of the management protocol shows it.
-        pub version: String,
-        /// Start, milliseconds since 1970.
-        pub start_timestamp_ms: u64,
-        /// Now, milliseconds since 1970.
-        pub current_timestamp_ms: u64,
-        /// Names with next hops.
-        pub fib_entries: u64,
-        /// PIT entries.
-        pub pit_entries: u64,
-        /// Packets in the Content Store.
-        pub cs_entries: u64,
-        /// Interests received.
-        pub in_interests: u64,
-        /// Data received.
-        pub in_data: u64,
-        /// Nacks received.
-        pub in_nacks: u64,
-        /// Interests sent.
-        pub out_interests: u64,
-        /// Data sent.
-        pub out_data: u64,
-        /// Nacks sent.
-        pub out_nacks: u64,
-        /// PIT entries ended by Data.
-        pub satisfied_interests: u64,
-        /// PIT entries ended otherwise.
-        pub unsatisfied_interests: u64,
-    }
-
-    /// A face.
-    pub struct Face {
-        /// FaceId.
-        pub face_id: u64,
-        /// Remote URI.
-        pub remote_uri: String,
-        /// Local URI.
-        pub local_uri: String,
-        /// `local` or `non-local`.
-        pub scope: String,
-        /// `on-demand`, `persistent` or `permanent`.
-        pub persistency: String,
-        /// `point-to-point`, `multi-access` or `adhoc`.
-        pub link_type: String,
-        /// Whether applications may set NextHopFaceId and similar fields.
-        pub local_fields: bool,
-        /// Whether the link is reliable.
-        pub reliability: bool,
-        /// Whether the face marks congestion.
-        pub congestion_marking: bool,
-        /// Time until an idle on-demand face is closed, milliseconds.
-        pub expiration_period_ms: Option<u64>,
-        /// Interval of congestion marking, nanoseconds.
-        pub base_congestion_marking_interval_ns: Option<u64>,
-        /// Queue length at which congestion marking starts, bytes.
-        pub default_congestion_threshold: Option<u64>,
-        /// Maximum length of a packet, bytes.
-        pub mtu: Option<u64>,
-        /// State and counters of the link; null if the face has gone meanwhile.
-        pub link: Option<LinkCounters>,
-    }
-
-    /// A listening address.
-    pub struct Channel {
-        /// Its URI.
-        pub local_uri: String,
-    }
-
-    /// A next hop of a FIB entry.
-    pub struct NextHop {
-        /// FaceId.
-        pub face_id: u64,
-        /// Cost; lower is preferred.
-        pub cost: u64,
-    }
-
-    /// A FIB entry.
-    pub struct FibPrefix {
-        /// Prefix.
-        pub name: String,
-        /// Next hops in ascending cost.
-        pub next_hops: Vec<NextHop>,
-    }
-
-    /// A route.
-    pub struct Route {
-        /// FaceId.
-        pub face_id: u64,
-        /// Origin: a word such as `app`, or a number.
-        pub origin: String,
-        /// Cost; lower is preferred.
-        pub cost: u64,
-        /// Whether longer prefixes inherit the route.
-        pub child_inherit: bool,
-        /// Whether routes of shorter prefixes are not used.
-        pub capture: bool,
-        /// Time until the route expires, milliseconds; null: never.
-        pub expiration_period_ms: Option<u64>,
-    }
-
-    /// A RIB entry.
-    pub struct RibPrefix {
-        /// Prefix.
-        pub name: String,
-        /// Routes in the order of their registration.
-        pub routes: Vec<Route>,
-    }
-
-    /// The Content Store.
-    pub struct ContentStore {
-        /// Capacity, packets.
-        pub capacity: u64,
-        /// Whether Data are cached.
-        pub admit: bool,
-        /// Whether cached Data answer Interests.
-        pub serve: bool,
-        /// Number of packets.
-        pub entries: u64,
-        /// Interests answered.
-        pub hits: u64,
-        /// Interests not answered.
-        pub misses: u64,
-    }
-
-    /// The strategy of a prefix.
-    pub struct Strategy {
-        /// Prefix.
-        pub name: String,
-        /// Strategy, with version and parameters.
-        pub strategy: String,
-    }
-
+results! {
     /// Counters at a moment.
     pub struct Sample {
         /// Milliseconds since 1970.
@@ -238,6 +105,128 @@ datasets! {
     }
 }
 
+/// Structures of datasets that are types of the schema.
+const DATASETS: [&DatasetInfo; 9] = [
+    ForwarderStatus::INFO,
+    FaceStatus::INFO,
+    ChannelStatus::INFO,
+    NextHopRecord::INFO,
+    FibEntry::INFO,
+    RouteRecord::INFO,
+    RibEntry::INFO,
+    CsInfo::INFO,
+    StrategyChoice::INFO,
+];
+
+/// Adds the types of datasets. The type of a face has its link, too.
+///
+/// # Errors
+/// A field has a type without a shape.
+pub(super) fn declare_datasets(types: &mut Types) -> Result<(), String> {
+    for info in DATASETS {
+        let mut fields = fields_of(info)?;
+        if info == FaceStatus::INFO {
+            let shape = Shape::Optional(Box::new(Shape::Object("LinkCounters".to_owned())));
+            let help = "State and counters of the link; null if the face has gone meanwhile.";
+            fields.push(("link", help, shape));
+        }
+        types.add(info.name, info.help, fields);
+    }
+    Ok(())
+}
+
+/// The fields of a structure: name, help text, shape. Flags are a field each, and origins words.
+fn fields_of(
+    info: &'static DatasetInfo,
+) -> Result<Vec<(&'static str, &'static str, Shape)>, String> {
+    let mut fields = Vec::new();
+    for field in info.fields {
+        match field.part {
+            Some(part) => fields.extend(fields_of(part)?),
+            None if field.name == "flags" => {
+                let flags = flags_of(info).iter();
+                fields.extend(flags.map(|(name, _, help)| (*name, *help, Shape::Truth)));
+            }
+            None if field.name == "origin" => fields.push((field.name, field.help, Shape::Text)),
+            None => fields.push((field.name, field.help, Shape::parse(field.of)?)),
+        }
+    }
+    Ok(fields)
+}
+
+/// A value of a dataset as JSON, with the same fields.
+fn json_of_value(value: DatasetValue) -> Value {
+    match value {
+        DatasetValue::None => Value::Null,
+        DatasetValue::Number(number) => number.into(),
+        DatasetValue::Text(text) => text.into(),
+        DatasetValue::List(items) => items.into_iter().map(json_of_value).collect(),
+        DatasetValue::Structure(info, values) => {
+            let mut fields = Map::new();
+            insert_fields(&mut fields, info, values);
+            fields.into()
+        }
+    }
+}
+
+fn insert_fields(into: &mut Map<String, Value>, info: &DatasetInfo, values: Vec<DatasetValue>) {
+    for (field, value) in info.fields.iter().zip(values) {
+        if field.part.is_some()
+            && let DatasetValue::Structure(part, values) = value
+        {
+            insert_fields(into, part, values);
+        } else if field.name == "flags"
+            && let DatasetValue::Number(bits) = value
+        {
+            let flags = flags_of(info).iter();
+            into.extend(flags.map(|(name, bit, _)| ((*name).to_owned(), (bits & bit != 0).into())));
+        } else if field.name == "origin"
+            && let DatasetValue::Number(origin) = value
+        {
+            into.insert(field.name.to_owned(), route_origin_text(origin).into());
+        } else {
+            into.insert(field.name.to_owned(), json_of_value(value));
+        }
+    }
+}
+
+/// The flags of a structure.
+fn flags_of(info: &DatasetInfo) -> &'static [Flag] {
+    match info.name {
+        "FaceProperties" => &FACE_FLAGS,
+        "CsInfo" => &CS_FLAGS,
+        "RouteRecord" => &ROUTE_FLAGS,
+        _ => &[],
+    }
+}
+
+/// A flag: field or argument, bit, help text.
+type Flag = (&'static str, u64, &'static str);
+
+const FACE_FLAGS: [Flag; 3] = [
+    (
+        "localFields",
+        face_flag::LOCAL_FIELDS,
+        "Whether applications may set NextHopFaceId and similar fields.",
+    ),
+    ("reliability", face_flag::LP_RELIABILITY, "Whether the link is reliable."),
+    ("congestionMarking", face_flag::CONGESTION_MARKING, "Whether the face marks congestion."),
+];
+
+const CS_FLAGS: [Flag; 2] = [
+    ("admit", cs_flag::ADMIT, "Whether Data are cached."),
+    ("serve", cs_flag::SERVE, "Whether cached Data answer Interests."),
+];
+
+const ROUTE_FLAGS: [Flag; 2] = [
+    (
+        "childInherit",
+        route_flag::CHILD_INHERIT,
+        "Whether longer prefixes inherit the route; true by default.",
+    ),
+    ("capture", route_flag::CAPTURE, "Whether routes of shorter prefixes are not used."),
+];
+
 /// Which part of a dataset is selected.
 #[derive(Debug, Clone, Default)]
 struct Selection {
@@ -265,7 +254,7 @@ enum Paging {
 }
 
 /// A dataset of management as a field.
-struct DatasetField {
+struct DatasetQuery {
     name: &'static str,
     help: &'static str,
     /// The type of the result, in Rust.
@@ -274,53 +263,53 @@ struct DatasetField {
     read: fn(&dyn Operations, &Selection) -> Result<Value, CallError>,
 }
 
-const QUERIES: [DatasetField; 7] = [
-    DatasetField {
+const QUERIES: [DatasetQuery; 7] = [
+    DatasetQuery {
         name: "status",
         help: "The forwarder as a whole (`status/general` of NFD management).",
         of: "ForwarderStatus",
         paging: Paging::Whole,
         read: read_status,
     },
-    DatasetField {
+    DatasetQuery {
         name: "faces",
         help: "Faces in the order of their FaceIds (`faces/list`).",
-        of: "Vec<Face>",
+        of: "Vec<FaceStatus>",
         paging: Paging::Faces,
         read: read_faces,
     },
-    DatasetField {
+    DatasetQuery {
         name: "channels",
         help: "Listening addresses (`faces/channels`).",
-        of: "Vec<Channel>",
+        of: "Vec<ChannelStatus>",
         paging: Paging::Whole,
         read: read_channels,
     },
-    DatasetField {
+    DatasetQuery {
         name: "fib",
         help: "FIB entries in the canonical order of names (`fib/list`).",
-        of: "Vec<FibPrefix>",
+        of: "Vec<FibEntry>",
         paging: Paging::Names,
         read: read_fib,
     },
-    DatasetField {
+    DatasetQuery {
         name: "rib",
         help: "RIB entries in the canonical order of names (`rib/list`).",
-        of: "Vec<RibPrefix>",
+        of: "Vec<RibEntry>",
         paging: Paging::Names,
         read: read_rib,
     },
-    DatasetField {
+    DatasetQuery {
         name: "cs",
         help: "The Content Store (`cs/info`).",
-        of: "ContentStore",
+        of: "CsInfo",
         paging: Paging::Whole,
         read: read_cs,
     },
-    DatasetField {
+    DatasetQuery {
         name: "strategies",
         help: "Strategies of prefixes in the canonical order of names (`strategy-choice/list`).",
-        of: "Vec<Strategy>",
+        of: "Vec<StrategyChoice>",
         paging: Paging::Names,
         read: read_strategies,
     },
@@ -334,7 +323,7 @@ pub(super) fn queries(types: &mut Types) -> Result<Vec<Field>, String> {
     QUERIES.iter().map(|dataset| query(dataset, types)).collect()
 }
 
-fn query(dataset: &'static DatasetField, types: &mut Types) -> Result<Field, String> {
+fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, String> {
     let shape = Shape::parse(dataset.of)?;
     types.declare_parts(&shape);
     let field = Field::new(dataset.name, shape.type_ref(), move |context| {
@@ -417,37 +406,19 @@ fn json(value: impl Serialize) -> Value {
 }
 
 /// The selected items of a list of names.
-fn named<T: Send, R: Serialize>(
+fn named<T: Described>(
     mut items: Vec<T>,
     selection: &Selection,
     name_of: impl Fn(&T) -> &Name,
-    shown: impl Fn(T) -> R,
 ) -> Value {
     items.retain(|item| name_of(item).starts_with(selection.prefix.as_ref()));
     items.sort_by(|a, b| name_of(a).cmp(name_of(b)));
-    let selected = items.into_iter().skip(selection.skip).take(selection.first);
-    json(selected.map(shown).collect::<Vec<_>>())
+    let selected = items.iter().skip(selection.skip).take(selection.first);
+    selected.map(|item| json_of_value(item.value())).collect()
 }
 
 fn read_status(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
-    let status = ManagementBy(operations).status()?;
-    let counters = status.counters;
-    Ok(json(ForwarderStatus {
-        version: status.version,
-        start_timestamp_ms: status.start_timestamp_ms,
-        current_timestamp_ms: status.current_timestamp_ms,
-        fib_entries: status.fib_entries,
-        pit_entries: status.pit_entries,
-        cs_entries: status.cs_entries,
-        in_interests: counters.in_interests,
-        in_data: counters.in_data,
-        in_nacks: counters.in_nacks,
-        out_interests: counters.out_interests,
-        out_data: counters.out_data,
-        out_nacks: counters.out_nacks,
-        satisfied_interests: counters.satisfied_interests,
-        unsatisfied_interests: counters.unsatisfied_interests,
-    }))
+    Ok(json_of_value(ManagementBy(operations).status()?.value()))
 }
 
 fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
@@ -455,93 +426,44 @@ fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Valu
     faces.sort_unstable_by_key(|face| face.properties.face_id);
     faces.retain(|face| selection.after.is_none_or(|after| face.properties.face_id > after));
     faces.truncate(selection.first);
-    let mut shown: Vec<Face> = faces.iter().map(face).collect();
+    let mut shown: Vec<Value> = faces.iter().map(|face| json_of_value(face.value())).collect();
     if selection.with_links {
         let links = links_of(operations, &faces).map_err(CallError::NoAnswer)?;
         for (face, link) in links {
             let face_id = face.properties.face_id;
-            if let Ok(at) = shown.binary_search_by_key(&face_id, |face| face.face_id) {
-                shown[at].link = Some(link);
+            if let Ok(at) = faces.binary_search_by_key(&face_id, |face| face.properties.face_id) {
+                shown[at]["link"] = json(link);
             }
         }
     }
-    Ok(json(shown))
-}
-
-fn face(status: &FaceStatus) -> Face {
-    let properties = &status.properties;
-    let has = |flag: u64| properties.flags & flag != 0;
-    Face {
-        face_id: properties.face_id,
-        remote_uri: properties.remote_uri.clone(),
-        local_uri: properties.local_uri.clone(),
-        scope: properties.scope.to_string(),
-        persistency: properties.persistency.to_string(),
-        link_type: properties.link_type.to_string(),
-        local_fields: has(face_flag::LOCAL_FIELDS),
-        reliability: has(face_flag::LP_RELIABILITY),
-        congestion_marking: has(face_flag::CONGESTION_MARKING),
-        expiration_period_ms: status.expiration_period_ms,
-        base_congestion_marking_interval_ns: status.base_congestion_marking_interval_ns,
-        default_congestion_threshold: status.default_congestion_threshold,
-        mtu: status.mtu,
-        link: None,
-    }
+    Ok(shown.into())
 }
 
 fn read_channels(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
     let channels = ManagementBy(operations).dataset::<ChannelStatus>(&Dataset::ChannelList)?;
-    let shown = channels.into_iter().map(|channel| Channel { local_uri: channel.local_uri });
-    Ok(json(shown.collect::<Vec<_>>()))
+    Ok(json_of_value(channels.value()))
 }
 
 fn read_fib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
     let entries = ManagementBy(operations).dataset::<FibEntry>(&Dataset::FibList)?;
-    let shown = |entry: FibEntry| {
-        let next_hops = entry.next_hops.into_iter();
-        let next_hops = next_hops.map(|hop| NextHop { face_id: hop.face_id, cost: hop.cost });
-        FibPrefix { name: entry.name.to_string(), next_hops: next_hops.collect() }
-    };
-    Ok(named(entries, selection, |entry| &entry.name, shown))
+    Ok(named(entries, selection, |entry| &entry.name))
 }
 
 fn read_rib(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
     let entries = ManagementBy(operations).routes()?;
-    let shown = |entry: RibEntry| {
-        let routes = entry.routes.into_iter().map(|route| Route {
-            face_id: route.face_id,
-            origin: route_origin_text(route.origin),
-            cost: route.cost,
-            child_inherit: route.flags & route_flag::CHILD_INHERIT != 0,
-            capture: route.flags & route_flag::CAPTURE != 0,
-            expiration_period_ms: route.expiration_period_ms,
-        });
-        RibPrefix { name: entry.name.to_string(), routes: routes.collect() }
-    };
-    Ok(named(entries, selection, |entry| &entry.name, shown))
+    Ok(named(entries, selection, |entry| &entry.name))
 }
 
 fn read_cs(operations: &dyn Operations, _: &Selection) -> Result<Value, CallError> {
     let infos = ManagementBy(operations).dataset::<CsInfo>(&Dataset::CsInfo)?;
-    let shown = infos.first().map(|info| ContentStore {
-        capacity: info.capacity,
-        admit: info.flags & cs_flag::ADMIT != 0,
-        serve: info.flags & cs_flag::SERVE != 0,
-        entries: info.entries,
-        hits: info.hits,
-        misses: info.misses,
-    });
-    shown.map(json).ok_or_else(|| CallError::Malformed("no CsInfo".to_owned()))
+    let info = infos.first().map(|info| json_of_value(info.value()));
+    info.ok_or_else(|| CallError::Malformed("no CsInfo".to_owned()))
 }
 
 fn read_strategies(operations: &dyn Operations, selection: &Selection) -> Result<Value, CallError> {
     let dataset = Dataset::StrategyChoiceList;
     let choices = ManagementBy(operations).dataset::<StrategyChoice>(&dataset)?;
-    let shown = |choice: StrategyChoice| Strategy {
-        name: choice.name.to_string(),
-        strategy: choice.strategy.to_string(),
-    };
-    Ok(named(choices, selection, |choice| &choice.name, shown))
+    Ok(named(choices, selection, |choice| &choice.name))
 }
 
 /// The name of a command in the schema, such as `ribRegister`.
@@ -659,34 +581,12 @@ const fn argument(
     Argument { parameter, name, of, help }
 }
 
-/// The flags of a command: argument, bit, help text.
-const fn flags(verb: Verb) -> &'static [(&'static str, u64, &'static str)] {
+/// The flags of a command.
+const fn flags(verb: Verb) -> &'static [Flag] {
     match verb {
-        Verb::FaceCreate | Verb::FaceUpdate => &[
-            (
-                "localFields",
-                face_flag::LOCAL_FIELDS,
-                "Whether applications may set NextHopFaceId and similar fields.",
-            ),
-            ("reliability", face_flag::LP_RELIABILITY, "Whether the link is reliable."),
-            (
-                "congestionMarking",
-                face_flag::CONGESTION_MARKING,
-                "Whether the face marks congestion.",
-            ),
-        ],
-        Verb::CsConfig => &[
-            ("admit", cs_flag::ADMIT, "Whether Data are cached."),
-            ("serve", cs_flag::SERVE, "Whether cached Data answer Interests."),
-        ],
-        Verb::RibRegister => &[
-            (
-                "childInherit",
-                route_flag::CHILD_INHERIT,
-                "Whether longer prefixes inherit the route; true by default.",
-            ),
-            ("capture", route_flag::CAPTURE, "Whether routes of shorter prefixes are not used."),
-        ],
+        Verb::FaceCreate | Verb::FaceUpdate => &FACE_FLAGS,
+        Verb::CsConfig => &CS_FLAGS,
+        Verb::RibRegister => &ROUTE_FLAGS,
         Verb::FaceDestroy
         | Verb::FibAddNextHop
         | Verb::FibRemoveNextHop

@@ -1,7 +1,7 @@
 //! GraphQL: the operations of the control socket and of NFD's management protocol, by one schema.
 //!
 //! The schema follows from declarations: requests and results of the control protocol (`namewire_control::REQUESTS`,
-//! `RESULTS`), counters, and the rules of management commands. What is written by hand is the access to each request.
+//! `RESULTS`), datasets, counters, and the rules of management commands. What is written by hand is the access to each request.
 
 mod access;
 mod management;
@@ -41,7 +41,8 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     let mut types = Types::new(counters());
     types.declare(RESULTS)?;
     types.declare(SERVICE_TIMES_RESULTS)?;
-    types.declare(management::DATASETS)?;
+    types.declare(management::RESULTS)?;
+    management::declare_datasets(&mut types)?;
     let mut query = Object::new("Query").description("Reads the state of the forwarder.");
     let mut mutation = Object::new("Mutation").description("Changes the forwarder.");
     for info in REQUESTS {

@@ -1,6 +1,7 @@
 //! From declared types to GraphQL types, and from JSON values to GraphQL values.
 //!
-//! The control protocol and this crate declare structures with `results!`, and counters with `counters!`. An object type
+//! The control protocol and this crate declare structures with `results!`, management its datasets with `dataset!`, and
+//! counters are declared with `counters!`. An object type
 //! follows from each declaration: its fields in lower camel case, with the declared help texts. A resolver takes the
 //! value of its field from the JSON object that the operation has returned.
 
@@ -66,7 +67,7 @@ impl Shape {
             return Ok(Self::List(Box::new(Self::parse(of)?)));
         }
         match of.as_str() {
-            "String" | "Name" => Ok(Self::Text),
+            "String" | "Name" | "Scope" | "Persistency" | "LinkType" => Ok(Self::Text),
             "bool" => Ok(Self::Truth),
             "u8" | "u16" | "u32" | "u64" | "usize" => Ok(Self::Number),
             name if name.chars().all(|c| c.is_ascii_alphanumeric()) => {
@@ -172,6 +173,21 @@ impl Types {
             self.objects.insert(result.name.to_owned(), object);
         }
         Ok(())
+    }
+
+    /// Adds a type with these fields: name, help text, shape.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        help: &str,
+        fields: Vec<(&'static str, &'static str, Shape)>,
+    ) {
+        let mut object = Object::new(name).description(help);
+        for (name, help, shape) in fields {
+            self.declare_parts(&shape);
+            object = object.field(plain(name, help, shape));
+        }
+        self.objects.insert(name.to_owned(), object);
     }
 
     fn with_field(&mut self, mut object: Object, field: &FieldInfo) -> Result<Object, String> {

@@ -4,65 +4,72 @@ use ndn_packet::DecodeError;
 use ndn_packet::tlv::{self, Tlv};
 
 use super::DatasetItem;
+use super::declare::dataset;
 use crate::block::{self, OrderedFields};
 use crate::numbers;
 use crate::types::{LinkType, Persistency, Scope};
 
-/// The properties of a face.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FaceProperties {
-    /// Number of the face; never reused while the forwarder runs.
-    pub face_id: u64,
-    /// Remote face URI.
-    pub remote_uri: String,
-    /// Local face URI.
-    pub local_uri: String,
-    /// Whether the peer is on this host.
-    pub scope: Scope,
-    /// When the face closes.
-    pub persistency: Persistency,
-    /// The number of its peers.
-    pub link_type: LinkType,
-    /// [`face_flag`](crate::face_flag) bits.
-    pub flags: u64,
+dataset! { part:
+    /// The properties of a face.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FaceProperties {
+        /// FaceId; never reused while the forwarder runs.
+        pub face_id: u64,
+        /// Remote URI.
+        pub remote_uri: String,
+        /// Local URI.
+        pub local_uri: String,
+        /// `local` or `non-local`: whether the peer is on this host.
+        pub scope: Scope,
+        /// `on-demand`, `persistent` or `permanent`: when the face closes.
+        pub persistency: Persistency,
+        /// `point-to-point`, `multi-access` or `adhoc`: the number of its peers.
+        pub link_type: LinkType,
+        /// [`face_flag`](crate::face_flag) bits.
+        pub flags: u64,
+    }
 }
 
-/// The counters of a face: network-layer packets, and bytes on the link.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FaceCounters {
-    /// Interests received.
-    pub in_interests: u64,
-    /// Data received.
-    pub in_data: u64,
-    /// Nacks received.
-    pub in_nacks: u64,
-    /// Interests sent.
-    pub out_interests: u64,
-    /// Data sent.
-    pub out_data: u64,
-    /// Nacks sent.
-    pub out_nacks: u64,
-    /// Bytes received.
-    pub in_bytes: u64,
-    /// Bytes sent.
-    pub out_bytes: u64,
+dataset! { part:
+    /// The counters of a face: network-layer packets, and bytes on the link.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct FaceCounters {
+        /// Interests received.
+        pub in_interests: u64,
+        /// Data received.
+        pub in_data: u64,
+        /// Nacks received.
+        pub in_nacks: u64,
+        /// Interests sent.
+        pub out_interests: u64,
+        /// Data sent.
+        pub out_data: u64,
+        /// Nacks sent.
+        pub out_nacks: u64,
+        /// Bytes received.
+        pub in_bytes: u64,
+        /// Bytes sent.
+        pub out_bytes: u64,
+    }
 }
 
-/// One face in `faces/list` and `faces/query`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FaceStatus {
-    /// Its properties.
-    pub properties: FaceProperties,
-    /// Until an idle on-demand face is closed, milliseconds.
-    pub expiration_period_ms: Option<u64>,
-    /// Interval of congestion marking, nanoseconds.
-    pub base_congestion_marking_interval_ns: Option<u64>,
-    /// Queue length at which congestion marking starts, bytes.
-    pub default_congestion_threshold: Option<u64>,
-    /// Largest packet, bytes.
-    pub mtu: Option<u64>,
-    /// Its counters.
-    pub counters: FaceCounters,
+dataset! { item:
+    /// One face in `faces/list` and `faces/query`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FaceStatus {
+        /// Its properties.
+        pub properties: FaceProperties,
+        /// Time until an idle on-demand face is closed, milliseconds.
+        pub expiration_period_ms: Option<u64>,
+        /// Interval of congestion marking, nanoseconds.
+        pub base_congestion_marking_interval_ns: Option<u64>,
+        /// Queue length at which congestion marking starts, bytes.
+        pub default_congestion_threshold: Option<u64>,
+        /// Maximum length of a packet, bytes.
+        pub mtu: Option<u64>,
+        /// Its counters.
+        pub counters: FaceCounters,
+    }
 }
 
 impl DatasetItem for FaceStatus {
@@ -158,11 +165,13 @@ pub(super) fn append_kind(out: &mut Vec<u8>, properties: &FaceProperties) {
     tlv::append_number(out, numbers::LINK_TYPE, properties.link_type.number());
 }
 
-/// One listener in `faces/channels`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelStatus {
-    /// Its local face URI.
-    pub local_uri: String,
+dataset! { item:
+    /// One listener in `faces/channels`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ChannelStatus {
+        /// Its URI.
+        pub local_uri: String,
+    }
 }
 
 impl DatasetItem for ChannelStatus {

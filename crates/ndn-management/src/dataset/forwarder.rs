@@ -3,51 +3,56 @@
 use ndn_packet::DecodeError;
 use ndn_packet::tlv::{self, Reader};
 
+use super::declare::dataset;
 use crate::block::{self, OrderedFields};
 use crate::numbers;
 
-/// The counters of the forwarder since its start, over all faces.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ForwarderCounters {
-    /// Interests received.
-    pub in_interests: u64,
-    /// Data received.
-    pub in_data: u64,
-    /// Nacks received.
-    pub in_nacks: u64,
-    /// Interests sent.
-    pub out_interests: u64,
-    /// Data sent.
-    pub out_data: u64,
-    /// Nacks sent.
-    pub out_nacks: u64,
-    /// PIT entries that Data satisfied.
-    pub satisfied_interests: u64,
-    /// PIT entries that expired.
-    pub unsatisfied_interests: u64,
+dataset! { part:
+    /// The counters of the forwarder since its start, over all faces.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ForwarderCounters {
+        /// Interests received.
+        pub in_interests: u64,
+        /// Data received.
+        pub in_data: u64,
+        /// Nacks received.
+        pub in_nacks: u64,
+        /// Interests sent.
+        pub out_interests: u64,
+        /// Data sent.
+        pub out_data: u64,
+        /// Nacks sent.
+        pub out_nacks: u64,
+        /// PIT entries that Data satisfied.
+        pub satisfied_interests: u64,
+        /// PIT entries that expired.
+        pub unsatisfied_interests: u64,
+    }
 }
 
-/// `status/general`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ForwarderStatus {
-    /// Version of the forwarder, as text.
-    pub version: String,
-    /// Time of its start, milliseconds since the Unix epoch.
-    pub start_timestamp_ms: u64,
-    /// Time of the dataset, milliseconds since the Unix epoch.
-    pub current_timestamp_ms: u64,
-    /// Entries of the name tree (NFD's; the sum of the tables here).
-    pub name_tree_entries: u64,
-    /// FIB entries.
-    pub fib_entries: u64,
-    /// PIT entries.
-    pub pit_entries: u64,
-    /// Measurements entries.
-    pub measurements_entries: u64,
-    /// Packets in the Content Store.
-    pub cs_entries: u64,
-    /// The counters of the forwarder.
-    pub counters: ForwarderCounters,
+dataset! { item:
+    /// `status/general`.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct ForwarderStatus {
+        /// Version of the forwarder, as text.
+        pub version: String,
+        /// Time of its start, milliseconds since the Unix epoch.
+        pub start_timestamp_ms: u64,
+        /// Time of the dataset, milliseconds since the Unix epoch.
+        pub current_timestamp_ms: u64,
+        /// Entries of the name tree (NFD's; the sum of the tables here).
+        pub name_tree_entries: u64,
+        /// FIB entries.
+        pub fib_entries: u64,
+        /// PIT entries.
+        pub pit_entries: u64,
+        /// Measurements entries.
+        pub measurements_entries: u64,
+        /// Packets in the Content Store.
+        pub cs_entries: u64,
+        /// The counters of the forwarder.
+        pub counters: ForwarderCounters,
+    }
 }
 
 impl ForwarderStatus {

@@ -3,6 +3,7 @@
 //! A dataset is a sequence of blocks, segmented without regard to their boundaries. Every block
 //! type encodes and decodes itself, so that the forwarder and its clients share one definition.
 
+mod declare;
 mod face;
 mod forwarder;
 mod notification;
@@ -11,6 +12,7 @@ mod tables;
 use ndn_packet::DecodeError;
 use ndn_packet::tlv::{Reader, Tlv};
 
+pub use declare::{DatasetField, DatasetInfo, DatasetValue, Described};
 pub use face::{ChannelStatus, FaceCounters, FaceProperties, FaceQueryFilter, FaceStatus};
 pub use forwarder::{ForwarderCounters, ForwarderStatus};
 pub use notification::FaceEventNotification;

@@ -4,16 +4,19 @@ use ndn_packet::tlv::{self, Tlv};
 use ndn_packet::{DecodeError, Name, NameRef};
 
 use super::DatasetItem;
+use super::declare::dataset;
 use crate::block::{self, OrderedFields};
 use crate::numbers;
 
-/// One next hop of a [`FibEntry`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextHopRecord {
-    /// The face.
-    pub face_id: u64,
-    /// Lower is preferred.
-    pub cost: u64,
+dataset! { item:
+    /// One next hop of a [`FibEntry`].
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct NextHopRecord {
+        /// FaceId.
+        pub face_id: u64,
+        /// Cost; lower is preferred.
+        pub cost: u64,
+    }
 }
 
 impl DatasetItem for NextHopRecord {
@@ -32,13 +35,15 @@ impl DatasetItem for NextHopRecord {
     }
 }
 
-/// One entry of `fib/list`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FibEntry {
-    /// The prefix.
-    pub name: Name,
-    /// In ascending cost.
-    pub next_hops: Vec<NextHopRecord>,
+dataset! { item:
+    /// One entry of `fib/list`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FibEntry {
+        /// Prefix.
+        pub name: Name,
+        /// Next hops in ascending cost.
+        pub next_hops: Vec<NextHopRecord>,
+    }
 }
 
 impl DatasetItem for FibEntry {
@@ -54,19 +59,21 @@ impl DatasetItem for FibEntry {
     }
 }
 
-/// One route of a [`RibEntry`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RouteRecord {
-    /// The face.
-    pub face_id: u64,
-    /// Its origin ([`route_origin`](crate::route_origin)).
-    pub origin: u64,
-    /// Lower is preferred.
-    pub cost: u64,
-    /// [`route_flag`](crate::route_flag) bits.
-    pub flags: u64,
-    /// Until the route expires, milliseconds; absent: never.
-    pub expiration_period_ms: Option<u64>,
+dataset! { item:
+    /// One route of a [`RibEntry`].
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RouteRecord {
+        /// FaceId.
+        pub face_id: u64,
+        /// Origin: a word such as `app`, or a number.
+        pub origin: u64,
+        /// Cost; lower is preferred.
+        pub cost: u64,
+        /// [`route_flag`](crate::route_flag) bits.
+        pub flags: u64,
+        /// Time until the route expires, milliseconds; absent: never.
+        pub expiration_period_ms: Option<u64>,
+    }
 }
 
 impl DatasetItem for RouteRecord {
@@ -98,13 +105,15 @@ impl DatasetItem for RouteRecord {
     }
 }
 
-/// One entry of `rib/list`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RibEntry {
-    /// The prefix.
-    pub name: Name,
-    /// In order of registration.
-    pub routes: Vec<RouteRecord>,
+dataset! { item:
+    /// One entry of `rib/list`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RibEntry {
+        /// Prefix.
+        pub name: Name,
+        /// Routes in the order of their registration.
+        pub routes: Vec<RouteRecord>,
+    }
 }
 
 impl DatasetItem for RibEntry {
@@ -144,13 +153,15 @@ fn records<T: DatasetItem>(mut fields: OrderedFields<'_>) -> Result<Vec<T>, Deco
     Ok(records)
 }
 
-/// One entry of `strategy-choice/list`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StrategyChoice {
-    /// The prefix.
-    pub name: Name,
-    /// The strategy, with version and parameters.
-    pub strategy: Name,
+dataset! { item:
+    /// One entry of `strategy-choice/list`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StrategyChoice {
+        /// Prefix.
+        pub name: Name,
+        /// Strategy, with version and parameters.
+        pub strategy: Name,
+    }
 }
 
 impl DatasetItem for StrategyChoice {
@@ -172,19 +183,21 @@ impl DatasetItem for StrategyChoice {
     }
 }
 
-/// `cs/info`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CsInfo {
-    /// Capacity, packets.
-    pub capacity: u64,
-    /// [`cs_flag`](crate::cs_flag) bits.
-    pub flags: u64,
-    /// Packets held.
-    pub entries: u64,
-    /// Interests answered from the Content Store.
-    pub hits: u64,
-    /// Interests that the Content Store could not answer.
-    pub misses: u64,
+dataset! { item:
+    /// `cs/info`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct CsInfo {
+        /// Capacity, packets.
+        pub capacity: u64,
+        /// [`cs_flag`](crate::cs_flag) bits.
+        pub flags: u64,
+        /// Packets held.
+        pub entries: u64,
+        /// Interests answered from the Content Store.
+        pub hits: u64,
+        /// Interests that the Content Store could not answer.
+        pub misses: u64,
+    }
 }
 
 impl DatasetItem for CsInfo {
