@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use namewire_tests::{Forwarder, Process, Settings, noise};
+use namewire_tests::{Forwarder, Process, Settings, noise, now};
 use serde_json::Value;
 
 struct Bed {
@@ -228,7 +228,7 @@ fn second_copy_of_3002_files_takes_less_than_a_second() {
     assert_eq!(counts(&bed.sync(&["--no-sync"]), ["files", "failed"]), [3002, 0]);
     // The fastest of a few: other tests run at the same time.
     let fastest = (0..5).map(|_| {
-        let started = Instant::now();
+        let started = now();
         let again = bed.sync(&[]);
         assert_eq!(counts(&again, ["unchanged", "bytes"]), [3002, 0], "{again}");
         started.elapsed()

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -22,8 +22,7 @@ use super::keys;
 use super::output::{self, bytes_for_people, counted, grouped};
 
 use super::target::Target;
-use super::tree::Rules;
-use super::{diagnose, range, sync};
+use super::{diagnose, range};
 
 /// Fetch a segmented object
 ///
@@ -66,7 +65,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "A-B", value_parser = range::parse)]
     range: Option<range::ByteRange>,
     #[command(flatten)]
-    fetch: FetchArguments,
+    pub(super) fetch: FetchArguments,
 }
 
 /// Options of all commands that fetch objects into files.
@@ -134,10 +133,27 @@ enum CongestionControl {
     Delay,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
-    if options.name.is_empty() {
-        return Err(Failure::Usage("/: an object has a name of one component or more".to_owned()));
+impl Options {
+    /// The directory to copy and the one to copy it to; `None` without `--recursive`.
+    pub(super) fn directories(&self) -> Outcome<Option<(&Name, &Path)>> {
+        if self.name.is_empty() {
+            return Err(Failure::Usage(
+                "/: an object has a name of one component or more".to_owned(),
+            ));
+        }
+        if !self.recursive {
+            return Ok(None);
+        }
+        let output = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+        let output = output.ok_or_else(|| {
+            Failure::Usage("a directory needs an output directory: use -o DIRECTORY".to_owned())
+        })?;
+        Ok(Some((&self.name, output)))
     }
+}
+
+/// Fetches one object.
+pub(super) fn run(options: &Options) -> Outcome {
     let discovery = match options.discover {
         Discover::Auto => Discovery::Auto,
         Discover::Metadata => Discovery::Metadata,
@@ -149,14 +165,6 @@ pub(super) fn run(options: &Options) -> Outcome {
         false if options.name.components().any(|part| part == LIST) => Listing::Named,
         false => Listing::No,
     };
-    if options.recursive {
-        let Some(output) = options.output.as_deref().filter(|path| path.as_os_str() != "-") else {
-            return Err(Failure::Usage(
-                "a directory needs an output directory: use -o DIRECTORY".to_owned(),
-            ));
-        };
-        return sync::copy(&options.name, output, &options.fetch, &Rules::default());
-    }
     let policy = options.fetch.policy(discovery, listing)?;
     let mut target = Target::open(options.output.as_deref())?;
     target.set_durable(policy.durable);

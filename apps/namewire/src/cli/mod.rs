@@ -211,7 +211,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Peek(options) => peek::run(options),
         Command::Poke(options) => poke::run(options),
         Command::Put(options) => put::run(options),
-        Command::Get(options) => get::run(options),
+        Command::Get(options) => sync::run_get(options),
         Command::Ls(options) => ls::run(options),
         Command::Sync(options) => sync::run(options),
         Command::Serve(options) => serve::run(options),

@@ -18,7 +18,7 @@ use super::connection::while_connected;
 use super::diagnose;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
-use super::get::{FetchArguments, Recent, UPDATE_INTERVAL, now, per_second, start_workers};
+use super::get::{self, FetchArguments, Recent, UPDATE_INTERVAL, now, per_second, start_workers};
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
 
@@ -82,13 +82,14 @@ pub(super) fn run(options: &Options) -> Outcome {
     copy(&options.source, &options.directory, &options.fetch, &rules)
 }
 
+/// Executes `get`, which copies a directory with `--recursive`.
+pub(super) fn run_get(options: &get::Options) -> Outcome {
+    let Some((name, output)) = options.directories()? else { return get::run(options) };
+    copy(name, output, &options.fetch, &Rules::default())
+}
+
 /// Copies the directory `name` of a file server to `output`, and reports the result.
-pub(super) fn copy(
-    name: &Name,
-    output: &Path,
-    arguments: &FetchArguments,
-    rules: &Rules,
-) -> Outcome {
+fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -> Outcome {
     let policy = arguments.policy(Discovery::Metadata, Listing::No)?;
     let workers = Arc::new(start_workers()?);
     let started = now();
