@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ndn_security::sha1;
 use ndn_sys::stream;
-use ndn_types::Resources;
 
 use crate::config::Origin;
 
@@ -16,20 +15,9 @@ const REQUEST_LENGTH_MAX: usize = 8192;
 /// Appended to the key before hashing (RFC 6455, section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Handshakes, as a resource that principals share.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Handshakes;
-
-impl Resources<1> for Handshakes {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "websocket_handshakes"
-    }
+ndn_types::resource! {
+    /// Handshakes, as a resource that principals share.
+    pub(super) struct Handshakes = "websocket_handshakes";
 }
 
 /// A connection whose request is incomplete.

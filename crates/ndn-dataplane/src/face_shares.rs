@@ -5,26 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Resources, Verdict,
+    Verdict,
 };
 
 /// The part of all faces, as a divisor, that those which have to close may use until they have.
 const SPARE_PART: usize = 16;
 
-/// Faces, as a resource that principals share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Faces;
-
-impl Resources<1> for Faces {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "faces"
-    }
+ndn_types::resource! {
+    /// Faces, as a resource that principals share.
+    pub struct Faces = "faces";
 }
 
 /// What limits the number of faces.

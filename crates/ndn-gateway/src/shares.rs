@@ -12,24 +12,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use ndn_types::{
-    Capacity, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources, Verdict,
-};
+use ndn_types::{Capacity, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict};
 
-/// Connections, or transfers.
-#[derive(Debug, Clone, Copy)]
-struct Places;
-
-impl Resources<1> for Places {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "places"
-    }
+ndn_types::resource! {
+    /// Connections, or transfers.
+    struct Places = "places";
 }
 
 /// How long an address keeps a place that another one had to give up.
@@ -74,15 +61,25 @@ impl Shares {
             || self.taken.get(&address).is_some_and(|taken| taken.unused > 0)
     }
 
-    /// If there is no room: the address that has to give up a place for one of this address.
+    /// If there is no room: the address that has to give up a place for one of this address; preferably an unused one.
     pub(crate) fn payer_for(&mut self, address: PrincipalIndex) -> Option<PrincipalIndex> {
         if self.has_room(address) {
             return None;
         }
         match self.ledger.verdict(address, Places, 1) {
-            Verdict::Evict(limits) => self.ledger.victim(Places, limits),
+            Verdict::Evict(limits) => {
+                self.idle_victim(limits).or_else(|| self.ledger.victim(Places, limits))
+            }
             Verdict::Room | Verdict::Refused => None,
         }
+    }
+
+    /// Of the addresses above their limits that keep unused places, the one with the most places.
+    fn idle_victim(&self, limits: Limits) -> Option<PrincipalIndex> {
+        let idle = self.taken.iter().filter(|(_, taken)| taken.unused > 0);
+        let idle = idle.map(|(address, _)| *address);
+        let above = idle.filter(|address| self.ledger.exceeds(*address, Places, limits));
+        above.max_by_key(|address| (self.held(*address), *address))
     }
 
     /// An address takes a place that it keeps, or a free one.

@@ -120,6 +120,30 @@ impl State {
     fn dispatch(&mut self) -> Dispatched {
         let (mut granted, mut has_taken) = (Vec::new(), false);
         self.remove_those_that_left();
+        loop {
+            self.grant(&mut granted);
+            // A place that nothing used is free at once.
+            let mut is_unused = false;
+            for at in 0..self.waiting.len() {
+                let Waiting { address, is_promised, .. } = self.waiting[at];
+                if !is_promised && let Some(payer) = self.shares.payer_for(address) {
+                    if self.shares.take_from(payer, address) {
+                        is_unused = true;
+                    } else {
+                        self.end_one(payer);
+                    }
+                    self.waiting[at].is_promised = true;
+                    has_taken = true;
+                }
+            }
+            if !is_unused {
+                return Dispatched { granted, has_taken };
+            }
+        }
+    }
+
+    /// Grants what is free.
+    fn grant(&mut self, granted: &mut Vec<(Waiting, u64)>) {
         while self.free > 0
             && let Some(at) = self.next_to_grant()
         {
@@ -133,17 +157,6 @@ impl State {
             self.running.entry(waiting.address).or_default().push_back(running);
             granted.push((waiting, self.next_id));
         }
-        for at in 0..self.waiting.len() {
-            let Waiting { address, is_promised, .. } = self.waiting[at];
-            if !is_promised && let Some(payer) = self.shares.payer_for(address) {
-                if !self.shares.take_from(payer, address) {
-                    self.end_one(payer);
-                }
-                self.waiting[at].is_promised = true;
-                has_taken = true;
-            }
-        }
-        Dispatched { granted, has_taken }
     }
 
     fn remove_those_that_left(&mut self) {
@@ -249,6 +262,47 @@ mod tests {
         assert!(
             transfers.lock().waiting.is_empty() || transfers.lock().waiting[0].answer.is_closed()
         );
+    }
+
+    /// A transfer that is granted without waiting for anything, and does not end when its connection has to.
+    async fn at_once(transfers: &Arc<Transfers>, last: u8) -> Option<TransferPermit> {
+        let acquired = transfers.acquire(address(last), Arc::new(Notify::new()));
+        tokio::time::timeout(Duration::from_secs(1), acquired).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_place_that_nothing_uses_is_granted_at_once() {
+        let transfers = Transfers::new(8);
+        let of_first = at_once(&transfers, 1).await.unwrap();
+        for _ in 0..7 {
+            assert!(start(&transfers, 1).await);
+        }
+        let mut of_second = Vec::new();
+        for _ in 0..4 {
+            of_second.push(at_once(&transfers, 2).await.unwrap());
+        }
+        drop((of_first, of_second));
+        let mut of_third = Vec::new();
+        for _ in 0..2 {
+            of_third.push(at_once(&transfers, 3).await.unwrap());
+        }
+        assert_eq!(counts(&transfers), [3, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unused_places_are_given_up_before_transfers_end() {
+        let transfers = Transfers::new(8);
+        for _ in 0..8 {
+            assert!(start(&transfers, 1).await);
+        }
+        let mut of_second = Vec::new();
+        for _ in 0..3 {
+            of_second.push(at_once(&transfers, 2).await.unwrap());
+        }
+        drop(of_second);
+        let of_third = at_once(&transfers, 3).await;
+        assert!(of_third.is_some());
+        assert_eq!(counts(&transfers), [5, 1], "the first address has more, but uses it");
     }
 
     #[tokio::test(start_paused = true)]

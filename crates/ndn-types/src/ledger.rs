@@ -45,6 +45,35 @@ pub trait Resources<const N: usize>: Copy {
     fn name(self) -> &'static str;
 }
 
+/// Declares the only resource of a ledger, a unit type, with its name in output and metrics.
+///
+/// ```
+/// ndn_types::resource! {
+///     /// Places in a queue.
+///     pub struct Places = "places";
+/// }
+/// ```
+#[macro_export]
+macro_rules! resource {
+    ($(#[$attribute:meta])* $visibility:vis struct $resource:ident = $name:literal;) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $visibility struct $resource;
+
+        impl $crate::Resources<1> for $resource {
+            const ALL: [Self; 1] = [Self];
+
+            fn index(self) -> usize {
+                0
+            }
+
+            fn name(self) -> &'static str {
+                $name
+            }
+        }
+    };
+}
+
 /// What a principal holds.
 #[derive(Debug, Clone, Copy)]
 struct Account<const N: usize> {
@@ -363,20 +392,9 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The only resource.
-    #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Places;
-
-    impl Resources<1> for Places {
-        const ALL: [Self; 1] = [Self];
-
-        fn index(self) -> usize {
-            0
-        }
-
-        fn name(self) -> &'static str {
-            "places"
-        }
+    crate::resource! {
+        /// The only resource.
+        pub(crate) struct Places = "places";
     }
 
     const R: Places = Places;

@@ -120,6 +120,12 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
         self.ledger.held(index, resource)
     }
 
+    /// As [`Ledger::exceeds`].
+    #[must_use]
+    pub fn exceeds(&self, index: PrincipalIndex, resource: R, limits: Limits) -> bool {
+        self.ledger.exceeds(index, resource, limits)
+    }
+
     /// The name of a principal.
     #[must_use]
     pub fn key(&self, index: PrincipalIndex) -> PrincipalKey {
