@@ -103,6 +103,6 @@ mod tests {
         sum.add_of_control::<ndn_management::WaitingPlaces>(&waiting);
         sum.add::<Resource, _>(&report);
         let [of_peer] = &sum.into_status().principals[..] else { panic!() };
-        assert_eq!((of_peer.faces, of_peer.held["waiting_commands"]), (3, 5));
+        assert_eq!((of_peer.faces, of_peer.held["waiting_for_certificates"]), (3, 5));
     }
 }

@@ -16,10 +16,10 @@ use ndn_packet::{Data, Interest, LpHeader, LpPacket, Name};
 use ndn_security::trust::AnchorChange;
 use ndn_sys::poll::Waker;
 use ndn_table::Timestamp;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use super::replies::{Replies, segment_name};
-use super::service::{Cx, FaceRequest, Message, Reason, Service};
+use super::service::{CONTROL_SOCKET, Cx, FaceRequest, Message, Reason, Service};
 use crate::faces::FaceSpec;
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
@@ -262,7 +262,7 @@ impl Management {
             | Handled::Announcement(_) => self.local.waiting.push(waiting),
         }
         cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
-        cx.post(Message::Handled { face_id: 0, handled });
+        cx.post(Message::Handled { face_id: CONTROL_SOCKET, handled });
     }
 
     /// Reads the totals of the data plane that datasets report.
@@ -411,9 +411,7 @@ fn learn(cx: &mut Cx, request: LearningRequest) {
             cx.state.receive_announcement(cx.now, face_id, name.as_ref(), announcement);
         }
         LearningRequest::Forget { face_id, name } => {
-            if let Some(prefix) = cx.state.forget_learnt(face_id, name.as_ref()) {
-                debug!(face_id, %prefix, "a learnt route has ended");
-            }
+            cx.state.receive_refusal(face_id, name);
         }
         LearningRequest::Find { ticket, name } => {
             let announcement = cx.state.find_announcement(cx.now, name.as_ref());

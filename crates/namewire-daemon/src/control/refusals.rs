@@ -7,12 +7,12 @@ use std::time::Duration;
 use ndn_management::state::Learning;
 use ndn_management::{Handled, Now};
 use ndn_memif::HandshakeError;
-use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves, Resources, Verdict, duration_ns};
+use ndn_types::{Capacity, Ledger, PrincipalKey, Reserves, Verdict, duration_ns};
 use tracing::{debug, info, warn};
 
 use crate::local_peers::NotLocal;
 
-/// Maximum logged refusals per second; the others are counted.
+/// Maximum logged events of one kind per second; the others are counted.
 const PER_SECOND: u32 = 10;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Clients of memif, whose user is not known any more when they are refused.
@@ -20,20 +20,9 @@ const MEMIF_CLIENTS: PrincipalKey = PrincipalKey::LocalApplication { uid: u32::M
 /// Minimum interval between log lines about the face limit: applications retry continuously.
 const FULL_PAUSE_NS: u64 = 10 * SECOND_NS;
 
-/// Log lines of one period, as a resource that principals share.
-#[derive(Debug, Clone, Copy)]
-struct Lines;
-
-impl Resources<1> for Lines {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "log_lines"
-    }
+ndn_types::resource! {
+    /// Log lines of one period, as a resource that principals share.
+    struct Lines = "log_lines";
 }
 
 /// A limit of log lines per period, which principals share: applications and neighbours have reserves, and one principal
@@ -46,6 +35,12 @@ pub(super) struct LineLimit {
     period: u64,
     ledger: Ledger<Lines, 1>,
     unlogged: u64,
+}
+
+impl Default for LineLimit {
+    fn default() -> Self {
+        Self::new(PER_SECOND, Duration::from_secs(1))
+    }
 }
 
 impl LineLimit {
@@ -78,14 +73,8 @@ impl LineLimit {
 }
 
 /// The log of refused commands and connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Refusals(LineLimit);
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self(LineLimit::new(PER_SECOND, Duration::from_secs(1)))
-    }
-}
 
 impl Refusals {
     /// As [`LineLimit::admit`].
@@ -171,6 +160,9 @@ impl Refusals {
                 debug!(face_id, %prefix, "a route was learnt");
             }
             Handled::Announcement(Learning::Waiting) => {}
+            Handled::Announcement(Learning::Forgotten(prefix)) => {
+                debug!(face_id, %prefix, "a learnt route has ended");
+            }
             Handled::Announcement(Learning::Refused(reason)) => {
                 debug!(face_id, reason, "an announcement was refused");
             }

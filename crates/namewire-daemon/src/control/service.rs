@@ -21,6 +21,9 @@ use crate::faces::{self, FaceSpec};
 use crate::listeners::LocalEnd;
 use crate::local_peers::{LocalPeers, PeerIdentity};
 
+/// In place of the FaceId of Interests that arrive on the control socket; no face has it.
+pub(crate) const CONTROL_SOCKET: u64 = 0;
+
 /// Work of the control thread at a deadline. Work that is due at the same time is done in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
@@ -124,7 +127,7 @@ pub(crate) enum Message {
     WebSocketClient { stream: OwnedFd, peer: Option<SocketAddr>, local: Arc<LocalEnd> },
     /// A client connects to the memif listener at `socket`.
     MemifClient { stream: OwnedFd, socket: PathBuf },
-    /// A management Interest was handled.
+    /// A management Interest of a face, or of the [control socket](CONTROL_SOCKET), was handled.
     Handled { face_id: u64, handled: Handled },
 }
 

@@ -1,5 +1,5 @@
-//! Certificates that commands and prefix announcements wait for: the commands that wait, with a share of the places for
-//! each requester, and the Interests that fetch the certificates.
+//! Certificates that commands and prefix announcements wait for: what waits, with a share of the places for each
+//! principal, and the Interests that fetch the certificates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
 use ndn_security::trust::Search;
 use ndn_security::{Certificate, SHA256_LEN, identity_of_key};
 use ndn_types::{
-    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Resources,
-    Verdict,
+    Capacity, LedgerReport, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
 };
 
 use super::action::Action;
+use super::learning::WaitingAnnouncement;
 use super::outbox::Outbox;
 use super::pending::{Pending, PendingTable, Work};
 use crate::authorize::Requester;
@@ -21,9 +21,9 @@ use crate::fib::Fib;
 use crate::time::Now;
 use crate::types::CS_ERASE_LIMIT;
 
-/// Maximum number of waiting commands.
+/// Maximum number of commands and announcements that wait.
 pub(super) const WAITING_MAX: usize = 256;
-/// Maximum number of waiting commands from one face.
+/// Maximum number of commands that wait from one face, and of announcements.
 pub(super) const WAITING_PER_FACE_MAX: usize = 16;
 /// Maximum number of certificates of one command that its chains consist of so far.
 const CERTIFICATES_MAX: usize = 25;
@@ -53,20 +53,9 @@ const FAILURES_MAX: usize = 1024;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Places for waiting commands, which principals share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitingPlaces;
-
-impl Resources<1> for WaitingPlaces {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "waiting_commands"
-    }
+ndn_types::resource! {
+    /// Places for commands and announcements that wait, which principals share.
+    pub struct WaitingPlaces = "waiting_for_certificates";
 }
 
 /// A certificate from the network.
@@ -264,32 +253,73 @@ pub(super) fn command_deadline_ns(now_ns: u64, interest: &Interest<'_>) -> u64 {
 pub(super) struct WaitingCommand {
     pub(super) wire: Vec<u8>,
     pub(super) requester: Requester,
-    pub(super) principal: PrincipalIndex,
     pub(super) verb: Verb,
     pub(super) signer: String,
     pub(super) progress: Progress,
 }
 
-/// Whether one more command may wait.
+/// Something that waits for certificates, or is to be judged by those that have arrived.
 #[derive(Debug)]
-pub(super) enum Admission {
-    Admitted,
-    /// The table is full, and this command of a principal above its share makes room.
-    Displaces(Box<WaitingCommand>),
-    Refused,
+pub(super) enum Waiting {
+    Command(Box<WaitingCommand>),
+    Announcement(Box<WaitingAnnouncement>),
 }
 
-/// The commands that wait for certificates, in the order of their arrival.
+impl Waiting {
+    /// The face that it came from.
+    pub(super) fn face_id(&self) -> u64 {
+        match self {
+            Self::Command(command) => command.requester.face_id,
+            Self::Announcement(announcement) => announcement.face_id,
+        }
+    }
+
+    pub(super) fn wire(&self) -> &[u8] {
+        match self {
+            Self::Command(command) => &command.wire,
+            Self::Announcement(announcement) => &announcement.wire,
+        }
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        match self {
+            Self::Command(command) => &command.progress,
+            Self::Announcement(announcement) => &announcement.progress,
+        }
+    }
+
+    pub(super) fn progress_mut(&mut self) -> &mut Progress {
+        match self {
+            Self::Command(command) => &mut command.progress,
+            Self::Announcement(announcement) => &mut announcement.progress,
+        }
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self, Self::Command(_))
+    }
+}
+
+/// Whether something may wait.
 #[derive(Debug)]
-pub(super) struct WaitingCommands {
-    commands: VecDeque<WaitingCommand>,
+pub(super) enum Admission {
+    /// It waits. The table was full if there is another one: that of a principal above its share, which waits no longer.
+    Admitted(Option<Waiting>),
+    /// There is no room for it.
+    Refused(Waiting),
+}
+
+/// What waits for certificates, in the order of arrival.
+#[derive(Debug)]
+pub(super) struct WaitingTable {
+    entries: VecDeque<(PrincipalIndex, Waiting)>,
     ledger: RankedLedger<WaitingPlaces, 1>,
 }
 
-impl WaitingCommands {
+impl WaitingTable {
     pub(super) fn new(reserves: Reserves) -> Self {
         let ledger = RankedLedger::new([Capacity::of(WAITING_MAX)], reserves);
-        Self { commands: VecDeque::new(), ledger }
+        Self { entries: VecDeque::new(), ledger }
     }
 
     /// What principals hold.
@@ -297,37 +327,35 @@ impl WaitingCommands {
         self.ledger.report()
     }
 
-    /// Makes room for a command of a face and a principal.
-    pub(super) fn admit(&mut self, face_id: u64, principal: PrincipalKey) -> Admission {
-        let of_face = |entry: &&WaitingCommand| entry.requester.face_id == face_id;
-        if self.commands.iter().filter(of_face).count() >= WAITING_PER_FACE_MAX {
-            return Admission::Refused;
-        }
-        let principal = self.ledger.attach(principal);
-        let verdict = self.ledger.verdict(principal, WaitingPlaces, 1);
-        self.ledger.detach(principal);
-        let limits = match verdict {
-            Verdict::Room => return Admission::Admitted,
-            Verdict::Refused => return Admission::Refused,
-            Verdict::Evict(limits) => limits,
+    /// Adds something of a principal, which is charged until it is taken.
+    pub(super) fn add(&mut self, key: PrincipalKey, waiting: Waiting) -> Admission {
+        let is_like = |(_, entry): &&(PrincipalIndex, Waiting)| {
+            entry.face_id() == waiting.face_id() && entry.is_command() == waiting.is_command()
         };
-        let payer = self.ledger.victim(WaitingPlaces, limits);
-        let is_of_payer = |entry: &WaitingCommand| Some(entry.principal) == payer;
-        let oldest = self.commands.iter().position(is_of_payer);
-        match oldest.and_then(|position| self.commands.remove(position)) {
-            Some(displaced) => {
-                self.forget(displaced.principal);
-                Admission::Displaces(Box::new(displaced))
-            }
-            None => Admission::Refused,
+        if self.entries.iter().filter(is_like).count() >= WAITING_PER_FACE_MAX {
+            return Admission::Refused(waiting);
         }
+        let principal = self.ledger.attach(key);
+        let displaced = match self.ledger.verdict(principal, WaitingPlaces, 1) {
+            Verdict::Room => None,
+            Verdict::Evict(limits) => self.take_oldest(limits),
+            Verdict::Refused => {
+                self.ledger.detach(principal);
+                return Admission::Refused(waiting);
+            }
+        };
+        self.ledger.charge(principal, WaitingPlaces, 1);
+        self.entries.push_back((principal, waiting));
+        Admission::Admitted(displaced)
     }
 
-    /// Adds a command that is [admitted](Self::admit). Its principal is charged until it is taken.
-    pub(super) fn push(&mut self, principal: PrincipalKey, mut command: WaitingCommand) {
-        command.principal = self.ledger.attach(principal);
-        self.ledger.charge(command.principal, WaitingPlaces, 1);
-        self.commands.push_back(command);
+    /// Takes the oldest entry of the principal that is above these limits by most.
+    fn take_oldest(&mut self, limits: Limits) -> Option<Waiting> {
+        let payer = self.ledger.victim(WaitingPlaces, limits)?;
+        let oldest = self.entries.iter().position(|(principal, _)| *principal == payer)?;
+        let (principal, displaced) = self.entries.remove(oldest)?;
+        self.forget(principal);
+        Some(displaced)
     }
 
     fn forget(&mut self, principal: PrincipalIndex) {
@@ -335,44 +363,39 @@ impl WaitingCommands {
         self.ledger.detach(principal);
     }
 
-    /// Takes the commands that wait for this certificate.
-    pub(super) fn take_awaiting(&mut self, arrival: &ReceivedCertificate) -> Vec<WaitingCommand> {
-        self.take_if(|entry| entry.progress.awaits(arrival))
+    /// Takes what waits for this certificate.
+    pub(super) fn take_awaiting(&mut self, arrival: &ReceivedCertificate) -> Vec<Waiting> {
+        self.take_if(|entry| entry.progress().awaits(arrival))
     }
 
-    /// Takes the commands whose time is over.
-    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingCommand> {
-        self.take_if(|entry| entry.progress.deadline_ns() <= now_ns)
+    /// Takes what has waited for its time.
+    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<Waiting> {
+        self.take_if(|entry| entry.progress().deadline_ns() <= now_ns)
     }
 
-    /// Whether a command from this face waits for this certificate.
+    /// Whether something from this face waits for this certificate.
     pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
-        let mut of_face = self.commands.iter().filter(|one| one.requester.face_id == face_id);
-        of_face.any(|one| one.progress.requires(name))
+        let mut of_face = self.entries.iter().filter(|(_, entry)| entry.face_id() == face_id);
+        of_face.any(|(_, entry)| entry.progress().requires(name))
     }
 
     pub(super) fn face_destroyed(&mut self, face_id: u64) {
-        self.take_if(|entry| entry.requester.face_id == face_id);
+        self.take_if(|entry| entry.face_id() == face_id);
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.commands.iter().map(|entry| entry.progress.deadline_ns()).min()
+        self.entries.iter().map(|(_, entry)| entry.progress().deadline_ns()).min()
     }
 
-    fn take_if(&mut self, is_selected: impl Fn(&WaitingCommand) -> bool) -> Vec<WaitingCommand> {
-        let all = std::mem::take(&mut self.commands).into_iter();
-        let (taken, kept): (Vec<_>, VecDeque<_>) =
-            all.fold((Vec::new(), VecDeque::new()), |(mut taken, mut kept), entry| {
-                if is_selected(&entry) {
-                    taken.push(entry)
-                } else {
-                    kept.push_back(entry)
-                }
-                (taken, kept)
-            });
-        self.commands = kept;
-        taken.iter().for_each(|entry: &WaitingCommand| self.forget(entry.principal));
-        taken
+    pub(super) fn take_if(&mut self, is_selected: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let all = std::mem::take(&mut self.entries).into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| is_selected(entry));
+        self.entries = kept.into();
+        let taken = taken.into_iter().map(|(principal, entry)| {
+            self.forget(principal);
+            entry
+        });
+        taken.collect()
     }
 }
 
@@ -615,45 +638,59 @@ mod tests {
     use crate::sign::DigestSigner;
     use crate::testing::name;
 
-    fn command(face_id: u64) -> WaitingCommand {
-        WaitingCommand {
+    fn command(face_id: u64) -> Waiting {
+        Waiting::Command(Box::new(WaitingCommand {
             wire: Vec::new(),
             requester: Requester { face_id, scope: Scope::NonLocal },
-            principal: PrincipalIndex::OTHER,
             verb: Verb::RibRegister,
             signer: String::new(),
             progress: Progress::new(0),
-        }
+        }))
+    }
+
+    fn announcement(face_id: u64) -> Waiting {
+        let progress = Progress::new(0);
+        Waiting::Announcement(Box::new(WaitingAnnouncement { wire: Vec::new(), face_id, progress }))
     }
 
     #[test]
     fn few_addresses_leave_places_to_others() {
-        let mut waiting = WaitingCommands::new(Reserves::default());
+        let mut waiting = WaitingTable::new(Reserves::default());
         let address =
             |last: u8| PrincipalKey::remote(std::net::SocketAddr::from(([192, 0, 2, last], 6363)));
-        let mut add = |face_id, principal| {
-            let admission = waiting.admit(face_id, principal);
-            if !matches!(admission, Admission::Refused) {
-                waiting.push(principal, command(face_id));
-            }
-            admission
-        };
-        // Sixteen ports of one address take all that is open to remote peers.
-        let admitted = (0..16 * 16)
-            .filter(|number| matches!(add(1000 + number / 16, address(1)), Admission::Admitted));
+        let mut add = |entry, principal| waiting.add(principal, entry);
+        // Eight ports of one address take all that is open to remote peers.
+        let entries = (0..8 * 16).flat_map(|number| {
+            let face_id = 1000 + number / 16;
+            [command(face_id), announcement(face_id)]
+        });
+        let admitted = entries.filter_map(|entry| {
+            matches!(add(entry, address(1)), Admission::Admitted(None)).then_some(())
+        });
         assert_eq!(admitted.count(), WAITING_MAX - 2 - 25 - 51);
         let share = (WAITING_MAX - 2 - 25 - 51) / 2;
         for number in 0..share as u64 {
-            let admission = add(2000 + number / 16, address(2));
-            assert!(matches!(admission, Admission::Displaces(_)), "{number}: {admission:?}");
+            let admission = add(announcement(2000 + number / 16), address(2));
+            assert!(matches!(admission, Admission::Admitted(Some(_))), "{number}: {admission:?}");
         }
-        assert!(matches!(add(2100, address(2)), Admission::Refused), "it has its share");
+        let refused = add(command(2100), address(2));
+        assert!(matches!(refused, Admission::Refused(_)), "it has its share");
         let neighbour = PrincipalKey::Neighbour { face_id: 1 };
-        assert!(matches!(add(1, neighbour), Admission::Admitted), "it has a reserve");
-        for face_id in (1000..1016).chain(2000..2016).chain([1]) {
+        let admission = add(command(1), neighbour);
+        assert!(matches!(admission, Admission::Admitted(None)), "it has a reserve");
+        for face_id in (1000..1008).chain(2000..2016).chain([1]) {
             waiting.face_destroyed(face_id);
         }
-        assert!(waiting.commands.is_empty() && waiting.ledger.report().is_zero());
+        assert!(waiting.entries.is_empty() && waiting.ledger.report().is_zero());
+    }
+
+    #[test]
+    fn announcements_of_a_face_leave_places_to_its_commands() {
+        let mut waiting = WaitingTable::new(Reserves::default());
+        let neighbour = PrincipalKey::Neighbour { face_id: 1 };
+        let mut add = |entry| matches!(waiting.add(neighbour, entry), Admission::Admitted(None));
+        assert_eq!((0..100).filter(|_| add(announcement(1))).count(), WAITING_PER_FACE_MAX);
+        assert_eq!((0..100).filter(|_| add(command(1))).count(), WAITING_PER_FACE_MAX);
     }
 
     /// What fetches need, at this time.

@@ -1,11 +1,11 @@
-//! Prefix announcements of self-learning: those that wait for certificates, and those that are forwarded with Data (NFD:
-//! `slAnnounce`, `slRenew`, `slFindAnn` of its RIB manager).
+//! Prefix announcements of self-learning, and those that are kept to be forwarded with Data (NFD: `slAnnounce`, `slRenew`,
+//! `slFindAnn` of its RIB manager).
 
 use std::collections::BTreeMap;
 
-use ndn_packet::{Name, NameRef};
+use ndn_packet::{Data, Name, NameRef};
 
-use super::certificates::{Progress, ReceivedCertificate};
+use super::certificates::Progress;
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
@@ -17,9 +17,6 @@ const LIFETIME_MS: u64 = 10 * 60 * 1000;
 /// Bounds of the validity of an announcement that is made here.
 const MADE_MS_MIN: u64 = 15 * 1000;
 const MADE_MS_MAX: u64 = 60 * 60 * 1000;
-/// Maximum number of announcements that wait for a certificate, and of those from one face.
-const WAITING_MAX: usize = 64;
-const WAITING_PER_FACE_MAX: usize = 16;
 /// Maximum number and bytes of announcements that are kept to be forwarded, of all faces and of one. New announcements are
 /// made for further routes.
 const KEPT_MAX: Usage = Usage { count: 65_536, bytes: 32 << 20 };
@@ -32,6 +29,8 @@ pub enum Learning {
     Learnt(Name),
     /// It waits for the certificate of its signer.
     Waiting,
+    /// The learnt route of this prefix has ended, because the face refused an Interest.
+    Forgotten(Name),
     /// It has no route, for this reason.
     Refused(String),
 }
@@ -42,6 +41,15 @@ pub(super) struct WaitingAnnouncement {
     pub(super) wire: Vec<u8>,
     pub(super) face_id: u64,
     pub(super) progress: Progress,
+}
+
+impl WaitingAnnouncement {
+    /// Whether it announces a prefix of this name.
+    pub(super) fn covers(&self, name: NameRef<'_>) -> bool {
+        let announcement = Data::parse(&self.wire).ok();
+        let announcement = announcement.and_then(|data| PrefixAnnouncement::from_data(&data).ok());
+        announcement.is_some_and(|announcement| name.starts_with(announcement.prefix.as_ref()))
+    }
 }
 
 /// An announcement that is kept to be forwarded.
@@ -153,7 +161,6 @@ pub(super) fn learnt_route(now: Now, face_id: u64, valid_until_ns: u64) -> Route
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     kept: KeptTable,
-    waiting: Vec<WaitingAnnouncement>,
 }
 
 impl Announcements {
@@ -204,43 +211,6 @@ impl Announcements {
         let longest_ms = routes.iter().map(|route| left_ms(route.expires_at_ns)).max()?;
         let period_ms = longest_ms.clamp(MADE_MS_MIN, MADE_MS_MAX);
         PrefixAnnouncement::sign(&prefix, now.unix_us, period_ms, signer)
-    }
-
-    /// Whether one more announcement from this face may wait.
-    pub(super) fn has_room(&self, face_id: u64) -> bool {
-        let of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id).count();
-        self.waiting.len() < WAITING_MAX && of_face < WAITING_PER_FACE_MAX
-    }
-
-    pub(super) fn push(&mut self, announcement: WaitingAnnouncement) {
-        self.waiting.push(announcement);
-    }
-
-    /// Takes the announcements that wait for this certificate.
-    pub(super) fn take_awaiting(
-        &mut self,
-        arrival: &ReceivedCertificate,
-    ) -> Vec<WaitingAnnouncement> {
-        self.waiting.extract_if(.., |entry| entry.progress.awaits(arrival)).collect()
-    }
-
-    /// Whether an announcement from this face waits for this certificate.
-    pub(super) fn has(&self, name: &Name, face_id: u64) -> bool {
-        let mut of_face = self.waiting.iter().filter(|entry| entry.face_id == face_id);
-        of_face.any(|entry| entry.progress.requires(name))
-    }
-
-    pub(super) fn face_destroyed(&mut self, face_id: u64) {
-        self.waiting.retain(|entry| entry.face_id != face_id);
-    }
-
-    /// Takes the announcements whose certificates did not arrive in time.
-    pub(super) fn take_expired(&mut self, now_ns: u64) -> Vec<WaitingAnnouncement> {
-        self.waiting.extract_if(.., |entry| entry.progress.deadline_ns() <= now_ns).collect()
-    }
-
-    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        self.waiting.iter().map(|entry| entry.progress.deadline_ns()).min()
     }
 }
 

@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Search, Validation};
-use ndn_types::{LedgerReport, PrincipalIndex, PrincipalKey};
+use ndn_types::{LedgerReport, PrincipalKey};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
@@ -71,7 +71,7 @@ use crate::types::{
 };
 use certificates::{
     Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,
-    WaitingCommand, WaitingCommands, command_deadline_ns,
+    Waiting, WaitingCommand, WaitingTable, command_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
@@ -138,7 +138,7 @@ pub struct ControlState {
     datasets: DatasetService,
     pending: PendingTable,
     requests: Requests,
-    waiting: WaitingCommands,
+    waiting: WaitingTable,
     fetches: CertificateFetches,
     announcements: Announcements,
     readvertising: Readvertising,
@@ -173,7 +173,7 @@ impl ControlState {
             datasets: DatasetService::new(config.publisher),
             pending: PendingTable::default(),
             requests: Requests::new(config.reserves),
-            waiting: WaitingCommands::new(config.reserves),
+            waiting: WaitingTable::new(config.reserves),
             fetches: CertificateFetches::default(),
             announcements: Announcements::default(),
             readvertising: Readvertising::default(),
@@ -238,14 +238,8 @@ impl ControlState {
         for dropped in self.requests.push(principal, request) {
             self.counters.dropped += 1;
             self.outcomes.push_back((dropped.face_id(), Handled::Dropped));
-            match dropped {
-                Queued::Interest { .. } => {}
-                Queued::Command(command) => {
-                    self.end_fetches(&command.progress.names(), command.requester.face_id);
-                }
-                Queued::Announcement(announcement) => {
-                    self.end_fetches(&announcement.progress.names(), announcement.face_id);
-                }
+            if let Queued::Judge(waiting) = dropped {
+                self.end_fetches(&waiting.progress().names(), waiting.face_id());
             }
         }
     }
@@ -264,10 +258,15 @@ impl ControlState {
         let face_id = request.face_id();
         let handled = match request {
             Queued::Interest { wire, .. } => self.handle_interest(now, &wire, face_id, telemetry),
-            Queued::Command(command) => self.verify_waiting(now, *command),
-            Queued::Announcement(announcement) => {
+            Queued::Judge(_) if self.faces.get(face_id).is_none() => Handled::UnknownFace,
+            Queued::Judge(Waiting::Command(command)) => self.verify_waiting(now, *command),
+            Queued::Judge(Waiting::Announcement(announcement)) => {
                 Handled::Announcement(self.judge_announcement(now, *announcement))
             }
+            Queued::Forget { name, .. } => match self.forget(face_id, name.as_ref()) {
+                Some(prefix) => Handled::Announcement(Learning::Forgotten(prefix)),
+                None => return true,
+            },
         };
         self.outcomes.push_back((face_id, handled));
         true
@@ -392,18 +391,11 @@ impl ControlState {
         // Anybody can send other Data under the name of the key: the certificate may still arrive.
         let Ok(certificate) = Certificate::parse(wire.to_vec()) else { return };
         let arrival = ReceivedCertificate::new(certificate, self.principal(face_id));
-        let commands = self.waiting.take_awaiting(&arrival);
-        let announcements = self.announcements.take_awaiting(&arrival);
-        let of_commands = commands.iter().map(|command| command.requester.face_id);
-        let of_announcements = announcements.iter().map(|announcement| announcement.face_id);
-        let awaiting: Vec<u64> = of_commands.chain(of_announcements).collect();
-        for mut announcement in announcements {
-            announcement.progress.add(&arrival);
-            self.queue(announcement.face_id, Queued::Announcement(Box::new(announcement)));
-        }
-        for mut command in commands {
-            command.progress.add(&arrival);
-            self.queue(command.requester.face_id, Queued::Command(Box::new(command)));
+        let taken = self.waiting.take_awaiting(&arrival);
+        let awaiting: Vec<u64> = taken.iter().map(Waiting::face_id).collect();
+        for mut waiting in taken {
+            waiting.progress_mut().add(&arrival);
+            self.queue(waiting.face_id(), Queued::Judge(waiting));
         }
         // Nothing on other faces can use it.
         let is_for = |face_id| !awaiting.contains(&face_id);
@@ -417,13 +409,23 @@ impl ControlState {
         (fetches, FetchContext { now, fib: &routes.fib, pending, outbox })
     }
 
-    /// Requests the certificates that are required and not requested yet.
-    fn fetch_required(&mut self, now: Now, progress: &mut Progress, face_id: u64) {
-        let now_ns = now.monotonic_ns;
-        let new = progress.take_new(now_ns, |name| self.fetches.has_failed(now_ns, name, face_id));
-        let (fetches, mut cx) = self.fetching(now);
-        for name in new {
-            fetches.begin(&name, (face_id, progress.fetch_deadline_ns()), &mut cx);
+    /// Lets something wait for the certificates that it requires, and requests those that have not been requested. Returns
+    /// it if there is no room.
+    fn wait(&mut self, now: Now, mut waiting: Waiting) -> Option<Waiting> {
+        let (now_ns, face_id) = (now.monotonic_ns, waiting.face_id());
+        let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
+        let new = waiting.progress_mut().take_new(now_ns, has_failed);
+        let deadline_ns = waiting.progress().fetch_deadline_ns();
+        match self.waiting.add(self.principal(face_id), waiting) {
+            Admission::Admitted(displaced) => {
+                displaced.into_iter().for_each(|displaced| self.end_waiting(displaced));
+                let (fetches, mut cx) = self.fetching(now);
+                for name in new {
+                    fetches.begin(&name, (face_id, deadline_ns), &mut cx);
+                }
+                None
+            }
+            Admission::Refused(waiting) => Some(waiting),
         }
     }
 
@@ -447,10 +449,7 @@ impl ControlState {
     fn end_fetches(&mut self, required: &[Name], face_id: u64) {
         let principal = self.principal(face_id);
         for name in required {
-            if !self.waiting.has(name, face_id)
-                && !self.announcements.has(name, face_id)
-                && !self.requests.has(name, face_id, principal)
-            {
+            if !self.waiting.has(name, face_id) && !self.requests.has(name, face_id, principal) {
                 self.fetches.cancel(name, face_id);
             }
         }
@@ -471,7 +470,6 @@ impl ControlState {
         let Some(record) = self.faces.remove(face_id) else { return };
         self.routes.face_destroyed(face_id);
         self.waiting.face_destroyed(face_id);
-        self.announcements.face_destroyed(face_id);
         self.fetches.face_destroyed(face_id);
         self.datasets.notify(now, FaceEventKind::Destroyed, &record, &mut self.outbox);
     }
@@ -496,7 +494,6 @@ impl ControlState {
             self.pending.next_deadline_ns(),
             self.datasets.next_deadline_ns(&self.routes, &self.faces),
             self.waiting.next_deadline_ns(),
-            self.announcements.next_deadline_ns(),
             self.fetches.next_deadline_ns(),
             self.readvertising.next_deadline_ns(&self.routes.rib),
             self.authorizer.next_refresh_ns(),
@@ -514,9 +511,8 @@ impl ControlState {
         self.datasets.handle_timeout(now, &mut self.routes, &mut self.faces);
         let (fetches, mut cx) = self.fetching(now);
         fetches.handle_timeout(&mut cx);
-        self.refuse_expired_commands(now_ns);
-        for expired in self.announcements.take_expired(now_ns) {
-            self.end_fetches(&expired.progress.names(), expired.face_id);
+        for expired in self.waiting.take_expired(now_ns) {
+            self.end_waiting(expired);
         }
         let (rib, signer) = (&mut self.routes.rib, &mut *self.command_signer);
         self.readvertising.handle_timeout(now, rib, signer, &mut self.outbox);
@@ -657,24 +653,17 @@ impl ControlState {
         let is_new = progress.is_new();
         progress.update(search);
         let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        if (is_new && progress.names().iter().all(has_failed)) || !self.admit(face_id) {
+        if is_new && progress.names().iter().all(has_failed) {
             let reason = progress.refusal();
             return self.refuse_untrusted(interest.name(), (verb, signer), reason);
         }
-        self.fetch_required(now, progress, face_id);
-        self.wait(interest, unverified, (verb, signer))
-    }
-
-    /// Makes room for a waiting command of a face.
-    fn admit(&mut self, face_id: u64) -> bool {
-        let principal = self.principal(face_id);
-        match self.waiting.admit(face_id, principal) {
-            Admission::Admitted => true,
-            Admission::Displaces(displaced) => {
-                self.refuse_waiting(*displaced);
-                true
-            }
-            Admission::Refused => false,
+        let Unverified { requester, progress } = unverified;
+        let handled = Handled::Command { verb, signer: signer.clone(), code: None };
+        let wire = interest.wire().to_vec();
+        let command = WaitingCommand { wire, requester, verb, signer, progress };
+        match self.wait(now, Waiting::Command(Box::new(command))) {
+            Some(Waiting::Command(command)) => self.refuse_waiting(*command),
+            Some(Waiting::Announcement(_)) | None => handled,
         }
     }
 
@@ -682,32 +671,9 @@ impl ControlState {
         self.faces.get(face_id).map_or(PrincipalKey::OTHER, FaceRecord::charged_to)
     }
 
-    fn wait(
-        &mut self,
-        interest: &Interest<'_>,
-        unverified: Unverified,
-        (verb, signer): (Verb, String),
-    ) -> Handled {
-        let Unverified { requester, progress } = unverified;
-        let handled = Handled::Command { verb, signer: signer.clone(), code: None };
-        let waiting = WaitingCommand {
-            wire: interest.wire().to_vec(),
-            requester,
-            principal: PrincipalIndex::OTHER,
-            verb,
-            signer,
-            progress,
-        };
-        self.waiting.push(self.principal(requester.face_id), waiting);
-        handled
-    }
-
     /// Verifies a command again, with one certificate more.
     fn verify_waiting(&mut self, now: Now, command: WaitingCommand) -> Handled {
         let WaitingCommand { wire, requester, mut progress, .. } = command;
-        if self.faces.get(requester.face_id).is_none() {
-            return Handled::UnknownFace;
-        }
         let Ok(interest) = &Interest::parse(&wire) else { return Handled::Malformed };
         let (required, fetched) = (progress.names(), progress.certificates());
         let (arrival, mut is_used) = (progress.take_last(), true);
@@ -735,21 +701,26 @@ impl ControlState {
         handled
     }
 
-    /// Refuses the commands whose certificates did not arrive in time.
-    fn refuse_expired_commands(&mut self, now_ns: u64) {
-        for command in self.waiting.take_expired(now_ns) {
-            self.refuse_waiting(command);
+    /// Ends the wait for certificates that did not arrive in time, or that nobody has a place for.
+    fn end_waiting(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::Command(command) => {
+                let face_id = command.requester.face_id;
+                let handled = self.refuse_waiting(*command);
+                self.outcomes.push_back((face_id, handled));
+            }
+            Waiting::Announcement(announcement) => {
+                self.end_fetches(&announcement.progress.names(), announcement.face_id);
+            }
         }
     }
 
     /// Refuses a command that no longer waits.
-    fn refuse_waiting(&mut self, command: WaitingCommand) {
-        let WaitingCommand { wire, requester, verb, signer, progress, .. } = command;
+    fn refuse_waiting(&mut self, command: WaitingCommand) -> Handled {
+        let WaitingCommand { wire, requester, verb, signer, progress } = command;
         self.end_fetches(&progress.names(), requester.face_id);
-        let Ok(interest) = Interest::parse(&wire) else { return };
-        let reason = progress.refusal();
-        let handled = self.refuse_untrusted(interest.name(), (verb, signer), reason);
-        self.outcomes.push_back((requester.face_id, handled));
+        let Ok(interest) = Interest::parse(&wire) else { return Handled::Malformed };
+        self.refuse_untrusted(interest.name(), (verb, signer), progress.refusal())
     }
 
     /// Takes the announcement that arrived with the Data `name` on `face_id`; [`ControlState::handle_next`] adds its route
@@ -777,11 +748,25 @@ impl ControlState {
         let deadline_ns = now.monotonic_ns.saturating_add(FETCH_MS_MAX * 1_000_000);
         let progress = Progress::new(deadline_ns);
         let announcement = WaitingAnnouncement { wire, face_id, progress };
-        self.queue(face_id, Queued::Announcement(Box::new(announcement)));
+        self.queue(face_id, Queued::Judge(Waiting::Announcement(Box::new(announcement))));
     }
 
-    /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed.
-    pub fn forget_learnt(&mut self, face_id: u64, name: NameRef<'_>) -> Option<Name> {
+    /// Takes an Interest with this name that a face refused; [`ControlState::handle_next`] removes the longest learnt route
+    /// for it to the face, after it has judged the announcements that came before.
+    pub fn receive_refusal(&mut self, face_id: u64, name: Name) {
+        self.queue(face_id, Queued::Forget { name, face_id });
+    }
+
+    /// Removes the longest learnt route for `name` to a face; returns its prefix if it existed. Announcements of such routes
+    /// wait for certificates no longer.
+    fn forget(&mut self, face_id: u64, name: NameRef<'_>) -> Option<Name> {
+        let is_for = |waiting: &Waiting| match waiting {
+            Waiting::Command(_) => false,
+            Waiting::Announcement(one) => one.face_id == face_id && one.covers(name),
+        };
+        for waiting in self.waiting.take_if(is_for) {
+            self.end_waiting(waiting);
+        }
         let origin = route_origin::PREFIX_ANNOUNCEMENT;
         let mut prefixes = (0..=name.len()).rev().map(|length| name.prefix(length));
         let rib = &self.routes.rib;
@@ -860,14 +845,16 @@ impl ControlState {
         let is_new = waiting.progress.is_new();
         waiting.progress.update(search);
         let has_failed = |name: &Name| self.fetches.has_failed(now_ns, name, face_id);
-        if (is_new && waiting.progress.names().iter().all(has_failed))
-            || !self.announcements.has_room(face_id)
-        {
+        if is_new && waiting.progress.names().iter().all(has_failed) {
             return Learning::Refused(waiting.progress.refusal());
         }
-        self.fetch_required(now, &mut waiting.progress, face_id);
-        self.announcements.push(waiting);
-        Learning::Waiting
+        match self.wait(now, Waiting::Announcement(Box::new(waiting))) {
+            Some(refused) => {
+                self.end_fetches(&refused.progress().names(), face_id);
+                Learning::Refused(refused.progress().refusal())
+            }
+            None => Learning::Waiting,
+        }
     }
 }
 

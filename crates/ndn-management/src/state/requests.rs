@@ -11,11 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use ndn_packet::Name;
 use ndn_types::{
     Capacity, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, RankedLedger, Reserves,
-    Resources, Verdict,
+    Verdict,
 };
 
-use super::certificates::WaitingCommand;
-use super::learning::WaitingAnnouncement;
+use super::certificates::Waiting;
 
 /// Memory of what waits, bytes.
 const BYTES_MAX: usize = 4 << 20;
@@ -26,20 +25,9 @@ const OVERHEAD_BYTES: usize = 256;
 /// Least time that a request counts as, nanoseconds.
 const COST_MIN_NS: u64 = 10_000;
 
-/// The memory of what waits, which principals share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestBytes;
-
-impl Resources<1> for RequestBytes {
-    const ALL: [Self; 1] = [Self];
-
-    fn index(self) -> usize {
-        0
-    }
-
-    fn name(self) -> &'static str {
-        "management_bytes"
-    }
+ndn_types::resource! {
+    /// The memory of what waits, which principals share.
+    pub struct RequestBytes = "management_bytes";
 }
 
 /// Something to be handled.
@@ -47,29 +35,28 @@ impl Resources<1> for RequestBytes {
 pub(super) enum Request {
     /// An Interest that has arrived on a face.
     Interest { wire: Vec<u8>, face_id: u64 },
-    /// A command whose certificate has arrived.
-    Command(Box<WaitingCommand>),
-    /// An announcement that has arrived, or its certificate has.
-    Announcement(Box<WaitingAnnouncement>),
+    /// A command whose certificate has arrived, or an announcement that has arrived, or its certificate has.
+    Judge(Waiting),
+    /// An Interest with this name that a face refused: its learnt route ends, also that of an announcement before.
+    Forget { name: Name, face_id: u64 },
 }
 
 impl Request {
     /// The face that it came from.
     pub(super) fn face_id(&self) -> u64 {
         match self {
-            Self::Interest { face_id, .. } => *face_id,
-            Self::Command(command) => command.requester.face_id,
-            Self::Announcement(announcement) => announcement.face_id,
+            Self::Interest { face_id, .. } | Self::Forget { face_id, .. } => *face_id,
+            Self::Judge(waiting) => waiting.face_id(),
         }
     }
 
     fn bytes(&self) -> u32 {
-        let wire = match self {
-            Self::Interest { wire, .. } => wire,
-            Self::Command(command) => &command.wire,
-            Self::Announcement(announcement) => &announcement.wire,
+        let length = match self {
+            Self::Interest { wire, .. } => wire.len(),
+            Self::Judge(waiting) => waiting.wire().len(),
+            Self::Forget { name, .. } => name.as_ref().encoded_len(),
         };
-        u32::try_from(wire.len() + OVERHEAD_BYTES).unwrap_or(u32::MAX)
+        u32::try_from(length + OVERHEAD_BYTES).unwrap_or(u32::MAX)
     }
 }
 
@@ -114,9 +101,8 @@ impl Requests {
         of_principal.any(|Queued { request, .. }| {
             request.face_id() == face_id
                 && match request {
-                    Request::Interest { .. } => false,
-                    Request::Command(command) => command.progress.requires(name),
-                    Request::Announcement(announcement) => announcement.progress.requires(name),
+                    Request::Interest { .. } | Request::Forget { .. } => false,
+                    Request::Judge(waiting) => waiting.progress().requires(name),
                 }
         })
     }
@@ -260,8 +246,11 @@ impl<K: Ord + Copy> Turns<K> {
         Some(key)
     }
 
-    /// Adds to what a key was given.
+    /// Adds to what a key was given, unless no other waits.
     fn charge(&mut self, key: K, cost: u64) {
+        if self.waiting.is_empty() {
+            return;
+        }
         let place = *self.places.entry(key).or_insert((self.now, 0));
         let given = place.0.saturating_add(cost);
         if self.waiting.remove(&(place, key)) {
@@ -294,7 +283,9 @@ mod tests {
         while requests.pop().is_some() {}
         assert!(requests.is_empty() && requests.report().is_zero());
         for turns in &requests.principals {
-            assert!(turns.waiting.is_empty());
+            assert!(
+                turns.waiting.is_empty() && turns.resting.is_empty() && turns.places.is_empty()
+            );
         }
     }
 

@@ -42,6 +42,18 @@ pub(super) fn learn_with(
     learning
 }
 
+/// The prefix of the learnt route that ends when the face refuses an Interest.
+fn refuse(harness: &mut Harness, face_id: u64, name: &Name) -> Option<Name> {
+    harness.state.receive_refusal(face_id, name.clone());
+    harness.handle_all();
+    let outcomes = std::iter::from_fn(|| harness.state.poll_outcome());
+    let forgotten = outcomes.filter_map(|(_, outcome)| match outcome {
+        Handled::Announcement(Learning::Forgotten(prefix)) => Some(prefix),
+        _ => None,
+    });
+    forgotten.last()
+}
+
 #[test]
 fn announcement_adds_a_route_and_the_next_one_renews_it() {
     let root = Identity::new("/net", KeyType::Ecdsa);
@@ -79,13 +91,47 @@ fn forget_learnt_removes_the_longest_route_of_its_face() {
         learn(&mut harness, &announcement(prefix, 3_600_000, &root.signer()));
     }
     let refused = name("/net/app/x/1");
-    assert_eq!(harness.state.forget_learnt(APP, refused.as_ref()), None, "not of that face");
-    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), Some(name("/net/app")));
+    assert_eq!(refuse(&mut harness, APP, &refused), None, "not of that face");
+    assert_eq!(refuse(&mut harness, TUNNEL, &refused), Some(name("/net/app")));
     harness.run();
     assert_eq!(harness.fib("/net/app"), []);
     assert_eq!(harness.fib("/net"), [(TUNNEL, COST)]);
-    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), Some(name("/net")));
-    assert_eq!(harness.state.forget_learnt(TUNNEL, refused.as_ref()), None);
+    assert_eq!(refuse(&mut harness, TUNNEL, &refused), Some(name("/net")));
+    assert_eq!(refuse(&mut harness, TUNNEL, &refused), None);
+}
+
+#[test]
+fn refused_interest_ends_also_what_an_announcement_before_it_adds() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let mut harness = guarded(&root);
+    let wire = announcement("/net/app", 3_600_000, &root.signer());
+    learn(&mut harness, &wire);
+    let data = name("/net/app/1");
+    // The renewal has not had its turn yet.
+    harness.state.receive_announcement(harness.now, TUNNEL, data.as_ref(), wire.clone());
+    assert_eq!(refuse(&mut harness, TUNNEL, &data), Some(name("/net/app")));
+    harness.run();
+    assert_eq!(harness.fib("/net/app"), []);
+    // One that came later is not concerned.
+    harness.state.receive_refusal(TUNNEL, data.clone());
+    harness.state.receive_announcement(harness.now, TUNNEL, data.as_ref(), wire);
+    harness.handle_all();
+    harness.run();
+    assert_eq!(harness.fib("/net/app"), [(TUNNEL, COST)]);
+}
+
+#[test]
+fn refused_interest_ends_the_wait_of_an_announcement_for_certificates() {
+    let root = Identity::new("/net", KeyType::Ecdsa);
+    let site = Identity::issued("/net/site", KeyType::Ecdsa, Some(&root));
+    let mut harness = guarded(&root);
+    let wire = announcement("/net/site/app", 60_000, &site.signer());
+    for (refused, learnt) in [("/net/site/app/1", false), ("/net/site", true)] {
+        assert_eq!(learn(&mut harness, &wire), Learning::Waiting);
+        refuse(&mut harness, TUNNEL, &name(refused));
+        harness.data(&site);
+        assert_eq!(!harness.fib("/net/site/app").is_empty(), learnt, "{refused}");
+    }
 }
 
 #[test]
@@ -104,8 +150,10 @@ fn untrusted_announcement_adds_no_route() {
         assert!(matches!(learn(&mut harness, &wire), Learning::Refused(_)), "{wire:?}");
     }
     let wire = announcement("/net/app", 5000, &root.signer());
-    let gone = learn_with(&mut harness, 999, name("/net/app").as_ref(), &wire);
-    assert!(matches!(gone, Learning::Refused(_)), "no such face");
+    harness.state.receive_announcement(harness.now, 999, name("/net/app").as_ref(), wire);
+    harness.handle_all();
+    let outcome = std::iter::from_fn(|| harness.state.poll_outcome()).last();
+    assert!(matches!(outcome, Some((999, Handled::UnknownFace))), "{outcome:?}");
     assert_eq!(harness.state.rib().route_count(), 0);
 }
 
@@ -158,7 +206,7 @@ fn data_carries_the_announcement_of_its_route() {
     let wire = announcement("/net/app", 60_000, &root.signer());
     learn(&mut harness, &wire);
     assert_eq!(harness.state.find_announcement(harness.now, data.as_ref()), Some(wire));
-    harness.state.forget_learnt(TUNNEL, data.as_ref());
+    refuse(&mut harness, TUNNEL, &data);
     let made = harness.state.find_announcement(harness.now, data.as_ref()).unwrap();
     assert!(Data::parse(&made).unwrap().name().starts_with(name("/net/32=PA").as_ref()));
 }
