@@ -82,8 +82,8 @@ settings! {
         /// Limit of refused commands per second of one face, for all faces. Commands that management refuses or does
         /// not answer count, and so do other Interests to management that it does not answer; a burst of ten
         /// times the limit is permitted. If a face exceeds it, further Interests to management are limited to this
-        /// rate and the others dropped, until the face has kept the limit for ten seconds. Successful commands do not
-        /// count. 0: no limit.
+        /// rate and the others dropped, until the face has kept the limit for ten seconds. Successful commands, and those
+        /// that find no room, do not count. 0: no limit.
         refused_commands_per_second: Option<NonZeroU32> = NonZeroU32::new(100) =>
             live().within(None..=RATE_MAX),
         /// Maximum number of packets in reassembly for each face. The oldest is dropped first.

@@ -79,7 +79,8 @@ settings! {
         /// user of a connection (sock_diag(7)). By default, these are the users who may connect to the Unix
         /// socket: all users that the kernel names if the permission bits of `[listeners.unix]` allow others to
         /// write, otherwise root and the user of the forwarder. `"any"` accepts every connection from a loopback
-        /// address, as NFD does.
+        /// address, as NFD does; those whose users the kernel does not name have the limits of one remote peer. The
+        /// users must exist, also if this listener is off: connections that the forwarder makes follow the same rule.
         local_users: Option<LocalUsers> = None => restart().example("[\"alice\"]"),
     }
 }

@@ -115,7 +115,7 @@ fn link_counters(face: &KnownFace, now_ns: u64) -> LinkCounters {
         let count = counters.dropped(reason).value();
         (count > 0).then(|| (reason.name().to_owned(), count))
     });
-    let down = face.down.as_ref().map(|down| LinkDown {
+    let down = face.down().map(|down| LinkDown {
         reason: down.reason.clone(),
         for_ms: now_ns.saturating_sub(down.since_ns) / 1_000_000,
     });

@@ -42,17 +42,19 @@ pub enum Event {
         /// The reason; `None` if a command closed it.
         reason: Option<CloseReason>,
     },
-    /// A permanent face has lost its connection and reconnects.
+    /// A permanent face has lost its connection and reconnects, or the peer of a face cannot be reached.
     FaceDown {
         /// The face.
         face_id: u64,
         /// The reason.
         reason: CloseReason,
     },
-    /// A permanent face has its connection back.
+    /// A permanent face has its connection back, or the peer of a face can be reached again.
     FaceUp {
         /// The face.
         face_id: u64,
+        /// The peer has sent something. The face may have no link nevertheless.
+        is_reached: bool,
     },
     /// UDP peer rejected: a limit of faces is reached, of all or of this peer. Reported at most once a second;
     /// [`WorkerCounters`](crate::WorkerCounters) counts all.

@@ -10,10 +10,10 @@ use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency}
 use ndn_forwarding::Scope;
 use ndn_management::Now;
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, duration_ns};
+use ndn_types::{FaceUri, PrincipalClass, duration_ns};
 use tracing::{debug, info};
 
-use super::refusals::{FaceLimitLog, Refusals};
+use super::refusals::{FaceLimitLog, LineLimit, Refusals};
 use crate::addresses;
 use crate::config::Limits;
 use namewire_control::FaceLimit;
@@ -35,7 +35,9 @@ pub(crate) struct KnownFace {
     /// Local URI.
     pub(crate) local: FaceUri,
     /// Set while it has no connection or its interface no link.
-    pub(crate) down: Option<Down>,
+    lost: Option<Down>,
+    /// Set while the kernel reports that packets do not reach its peer.
+    doubted: Option<Down>,
     /// The face has a receiving socket of its own, or never needs one.
     pub(crate) is_separated: bool,
 }
@@ -58,10 +60,16 @@ impl KnownFace {
             counters: Arc::clone(&face.counters),
             remote: face.remote.clone(),
             local: face.local.clone(),
-            down: None,
+            lost: None,
+            doubted: None,
             // A requested face has its own socket from the start.
             is_separated: is_requested || !face.remote.is_udp(),
         }
+    }
+
+    /// Why the face is down, if it is.
+    pub(crate) fn down(&self) -> Option<&Down> {
+        self.lost.as_ref().or(self.doubted.as_ref())
     }
 
     /// The network interface of an Ethernet face.
@@ -93,6 +101,8 @@ pub(crate) struct FaceTable {
     pub(super) full: FaceLimitLog,
     /// Log of connections closed for other reasons.
     pub(super) refused: Refusals,
+    /// Limit of the lines about created and closed faces of remote peers.
+    lines: LineLimit,
     /// In-memory faces being created.
     memory: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
 }
@@ -135,15 +145,33 @@ impl FaceTable {
     }
 
     /// Adds a face.
-    pub(super) fn face_added(&mut self, face_id: u64, face: &FaceCreated, is_requested: bool) {
+    pub(super) fn face_added(
+        &mut self,
+        now_ns: u64,
+        face_id: u64,
+        face: &FaceCreated,
+        is_requested: bool,
+    ) {
         let known = KnownFace::new(face, is_requested);
         let [remote, local] = [&face.remote, &face.local].map(addresses::named);
-        match known.is_local() {
-            false => info!(face_id, %remote, %local, "face created"),
-            true => debug!(face_id, %remote, %local, "face created"),
+        match self.admit_line(now_ns, &known) {
+            Some(unlogged) => info!(face_id, %remote, %local, unlogged, "face created"),
+            None => debug!(face_id, %remote, %local, "face created"),
         }
         self.known.insert(face_id, known);
         self.end_memory_face(face_id, Ok(()));
+    }
+
+    /// As [`LineLimit::admit`], for a line about a face that was created or closed.
+    fn admit_line(&mut self, now_ns: u64, face: &KnownFace) -> Option<Option<u64>> {
+        let principal = face.options.properties.principal;
+        match principal.class() {
+            _ if face.is_local() => None,
+            PrincipalClass::Remote => self.lines.admit(now_ns, principal),
+            PrincipalClass::Management | PrincipalClass::Local | PrincipalClass::Neighbour => {
+                Some(None)
+            }
+        }
     }
 
     /// Handles a face that a worker did not create.
@@ -155,16 +183,20 @@ impl FaceTable {
     /// Removes a face; `reason` is set if an operator did not destroy it.
     pub(super) fn face_closed(
         &mut self,
+        now_ns: u64,
         face_id: u64,
         reason: Option<CloseReason>,
     ) -> Option<KnownFace> {
         let remote = self.remote_of(face_id);
         let face = self.known.remove(&face_id);
-        match (reason, face.as_ref().is_some_and(KnownFace::is_local)) {
-            (Some(reason), false) => info!(face_id, %remote, %reason, "face closed"),
-            (None, false) => info!(face_id, %remote, "face destroyed"),
-            (Some(reason), true) => debug!(face_id, %remote, %reason, "face closed"),
-            (None, true) => debug!(face_id, %remote, "face destroyed"),
+        let line = face.as_ref().map_or(Some(None), |face| self.admit_line(now_ns, face));
+        match (reason, line) {
+            (Some(reason), Some(unlogged)) => {
+                info!(face_id, %remote, %reason, unlogged, "face closed");
+            }
+            (None, Some(unlogged)) => info!(face_id, %remote, unlogged, "face destroyed"),
+            (Some(reason), None) => debug!(face_id, %remote, %reason, "face closed"),
+            (None, None) => debug!(face_id, %remote, "face destroyed"),
         }
         face
     }
@@ -173,14 +205,20 @@ impl FaceTable {
     pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
         // A face can start down: a memif face waits for its server's answer.
         let begins = reason == CloseReason::Failed(io::ErrorKind::NotConnected);
+        let is_doubt = matches!(reason, CloseReason::Unreachable(_));
         let reason = match begins {
             true => "it waits for its peer".to_owned(),
             false => reason.to_string(),
         };
         let remote = self.remote_of(face_id);
-        let face = self.known.get_mut(&face_id);
-        let earlier = face.as_ref().and_then(|face| face.down.as_ref());
-        let (was_down, since_ns) = earlier.map_or((false, now_ns), |down| (true, down.since_ns));
+        let mut face = self.known.get_mut(&face_id);
+        let was_down = face.as_ref().is_some_and(|face| face.down().is_some());
+        let state = face.as_mut().map(|face| match is_doubt {
+            true => &mut face.doubted,
+            false => &mut face.lost,
+        });
+        let earlier = state.as_ref().and_then(|state| state.as_ref());
+        let since_ns = earlier.map_or(now_ns, |down| down.since_ns);
         let is_news = earlier.is_none_or(|down| down.reason != reason);
         match (begins, was_down) {
             (true, _) => info!(face_id, %remote, "the face is not up yet: {reason}"),
@@ -188,16 +226,22 @@ impl FaceTable {
             (false, true) => debug!(face_id, %remote, %reason, "the face stays down"),
             (false, false) => info!(face_id, %remote, %reason, "face down"),
         }
-        if let Some(face) = face {
-            face.down = Some(Down { reason, since_ns });
+        if let Some(state) = state {
+            *state = Some(Down { reason, since_ns });
         }
         !was_down
     }
 
-    /// Handles a face that has a connection again.
-    pub(super) fn face_up(&mut self, now_ns: u64, face_id: u64) {
+    /// Handles a face that has a connection again, or whose peer has sent something (`is_reached`). Returns whether it is
+    /// up: each of these ends one reason why it was down.
+    pub(super) fn face_up(&mut self, now_ns: u64, face_id: u64, is_reached: bool) -> bool {
         let remote = self.remote_of(face_id);
-        let down = self.known.get_mut(&face_id).and_then(|face| face.down.take());
+        let Some(face) = self.known.get_mut(&face_id) else { return false };
+        let down = if is_reached { face.doubted.take() } else { face.lost.take() };
+        if let Some(Down { reason, .. }) = face.down() {
+            info!(face_id, %remote, %reason, "the face stays down");
+            return false;
+        }
         match down {
             Some(Down { reason, since_ns }) => {
                 let down_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
@@ -205,6 +249,7 @@ impl FaceTable {
             }
             None => info!(face_id, %remote, "face up"),
         }
+        true
     }
 
     /// The remote URI of a face for the log; empty if it is not known.
@@ -236,5 +281,61 @@ impl FaceTable {
         if let Some((answer, end)) = self.memory.remove(&face_id) {
             drop(answer.send(result.map(|()| (face_id, end))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use ndn_forwarding::FaceProperties;
+    use ndn_types::PrincipalKey;
+
+    use super::*;
+
+    fn face(face_id: u64, principal: PrincipalKey) -> KnownFace {
+        let own = FaceProperties::point_to_point(face_id, Scope::NonLocal);
+        let properties = FaceProperties { principal, ..own };
+        let created = FaceCreated {
+            index: FaceIndex::new(1, 0),
+            options: FaceOptions::datagram(properties, Persistency::OnDemand, 1400),
+            remote: FaceUri::null(),
+            local: FaceUri::null(),
+            counters: Arc::default(),
+        };
+        KnownFace::new(&created, false)
+    }
+
+    #[test]
+    fn face_without_a_link_and_in_doubt_is_up_once_both_have_ended() {
+        let unreachable = CloseReason::Unreachable(io::ErrorKind::ConnectionRefused);
+        for is_reached_first in [false, true] {
+            let mut table = FaceTable::default();
+            table.known.insert(300, face(300, PrincipalKey::Neighbour { face_id: 300 }));
+            assert!(table.face_down(1, 300, unreachable));
+            assert!(!table.face_down(2, 300, CloseReason::NoLink), "it was down before");
+            assert_eq!(table.known[&300].down().unwrap().reason, CloseReason::NoLink.to_string());
+            assert!(!table.face_up(3, 300, is_reached_first));
+            let left = if is_reached_first { CloseReason::NoLink } else { unreachable };
+            assert_eq!(table.known[&300].down().unwrap().reason, left.to_string());
+            assert!(table.face_up(4, 300, !is_reached_first));
+            assert_eq!(table.known[&300].down(), None);
+        }
+    }
+
+    #[test]
+    fn lines_about_faces_of_remote_peers_are_limited_and_those_of_operators_are_not() {
+        let mut table = FaceTable::default();
+        let mut lines = |principal| {
+            let mut admitted = 0;
+            for face_id in 1000..1100 {
+                let line = table.admit_line(1, &face(face_id, principal));
+                admitted += usize::from(line.is_some());
+            }
+            admitted
+        };
+        let address = |last: u8| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
+        assert_eq!([1, 2, 3].map(|last| lines(address(last))), [5, 2, 0]);
+        assert_eq!(lines(PrincipalKey::Neighbour { face_id: 300 }), 100);
     }
 }

@@ -381,8 +381,9 @@ impl Control {
     /// Takes Interests from the internal face; [`work`](Self::work) sends the replies. The commands of one round
     /// share one version of the FIB: copying the changed pages costs more than the changes.
     fn handle_interests(&mut self) -> Result<(), WorkerGone> {
+        let mut packets_left = INTERNAL_QUEUE;
         for _ in 0..INTERESTS_PER_ROUND {
-            self.receive_packets()?;
+            self.receive_packets(&mut packets_left)?;
             if !self.management.handle_next(&mut self.cx) {
                 break;
             }
@@ -391,10 +392,12 @@ impl Control {
         Ok(())
     }
 
-    /// Empties the queue of the internal face, which has no shares, into that of the principals.
-    fn receive_packets(&mut self) -> Result<(), WorkerGone> {
-        for _ in 0..INTERNAL_QUEUE {
+    /// Empties the queue of the internal face, which has no shares, into that of the principals. Takes at most `left`
+    /// packets, and subtracts them.
+    fn receive_packets(&mut self, left: &mut usize) -> Result<(), WorkerGone> {
+        while *left > 0 {
             let Some(incoming) = self.management.receive(&self.cx) else { break };
+            *left -= 1;
             if self.cx.state.face(incoming.face_id).is_none() {
                 // The face was created during this round. Its event was sent before its Interest.
                 self.handle_events()?;
@@ -472,7 +475,7 @@ impl Control {
                 face.local = addresses::near_end(&face.remote, &face.local);
                 let record = faces::record(&face);
                 let (face_id, index) = (record.properties.face_id, face.index);
-                cx.faces.face_added(face_id, &face, ticket.is_some());
+                cx.faces.face_added(cx.now.monotonic_ns, face_id, &face, ticket.is_some());
                 cx.settle_faces();
                 self.captures.handle_event(cx, FaceAdded { index, face_id });
                 self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
@@ -501,7 +504,7 @@ impl Control {
             Event::FaceClosed { face_id, reason } => {
                 self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
                 self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
-                if let Some(face) = cx.faces.face_closed(face_id, reason) {
+                if let Some(face) = cx.faces.face_closed(cx.now.monotonic_ns, face_id, reason) {
                     self.quotas.handle_event(cx, QuotasEvent::FaceClosed(face_id));
                     if reason.is_some() {
                         let event = StaticEvent::FaceClosed { face_id, face: Box::new(face) };
@@ -515,9 +518,10 @@ impl Control {
                     cx.state.face_changed_state(cx.now, face_id, false);
                 }
             }
-            Event::FaceUp { face_id } => {
-                cx.faces.face_up(cx.now_ns(), face_id);
-                cx.state.face_changed_state(cx.now, face_id, true);
+            Event::FaceUp { face_id, is_reached } => {
+                if cx.faces.face_up(cx.now_ns(), face_id, is_reached) {
+                    cx.state.face_changed_state(cx.now, face_id, true);
+                }
             }
             Event::PeerRefused { peer } => {
                 warn!(%peer, "UDP peer rejected: the limit of faces, or of faces per peer, is reached");

@@ -126,10 +126,7 @@ impl PathMtus {
 fn set_link(cx: &mut Cx, face_id: u64, is_down: bool) {
     let is_change = match is_down {
         true => cx.faces.face_down(cx.now_ns(), face_id, CloseReason::NoLink),
-        false => {
-            cx.faces.face_up(cx.now_ns(), face_id);
-            true
-        }
+        false => cx.faces.face_up(cx.now_ns(), face_id, false),
     };
     if is_change {
         cx.state.face_changed_state(cx.now, face_id, !is_down);

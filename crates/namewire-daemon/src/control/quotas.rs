@@ -11,7 +11,7 @@ use ndn_types::{PrincipalKey, duration_ns};
 use tracing::{info, warn};
 
 use super::refusals::{LineLimit, Refusals};
-use super::service::{Cx, Reason, Service};
+use super::service::{CONTROL_SOCKET, Cx, Reason, Service};
 use crate::addresses;
 
 /// Poll interval for exceeded quotas.
@@ -82,8 +82,13 @@ impl Excess {
             management: all.management - reported.management,
         };
         self.reported = all;
-        self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
+        self.pause(now_ns);
         line
+    }
+
+    /// Delays the next log line.
+    fn pause(&mut self, now_ns: u64) {
+        self.next_line_ns = now_ns.saturating_add(duration_ns(PAUSE));
     }
 }
 
@@ -203,22 +208,27 @@ impl Quotas {
             if !excess.is_due(now_ns, all) {
                 continue;
             }
-            if let Some(unlogged) = self.lines.admit(now_ns, face.options.properties.principal) {
-                let Line { rate, management } = excess.line(now_ns, all);
-                warn!(
-                    face_id,
-                    remote = %addresses::named(&face.remote),
-                    rate,
-                    management,
-                    unlogged,
-                    "Interests refused: too many per second, of all or to management (see [limits])"
-                );
-            }
+            let Some(unlogged) = self.lines.admit(now_ns, face.options.properties.principal) else {
+                excess.pause(now_ns);
+                continue;
+            };
+            let Line { rate, management } = excess.line(now_ns, all);
+            warn!(
+                face_id,
+                remote = %addresses::named(&face.remote),
+                rate,
+                management,
+                unlogged,
+                "Interests refused: too many per second, of all or to management (see [limits])"
+            );
         }
     }
 }
 
 fn principal_of(cx: &Cx, face_id: u64) -> PrincipalKey {
+    if face_id == CONTROL_SOCKET {
+        return PrincipalKey::Management;
+    }
     let face = cx.faces.known.get(&face_id);
     face.map_or(PrincipalKey::OTHER, |face| face.options.properties.principal)
 }
@@ -231,17 +241,17 @@ fn limit_management(cx: &mut Cx, face_id: u64, per_second: Option<NonZeroU32>) {
     cx.dataplane.send(Command::UpdateFace { face_id, options });
 }
 
-/// Returns whether a management Interest was refused, dropped, or will never be answered. Interests for future notifications
-/// are legitimate and do not count.
+/// Returns whether a management Interest was refused, or will never be answered. Interests for future notifications are
+/// legitimate and do not count, nor do those for which there was no room.
 const fn is_refused(handled: &Handled) -> bool {
     match handled {
         Handled::Refused { .. }
         | Handled::Ignored(_)
         | Handled::Malformed
         | Handled::UnknownFace
-        | Handled::Dropped
         | Handled::Data { answered: false } => true,
         Handled::Command { .. }
+        | Handled::Dropped
         | Handled::Announcement(_)
         | Handled::Data { answered: true }
         | Handled::Event { .. } => false,
@@ -260,15 +270,25 @@ mod tests {
         let refused = Handled::Refused { verb, signer, code: 403, reason: String::new() };
         let unknown = Handled::Ignored(ndn_management::IgnoreReason::UnknownName);
         let nothing = Handled::Data { answered: false };
-        for handled in [refused, unknown, nothing, Handled::Malformed, Handled::Dropped] {
+        for handled in [refused, unknown, nothing, Handled::Malformed] {
             assert!(is_refused(&handled), "{handled:?}");
         }
         let carried_out = Handled::Command { verb, signer: String::new(), code: Some(200) };
         let segment = Handled::Data { answered: true };
         let [event, awaited] = [true, false].map(|answered| Handled::Event { answered });
-        for handled in [carried_out, segment, event, awaited] {
+        for handled in [carried_out, segment, event, awaited, Handled::Dropped] {
             assert!(!is_refused(&handled), "{handled:?}");
         }
+    }
+
+    #[test]
+    fn line_that_the_limit_suppresses_is_tried_again_after_the_pause() {
+        let mut excess = Excess::default();
+        let all = Line { rate: 7, management: 0 };
+        assert!(excess.is_due(1, all));
+        excess.pause(1);
+        assert!(!excess.is_due(MINUTE_NS, all) && excess.is_due(MINUTE_NS + 1, all));
+        assert_eq!(excess.line(MINUTE_NS + 1, all), all, "nothing is lost");
     }
 
     #[test]

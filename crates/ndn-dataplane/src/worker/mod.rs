@@ -1061,11 +1061,11 @@ impl Worker {
                 }
                 FaceChange::Reached => {
                     self.announce_link(now, event.face, LinkEvent::Reached);
-                    Event::FaceUp { face_id }
+                    Event::FaceUp { face_id, is_reached: true }
                 }
                 FaceChange::Up => {
                     self.announce_link(now, event.face, LinkEvent::Restored);
-                    Event::FaceUp { face_id }
+                    Event::FaceUp { face_id, is_reached: false }
                 }
             };
             self.events.send(event);

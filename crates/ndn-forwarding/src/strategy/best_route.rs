@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use ndn_packet::NackReason;
-use ndn_table::{FaceIndex, PitIndex};
+use ndn_table::{FaceIndex, OutRecord, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
 
-/// Sends a new Interest to the eligible next hop of lowest cost. A retransmission that is not
+/// Sends a new Interest to the eligible next hop of lowest cost, and one whose upstreams were lost to one that it was not
+/// sent to, if there is one. A retransmission that is not
 /// suppressed goes to the cheapest next hop not tried yet; once all were tried, to the one tried
 /// longest ago.
 #[derive(Debug, Default)]
@@ -25,7 +26,13 @@ impl BestRoute {
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         let next_hops = interest.next_hops.iter().map(|hop| hop.face);
-        let next_hop = next_hops.into_iter().find(|&face| context.is_eligible(interest, face));
+        let mut next_hop = next_hops.into_iter().find(|&face| context.is_eligible(interest, face));
+        // Nothing is awaited: the link of an upstream without a Nack was lost, or is in doubt.
+        let is_lost =
+            |record: &OutRecord| record.nack_reason.is_none() && record.expiry() > context.now();
+        if next_hop.and_then(|face| context.out_record(interest.entry, face)).is_some_and(is_lost) {
+            next_hop = Self::next_for_retransmission(context, interest);
+        }
         match next_hop {
             Some(face) => {
                 context.send_interest(interest, face);

@@ -311,6 +311,19 @@ fn data_of_a_doubted_next_hop_does_not_end_the_doubt() {
 }
 
 #[test]
+fn best_route_sends_a_pending_interest_again_to_a_doubted_next_hop_that_has_not_got_it() {
+    let mut scene = Scene::new("best-route");
+    scene.bed.handle_link_event(1, 3, LinkEvent::Doubted);
+    // The first one is copied to the doubted next hop.
+    assert_eq!(scene.ask(2, "/a/0"), [2, 3]);
+    assert_eq!(scene.ask(3, "/a/1"), [2]);
+    scene.bed.sent.0.clear();
+    scene.bed.handle_link_event(4, 2, LinkEvent::Doubted);
+    scene.bed.advance(5);
+    assert!(scene.note_sent().contains(&3));
+}
+
+#[test]
 fn pending_interest_is_not_sent_again_to_the_only_next_hop_that_is_in_doubt() {
     for strategy in STRATEGIES {
         let mut scene = Scene::new(strategy);
