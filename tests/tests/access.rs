@@ -199,6 +199,46 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     assert_eq!(routes.status.code(), Some(6));
 }
 
+#[test]
+fn prefixes_are_limited_to_identities_by_rules_of_one_line() {
+    let root = Identity::new("/op", None);
+    let alice = Identity::new("/op/alice", Some(&root));
+    let bob = Identity::new("/op/bob", Some(&root));
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("root.cert"), root.certificate.to_text()).unwrap();
+    let rules = directory.path().join("rules");
+    let text = "anchor root.cert\nkey /op/<user> by /op\nroute /op/<user>/** by /op/<user>\n\
+                route /open/** by digest\n";
+    std::fs::write(&rules, text).unwrap();
+    let rules = rules.display();
+    let toml = format!("[management]\nlocalhop_rib = \"{rules}\"\nlocalhost_rib = \"{rules}\"\n");
+    let forwarder = Settings::new().udp().toml(&toml).start();
+    let neighbour = Neighbour::new(&forwarder);
+    let ask = |uri: &str, signer: &dyn Signer, certificate: &Certificate| {
+        let wire = register("/localhop/nfd", uri, signer, unix_ms());
+        neighbour.ask(&wire, &[certificate]).expect("an answer")
+    };
+    assert_eq!(ask("/op/alice/app", &alice.signer(), &alice.certificate).code, 200);
+    assert_eq!(ask("/open/x", &DigestSigner, &alice.certificate).code, 200);
+    let refused = ask("/op/alice/other", &bob.signer(), &bob.certificate);
+    assert_eq!(refused.code, 403, "{}", refused.text);
+    for (uri, signer) in [("/op/bob/x", &alice), ("/nobody", &bob)] {
+        let refused = ask(uri, &signer.signer(), &signer.certificate);
+        assert_eq!(refused.code, 403, "{uri}: {}", refused.text);
+    }
+    let reason = "rule `route /op/<user>/** by /op/<user>` does not let /op/bob/KEY/k register \
+                  /op/alice/other; it takes a key of /op/alice";
+    wait_until("the refusal to be logged with prefix, rule and key", || {
+        forwarder.process.stderr().contains(reason).then_some(())
+    });
+    // The same for local applications: libraries sign with a digest.
+    let put = |name: &str| {
+        let put = ["put", name, "/dev/null", "--until-idle", "1ms", "--json"];
+        forwarder.run(&put).status.code()
+    };
+    assert_eq!(put("/op/alice/local"), Some(1));
+}
+
 /// Serves certificates from another host than the requester. It loses the first Interest for each.
 fn serve(socket: UdpSocket, certificates: Vec<(Name, Vec<u8>)>) {
     std::thread::spawn(move || {

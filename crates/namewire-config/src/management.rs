@@ -21,8 +21,8 @@ settings! {
         /// Whether management is enabled. Without it, applications cannot register prefixes.
         enabled: bool = true => live(),
         /// Who can register prefixes and routes under /localhost/nfd: `"any"` local application, `"nobody"`, or signers
-        /// that satisfy trust rules in ndn-cxx's validator configuration format, given as the path of a file
-        /// (relative to this one) or in place between triple quotes.
+        /// that satisfy trust rules, given as the path of a file (relative to this one) or in place between triple
+        /// quotes: lines such as `route /op/alice/** by /op/alice`, or ndn-cxx's validator configuration format.
         localhost_rib: TrustRules = TrustRules::Any => live(),
         /// Who can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbors reach it over the
         /// network. `"nobody"` disables it.

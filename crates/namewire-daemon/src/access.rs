@@ -80,6 +80,10 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
             (read(path)?, path.display().to_string(), directory)
         }
     };
+    if TrustPolicy::is_text(&text) {
+        let mut load = |source: AnchorSource<'_>| anchors_in(&directory, source);
+        return Ok(TrustPolicy::from_text(&origin, &text, &mut load)?);
+    }
     let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
     let mut node = Node::parse(&origin, &text, &mut include)?;
     let anchor_nodes = node.children.iter_mut().flat_map(|anchor| &mut anchor.children);
@@ -127,7 +131,10 @@ pub fn anchors_beside(
     rules: &Path,
     source: AnchorSource<'_>,
 ) -> Result<Vec<Arc<Certificate>>, String> {
-    let directory = rules.parent().unwrap_or(Path::new(""));
+    anchors_in(rules.parent().unwrap_or(Path::new("")), source)
+}
+
+fn anchors_in(directory: &Path, source: AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> {
     let beside = |path: &str| directory.join(path).display().to_string();
     let loaded = match source {
         AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file))),

@@ -204,6 +204,12 @@ impl Authorizer for AccessControl {
         if let Err(reason) = guarded.replay.check(now, &key, timestamp_ms) {
             return reject(signer, reason);
         }
+        let packet = match &command.parameters.name {
+            Some(prefix) if guarded.policy.has_routes() => {
+                SignedPacket { name: prefix.as_ref(), ..packet }
+            }
+            Some(_) | None => packet,
+        };
         match guarded.policy.validate(&packet, fetched, unix_s(now)) {
             Validation::Accepted => Authorization::Accept { signer },
             Validation::Refused(error) => reject(signer, error.to_string()),

@@ -306,3 +306,35 @@ fn rib_command_without_signature_is_refused() {
     assert!(is_accepted(&ask(&mut access, &null)));
     assert_eq!(SignatureType::NULL.0, 200);
 }
+
+#[test]
+fn routes_are_limited_by_the_identity_that_registers_them() {
+    let (alice, bob) =
+        (Identity::new("/op/alice", KeyType::Ecdsa), Identity::new("/op/bob", KeyType::Ecdsa));
+    let anchors = [Arc::clone(&alice.certificate), Arc::clone(&bob.certificate)];
+    let rules = "anchor both\nroute /p by /op/alice\nroute /op/<who>/** by /op/<who>\n";
+    let policy = TrustPolicy::from_text("rules", rules, &mut |_| Ok(anchors.to_vec())).unwrap();
+    let mut access = AccessControl::everyone_local();
+    access.set_localhost_rib(policy.clone());
+    access.set_localhop_rib(policy);
+    for (prefix, requester) in [(LOCALHOST, LOCAL), ("/localhop/nfd", REMOTE)] {
+        // The commands of these tests are about /p.
+        for verb in [Verb::RibRegister, Verb::RibUnregister] {
+            let time_ms = if verb == Verb::RibRegister { TIME_MS } else { TIME_MS + 1 };
+            let by_alice = signed(prefix, verb, &alice.signer(), Some(time_ms));
+            let verdict = ask_at(&mut access, NOW, &by_alice, requester);
+            assert!(is_accepted(&verdict), "{verb} {verdict:?}");
+            let by_bob = signed(prefix, verb, &bob.signer(), Some(time_ms));
+            match ask_at(&mut access, NOW, &by_bob, requester) {
+                Authorization::Reject { reason, .. } => {
+                    assert!(reason.contains("rule `route /p by /op/alice`"), "{reason}");
+                    assert!(reason.contains("/op/bob/KEY/k register /p;"), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    // Other commands are not about prefixes.
+    let wire = signed(LOCALHOST, Verb::CsErase, &DigestSigner, None);
+    assert!(is_accepted(&ask(&mut access, &wire)));
+}

@@ -25,7 +25,7 @@ pub enum TrustError {
         known: String,
     },
     /// The rule for packets of this name does not allow this key.
-    #[error("rule `{rule}` does not let {key} sign {name}; it takes {requested}")]
+    #[error("rule `{rule}` does not let {key} {action} {name}; it takes {requested}")]
     NotAllowed {
         /// The rule.
         rule: String,
@@ -33,6 +33,8 @@ pub enum TrustError {
         name: Name,
         /// The name of the key.
         key: Name,
+        /// What the key did: `sign`, or `register` for a route.
+        action: &'static str,
         /// The keys that the rule allows.
         requested: String,
     },

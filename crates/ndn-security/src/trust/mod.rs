@@ -154,6 +154,8 @@ pub struct TrustPolicy {
     interest_rules: Vec<Rule>,
     data_rules: Vec<Rule>,
     groups: Vec<AnchorGroup>,
+    /// Whether rules for Interests are about the prefixes of routes, not about the names of commands.
+    has_routes: bool,
     /// Whether the validity periods of anchors are checked.
     anchors_expire: bool,
     /// Trusted certificates below the anchors.
@@ -209,6 +211,13 @@ impl TrustPolicy {
         let rules = vec![Rule::any_key()];
         let groups = vec![AnchorGroup::fixed(anchors)];
         Self { interest_rules: rules.clone(), data_rules: rules, groups, ..Self::default() }
+    }
+
+    /// Whether its rules for Interests are about the prefixes of routes (`route`): these take the place of
+    /// [`SignedPacket::name`].
+    #[must_use]
+    pub fn has_routes(&self) -> bool {
+        self.has_routes
     }
 
     /// Whether every packet is trusted.
@@ -360,6 +369,10 @@ impl TrustPolicy {
             rule: rule.id.clone(),
             name: packet.name.to_name(),
             key: signer.locator.to_name(),
+            action: match packet.kind {
+                PacketKind::Interest if self.has_routes => "register",
+                PacketKind::Interest | PacketKind::Data => "sign",
+            },
             requested: rule.describe(subject),
         })
     }

@@ -73,6 +73,12 @@ impl<'a> Signer<'a> {
         Self { locator, identity: identity(locator) }
     }
 
+    /// The name of the key, without the components of a certificate.
+    fn key(&self) -> Option<NameRef<'a>> {
+        let length = self.identity?.len() + 2;
+        (length <= self.locator.len()).then(|| self.locator.prefix(length))
+    }
+
     /// The identity of a certificate.
     pub(super) fn of_certificate(locator: NameRef<'a>, certificate: &'a Certificate) -> Self {
         Self { locator, identity: Some(certificate.identity()) }
@@ -131,6 +137,8 @@ pub(super) enum KeyCheck {
         names: NamePattern,
         sort: PacketSort,
         signer: NamePattern,
+        /// The pattern is of names of keys, not of identities.
+        is_of_key: bool,
         /// Number of variables.
         variables: usize,
     },
@@ -166,13 +174,13 @@ impl KeyCheck {
                 let of_packet = of_packet.expand(name, packet_template);
                 relation.holds(of_key.as_ref(), of_packet.as_ref())
             }
-            Self::Pattern { names, sort, signer: pattern, variables } => {
-                let (Some(name), Some(identity)) = (subject.for_pattern(*sort), signer.identity)
-                else {
+            Self::Pattern { names, sort, signer: pattern, is_of_key, variables } => {
+                let of_signer = if *is_of_key { signer.key() } else { signer.identity };
+                let (Some(name), Some(of_signer)) = (subject.for_pattern(*sort), of_signer) else {
                     return false;
                 };
                 let mut bindings: Bindings<'a> = vec![None; *variables];
-                names.matches(name, &mut bindings) && pattern.matches(identity, &mut bindings)
+                names.matches(name, &mut bindings) && pattern.matches(of_signer, &mut bindings)
             }
         }
     }
@@ -203,12 +211,13 @@ impl KeyCheck {
                 let key = key.text();
                 format!("a key whose `{key_template}` in `{key}` {relation} {taken}")
             }
-            Self::Pattern { names, sort, signer, variables } => {
+            Self::Pattern { names, sort, signer, is_of_key, variables } => {
                 let mut bindings: Bindings<'_> = vec![None; *variables];
                 if let Some(name) = subject.for_pattern(*sort) {
                     names.matches(name, &mut bindings);
                 }
-                format!("a key of {}", signer.describe(&bindings))
+                let kind = if *is_of_key { "the key" } else { "a key of" };
+                format!("{kind} {}", signer.describe(&bindings))
             }
         }
     }

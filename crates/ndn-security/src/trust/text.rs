@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ndn_packet::SignatureType;
+
 use super::anchors::AnchorGroup;
 use super::anchors::{AnchorSource, LoadAnchors};
 use super::pattern::NamePattern;
@@ -9,9 +11,19 @@ use super::rules::{Checker, Filter, KeyCheck, PacketSort, Rule};
 use super::{MAX_RULES, TrustPolicy};
 use crate::info::{Include, InfoError, Node};
 
+/// In place of an identity: a signature that anybody can make.
+const DIGEST: &str = "digest";
+
 impl TrustPolicy {
-    /// Parses rules: in the format of [`Self::from_text`] if the first line that is not empty or a comment begins with
-    /// `anchor`, `data` or `key`, and otherwise in that of ndn-cxx. `include` reads included files, `load` reads certificates.
+    /// Whether rules are in the format of [`Self::from_text`]: the first line that is not empty or a comment begins with
+    /// `anchor`, `data`, `key` or `route`.
+    #[must_use]
+    pub fn is_text(text: &str) -> bool {
+        let first = text.lines().find_map(|line| words(line).next());
+        first.is_some_and(|word| matches!(word, "anchor" | "data" | "key" | "route"))
+    }
+
+    /// Parses rules: in the format of [`Self::from_text`] if [`Self::is_text`], and otherwise in that of ndn-cxx. `include` reads included files, `load` reads certificates.
     ///
     /// # Errors
     /// The first fault, with its line.
@@ -21,8 +33,7 @@ impl TrustPolicy {
         include: Include<'_>,
         load: LoadAnchors<'_>,
     ) -> Result<Self, InfoError> {
-        let first = text.lines().find_map(|line| words(line).next());
-        if first.is_some_and(|word| matches!(word, "anchor" | "data" | "key")) {
+        if Self::is_text(text) {
             return Self::from_text(origin, text, load);
         }
         Self::from_info(&Node::parse(origin, text, include)?, load)
@@ -38,11 +49,15 @@ impl TrustPolicy {
     /// # Certificates for keys of these identities may be signed by keys of these.
     /// key /lab/<site>/server by /lab/<site>
     /// key /lab/<site> by /lab
+    /// # Routes for these prefixes may be registered by these identities, by a key, or with any digest.
+    /// route /lab/<site>/** by /lab/<site>
+    /// route /lab/printer by /lab/a/KEY/%01
+    /// route /lab/shared/** by digest
     /// ```
     ///
     /// `*` matches one component, `**` at the end any number of components, `<site>` one component that is the same throughout
     /// the line. The first rule that matches a name decides. `data` applies to packets that are no certificates, `key` to
-    /// certificates. A packet that no rule matches is not trusted.
+    /// certificates, `route` to the prefixes in signed commands. A packet that no rule matches is not trusted.
     ///
     /// # Errors
     /// The first fault, with its line.
@@ -62,19 +77,29 @@ impl TrustPolicy {
                     let anchors = load(AnchorSource::File(file)).map_err(error)?;
                     policy.groups.push(AnchorGroup::fixed(anchors));
                 }
-                [kind @ ("data" | "key"), pattern, "by", signer] => {
-                    if policy.data_rules.len() == MAX_RULES {
+                [kind @ ("data" | "key" | "route"), pattern, "by", signer] => {
+                    if policy.data_rules.len() + policy.interest_rules.len() == MAX_RULES {
                         return Err(error(format!("there are more than {MAX_RULES} rules")));
                     }
-                    policy.data_rules.push(rule(kind, pattern, signer).map_err(error)?);
+                    let rule = rule(kind, pattern, signer).map_err(error)?;
+                    match *kind {
+                        "route" => policy.interest_rules.push(rule),
+                        _ => policy.data_rules.push(rule),
+                    }
                 }
                 _ => {
-                    let forms = "`anchor FILE`, `data NAMES by IDENTITIES` or `key IDENTITIES by IDENTITIES`";
+                    let forms = "`anchor FILE`, `data NAMES by IDENTITIES`, `key IDENTITIES by IDENTITIES` or \
+                                 `route PREFIXES by IDENTITIES`";
                     return Err(error(format!("this line is neither {forms}")));
                 }
             }
         }
-        if policy.anchors().next().is_none() {
+        policy.has_routes = true;
+        let needs_anchor =
+            |rule: &Rule| rule.checkers.iter().all(|one| one.signature_type.is_none());
+        let rules = policy.data_rules.iter().chain(&policy.interest_rules);
+        let is_useless = rules.clone().all(needs_anchor);
+        if policy.anchors().next().is_none() && is_useless {
             let message = "there is no `anchor`: nothing could be trusted".to_owned();
             return Err(InfoError { origin, line: 1, message });
         }
@@ -90,17 +115,30 @@ fn rule(kind: &str, pattern: &str, signer: &str) -> Result<Rule, String> {
     let mut variables = Vec::new();
     let names = NamePattern::new(pattern, &mut variables)?;
     let bound = variables.len();
+    let id = format!("{kind} {pattern} by {signer}");
+    let filters = |sort| vec![Filter::Pattern { names: names.clone(), sort, variables: bound }];
+    if (kind, signer) == ("route", DIGEST) {
+        let any = |signature_type| Checker { signature_type, key: KeyCheck::Any };
+        let checkers = vec![any(Some(SignatureType::DIGEST_SHA256)), any(None)];
+        return Ok(Rule { id, filters: filters(PacketSort::Other), checkers });
+    }
     let signer_pattern = NamePattern::new(signer, &mut variables)?;
     if let Some(variable) = variables.get(bound) {
         return Err(format!("`<{variable}>` in `{signer}` is not in `{pattern}`"));
     }
     let sort = if kind == "key" { PacketSort::Certificate } else { PacketSort::Other };
     Ok(Rule {
-        id: format!("{kind} {pattern} by {signer}"),
-        filters: vec![Filter::Pattern { names: names.clone(), sort, variables: bound }],
+        id,
+        filters: filters(sort),
         checkers: vec![Checker {
             signature_type: None,
-            key: KeyCheck::Pattern { names, sort, signer: signer_pattern, variables: bound },
+            key: KeyCheck::Pattern {
+                names,
+                sort,
+                signer: signer_pattern,
+                is_of_key: signer.split('/').any(|component| component == "KEY"),
+                variables: bound,
+            },
         }],
     })
 }

@@ -246,3 +246,57 @@ fn wrong_rules_name_their_line() {
     let info = "; ndn-cxx\ntrust-anchor { type file file-name root.cert }";
     assert_eq!(policy(info, &root).unwrap().anchors().count(), 1);
 }
+
+#[test]
+fn routes_are_limited_to_identities_and_keys_of_rules() {
+    const ROUTES: &str = "
+anchor root.cert
+key /lab/<site> by /lab
+route /lab/a/printer by /lab/b/KEY/key-1
+route /lab/<site>/** by /lab/<site>
+route /shared/** by digest
+";
+    let lab = Lab::new();
+    let mut policy = policy(ROUTES, &lab.root).unwrap();
+    assert!(policy.has_routes());
+    // The name is that of the prefix, as management passes it.
+    let mut register = |prefix: &str, signer: &dyn Signer, fetched: &[&Identity]| {
+        let wire = data(prefix, signer);
+        let data = Data::parse(&wire).unwrap();
+        let packet = SignedPacket::from_data(&data).unwrap();
+        let packet = SignedPacket { kind: PacketKind::Interest, ..packet };
+        let fetched: Vec<_> = fetched.iter().map(|one| Arc::clone(&one.certificate)).collect();
+        policy.validate(&packet, &fetched, NOW)
+    };
+    let (a, b) = (&lab.site, &lab.other_site);
+    assert_eq!(register("/lab/a/x/y", &a.signer(), &[a]), Validation::Accepted);
+    let refused = refusal(register("/lab/a/x", &b.signer(), &[b]));
+    assert!(
+        refused.starts_with(
+            "rule `route /lab/<site>/** by /lab/<site>` does not let /lab/b/KEY/key-1"
+        ),
+        "{refused}"
+    );
+    assert!(refused.ends_with(" register /lab/a/x; it takes a key of /lab/a"), "{refused}");
+    let refused = refusal(register("/lab/a/x", &DigestSigner, &[]));
+    assert!(refused.contains("register /lab/a/x"), "{refused}");
+    // One key alone.
+    assert_eq!(register("/lab/a/printer", &b.signer(), &[b]), Validation::Accepted);
+    let refused = refusal(register("/lab/a/printer", &a.signer(), &[a]));
+    assert!(refused.ends_with("it takes the key /lab/b/KEY/key-1"), "{refused}");
+    // Everybody, also with a trusted key.
+    assert_eq!(register("/shared/x", &DigestSigner, &[]), Validation::Accepted);
+    assert_eq!(register("/shared/x", &a.signer(), &[a]), Validation::Accepted);
+    let refused = refusal(register("/other", &a.signer(), &[a]));
+    assert!(refused.starts_with("no rule is about /other"), "{refused}");
+}
+
+#[test]
+fn rules_without_anchor_are_useful_for_digests_only() {
+    let parse = |rules: &str| {
+        TrustPolicy::from_text("rules", rules, &mut |_| unreachable!("there is no anchor"))
+    };
+    assert!(parse("route /shared/** by digest").is_ok());
+    assert!(parse("route /lab/** by /lab").unwrap_err().to_string().contains("no `anchor`"));
+    assert!(parse("route /lab/** by").unwrap_err().to_string().contains("`route PREFIXES by"));
+}
