@@ -74,7 +74,7 @@ enum Bench {
     /// alone and two at a time. The figures are the same on every machine.
     Distance {
         /// Virtual time that is measured, in whole seconds
-        #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = positive_duration)]
+        #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = whole_seconds)]
         duration: Duration,
         /// Random seed
         #[arg(long, default_value_t = DistanceOptions::default().seed)]
@@ -206,7 +206,7 @@ fn run(bench: &Bench) -> Outcome {
         }
         Bench::Relay(options) => relay::run(options),
         Bench::Distance { duration, seed, json } => {
-            let distance = DistanceOptions { seconds: duration.as_secs().max(1), seed: *seed };
+            let distance = DistanceOptions { seconds: duration.as_secs(), seed: *seed };
             let report = run_distance(&distance, |line| output::note(&line));
             if *json { print_json(&report) } else { files::print_distance(&report) }
         }
@@ -288,6 +288,14 @@ fn print_json(report: &impl serde::Serialize) -> Outcome {
 }
 
 /// Leaves several intervals after the first five seconds, which have a figure of their own.
+fn whole_seconds(text: &str) -> Result<Duration, String> {
+    let duration = positive_duration(text)?;
+    match duration.subsec_nanos() {
+        0 => Ok(duration),
+        _ => Err("it is a number of whole seconds".to_owned()),
+    }
+}
+
 fn six_seconds_at_least(text: &str) -> Result<Duration, String> {
     let duration = positive_duration(text)?;
     match duration >= Duration::from_secs(6) {
@@ -412,6 +420,12 @@ mod command_line_tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn fractions_of_seconds_are_refused_where_seconds_are_measured() {
+        assert!(super::whole_seconds("500ms").is_err() && super::whole_seconds("1500ms").is_err());
+        assert_eq!(super::whole_seconds("2s"), Ok(std::time::Duration::from_secs(2)));
     }
 
     #[test]

@@ -60,6 +60,11 @@ pub(super) struct PacketFilter {
 }
 
 impl PacketFilter {
+    /// Whether it accepts all packets.
+    pub(super) fn is_empty(&self) -> bool {
+        self.name.is_none() && self.peer.is_none() && self.kinds.is_empty()
+    }
+
     pub(super) fn accepts(&self, frame: &CapturedFrame<'_>, line: &PacketLine) -> bool {
         let has_name = |prefix: &Name| {
             line.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))

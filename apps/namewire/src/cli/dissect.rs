@@ -52,6 +52,12 @@ pub(super) fn run(options: &Options) -> Outcome {
     if input.starts_with(&PCAPNG_MAGIC) && matches!(options.format, Format::Auto | Format::Binary) {
         return show_capture(&input, options);
     }
+    if !options.filter.is_empty() {
+        return Err(Failure::Usage(format!(
+            "{} is not a capture: --name, --peer and --type select packets of captures",
+            describe(&options.input)
+        )));
+    }
     let wire = decode(&input, options.format).map_err(|reason| {
         let is_file = options.input == "-" || Path::new(&options.input).exists();
         let hint = if is_file { "" } else { ", and there is no such file" };
@@ -258,6 +264,22 @@ mod tests {
         ] {
             assert_eq!(from_base64(text).unwrap(), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn filters_are_refused_for_input_that_is_not_a_capture() {
+        #[derive(clap::Parser)]
+        struct Program {
+            #[command(flatten)]
+            options: Options,
+        }
+        let program =
+            <Program as clap::Parser>::parse_from(["dissect", "05050703080161", "--name", "/a"]);
+        let refused = run(&program.options).unwrap_err();
+        assert!(
+            matches!(&refused, Failure::Usage(reason) if reason.contains("not a capture")),
+            "{refused}"
+        );
     }
 
     #[test]

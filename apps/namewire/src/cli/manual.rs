@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = &[
 const VARIABLES: &[(&str, &str)] = &[
     ("NDN_CLIENT_TRANSPORT", "The forwarder to connect to; --transport has precedence."),
     ("NDN_CLIENT_PIB, NDN_CLIENT_TPM", "Location of the key chain."),
+    ("NDN_CLIENT_MEMIF_SECRET", "Secret of the forwarder's memif socket."),
     ("NAMEWIRE_PASSPHRASE", "Passphrase of encrypted keys."),
     ("XDG_RUNTIME_DIR", "Directory of the socket of a user."),
     ("XDG_CACHE_HOME", "Directory of the digests that `namewire serve` stores."),

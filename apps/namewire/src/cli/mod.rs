@@ -162,10 +162,11 @@ pub fn main() -> ExitCode {
     match execute(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            match failure {
-                Failure::OutputClosed => {}
-                _ if asks_for_json(&matches) => output::note_failure(&failure),
-                _ => output::note(&format_args!("namewire: {failure}")),
+            let is_closed = matches!(failure, Failure::OutputClosed);
+            if !is_closed && asks_for_json(&matches) {
+                output::note_failure(&failure);
+            } else if !is_closed {
+                output::note(&format_args!("namewire: {failure}"));
             }
             failure.exit_code()
         }

@@ -289,9 +289,11 @@ async fn add_batch(file: &str, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut faces = HashMap::new();
     let mut added: u64 = 0;
-    let in_line = |number: usize, failure: Failure| match failure {
-        Failure::Failed(text) => Failure::Failed(format!("{file}, line {number}: {text}")),
-        other => other,
+    let in_line = |number: usize, failure: Failure| {
+        if let Failure::Failed(text) = failure {
+            return Failure::Failed(format!("{file}, line {number}: {text}"));
+        }
+        failure
     };
     let mut work = async || {
         for (number, route) in &routes {

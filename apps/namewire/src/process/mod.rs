@@ -12,7 +12,7 @@ mod privileges;
 pub(crate) mod service_manager;
 mod signals;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -101,6 +101,13 @@ fn line_of(http: &HttpListener) -> String {
 /// Prints the listening addresses, and notifies the service manager that the forwarder is ready.
 fn announce(lines: &str) {
     lines.lines().for_each(|line| tracing::info!("{line}"));
+    // A terminal shows the log already, if it is that of standard output.
+    let is_shown = io::stdout().is_terminal()
+        && io::stderr().is_terminal()
+        && tracing::enabled!(tracing::Level::INFO);
+    if is_shown {
+        return service_manager::notify_ready();
+    }
     // Errors do not matter: the forwarder listens.
     if let Err(error) = io::stdout().lock().write_all(lines.as_bytes()) {
         tracing::warn!(%error, "standard output cannot be written");
