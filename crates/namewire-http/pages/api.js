@@ -42,10 +42,10 @@ export async function query(text, variables = {}) {
   return data;
 }
 
-/** Follows a subscription until `stop()`; connects again after a loss. */
+/** Follows a subscription until `stop()` or an error of it; connects again after a loss. */
 export class Subscription {
-  constructor(text, { onData, onState }) {
-    Object.assign(this, { text, onData, onState, pause: 500, stopped: false });
+  constructor(text, { onData, onState, onError, variables = {} }) {
+    Object.assign(this, { text, onData, onState, onError, variables, pause: 500, stopped: false });
     this.connect();
   }
 
@@ -59,13 +59,15 @@ export class Subscription {
       if (message.type === "connection_ack") {
         this.pause = 500;
         this.onState("live");
-        send({ type: "subscribe", id: "1", payload: { query: this.text } });
+        send({ type: "subscribe", id: "1", payload: { query: this.text, variables: this.variables } });
       } else if (message.type === "next" && message.payload.data) {
         this.onData(message.payload.data);
       } else if (message.type === "ping") {
         send({ type: "pong" });
       } else if (message.type === "error" || message.payload?.errors) {
-        this.onState("refused");
+        const [error] = message.payload.errors ?? message.payload;
+        this.stop();
+        this.onError(new ApiError(error.message, error.extensions?.code));
       }
     };
     this.socket.onclose = (event) => {

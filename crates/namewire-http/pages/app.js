@@ -1,4 +1,4 @@
-// The status pages: overview, faces, routes, workers and limits.
+// The status pages: overview, faces, routes, packets, workers and limits.
 
 import { ApiError, Subscription, keepToken, query, token } from "/api.js";
 import { Chart, Samples, short } from "/chart.js";
@@ -62,6 +62,7 @@ class Live {
         if (!this.isPaused && !document.hidden) this.draw();
       },
       onState: showConnection,
+      onError: showError,
     });
     this.draw();
     this.resize = () => this.draw();
@@ -295,6 +296,87 @@ function words(name) {
   return name.replaceAll("_", " ");
 }
 
+// ---- Packets
+
+const PACKETS = `subscription($name: String, $sample: UInt64) { packets(name: $name, sample: $sample) {
+  lost packets { unixMs worker faceId packet name decisions } } }`;
+const PACKETS_MAX = 300;
+
+/** The decisions about packets while they are made. */
+class Packets {
+  name = "/";
+  sample = 1;
+  rows = [];
+
+  show() {
+    const form = make("form", { onsubmit: (event) => {
+      event.preventDefault();
+      if (this.follow) this.stop();
+      else this.start(form);
+    } },
+    field("Names under", { name: "name", value: this.name, required: true }, true),
+    field("Sample: one packet of", { name: "sample", type: "number", min: "1", value: String(this.sample), required: true }),
+    this.button = make("button", { class: "main" }, "Start trace"));
+    this.filter = make("input", { placeholder: "dropped", oninput: () => this.draw() });
+    const filter = make("form", { onsubmit: (event) => event.preventDefault() },
+      make("label", { class: "wide" }, "Show only lines that contain", this.filter));
+    this.lost = make("p", { role: "status" });
+    this.body = make("div");
+    main.replaceChildren(make("h2", {}, "Packets"),
+      make("p", {}, "What the forwarder decides about packets. A trace ends when this page is left."),
+      form, filter, this.lost, this.body);
+    connection.textContent = "";
+    this.draw();
+  }
+
+  hide() {
+    this.stop();
+  }
+
+  start(form) {
+    form.parentElement.querySelector(".notice")?.remove();
+    const { name, sample } = Object.fromEntries(new FormData(form));
+    Object.assign(this, { name, sample: Number(sample), rows: [] });
+    this.follow = new Subscription(PACKETS, {
+      variables: { name, sample: this.sample },
+      onData: ({ packets }) => this.add(packets),
+      onState: showConnection,
+      onError: (error) => {
+        this.stop();
+        form.after(notice(error.message));
+      },
+    });
+    this.button.textContent = "Stop trace";
+    this.draw();
+  }
+
+  stop() {
+    this.follow?.stop();
+    this.follow = undefined;
+    this.button.textContent = "Start trace";
+    connection.textContent = "";
+  }
+
+  add({ lost, packets }) {
+    this.rows = [...packets.reverse(), ...this.rows].slice(0, PACKETS_MAX);
+    this.lost.textContent = lost > 0 ? `${lost} packets were not reported because there were too many.` : "";
+    this.draw();
+  }
+
+  draw() {
+    const wanted = this.filter.value.toLowerCase();
+    const rows = this.rows.map((one) => ({ ...one, text: one.decisions.join("; ") }))
+      .filter(({ packet, name, text }) => `${packet} ${name} ${text}`.toLowerCase().includes(wanted))
+      .map(({ unixMs, packet, name, faceId, worker, text }) => make("tr", { class: text.includes("dropped") ? "bad" : undefined },
+        make("td", { class: "number" }, new Date(unixMs).toISOString().slice(11, 23)), make("td", {}, packet),
+        make("td", { class: "name" }, name), make("td", { class: "number" }, String(faceId)),
+        make("td", { class: "number" }, String(worker)), make("td", { class: "name" }, text)));
+    const empty = this.follow ? "No packet yet." : "No trace is running.";
+    const headings = [["Time (UTC)", "number"], ["Packet"], ["Name"], ["Face", "number"], ["Worker", "number"], ["Decisions"]];
+    this.body.replaceChildren(this.rows.length > 0 ? table("Packets, the latest first", headings, rows) : make("p", {}, empty));
+  }
+}
+
 // ---- Workers
 
 const WORKERS = `subscription { counters(intervalMs: 1000) { unixMs workers {
@@ -438,7 +520,8 @@ class Limits extends List {
 // ---- Frame
 
 const pages = {
-  overview: new Overview(), faces: new Faces(), routes: new Routes(), workers: new Workers(), limits: new Limits(),
+  overview: new Overview(), faces: new Faces(), routes: new Routes(), packets: new Packets(),
+  workers: new Workers(), limits: new Limits(),
 };
 let shown;
 
@@ -446,6 +529,11 @@ function showConnection(state) {
   const texts = { live: "live", lost: "connection lost, trying again", refused: "refused" };
   connection.textContent = texts[state];
   if (state === "refused") askForToken("the token is missing, wrong or has expired");
+}
+
+function showError(error) {
+  if (error.code === "UNAUTHENTICATED" || error.code === "FORBIDDEN") askForToken(error.message);
+  else main.append(notice(error.message));
 }
 
 function askForToken(reason) {

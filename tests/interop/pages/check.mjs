@@ -91,6 +91,22 @@ try {
   await route.getByRole("button").click();
   await route.waitFor({ state: "detached" });
 
+  // Packets: a trace under a prefix, its filter, and its error.
+  await page.getByRole("link", { name: "Packets" }).click();
+  await page.getByLabel("Names under").fill("/traffic");
+  await page.getByRole("button", { name: "Start trace" }).click();
+  const traced = page.getByRole("region", { name: "Packets, the latest first" }).locator("tbody tr");
+  await traced.filter({ hasText: "PIT satisfied" }).first().waitFor();
+  await page.getByLabel("Show only lines").fill("cs inserted");
+  await traced.filter({ hasText: "PIT new" }).first().waitFor({ state: "detached" });
+  await traced.filter({ hasText: "CS inserted" }).first().waitFor();
+  await accessible(page, "packets");
+  await page.screenshot({ path: `${directory}/packets-light.png` });
+  await page.getByRole("button", { name: "Stop trace" }).click();
+  await page.getByLabel("Names under").fill("/%");
+  await page.getByRole("button", { name: "Start trace" }).click();
+  await page.getByRole("alert").waitFor();
+
   // Workers: load, drops by reason; limits: who holds what.
   await page.getByRole("link", { name: "Workers" }).click();
   const workers = page.getByRole("region", { name: "Workers", exact: true });
@@ -114,8 +130,9 @@ try {
   ]) {
     const other = await open(options);
     await other.goto(`${url}#token=${token}`);
-    for (const place of ["overview", "faces", "routes", "workers", "limits"]) {
+    for (const place of ["overview", "faces", "routes", "packets", "workers", "limits"]) {
       await other.goto(`${url}#/${place}`);
+      if (place === "packets") await other.getByRole("button", { name: "Start trace" }).click();
       await other.locator(place === "overview" ? ".tile" : "tbody tr").first().waitFor();
       await accessible(other, `${name} ${place}`);
       const width = await other.evaluate(() => document.documentElement.scrollWidth - innerWidth);

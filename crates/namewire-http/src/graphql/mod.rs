@@ -5,6 +5,7 @@
 
 mod access;
 mod management;
+mod packets;
 pub(crate) mod post;
 mod requests;
 pub(crate) mod sampler;
@@ -14,7 +15,7 @@ pub(crate) mod websocket;
 
 use std::collections::BTreeMap;
 
-use async_graphql::dynamic::{Object, Schema, Subscription};
+use async_graphql::dynamic::{Object, Schema, SchemaBuilder, Subscription};
 use namewire_control::{REQUESTS, RESULTS, SERVICE_TIMES_RESULTS};
 use ndn_dataplane::{ExchangeValues, QueueDepthValues, WorkerValues};
 use ndn_face::{CallValues, FaceValues};
@@ -61,6 +62,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     }
     let subscription = Subscription::new("Subscription").description("Follows the forwarder.");
     let subscription = subscription.field(subscriptions::counters());
+    let subscription = subscription.field(packets::subscription());
     let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))
         .register(query)
         .register(mutation)
@@ -71,6 +73,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     if let Some((calls, sampler)) = operations {
         builder = builder.data(calls).data(sampler);
     }
+    let builder = packets::types().into_iter().fold(builder, SchemaBuilder::register);
     types.register(builder).finish().map_err(|error| error.to_string())
 }
 

@@ -235,7 +235,7 @@ impl Types {
 }
 
 /// A field whose value is that of the same name in the JSON object of its parent.
-fn plain(name: &'static str, help: &'static str, shape: Shape) -> Field {
+pub(super) fn plain(name: &'static str, help: &'static str, shape: Shape) -> Field {
     let of = shape.type_ref();
     let resolve = move |json: Option<&Value>| json.and_then(|json| shape.value(json));
     Field::new(camel(name), of, move |context| {
