@@ -71,7 +71,7 @@ test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build --workspace --all-targets
 	$(TESTS) --no-fail-fast
 	NAMEWIRE_TEST_WORKERS=2 $(TESTS) --test forwarding --no-fail-fast
-	$(CARGO) test -p ndn-caching --features vip --test vip
+	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine
 
 .PHONY: lint
 lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors

@@ -306,6 +306,26 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[("Measure this machine", "namewire model measure campaign.jsonl --workers 1,2")],
     ),
     (
+        "cache",
+        &[(
+            "Compare two policies on Abilene",
+            "namewire cache simulate --topology abilene --method lru,lfu",
+        )],
+    ),
+    (
+        "cache simulate",
+        &[
+            (
+                "Compare LRU and LFU on Abilene under a higher load",
+                "namewire cache simulate --topology abilene --method lru,lfu --set requests_per_s=9",
+            ),
+            (
+                "All topologies and methods, with charts",
+                "namewire cache simulate --csv runs.csv --svg charts",
+            ),
+        ],
+    ),
+    (
         "model reproduce",
         &[(
             "Repeat the experiments with other service times",

@@ -25,6 +25,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "traffic",
             "bench",
             "model",
+            "cache",
         ],
     ),
     ("Companions of NFD", &["autoreg", "autoconfig", "autoconfig-server", "status-server"]),

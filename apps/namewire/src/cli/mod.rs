@@ -8,6 +8,7 @@
 mod api;
 mod arguments;
 mod bench;
+mod cache;
 mod capture;
 mod cert;
 mod companions;
@@ -131,6 +132,7 @@ enum Command {
     Traffic(traffic::Options),
     Bench(bench::Options),
     Model(model::Options),
+    Cache(cache::Options),
     #[command(subcommand)]
     Key(key::Command),
     #[command(subcommand)]
@@ -234,6 +236,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Traffic(options) => traffic::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Model(options) => model::run(options),
+        Command::Cache(options) => cache::run(&options.what),
         Command::Key(command) => key::run(command),
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),

@@ -1,0 +1,311 @@
+//! Nodes, links and load.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use crate::InputError;
+
+/// Largest number of nodes of a file.
+const NODES_MAX: usize = 1000;
+/// Largest number of objects of a file.
+const OBJECTS_MAX: usize = 10_000_000;
+
+/// The topologies that come with the crate: name and file.
+pub const FILES: [(&str, &str); 6] = [
+    ("abilene", include_str!("../topologies/abilene.toml")),
+    ("geant", include_str!("../topologies/geant.toml")),
+    ("tree", include_str!("../topologies/tree.toml")),
+    ("grid", include_str!("../topologies/grid.toml")),
+    ("line", include_str!("../topologies/line.toml")),
+    ("sc22", include_str!("../topologies/sc22.toml")),
+];
+
+/// Requests, objects and capacities.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Requests per second and consumer.
+    pub requests_per_s: f64,
+    /// Exponent of the Zipf distribution of requests over objects.
+    pub zipf: f64,
+    /// Number of objects.
+    pub objects: usize,
+    /// Size of an object.
+    pub object_bytes: u64,
+    /// Size of each cache.
+    pub cache_bytes: u64,
+    /// Capacity of each link, per direction.
+    pub link_mbit_per_s: f64,
+    /// Rate at which a cache is read (VIP).
+    pub cache_read_mbit_per_s: f64,
+    /// Simulated time.
+    pub duration_s: f64,
+}
+
+impl Load {
+    fn change(&mut self, change: &str) -> Result<(), InputError> {
+        let invalid = |reason: &str| InputError(format!("'{change}': {reason}"));
+        let (name, value) = change.split_once('=').ok_or_else(|| invalid("expected name=value"))?;
+        let number = || value.parse().map_err(|_| invalid("the value is not a number"));
+        let whole = || value.parse().map_err(|_| invalid("the value is not a whole number"));
+        match name {
+            "requests_per_s" => self.requests_per_s = number()?,
+            "zipf" => self.zipf = number()?,
+            "objects" => self.objects = usize::try_from(whole()?).unwrap_or(usize::MAX),
+            "object_bytes" => self.object_bytes = whole()?,
+            "cache_bytes" => self.cache_bytes = whole()?,
+            "link_mbit_per_s" => self.link_mbit_per_s = number()?,
+            "cache_read_mbit_per_s" => self.cache_read_mbit_per_s = number()?,
+            "duration_s" => self.duration_s = number()?,
+            _ => return Err(invalid("there is no such setting in [load]")),
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    source: String,
+    nodes: Vec<String>,
+    links: Vec<(String, String, f64)>,
+    consumers: Option<Vec<String>>,
+    producers: Option<Vec<String>>,
+    caches: Option<Vec<String>>,
+    load: Load,
+}
+
+/// A link in one direction: from a node to the next towards a source. Data takes it the other way.
+#[derive(Debug, Clone, Copy)]
+pub struct Hop {
+    /// The other node.
+    pub to: usize,
+    /// Delay of the link in seconds.
+    pub delay_s: f64,
+    /// Number of the direction.
+    pub link: usize,
+}
+
+/// A network.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    /// Name.
+    pub name: String,
+    /// Where it comes from.
+    pub source: String,
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// Neighbours of each node.
+    pub hops: Vec<Vec<Hop>>,
+    /// Number of directions of links.
+    pub links: usize,
+    /// Nodes with consumers.
+    pub consumers: Vec<usize>,
+    /// Nodes that can be sources of objects.
+    pub producers: Vec<usize>,
+    /// Whether a node has a cache.
+    pub has_cache: Vec<bool>,
+    /// Load.
+    pub load: Load,
+}
+
+impl Topology {
+    /// The topology `name` that comes with the crate.
+    ///
+    /// # Errors
+    ///
+    /// The name is unknown.
+    pub fn known(name: &str) -> Result<Self, InputError> {
+        let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<_> = FILES.iter().map(|(known, _)| *known).collect();
+            return Err(InputError(format!(
+                "unknown topology '{name}'; known: {}, or a file name with a '/' or '.'",
+                known.join(", ")
+            )));
+        };
+        Self::parse(text, name)
+    }
+
+    /// Reads a topology from TOML. `origin` names the input in errors.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a valid topology.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, InputError> {
+        Self::parse_with(text, origin, &[])
+    }
+
+    /// Reads a topology from TOML, with other values of settings of `[load]`: `name=value`.
+    ///
+    /// # Errors
+    ///
+    /// The text or a change is not valid.
+    pub fn parse_with(text: &str, origin: &str, changes: &[String]) -> Result<Self, InputError> {
+        let fail = |what: String| InputError(format!("{origin}: {what}"));
+        let mut file: File = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        for change in changes {
+            file.load.change(change)?;
+        }
+        if file.nodes.is_empty() || file.nodes.len() > NODES_MAX {
+            return Err(fail(format!("{} nodes; 1 to {NODES_MAX} are possible", file.nodes.len())));
+        }
+        let mut numbers = HashMap::new();
+        for (number, name) in file.nodes.iter().enumerate() {
+            if numbers.insert(name.as_str(), number).is_some() {
+                return Err(fail(format!("node '{name}' occurs twice")));
+            }
+        }
+        let find = |name: &String, what: &str| {
+            let number = numbers.get(name.as_str()).copied();
+            number.ok_or_else(|| fail(format!("{what}: there is no node '{name}'")))
+        };
+        let find_all = |names: &Option<Vec<String>>, what: &str| match names {
+            None => Ok((0..file.nodes.len()).collect()),
+            Some(names) if names.is_empty() => Err(fail(format!("{what}: the list is empty"))),
+            Some(names) => names.iter().map(|name| find(name, what)).collect::<Result<Vec<_>, _>>(),
+        };
+        let mut hops = vec![Vec::new(); file.nodes.len()];
+        for (number, (first, second, delay_ms)) in file.links.iter().enumerate() {
+            let place = format!("links[{number}]");
+            let (first, second) = (find(first, &place)?, find(second, &place)?);
+            if first == second || !delay_ms.is_finite() || *delay_ms <= 0.0 {
+                return Err(fail(format!("{place}: needs two nodes and a positive delay")));
+            }
+            let delay_s = delay_ms / 1000.0;
+            hops[first].push(Hop { to: second, delay_s, link: 2 * number });
+            hops[second].push(Hop { to: first, delay_s, link: 2 * number + 1 });
+        }
+        let mut has_cache = vec![false; file.nodes.len()];
+        for node in match &file.caches {
+            Some(names) if names.is_empty() => Vec::new(),
+            names => find_all(names, "caches")?,
+        } {
+            has_cache[node] = true;
+        }
+        let topology = Self {
+            consumers: find_all(&file.consumers, "consumers")?,
+            producers: find_all(&file.producers, "producers")?,
+            links: 2 * file.links.len(),
+            name: file.name,
+            source: file.source,
+            hops,
+            has_cache,
+            load: file.load,
+            nodes: file.nodes,
+        };
+        topology.check().map_err(|error| fail(error.0))?;
+        Ok(topology)
+    }
+
+    /// Checks the load and that all nodes are connected.
+    ///
+    /// # Errors
+    ///
+    /// Names the setting.
+    pub fn check(&self) -> Result<(), InputError> {
+        let load = &self.load;
+        let positive = [
+            ("requests_per_s", load.requests_per_s),
+            ("link_mbit_per_s", load.link_mbit_per_s),
+            ("cache_read_mbit_per_s", load.cache_read_mbit_per_s),
+            ("duration_s", load.duration_s),
+        ];
+        for (name, value) in positive {
+            if !value.is_finite() || value <= 0.0 {
+                return Err(InputError(format!("load.{name} = {value}: must be positive")));
+            }
+        }
+        if !(0.0..=10.0).contains(&load.zipf) {
+            return Err(InputError(format!("load.zipf = {}: must be 0 to 10", load.zipf)));
+        }
+        if load.objects == 0 || load.objects > OBJECTS_MAX {
+            let text = format!("load.objects = {}: must be 1 to {OBJECTS_MAX}", load.objects);
+            return Err(InputError(text));
+        }
+        if load.object_bytes == 0 {
+            return Err(InputError("load.object_bytes = 0: must be positive".to_owned()));
+        }
+        if let Some(node) = self.distances(0).iter().position(|distance| distance.is_infinite()) {
+            let (first, other) = (&self.nodes[0], &self.nodes[node]);
+            return Err(InputError(format!("no path between the nodes '{first}' and '{other}'")));
+        }
+        Ok(())
+    }
+
+    /// Delay in seconds from each node to `target` on the shortest path.
+    #[must_use]
+    pub fn distances(&self, target: usize) -> Vec<f64> {
+        let mut distances = vec![f64::INFINITY; self.nodes.len()];
+        let mut is_done = vec![false; self.nodes.len()];
+        distances[target] = 0.0;
+        loop {
+            let open = (0..self.nodes.len()).filter(|node| !is_done[*node]);
+            let nearest = open.min_by(|a, b| distances[*a].total_cmp(&distances[*b]));
+            let Some(node) = nearest.filter(|node| distances[*node].is_finite()) else {
+                return distances;
+            };
+            is_done[node] = true;
+            for hop in &self.hops[node] {
+                let distance = distances[node] + hop.delay_s;
+                distances[hop.to] = distances[hop.to].min(distance);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topologies_of_the_crate_are_valid() {
+        let sizes = FILES.map(|(name, text)| {
+            let topology = Topology::parse(text, name).expect(name);
+            assert_eq!(topology.name, name);
+            (topology.nodes.len(), topology.links / 2)
+        });
+        assert_eq!(sizes, [(11, 14), (22, 36), (15, 14), (16, 24), (5, 4), (6, 5)]);
+    }
+
+    #[test]
+    fn errors_name_the_input() {
+        let text = FILES[4].1;
+        let error = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            Topology::parse(&text.replace(from, to), "my.toml").expect_err("invalid").to_string()
+        };
+        assert!(
+            error("[\"f1\", \"f2\", 10.0]", "[\"f1\", \"f9\", 10.0]")
+                .contains("my.toml: links[1]: there is no node 'f9'")
+        );
+        assert!(error("[\"f1\", \"f2\", 10.0]", "[\"f1\", \"f2\", -1.0]").contains("links[1]"));
+        assert!(
+            error("[\"f1\", \"f2\", 10.0],", "")
+                .contains("no path between the nodes 'consumer' and 'f2'")
+        );
+        assert!(error("zipf = 0.75", "zipf = nan").contains("load.zipf"));
+        assert!(error("objects = 1000", "objects = 0").contains("load.objects = 0"));
+        assert!(error("duration_s = 400", "durations = 400").contains("durations"));
+        assert!(Topology::known("abylene").expect_err("unknown").to_string().contains("'abylene'"));
+    }
+
+    #[test]
+    fn settings_are_changed_and_errors_name_the_change() {
+        let parse = |change: &str| Topology::parse_with(FILES[4].1, "line", &[change.to_owned()]);
+        let load = parse("requests_per_s=3").expect("valid").load;
+        assert!((load.requests_per_s - 3.0).abs() < 1e-12);
+        for change in ["requests=3", "objects=x", "objects", "zipf=-1"] {
+            let error = parse(change).expect_err(change).to_string();
+            assert!(error.contains(change) || error.contains("load.zipf = -1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn distances_follow_the_shortest_delay() {
+        let line = Topology::known("line").expect("known");
+        let distances = line.distances(4);
+        assert!((distances[0] - 0.031).abs() < 1e-12 && distances[4] == 0.0, "{distances:?}");
+    }
+}
