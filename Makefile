@@ -79,6 +79,7 @@ lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path tests/interop/ndn-app/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p ndn-caching -p ndn-cache-sim --all-targets --features ndn-caching/vip,ndn-cache-sim/vip -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
 	RUSTFLAGS="--cfg loom -D warnings -A dead_code" $(CARGO) check -p ndn-ring --lib --tests --target-dir target/loom
 

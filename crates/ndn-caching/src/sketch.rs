@@ -52,7 +52,7 @@ impl Sketch {
         }
     }
 
-    /// The estimate for `key`: never too small between two halvings.
+    /// The estimate for `key`: between two halvings never too small, up to [`COUNT_MAX`].
     pub(crate) fn estimate(&self, key: u64) -> u64 {
         let counter = |row| {
             let (word, shift) = self.cell(key, row);

@@ -4,7 +4,7 @@ use crate::heap::Heap;
 /// Greedy dual, size and frequency (Cherkasova: "Improving WWW Proxies Performance with Greedy-Dual-Size-
 /// Frequency Caching Policy", HP Labs HPL-98-69, 1998), with cost 1: the priority of an object is
 /// clock + requests / weight, the smallest is evicted, and the clock becomes its priority. Of equal
-/// priorities, the least recently used is evicted.
+/// priorities, the least recently used is evicted. Unlike in the paper, the incoming object is always stored.
 #[derive(Debug)]
 pub(super) struct Gdsf {
     /// Bits of the priority, which is positive, and number of the last request.

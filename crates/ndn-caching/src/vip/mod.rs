@@ -19,7 +19,7 @@
 //! | (6) | μ = min(Δ·C / size(k*), V(k*)) leave for b, with the capacity C of the link that Data takes | bytes/s, bytes |
 //! | (7) | V(k) ← V(k) + requests that originate here + μ received | requests |
 //!
-//! With L slots of equal size, Δ·r / B is the Δ·r / L of the publication in objects. If several links choose the
+//! With L slots of equal size and B a multiple of it, Δ·r / B is the Δ·r / L of the publication in objects. If several links choose the
 //! same object, they are served in the order of their differences: the publication's max(0, V − Σμ) would send more
 //! than there is.
 //!

@@ -399,7 +399,6 @@ impl VirtualPlane {
                 object.count = 0;
             } else {
                 object.count += amount;
-                // Lost in accounting terms: no node serves it.
                 let excess = object.count.saturating_sub(AMOUNT_MAX);
                 object.count -= excess;
                 self.counters.drained += excess;
