@@ -87,7 +87,7 @@ impl Network {
             plane.add_object(size, self.sources[object].contains(&node));
         }
         for (id, other) in self.neighbours(node).into_iter().enumerate() {
-            plane.add_neighbour(self.links[&(node, other)]);
+            plane.add_neighbour(self.links[&(node, other)], self.links[&(other, node)]);
             for object in 0..self.sizes.len() {
                 plane.set_routable(id, object, self.routable.contains(&(node, other, object)));
             }
@@ -258,10 +258,6 @@ fn plane_equals_the_equations_slot_by_slot() {
         // The slots of a network are equal here: what a node sends fits its neighbour's slot.
         let slot_ms = network.settings[0].slot_ms;
         network.settings.iter_mut().for_each(|settings| settings.slot_ms = slot_ms);
-        for (from, to) in network.links.clone().into_keys() {
-            let capacity = network.links[&(from, to)].max(network.links[&(to, from)]);
-            network.links.insert((from, to), capacity);
-        }
         let mut planes = network.planes();
         let mut naive = Naive::new(&network);
         for slot in 0..SLOTS {
@@ -428,8 +424,8 @@ fn counts_stay_bounded_inside_the_region_and_grow_outside() {
 fn node(score: Score) -> VirtualPlane {
     let mut plane = VirtualPlane::new(Settings { score, cache_bytes: 1000, ..settings() });
     plane.add_object(1000, false);
-    plane.add_neighbour(4000);
-    plane.add_neighbour(2000);
+    plane.add_neighbour(4000, 4000);
+    plane.add_neighbour(2000, 2000);
     (0..2).for_each(|neighbour| plane.set_routable(neighbour, 0, true));
     plane
 }
@@ -559,7 +555,7 @@ fn equal_means_are_decided_by_the_last_response() {
     let mut plane = VirtualPlane::new(settings());
     plane.add_object(1000, false);
     for neighbour in 0..2 {
-        plane.add_neighbour(1000);
+        plane.add_neighbour(1000, 1000);
         plane.set_routable(neighbour, 0, true);
         plane.receive_counts(neighbour, &[]);
     }

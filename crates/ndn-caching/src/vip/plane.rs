@@ -90,7 +90,10 @@ struct Object {
 /// A neighbour and the link to it.
 #[derive(Debug)]
 pub struct Neighbour {
+    /// Of Data from the neighbour: bounds the VIPs that are sent.
     capacity_bytes_per_s: u64,
+    /// Of Data to the neighbour: bounds the VIPs that are accepted.
+    return_bytes_per_s: u64,
     is_present: bool,
     silent_slots: u32,
     /// Bytes that the VIPs received in this slot stand for.
@@ -175,11 +178,17 @@ impl VirtualPlane {
         self.objects.len() - 1
     }
 
-    /// Adds a neighbour from which Data can arrive at this rate. Nothing is sent to it before its first report.
-    pub fn add_neighbour(&mut self, capacity_bytes_per_s: u64) -> NeighbourId {
+    /// Adds a neighbour from which Data can arrive at the first rate, and to which Data can leave at the second. Nothing
+    /// is sent to it before its first report.
+    pub fn add_neighbour(
+        &mut self,
+        capacity_bytes_per_s: u64,
+        return_bytes_per_s: u64,
+    ) -> NeighbourId {
         let objects = self.objects.len();
         self.neighbours.push(Neighbour {
             capacity_bytes_per_s,
+            return_bytes_per_s,
             is_present: true,
             silent_slots: SILENT_SLOTS_MAX + 1,
             received_bytes: 0,
@@ -255,7 +264,7 @@ impl VirtualPlane {
         if !neighbour.is_present {
             return 0;
         }
-        let bytes = u128::from(neighbour.capacity_bytes_per_s)
+        let bytes = u128::from(neighbour.return_bytes_per_s)
             * u128::from(self.settings.slot_ms * NEIGHBOUR_SLOTS_MAX)
             * u128::from(REQUEST)
             / 1000;
