@@ -6,6 +6,24 @@ use thiserror::Error;
 use super::CHAIN_MAX;
 use crate::Certificate;
 
+/// What a key did with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyAction {
+    /// It signed a packet of this name.
+    Sign,
+    /// It signed a command that registers this prefix.
+    Register,
+}
+
+impl std::fmt::Display for KeyAction {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Sign => "sign",
+            Self::Register => "register",
+        })
+    }
+}
+
 /// The reason why a packet is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -33,8 +51,8 @@ pub enum TrustError {
         name: Name,
         /// The name of the key.
         key: Name,
-        /// What the key did: `sign`, or `register` for a route.
-        action: &'static str,
+        /// What the key did.
+        action: KeyAction,
         /// The keys that the rule allows.
         requested: String,
     },

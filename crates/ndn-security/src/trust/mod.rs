@@ -25,7 +25,7 @@ use ndn_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo, Signa
 use anchors::AnchorGroup;
 pub use anchors::{AnchorChange, AnchorSource, LoadAnchors};
 use climb::Climber;
-pub use error::TrustError;
+pub use error::{KeyAction, TrustError};
 use rules::{PacketSort, Rule, Signer, Subject};
 
 use crate::{Certificate, DigestVerifier, Verifier};
@@ -370,8 +370,8 @@ impl TrustPolicy {
             name: packet.name.to_name(),
             key: signer.locator.to_name(),
             action: match packet.kind {
-                PacketKind::Interest if self.has_routes => "register",
-                PacketKind::Interest | PacketKind::Data => "sign",
+                PacketKind::Interest if self.has_routes => KeyAction::Register,
+                PacketKind::Interest | PacketKind::Data => KeyAction::Sign,
             },
             requested: rule.describe(subject),
         })
