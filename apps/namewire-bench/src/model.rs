@@ -1,7 +1,7 @@
 //! `bench model`: speed of the capacity model.
 //!
 //! Interests that the fast engine simulates per second of processor time, over one and two threads, and the time of a
-//! verdict on M/M/1/10 beside SimPy on the same queue.
+//! verdict on M/M/1/10 beside SimPy and the exact model checker stormpy on the same queue.
 
 use std::fs;
 use std::process::Command;
@@ -28,7 +28,7 @@ const SIMPY_TRACES: u32 = 20;
 /// Options of the bench.
 #[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// The Python interpreter with SimPy.
+    /// The Python interpreter with SimPy and stormpy.
     pub python: String,
 }
 
@@ -60,6 +60,9 @@ pub struct VerdictCase {
     pub ratio: Option<f64>,
     /// Share of lost packets, here and in `SimPy`: 0.0508 is exact.
     pub loss: (f64, Option<f64>),
+    /// Seconds of `stormpy` to solve the queue as a Markov chain, and its share of lost packets; none if it is not
+    /// installed.
+    pub stormpy: Option<(f64, f64)>,
 }
 
 /// Report of the bench.
@@ -150,6 +153,30 @@ for trace in range(traces):
 print(time.perf_counter() - begin, lost / sent)
 ";
 
+/// The queue as a Markov chain: arrivals see the time average, so that the share of the time with ten packets is the
+/// share of lost ones.
+const STORMPY: &str = r#"
+import stormpy, tempfile, time
+places = 10
+text = f"""ctmc
+module queue
+ n : [0..{places}] init 0;
+ <> n<{places} -> {1 / 1000.0!r} : (n'=n+1);
+ <> n>0 -> {1 / 900.0!r} : (n'=n-1);
+endmodule
+label "full" = n={places};
+"""
+begin = time.perf_counter()
+with tempfile.NamedTemporaryFile("w", suffix=".prism") as file:
+    file.write(text)
+    file.flush()
+    program = stormpy.parse_prism_program(file.name)
+formulas = stormpy.parse_properties('LRA=? ["full"]', program)
+model = stormpy.build_model(program, formulas)
+result = stormpy.model_checking(model, formulas[0])
+print(time.perf_counter() - begin, result.get_value(model.initial_states[0]))
+"#;
+
 /// Processor time of this thread in seconds.
 fn processor_time() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -196,9 +223,9 @@ fn speed(forwarder: &str, workers: usize, text: &str) -> anyhow::Result<ModelCas
     Ok(ModelCase { forwarder: forwarder.to_owned(), workers, interests_per_cpu_s: best, scaling })
 }
 
-/// Seconds and loss of `SimPy`; none if it is not installed.
-fn simpy(python: &str, traces: u32) -> Option<(f64, f64)> {
-    let output = Command::new(python).args(["-c", SIMPY, &traces.to_string()]).output().ok()?;
+/// Seconds and loss of a Python program; none if what it needs is not installed.
+fn beside(python: &str, program: &str, arguments: &[String]) -> Option<(f64, f64)> {
+    let output = Command::new(python).args(["-c", program]).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<f64>);
     Some((fields.next()?.ok()?, fields.next()?.ok()?))
@@ -220,20 +247,25 @@ fn verdict(options: &ModelOptions, progress: &mut impl FnMut(&str)) -> anyhow::R
     let mut runner = Runner::new(&model, &share, 1);
     let loss = (0..traces).map(|trace| runner.observe(trace)).sum::<f64>() / f64::from(traces);
     let simulated = traces.min(SIMPY_TRACES);
-    let beside = simpy(&options.python, simulated);
-    if beside.is_none() {
-        let python = &options.python;
-        progress(&format!("SKIPPED: {python} has no SimPy (pip install simpy): no comparison"));
+    let python = &options.python;
+    let simpy = beside(python, SIMPY, &[simulated.to_string()]);
+    let stormpy = beside(python, STORMPY, &[]);
+    for (name, result) in [("simpy", &simpy), ("stormpy", &stormpy)] {
+        if result.is_none() {
+            let install = format!("pip install {name}");
+            progress(&format!("SKIPPED: {python} has no {name} ({install}): no comparison"));
+        }
     }
     let simpy_seconds =
-        beside.map(|(seconds, _)| seconds * f64::from(traces) / f64::from(simulated));
+        simpy.map(|(seconds, _)| seconds * f64::from(traces) / f64::from(simulated));
     Ok(VerdictCase {
         property: text.to_owned(),
         traces,
         seconds,
         simpy_seconds,
         ratio: simpy_seconds.map(|simpy| simpy / seconds),
-        loss: (loss, beside.map(|(_, loss)| loss)),
+        loss: (loss, simpy.map(|(_, loss)| loss)),
+        stormpy,
     })
 }
 

@@ -138,9 +138,9 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// Speed of the capacity model: Interests simulated per second, and the time of a verdict beside SimPy
+    /// Speed of the capacity model: Interests simulated per second, and the time of a verdict beside SimPy and stormpy
     Model {
-        /// The Python interpreter with SimPy
+        /// The Python interpreter with SimPy and stormpy
         #[arg(long, value_name = "PROGRAM", default_value = "python3")]
         python: String,
         /// Print JSON
@@ -348,10 +348,15 @@ fn print_model(report: &ModelReport) -> Outcome {
         (Some(seconds), Some(ratio)) => format!("SimPy {seconds:.2} s, {ratio:.0} times as long"),
         _ => "SimPy is not installed".to_owned(),
     };
-    Ok(output::print_line(&format!(
+    output::print_line(&format!(
         "{}: {} traces, {:.4} s; {beside}; load of the machine {:.1}",
         verdict.property, verdict.traces, verdict.seconds, report.load
-    ))?)
+    ))?;
+    let exact = verdict.stormpy.map_or_else(
+        || "stormpy is not installed".to_owned(),
+        |(seconds, loss)| format!("stormpy {loss:.7} in {seconds:.2} s"),
+    );
+    Ok(output::print_line(&format!("lost packets: {:.4}; {exact}", verdict.loss.0))?)
 }
 
 fn print_shards(report: &ShardsReport) -> Outcome {

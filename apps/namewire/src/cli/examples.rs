@@ -326,6 +326,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "model screen",
+        &[(
+            "Draw which settings matter",
+            "namewire model screen campaign.jsonl --svg screening.svg",
+        )],
+    ),
+    (
         "model reproduce",
         &[(
             "Repeat the experiments with other service times",

@@ -1,9 +1,11 @@
 //! `namewire model`: predict what a forwarder can carry, and how sure the prediction is.
 
 mod campaign;
+mod figure;
 mod forwarder;
 mod predict;
 mod reproduce;
+mod screen;
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -13,13 +15,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use ndn_model::check::{Answer, Checker, Method, Runner};
 use ndn_model::explore::{Factor, Sweep, Task};
 use ndn_model::file::{Model, law};
-use ndn_model::fit::{Fit, FitReport, fit};
+use ndn_model::fit::{Fit, FitReport, PpccReport, fit, fit_by_ppcc};
 use ndn_model::property::Property;
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
+use figure::{Panel, Point, Series};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
@@ -52,6 +55,11 @@ enum What {
     /// Each run starts a forwarder with faces in memory and sends Interests to it at a rate. Workers and generator are
     /// pinned to processors: nothing else should run. Tries in which the host took time are discarded and repeated.
     Measure(campaign::MeasureOptions),
+    /// Show which settings of a campaign matter, and how much
+    ///
+    /// Analysis of variance (type II) of main effects and interactions of two settings; p is compared with 5 % over the
+    /// number of terms.
+    Screen(screen::Options),
     /// Repeat the experiments of the paper on NDN-DPDK, and show which of its findings follow
     ///
     /// "Performance Evaluation of the NDN Data Plane Using Statistical Model Checking" does not publish its service times:
@@ -148,6 +156,9 @@ struct ExploreOptions {
     /// Write results as CSV to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw results into this SVG file: the first factor across, a line for each value of the second
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -160,6 +171,9 @@ struct FitOptions {
     /// Unit of the durations
     #[arg(long, value_enum, default_value = "ns")]
     unit: Unit,
+    /// Also fit by probability plots, as the paper on NDN-DPDK does: normal, families, Box-Cox, bihistogram
+    #[arg(long)]
+    ppcc: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -204,6 +218,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         What::Fit(options) => fit_file(options),
         What::Measure(options) => campaign::run_measure(options),
         What::Calibrate(options) => campaign::run_calibrate(options),
+        What::Screen(options) => screen::run(options),
         What::Reproduce(options) => reproduce::run(options),
         What::Plan(options) => predict::plan(options),
         What::Validate(options) => predict::validate(options),
@@ -497,6 +512,11 @@ fn report(sweep: &Sweep, options: &ExploreOptions) -> Outcome {
         let text = csv(sweep, &answers);
         fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
     }
+    if let Some(path) = &options.svg {
+        let confidence = 100.0 * options.question.confidence;
+        let title = format!("{} with {confidence} % intervals", options.question.property);
+        figure::write(path, &title, &panels(sweep, &answers), 3)?;
+    }
     if options.json {
         let points: Vec<Value> = sweep
             .points()
@@ -536,6 +556,49 @@ fn report(sweep: &Sweep, options: &ExploreOptions) -> Outcome {
     }
     table.print("no points")?;
     Ok(())
+}
+
+/// The first factor across, a line for each value of the second, a panel for each combination of the others.
+fn panels(sweep: &Sweep, answers: &[Answer]) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for (point, answer) in sweep.points().iter().zip(answers) {
+        let described = |(key, value): &(String, String)| format!("{key}={value}");
+        let Some((first, rest)) = point.changes.split_first() else { continue };
+        let (second, others) = rest.split_at(rest.len().min(1));
+        let title = others.iter().map(described).collect::<Vec<_>>().join(", ");
+        // The last part of a key says enough beside the lines.
+        let short = |(key, value): &(String, String)| {
+            format!("{} {value}", key.rsplit('.').next().unwrap_or(key))
+        };
+        let name = second.first().map_or_else(String::new, short);
+        let index = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
+            panels.push(Panel {
+                title,
+                x: first.0.clone(),
+                y: "estimate".to_owned(),
+                positions: Vec::new(),
+                series: Vec::new(),
+            });
+            panels.len() - 1
+        });
+        let panel = &mut panels[index];
+        let at = panel.positions.iter().position(|value| *value == first.1);
+        let position = at.unwrap_or_else(|| {
+            panel.positions.push(first.1.clone());
+            panel.positions.len() - 1
+        });
+        let series = panel.series.iter().position(|series| series.name == name);
+        let series = series.unwrap_or_else(|| {
+            panel.series.push(Series { name, points: Vec::new() });
+            panel.series.len() - 1
+        });
+        panel.series[series].points.push(Point {
+            position,
+            value: answer.estimate,
+            interval: answer.interval.map(|interval| (interval.low, interval.high)),
+        });
+    }
+    panels
 }
 
 fn csv(sweep: &Sweep, answers: &[Answer]) -> String {
@@ -583,8 +646,15 @@ fn fit_file(options: &FitOptions) -> Outcome {
     }
     let report =
         fit(&sample).map_err(|error| usage(format_args!("{}: {error}", options.file.display())))?;
+    let by_ppcc = options.ppcc.then(|| fit_by_ppcc(&sample)).transpose();
+    let by_ppcc =
+        by_ppcc.map_err(|error| usage(format_args!("{}: {error}", options.file.display())))?;
     if options.json {
-        output::print_json(&fit_json(&report))?;
+        let mut value = fit_json(&report);
+        if let Some(report) = &by_ppcc {
+            value["ppcc"] = ppcc_json(report);
+        }
+        output::print_json(&value)?;
         return Ok(());
     }
     output::print_line(&format!(
@@ -610,7 +680,64 @@ fn fit_file(options: &FitOptions) -> Outcome {
     for fit in &report.fits {
         output::print_line(&format!("{}: {}", fit.family, law(&fit.distribution)))?;
     }
-    Ok(())
+    by_ppcc.map_or(Ok(()), |report| print_ppcc(&report))
+}
+
+/// Columns of a bar of the bihistogram.
+const BAR: f64 = 30.0;
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the length of a bar: at most its columns"
+)]
+fn print_ppcc(report: &PpccReport) -> Outcome {
+    let mut table = Table::new(&[
+        "BY PROBABILITY PLOT",
+        ">PPCC",
+        "SHAPE",
+        ">LN-LIKELIHOOD",
+        ">P99 ERROR",
+        ">LAST ERROR",
+        ">LOSS",
+        ">LOSS OF FIT",
+        ">P99 IN QUEUE ERROR",
+    ]);
+    for (ppcc, fit) in &report.fits {
+        let shape = ppcc.shape.map(|(name, value)| format!("{name} {value:.4}"));
+        let mut row = vec![
+            ppcc.family.to_owned(),
+            format!("{:.6}", ppcc.ppcc),
+            shape.unwrap_or_else(|| "-".to_owned()),
+        ];
+        row.extend(fit_row(fit).into_iter().skip(1));
+        table.row(row);
+    }
+    table.print("no family fits")?;
+    let first = report.fits.first().map_or("fit", |(ppcc, _)| ppcc.family);
+    output::print_line(&format!("bihistogram: held-out samples, and {first}"))?;
+    let shares = report.bihistogram.iter().flat_map(|(_, a, b)| [*a, *b]);
+    let largest = shares.fold(f64::MIN_POSITIVE, f64::max);
+    let mut table = Table::new(&[">FROM", ">SAMPLES", "FIT"]);
+    for (from_ps, measured, fitted) in &report.bihistogram {
+        let bar = |share: f64| "#".repeat((BAR * share / largest).round() as usize);
+        table.row(vec![format!("{:.1} ns", from_ps / 1e3), bar(*measured), bar(*fitted)]);
+    }
+    Ok(table.print("no cells")?)
+}
+
+fn ppcc_json(report: &PpccReport) -> Value {
+    let fits: Vec<Value> = report
+        .fits
+        .iter()
+        .map(|(ppcc, fit)| {
+            let mut value = one_fit_json(fit);
+            value["ppcc"] = json!(ppcc.ppcc);
+            value["shape"] = ppcc.shape.map_or(Value::Null, |(name, at)| json!({ name: at }));
+            value
+        })
+        .collect();
+    json!({ "fits": fits, "bihistogram_ps": report.bihistogram })
 }
 
 fn fit_row(fit: &Fit) -> Vec<String> {
@@ -634,25 +761,23 @@ fn fit_row(fit: &Fit) -> Vec<String> {
     ]
 }
 
+fn one_fit_json(fit: &Fit) -> Value {
+    json!({
+        "family": fit.family,
+        "ln_likelihood": fit.held_out_ln_likelihood,
+        "tail_errors": fit.tail_errors,
+        "queue": {
+            "measured_loss": fit.queue.measured_loss,
+            "fitted_loss": fit.queue.fitted_loss,
+            "measured_p99_ps": fit.queue.measured_p99,
+            "fitted_p99_ps": fit.queue.fitted_p99,
+        },
+        "law": law(&fit.distribution),
+    })
+}
+
 fn fit_json(report: &FitReport) -> Value {
-    let fits: Vec<Value> = report
-        .fits
-        .iter()
-        .map(|fit| {
-            json!({
-                "family": fit.family,
-                "ln_likelihood": fit.held_out_ln_likelihood,
-                "tail_errors": fit.tail_errors,
-                "queue": {
-                    "measured_loss": fit.queue.measured_loss,
-                    "fitted_loss": fit.queue.fitted_loss,
-                    "measured_p99_ps": fit.queue.measured_p99,
-                    "fitted_p99_ps": fit.queue.fitted_p99,
-                },
-                "law": law(&fit.distribution),
-            })
-        })
-        .collect();
+    let fits: Vec<Value> = report.fits.iter().map(one_fit_json).collect();
     json!({
         "samples": report.samples,
         "lag_one": report.lag_one,

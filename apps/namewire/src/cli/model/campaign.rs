@@ -78,7 +78,7 @@ pub(super) struct CalibrateOptions {
 /// The first line of a campaign file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+pub(super) struct Header {
     campaign: u32,
     namewire: String,
     machine: String,
@@ -92,6 +92,13 @@ struct Header {
     seed: u64,
     /// The runs in their order, and whether service times are traced.
     design: Vec<(Setting, bool)>,
+}
+
+impl Header {
+    /// Runs that were planned.
+    pub(super) const fn runs(&self) -> usize {
+        self.design.len()
+    }
 }
 
 /// A calibration with where it comes from.
@@ -109,6 +116,9 @@ pub(super) struct CalibrationFile {
 }
 
 const CAMPAIGN_VERSION: u32 = 1;
+
+/// What a Content Store hit saves of the time of an Interest: a first guess.
+pub(super) const HIT_DISCOUNT: f64 = 0.4;
 
 /// The largest content, in bytes.
 pub(super) const PAYLOAD_MAX: usize = 8000;
@@ -189,7 +199,7 @@ fn design(options: &MeasureOptions, capacities: &[f64]) -> Vec<(Setting, bool)> 
                                 payload,
                                 hit_ratio,
                                 routes: options.routes[routes],
-                                rate: (load * capacity / (1.0 - 0.4 * hit_ratio)).round(),
+                                rate: (load * capacity / (1.0 - HIT_DISCOUNT * hit_ratio)).round(),
                             };
                             all.push((setting, lot(2).below(2) == 0));
                         }
@@ -247,7 +257,7 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
 }
 
 /// Reads a campaign. A last line without an end was interrupted, and is left out.
-fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
+pub(super) fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
     let text = read(path)?;
     let wrong = |line: usize, reason: &dyn std::fmt::Display| {
         usage(format_args!("{}: line {line}: {reason}", path.display()))

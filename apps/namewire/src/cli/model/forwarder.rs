@@ -10,7 +10,7 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -128,6 +128,23 @@ fn prefix(number: usize) -> String {
     format!("/m/{number}")
 }
 
+/// A forwarder with a worker on each of these processors, without management of queues and quotas.
+fn configuration(control: &Path, cpus: &[usize]) -> Outcome<namewire_config::Config> {
+    let text = format!(
+        "control.path = {control:?}\n\
+         [forwarder]\nworkers = {workers}\ncpus = {cpus:?}\nspin = \"0ms\"\n\
+         [overload]\nshed = \"never\"\nmark_after = \"10s\"\n\
+         [limits]\ninterests_per_second = 0\n\
+         [pool]\ncapacity = \"64MiB\"\npages = \"ordinary\"\n\
+         [tables.cs]\ncapacity_packets = {CS_PACKETS}\n\
+         [listeners]\nudp.enabled = false\ntcp.enabled = false\nwebsocket.enabled = false\n\
+         multicast.enabled = false\n",
+        workers = cpus.len(),
+    );
+    namewire_config::parse("the forwarder to measure", &text)
+        .map_err(|error| Failure::Failed(format!("the forwarder to measure: {error:?}")))
+}
+
 impl Subject {
     fn start(setting: &Setting) -> Outcome<Self> {
         let directory = Directory::new()?;
@@ -137,21 +154,7 @@ impl Subject {
             let text = format!("{} workers on {} processors", setting.workers, cpus.len());
             return Err(Failure::Usage(format!("{text}: each needs a processor of its own")));
         }
-        let text = format!(
-            "control.path = {control:?}\n\
-             [forwarder]\nworkers = {workers}\ncpus = {cpus:?}\nspin = \"0ms\"\n\
-             [overload]\nshed = \"never\"\nmark_after = \"10s\"\n\
-             [limits]\npending_interests_per_face = 0\ninterests_per_second = 0\n\
-             [pool]\ncapacity = \"64MiB\"\npages = \"ordinary\"\n\
-             [tables.cs]\ncapacity_packets = {CS_PACKETS}\n\
-             [listeners]\nudp.enabled = false\ntcp.enabled = false\nwebsocket.enabled = false\n\
-             multicast.enabled = false\n",
-            workers = setting.workers,
-            cpus = &cpus[..setting.workers],
-        );
-        let config = namewire_config::parse("the forwarder to measure", &text);
-        let mut config = config
-            .map_err(|error| Failure::Failed(format!("the forwarder to measure: {error:?}")))?;
+        let mut config = configuration(&control, &cpus[..setting.workers])?;
         // A file without listeners would be refused.
         config.listeners.unix.enabled = false;
         let hooks = Hooks::none().map_err(|error| failed("a forwarder")(&error))?;
@@ -528,4 +531,15 @@ pub(super) fn note_progress(done: usize, total: usize, begin_ns: u64, what: &str
     let elapsed_s = (clock::now() - begin_ns) / 1_000_000_000;
     let left_s = elapsed_s * (total - done) as u64 / done.max(1) as u64;
     output::note(&format_args!("{done}/{total}, {left_s} s left: {what}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_of_the_measured_forwarder_is_accepted() {
+        let config = configuration(Path::new("/run/measured.sock"), &[0, 1]).unwrap();
+        assert!(!config.listeners.udp.enabled && !config.listeners.tcp.enabled);
+    }
 }

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ndn_model::assembly::Placement;
 use ndn_model::reproduce::{Assumptions, Cell, findings};
 use serde_json::{Value, json};
 
 use super::super::arguments::duration;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
+use super::figure::{self, Panel, Point, Series};
 use super::usage;
 
 #[derive(Args, Debug)]
@@ -37,6 +39,9 @@ pub(super) struct Options {
     /// Write all experiments as CSV to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw the experiments into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -102,6 +107,10 @@ pub(super) fn run(options: &Options) -> Outcome {
         }
         fs::write(path, text).map_err(|error| Failure::file(path.display(), &error))?;
     }
+    if let Some(path) = &options.svg {
+        let title = "Interests satisfied, mean and range of the traces";
+        figure::write(path, title, &panels(&done, &cells), 3)?;
+    }
     let findings = findings(&results);
     if options.json {
         let cells: Vec<Value> = results
@@ -134,6 +143,61 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     table.print("no findings")?;
     Ok(())
+}
+
+/// A panel for each interval and length of names, and one for the dimensioning of queues.
+fn panels(done: &[(usize, Vec<f64>)], cells: &[Cell]) -> Vec<Panel> {
+    let series = |name: String, is_in: &dyn Fn(&Cell) -> bool| Series {
+        name,
+        points: done
+            .iter()
+            .filter(|(index, _)| is_in(&cells[*index]))
+            .map(|(index, shares)| {
+                let shares = || shares.iter().map(|share| 100.0 * share);
+                Point {
+                    position: cells[*index].threads - 1,
+                    value: shares().sum::<f64>() / shares().count().max(1) as f64,
+                    interval: Some((
+                        shares().fold(f64::INFINITY, f64::min),
+                        shares().fold(f64::NEG_INFINITY, f64::max),
+                    )),
+                }
+            })
+            .collect(),
+    };
+    let panel = |title: String, series: Vec<Series>| Panel {
+        title,
+        x: "forwarding threads".to_owned(),
+        y: "% satisfied".to_owned(),
+        positions: (1..=8).map(|threads: u32| threads.to_string()).collect(),
+        series,
+    };
+    let mut panels = Vec::new();
+    for interval_ns in [500.0, 700.0, 1000.0] {
+        for components in [3, 7, 13] {
+            let placements = [Placement::P1, Placement::P2, Placement::P3, Placement::P4];
+            let all = placements.iter().map(|placement| {
+                series(format!("{placement:?}"), &|cell| {
+                    cell.interval_ns == interval_ns
+                        && cell.components == components
+                        && cell.placement == *placement
+                        && cell.capacity == 4096
+                })
+            });
+            let title = format!("{interval_ns} ns, {components} components");
+            panels.push(panel(title, all.collect()));
+        }
+    }
+    let queues = [256, 4096].map(|capacity| {
+        series(format!("{capacity} packets"), &|cell| {
+            cell.capacity == capacity
+                && cell.interval_ns == 700.0
+                && cell.components == 7
+                && cell.placement == Placement::P1
+        })
+    });
+    panels.push(panel("queues at 700 ns, 7 components, P1".to_owned(), queues.into()));
+    panels
 }
 
 /// One row for each interval, length of names and placement; one column for each number of threads.
