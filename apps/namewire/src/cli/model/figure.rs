@@ -12,7 +12,7 @@ use plotters::prelude::*;
 
 use super::super::failure::{Failure, Outcome};
 
-/// Colours that people with colour blindness tell apart (Okabe, Ito: "Color Universal Design", 2008).
+/// Colours that people with colour blindness distinguish (Okabe, Ito: "Color Universal Design", 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
