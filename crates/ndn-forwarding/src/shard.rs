@@ -26,7 +26,7 @@ use crate::{
 const TIMERS_PER_POLL_MAX: u32 = 256;
 
 /// Maximum number of background steps of the Content Store in one call.
-const CS_STEPS_PER_POLL_MAX: u32 = 64;
+const CS_STEPS_PER_POLL_MAX: usize = 64;
 
 /// Sizes and fixed settings of a shard.
 #[derive(Debug, Clone)]
@@ -365,6 +365,9 @@ impl Shard {
     fn prefetch_payloads(&self, packets: &RxPackets<'_>, hits: &Positions) {
         for packet in hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
             self.tables.pcct.prefetch_interest_payload(packet.interest_key());
+        }
+        for (_, packet) in packets.iter().filter(|(_, packet)| packet.is_data()) {
+            self.tables.pcct.prefetch_data_sibling(&packet.data_key());
         }
     }
 

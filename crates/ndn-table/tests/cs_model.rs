@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use common::{Hashed, data, digest, hasher, name_of, with_digest};
 use ndn_table::{
     CS_VARIANTS_PER_NAME_MAX, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult,
-    LINKS_PER_SEARCH_MAX, NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
+    NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -384,106 +384,115 @@ fn prefix_node_count_is_bounded() {
         let name = Hashed::new(&name_of(&[number / 2, 1, 2, 3, 4, number % 2]));
         let packet = data(&name.value, &[1]);
         pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();
-        let prefix = Hashed::new(&name_of(&[number / 2]));
-        assert!(pcct.find_data(&prefix.interest(true, false), now, digest).is_some());
         assert!(pcct.cs_prefix_node_count() <= 100);
     }
     assert_eq!(pcct.cs_prefix_node_count(), 100);
     assert!(pcct.cs_len() >= 199);
 }
 
-/// Which of the cached Data a search by prefix finds.
-struct Visibility {
+const HOUR_MS: u64 = 3_600_000;
+
+/// A Content Store of solicited Data with one octet of content.
+struct Store {
     pcct: Pcct,
     now: Timestamp,
 }
 
-impl Visibility {
-    const CAPACITY: u16 = 5000;
-
-    /// A full Content Store of Data that branch at the first of three components, never searched.
-    fn new() -> Self {
+impl Store {
+    fn new(capacity: u32, prefix_nodes_max: u32) -> Self {
         let now = Timestamp::from_millis(1);
-        let config = PcctConfig::with_capacity(16, Self::CAPACITY.into(), now);
-        let mut world = Self { pcct: Pcct::new(&config, hasher()), now };
-        (0..Self::CAPACITY).for_each(|number| world.insert(number));
-        world
+        let mut config = PcctConfig::with_capacity(16, capacity, now);
+        config.cs_prefix_nodes_max = prefix_nodes_max;
+        Self { pcct: Pcct::new(&config, hasher()), now }
     }
 
-    fn insert(&mut self, number: u16) {
-        let name = Hashed::new(&name_of(&[number, 1, 2]));
+    fn insert(&mut self, components: &[u16], freshness_ms: u64) {
+        let name = Hashed::new(&name_of(components));
         let packet = data(&name.value, &[1]);
-        let index = self.pcct.insert_data(&name.data(), &packet, 0, true, self.now).unwrap();
-        if number == Self::CAPACITY / 2 {
-            self.pcct.link_data(index);
+        self.pcct.insert_data(&name.data(), &packet, freshness_ms, true, self.now).unwrap();
+    }
+
+    /// The packet found for an Interest with CanBePrefix.
+    fn find(&mut self, components: &[u16], must_be_fresh: bool) -> Option<Vec<u8>> {
+        let name = Hashed::new(&name_of(components));
+        let found = self.pcct.find_data(&name.interest(true, must_be_fresh), self.now, digest)?;
+        Some(self.pcct.data(found).to_vec())
+    }
+
+    fn erase(&mut self, components: &[u16], limit: usize) -> EraseResult {
+        self.pcct.erase_data(&Hashed::new(&name_of(components)).data(), limit)
+    }
+}
+
+#[test]
+fn newest_data_is_found_by_prefix_before_older_data() {
+    let mut store = Store::new(5000, 5000);
+    (0..1000).for_each(|number| store.insert(&[1, number], 0));
+    store.insert(&[1, 5000], HOUR_MS);
+    let newest = Some(data(&name_of(&[1, 5000]), &[1]));
+    assert_eq!(store.find(&[2], false), None);
+    while store.pcct.poll_cs(store.now, 64) {}
+    assert_eq!(store.find(&[1], true), newest);
+    assert_eq!(store.find(&[1], false), newest);
+}
+
+#[test]
+fn data_that_arrives_again_is_found_by_prefix_before_older_data() {
+    let mut store = Store::new(5000, 5000);
+    (0..1000).for_each(|number| store.insert(&[1, number], 0));
+    store.insert(&[1, 0], HOUR_MS);
+    let renewed = Some(data(&name_of(&[1, 0]), &[1]));
+    assert_eq!(store.find(&[1], true), renewed);
+    assert_eq!(store.find(&[1], false), renewed);
+    assert_eq!(store.erase(&[1], usize::MAX), EraseResult { erased: 1000, more: false });
+}
+
+#[test]
+fn every_cached_data_is_found_by_prefix_while_others_arrive() {
+    let mut store = Store::new(6000, 6000);
+    for round in 0..20 {
+        for number in 0..256 {
+            store.insert(&[round, number, 2], 0);
+        }
+        assert_eq!(store.find(&[round, 256], false), None);
+        assert!(!store.pcct.poll_cs(store.now, 64));
+    }
+    for round in 0..20 {
+        for number in 0..256 {
+            assert!(store.find(&[round, number], false).is_some(), "{round}, {number}");
         }
     }
-
-    fn finds(&mut self, number: u16) -> bool {
-        let name = Hashed::new(&name_of(&[number]));
-        self.pcct.find_data(&name.interest(true, false), self.now, digest).is_some()
-    }
-}
-
-/// The Data that were inserted last, and those that were asked for by prefix before.
-#[test]
-fn first_search_by_prefix_finds_the_newest_and_the_linked_data() {
-    let newest = Visibility::CAPACITY - u16::try_from(LINKS_PER_SEARCH_MAX).unwrap();
-    assert!(Visibility::new().finds(newest));
-    assert!(Visibility::new().finds(Visibility::CAPACITY - 1));
-    assert!(Visibility::new().finds(Visibility::CAPACITY / 2));
-    assert!(!Visibility::new().finds(newest - 1));
-    assert!(!Visibility::new().finds(Visibility::CAPACITY));
-}
-
-/// A miss makes all older Data visible, in bounded portions, whatever is inserted meanwhile.
-#[test]
-fn all_data_are_found_by_prefix_soon_after_a_miss() {
-    let mut world = Visibility::new();
-    assert_eq!(world.pcct.next_deadline(), None);
-    assert!(!world.finds(0));
-    assert!(world.pcct.next_deadline().is_some_and(|deadline| deadline <= world.now));
-    let mut calls = 0;
-    let mut added = 0;
-    while world.pcct.poll_cs(world.now, 64) {
-        calls += 1;
-        if added < 1000 {
-            for _ in 0..32 {
-                world.insert(Visibility::CAPACITY + added);
-                added += 1;
-            }
-        }
-        assert!(calls < 2 * u32::from(Visibility::CAPACITY) / 32);
-    }
-    assert_eq!(world.pcct.next_deadline(), None);
-    assert!(world.pcct.cs_prefix_node_count() == 0, "no two names branch below the root");
-    for number in 0..Visibility::CAPACITY + added {
-        assert_eq!(world.finds(number), number >= added, "{number}");
-    }
-}
-
-/// Searches that hit do not cause work in the background.
-#[test]
-fn hits_by_prefix_link_no_older_data() {
-    let mut world = Visibility::new();
-    assert!(world.finds(Visibility::CAPACITY - 1));
-    assert!(!world.pcct.poll_cs(world.now, 64));
-    assert!(!world.finds(0));
 }
 
 #[test]
-fn erasure_finds_data_that_are_not_linked() {
-    let mut world = Visibility::new();
-    let root = Hashed::new(&[]);
-    let (mut erased, mut calls) = (0, 0);
-    loop {
-        let result = world.pcct.erase_data(&root.data(), 100_000);
-        erased += result.erased;
-        calls += 1;
-        if !result.more {
-            break;
-        }
-    }
-    assert_eq!((erased, world.pcct.cs_len()), (usize::from(Visibility::CAPACITY), 0));
-    assert!(calls > 1, "the work of one call is bounded");
+fn search_by_prefix_leaves_no_work_for_later() {
+    let mut store = Store::new(5000, 5000);
+    (0..5000).for_each(|number| store.insert(&[number, 1, 2], 0));
+    assert!(store.find(&[4999], false).is_some());
+    assert_eq!(store.find(&[5000], false), None);
+    assert_eq!(store.pcct.next_deadline(), None);
+    assert!(!store.pcct.poll_cs(store.now, 64));
+}
+
+#[test]
+fn search_by_prefix_evicts_no_data_when_all_nodes_are_in_use() {
+    let mut store = Store::new(1000, 100);
+    (0..800).for_each(|number| store.insert(&[number / 2, 1, 2, number % 2], 0));
+    assert_eq!(store.pcct.cs_prefix_node_count(), 100);
+    let before = store.pcct.cs_len();
+    assert_eq!(store.find(&[5000], false), None);
+    while store.pcct.poll_cs(store.now, 64) {}
+    assert_eq!(store.pcct.cs_len(), before);
+}
+
+#[test]
+fn erasure_by_prefix_ends_with_the_last_data_of_the_prefix() {
+    let mut store = Store::new(5000, 5000);
+    (0..256).for_each(|number| store.insert(&[1, number], 0));
+    store.insert(&[2, 1], 0);
+    (0..4000).for_each(|number| store.insert(&[3, number], 0));
+    assert_eq!(store.erase(&[2], 256), EraseResult { erased: 1, more: false });
+    assert_eq!(store.erase(&[1], 255), EraseResult { erased: 255, more: true });
+    assert_eq!(store.erase(&[1], 1), EraseResult { erased: 1, more: false });
+    assert_eq!(store.pcct.cs_len(), 4000);
 }

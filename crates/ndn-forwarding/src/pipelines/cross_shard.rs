@@ -271,11 +271,7 @@ impl Context<'_> {
             self.unsolicited_data(rx);
             return false;
         }
-        // Those of other shards are for prefixes.
-        let pcct = &self.tables.pcct;
-        let mut entries = matches.pending().iter();
-        let by_prefix = visit.homes != 0 || entries.any(|&entry| pcct.entry(entry).can_be_prefix());
-        self.store(rx, true, by_prefix);
+        self.store(rx, true);
         true
     }
 

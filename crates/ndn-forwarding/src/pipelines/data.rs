@@ -64,8 +64,7 @@ impl Context<'_> {
             self.unsolicited_data(rx);
             return;
         }
-        let by_prefix = entries.iter().any(|&entry| self.tables.pcct.entry(entry).can_be_prefix());
-        self.store(rx, true, by_prefix);
+        self.store(rx, true);
         let arrived = self.arrived_data(rx);
         for &entry in entries {
             if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
@@ -125,31 +124,27 @@ impl Context<'_> {
     pub(super) fn unsolicited_data(&mut self, rx: &RxPacket<'_>) {
         self.tables.counters.unsolicited_data.increment();
         if self.tables.unsolicited.admits(rx.has(Flags::FROM_LOCAL)) {
-            self.store(rx, false, false);
+            self.store(rx, false);
         } else {
             self.tables.counters.drop_packet(DropReason::UnsolicitedData);
         }
     }
 
-    /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache. What was requested
-    /// with CanBePrefix will be requested so again.
+    /// Inserts a Data into the Content Store, unless it has CachePolicy NoCache.
     #[inline]
-    pub(super) fn store(&mut self, rx: &RxPacket<'_>, solicited: bool, by_prefix: bool) {
+    pub(super) fn store(&mut self, rx: &RxPacket<'_>, solicited: bool) {
         if rx.has(Flags::NO_CACHE) {
             return;
         }
         let freshness_ms = u64::from(rx.descriptor.period_ms);
         // Not an error: the Content Store may not admit, or have no room for so large a packet.
-        let stored = self.tables.pcct.insert_data(
+        let _ = self.tables.pcct.insert_data(
             &rx.data_key(),
             rx.wire(),
             freshness_ms,
             solicited,
             self.now,
         );
-        if by_prefix && let Ok(data) = stored {
-            self.tables.pcct.link_data(data);
-        }
     }
 
     /// A received Data, as strategies see it.

@@ -224,7 +224,7 @@ impl Bed {
         let count = self.hasher.hash_prefixes(name, &mut hashes).unwrap();
         for shard in &mut self.shards {
             let key = DataKey::new(name, &hashes[..count]);
-            while shard.pcct_mut().erase_data(&key, usize::MAX).more {}
+            assert!(!shard.pcct_mut().erase_data(&key, usize::MAX).more);
         }
     }
 

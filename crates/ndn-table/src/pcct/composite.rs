@@ -114,6 +114,7 @@ impl Pcct {
             self.pit.prefetch_entry(token.entry);
         }
         let depth = key.hashes.len() - 1;
+        self.cs.tree.prefetch_parent_buckets(key.hashes);
         let mut lengths = self.pit.prefix_lengths_below(depth);
         while lengths != 0 {
             self.index.prefetch(key.hashes[lengths.trailing_zeros() as usize]);
@@ -127,6 +128,15 @@ impl Pcct {
     pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) {
         if token.is_none() {
             self.prefetch_entries(key.name_hash());
+        }
+        self.cs.tree.prefetch_parents(key.hashes);
+    }
+
+    /// Third stage for a Data: the newest Data below its future parent node.
+    #[inline]
+    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>) {
+        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes) {
+            self.cs.prefetch(entry);
         }
     }
 
@@ -571,7 +581,7 @@ impl Pcct {
         digest: impl FnMut(&[u8]) -> [u8; 32],
     ) -> Option<CsIndex> {
         let is_absent = self.absent.contains(key.data_hash());
-        self.cs.find(&mut self.index, key, is_absent, now, digest)
+        self.cs.find(&self.index, key, is_absent, now, digest)
     }
 
     /// The whole packet of a cached Data.
@@ -602,23 +612,14 @@ impl Pcct {
         self.cs.insert(&mut self.index, key, &arrival, now)
     }
 
-    /// Makes a cached Data visible to the next search by a prefix. Others become visible in the order
-    /// from the newest to the oldest: the newest [`LINKS_PER_SEARCH_MAX`](crate::LINKS_PER_SEARCH_MAX) with each
-    /// search that finds no Data of the name itself, and once one has missed, all of them in [`Self::poll_cs`].
-    pub fn link_data(&mut self, index: CsIndex) {
-        self.cs.link(index.0);
-    }
-
-    /// Erases up to `limit` Data whose name starts with the name of `key`. To erase all of them, call it
-    /// until the result has no more.
+    /// Erases up to `limit` Data whose name starts with the name of `key`.
     pub fn erase_data(&mut self, key: &DataKey<'_>, limit: usize) -> EraseResult {
         self.cs.erase(&mut self.index, key, limit)
     }
 
     /// Up to `limit` steps of background work: moving Data that became stale, evicting after the
-    /// capacity was lowered, making Data visible to searches by prefix. Returns true when more work is
-    /// due.
-    pub fn poll_cs(&mut self, now: Timestamp, limit: u32) -> bool {
+    /// capacity was lowered. Returns true when more work is due.
+    pub fn poll_cs(&mut self, now: Timestamp, limit: usize) -> bool {
         self.cs.poll(&mut self.index, now, limit)
     }
 }
@@ -668,14 +669,6 @@ mod tests {
         hashes[..count].to_vec()
     }
 
-    impl Pcct {
-        fn link_all(&mut self) {
-            while let Some(slot) = self.cs.tree.newest_unlinked() {
-                self.cs.link(slot);
-            }
-        }
-    }
-
     fn insert(pcct: &mut Pcct, components: &[u8]) {
         let value = value_of(components);
         let hashes = hashes_of(&value);
@@ -691,7 +684,6 @@ mod tests {
         for segment in 0..200 {
             insert(&mut pcct, &[b'a', b'c', b'v', segment]);
         }
-        pcct.link_all();
         for (prefix, is_found) in [
             (&b"a"[..], true),
             (b"ac", true),

@@ -18,12 +18,6 @@ pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
 /// new packet has no free block, or after the capacity was lowered.
 pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
 
-/// Maximum number of Data that a search by prefix links before it: those inserted last.
-pub const LINKS_PER_SEARCH_MAX: u32 = 64;
-
-/// Maximum number of Data that one call of an erasure links.
-const LINKS_PER_ERASURE_MAX: u32 = 1024;
-
 /// The digest is stored in the block, behind the packet.
 const DIGEST_LENGTH: usize = 32;
 
@@ -71,9 +65,6 @@ pub(super) struct Cs {
     /// being prefetched; [`NONE`] when the position was lost.
     pub(super) header_cursor: u32,
     pub(super) lines_cursor: u32,
-    /// A search by prefix has missed while some Data were not linked: all of them are linked in the
-    /// background.
-    links_all: bool,
     pub(super) counters: CsCounters,
 }
 
@@ -96,7 +87,6 @@ impl Cs {
             serve: true,
             header_cursor: NONE,
             lines_cursor: NONE,
-            links_all: false,
             counters: CsCounters::default(),
         }
     }
@@ -158,7 +148,7 @@ impl Cs {
     #[inline]
     pub(super) fn find(
         &mut self,
-        index: &mut HashIndex,
+        index: &HashIndex,
         key: &InterestKey<'_>,
         is_absent: bool,
         now: Timestamp,
@@ -179,7 +169,7 @@ impl Cs {
 
     fn find_match(
         &mut self,
-        index: &mut HashIndex,
+        index: &HashIndex,
         key: &InterestKey<'_>,
         now: Timestamp,
         digest: impl FnMut(&[u8]) -> [u8; 32],
@@ -190,13 +180,10 @@ impl Cs {
         if !key.can_be_prefix || key.has_digest {
             return None;
         }
-        self.link_newest(index, LINKS_PER_SEARCH_MAX);
         let fresh_at = key.must_be_fresh.then_some(now);
-        let found = self.tree.find_below(&self.entries, key.hashes, fresh_at, |slot| {
+        self.tree.find_below(&self.entries, key.hashes, fresh_at, |slot| {
             packet_name(self.packet(slot)).starts_with(key.name.value())
-        });
-        self.links_all |= found.is_none() && self.tree.newest_unlinked().is_some();
-        found
+        })
     }
 
     /// Of several Data of the name, the one whose freshness ends last.
@@ -288,13 +275,7 @@ impl Cs {
         entry.is_in_use = true;
         entry.has_digest = false;
         let block = entry.block;
-        if index.insert(key.name_hash(), slot).is_err() {
-            entry.is_in_use = false;
-            self.blocks.release(block);
-            self.entries.release(slot);
-            return Err(CsError::Full);
-        }
-        self.tree.insert(&mut self.entries, slot);
+        self.link(index, key, slot)?;
         self.blocks.bytes_mut(block, wire.len()).copy_from_slice(wire);
         self.enqueue(slot, solicited, now);
         self.prefetch_victims(index);
@@ -344,8 +325,7 @@ impl Cs {
         let entry = &mut self.entries[slot];
         let solicited = solicited || entry.queue != QueueKind::Unsolicited;
         entry.fresh_until = fresh_until;
-        let node = entry.node;
-        self.tree.raise_bound(node, fresh_until);
+        self.tree.renew(&mut self.entries, slot);
         self.invalidate_cursors(slot);
         self.queues.unlink(&mut self.entries, slot);
         self.enqueue(slot, solicited, now);
@@ -371,47 +351,28 @@ impl Cs {
             evictions_left -= 1;
         }
     }
-}
 
-/// Links to the prefix tree.
-impl Cs {
-    /// Links a Data, so that the next search by prefix finds it.
-    pub(super) fn link(&mut self, slot: u32) {
-        // Without room it waits for the next portion, which makes room.
-        let _ = self.tree.link(&mut self.entries, &self.blocks, slot);
-    }
-
-    /// Links the newest Data that are not linked, at most this number of them, the oldest of these
-    /// first. Evicts a few Data if there is no room for nodes.
-    fn link_newest(&mut self, index: &mut HashIndex, limit: u32) {
-        let Some(mut slot) = self.tree.newest_unlinked() else { return };
-        for _ in 1..limit {
-            let older = self.entries[slot].sibling_older;
-            if older == NONE {
-                break;
-            }
-            self.prefetch_packet(older);
-            slot = older;
-        }
-        let mut evictions_left = EVICTIONS_PER_INSERT_MAX;
-        while slot != NONE {
-            let next = self.entries[slot].sibling_newer;
-            match self.tree.link(&mut self.entries, &self.blocks, slot) {
-                Ok(()) => slot = next,
-                // Nodes are released when Data are evicted.
-                Err(TreeFull::Nodes) => {
-                    evictions_left -= 1;
-                    if evictions_left == 0 || !self.evict(index) || !self.entries[slot].is_in_use {
-                        return;
-                    }
-                }
-                Err(TreeFull::Index) => {
-                    self.remove(index, slot);
-                    self.counters.evictions += 1;
-                    return;
+    /// Adds a new entry to the index and the prefix tree, or releases its memory.
+    #[inline]
+    fn link(&mut self, index: &mut HashIndex, key: &DataKey<'_>, slot: u32) -> Result<(), CsError> {
+        let name = key.name.value();
+        if index.insert(key.name_hash(), slot).is_ok() {
+            for _ in 0..=EVICTIONS_PER_INSERT_MAX {
+                let Self { tree, entries, blocks, .. } = self;
+                match tree.link(entries, blocks, slot, name, key.hashes) {
+                    Ok(()) => return Ok(()),
+                    // Nodes are released when Data are evicted.
+                    Err(TreeFull::Nodes) if self.evict(index) => {}
+                    Err(TreeFull::Nodes | TreeFull::Index) => break,
                 }
             }
+            index.remove(key.name_hash(), slot);
         }
+        let entry = &mut self.entries[slot];
+        entry.is_in_use = false;
+        self.blocks.release(entry.block);
+        self.entries.release(slot);
+        Err(CsError::Full)
     }
 }
 
@@ -461,7 +422,7 @@ impl Cs {
     pub(super) fn remove(&mut self, index: &mut HashIndex, slot: u32) {
         self.invalidate_cursors(slot);
         self.queues.unlink(&mut self.entries, slot);
-        self.tree.remove(&mut self.entries, slot);
+        self.tree.unlink(&mut self.entries, slot);
         let entry = &mut self.entries[slot];
         entry.is_in_use = false;
         let removed = index.remove(entry.hash, slot);
@@ -475,10 +436,10 @@ impl Cs {
         self.blocks.release_spare();
     }
 
-    /// Moves entries that became stale, evicts what exceeds the capacity, and links Data that a search
-    /// may have missed, in at most `limit` steps. Returns whether more is to do.
-    pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: u32) -> bool {
-        for step in 0..limit {
+    /// Moves entries that became stale, and evicts what exceeds the capacity, in at most `limit`
+    /// steps. Returns whether more is to do.
+    pub(super) fn poll(&mut self, index: &mut HashIndex, now: Timestamp, limit: usize) -> bool {
+        for _ in 0..limit {
             let is_above = self.entries.len() > self.capacity || self.blocks.is_over_limit();
             if is_above && self.evict(index) {
                 self.blocks.release_spare();
@@ -487,13 +448,7 @@ impl Cs {
             match self.wheel.step(now) {
                 Step::Record(key, _) => self.on_timer(key, now),
                 Step::Moved => {}
-                Step::Nothing => {
-                    if self.links_all {
-                        self.link_newest(index, limit - step);
-                        self.links_all = self.tree.newest_unlinked().is_some();
-                    }
-                    return self.links_all;
-                }
+                Step::Nothing => return false,
             }
         }
         true
@@ -530,7 +485,7 @@ impl Cs {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
-        if self.links_all { Some(Timestamp::ZERO) } else { self.wheel.next_deadline() }
+        self.wheel.next_deadline()
     }
 
     /// One step of the prefetch cursors: when an entry becomes the victim, its header, bucket and
@@ -605,8 +560,7 @@ impl Cs {
 
 /// Erase.
 impl Cs {
-    /// Erases up to `limit` Data whose name starts with the name of `key`. Fewer are erased while there
-    /// are more only if some are not linked yet.
+    /// Erases up to `limit` Data whose name starts with the name of `key`.
     pub(super) fn erase(
         &mut self,
         index: &mut HashIndex,
@@ -614,10 +568,9 @@ impl Cs {
         limit: usize,
     ) -> EraseResult {
         let mut erased = 0;
-        self.link_newest(index, LINKS_PER_ERASURE_MAX);
         loop {
             let Some(slot) = self.find_under(index, key) else {
-                return EraseResult { erased, more: self.tree.newest_unlinked().is_some() };
+                return EraseResult { erased, more: false };
             };
             if erased == limit {
                 return EraseResult { erased, more: true };
@@ -647,6 +600,6 @@ impl Cs {
 pub struct EraseResult {
     /// Data erased.
     pub erased: usize,
-    /// Whether more Data of the prefix may remain.
+    /// Whether more Data of the prefix remain.
     pub more: bool,
 }

@@ -33,7 +33,6 @@ pub use composite::Pcct;
 pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 pub use cs::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult,
-    LINKS_PER_SEARCH_MAX,
 };
 pub use cs_entry::CsIndex;
 pub use data_match::{PIT_MATCHES_MAX, PitMatches};

@@ -11,10 +11,6 @@
 //! segments touches only the node they share, and a Data that shares its prefix with no other adds
 //! one item to the index and no node.
 //!
-//! New Data are not linked: they wait in insertion order below the node [`UNLINKED`], which has no
-//! prefix, and those that are evicted from there have cost nothing. Data are linked in portions when
-//! they may be searched by a prefix.
-//!
 //! Nodes are identified by their 64-bit hash and store no name. If two prefixes share a hash, a
 //! Data may hang in a wrong place and not be found by a prefix; no Data is ever returned for a name
 //! that it does not have, because the search compares names.
@@ -26,7 +22,7 @@ use super::packet_name::packet_name;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::ByteSlab;
 use crate::hash_index::HashIndex;
-use crate::name_hash::{PREFIX_HASHES_MAX, component_end};
+use crate::name_hash::component_end;
 use crate::{NameHasher, Timestamp};
 
 /// Maximum number of nodes and Data that one search with MustBeFresh visits, most recent first.
@@ -38,10 +34,7 @@ pub const FRESH_SEARCH_STEPS_MAX: u32 = 256;
 const NODE_CACHE_SLOTS_MAX: usize = 1 << 15;
 
 /// Slot of the root.
-const ROOT: u32 = 0;
-
-/// Slot of the node of the Data that are not linked yet. No search visits it.
-const UNLINKED: u32 = 1;
+pub(super) const ROOT: u32 = 0;
 
 /// Marks a reference in the index as one to a node; others refer to Data.
 const NODE_BIT: u32 = 1 << 31;
@@ -120,32 +113,17 @@ pub(super) struct PrefixTree {
 
 impl PrefixTree {
     pub(super) fn new(entries_max: usize, nodes_max: usize, hasher: NameHasher) -> Self {
-        let mut nodes = Arena::new(nodes_max + 2);
+        let mut nodes = Arena::new(nodes_max + 1);
         let root = nodes.allocate(|| Node::new(0, 0, NONE, 0));
-        let unlinked = nodes.allocate(|| Node::new(0, 0, NONE, u8::MAX));
-        debug_assert_eq!((root, unlinked), (Some(ROOT), Some(UNLINKED)));
+        debug_assert_eq!(root, Some(ROOT));
         // Either most Data are indexed, or there are nodes; hardly both.
         let index = HashIndex::new(entries_max + entries_max / 4);
         Self { nodes, index, hasher, last: ROOT, node_cache: NodeCache::new(nodes_max) }
     }
 
-    /// Nodes of prefixes.
+    /// Nodes in use, without the root.
     pub(super) fn len(&self) -> usize {
-        self.nodes.len() - 2
-    }
-
-    /// Adds a new Data, without linking it.
-    #[inline]
-    pub(super) fn insert(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
-        entries[slot].is_indexed = false;
-        self.attach_entry(entries, UNLINKED, slot);
-    }
-
-    /// The Data that was inserted last, of those that are not linked.
-    #[inline]
-    pub(super) fn newest_unlinked(&self) -> Option<u32> {
-        let newest = self.nodes[UNLINKED].first_entry;
-        (newest != NONE).then_some(newest)
+        self.nodes.len() - 1
     }
 
     /// The child indexed under the edge with this hash.
@@ -158,25 +136,17 @@ impl PrefixTree {
         Some(Child::of(found))
     }
 
-    /// Links a Data, if it is not linked yet.
-    ///
-    /// # Errors
-    /// There is no room. The Data stays unlinked.
+    /// Adds a Data with these prefix hashes to the tree.
+    #[inline]
     pub(super) fn link(
         &mut self,
         entries: &mut Arena<CsEntry>,
         blocks: &ByteSlab,
         slot: u32,
+        name: &[u8],
+        hashes: &[u64],
     ) -> Result<(), TreeFull> {
-        let CsEntry { node, block, wire_length, .. } = entries[slot];
-        if node != UNLINKED {
-            return Ok(());
-        }
-        let name = packet_name(blocks.bytes(block, usize::from(wire_length)));
-        let mut hashes = [0; PREFIX_HASHES_MAX];
-        let count = self.hasher.hash_value_prefixes(name, &mut hashes).unwrap_or(1);
-        let hashes = &hashes[..count];
-        let depth = count - 1;
+        let depth = hashes.len() - 1;
         let last = &self.nodes[self.last];
         let parent = if usize::from(last.depth) + 1 == depth && last.hash == hashes[depth - 1] {
             self.last
@@ -190,7 +160,6 @@ impl PrefixTree {
             return Err(TreeFull::Index);
         }
         self.last = parent;
-        self.detach_entry(entries, UNLINKED, slot);
         let entry = &mut entries[slot];
         entry.edge = edge;
         entry.is_indexed = is_indexed;
@@ -202,16 +171,24 @@ impl PrefixTree {
 
     /// Removes a Data, and the nodes above that have no other child.
     #[inline]
-    pub(super) fn remove(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
+    pub(super) fn unlink(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
         let CsEntry { edge, is_indexed, node: parent, .. } = entries[slot];
         if is_indexed {
             let removed = self.index.remove(edge, slot);
             debug_assert!(removed);
         }
         self.detach_entry(entries, parent, slot);
-        if parent != UNLINKED && self.nodes[parent].child_count == 0 {
+        if self.nodes[parent].child_count == 0 {
             self.prune(parent);
         }
+    }
+
+    /// A Data arrived again: it becomes the newest of its node.
+    pub(super) fn renew(&mut self, entries: &mut Arena<CsEntry>, slot: u32) {
+        let CsEntry { node, fresh_until, .. } = entries[slot];
+        self.detach_entry(entries, node, slot);
+        self.attach_entry(entries, node, slot);
+        self.raise_bound(node, fresh_until);
     }
 
     /// Raises the freshness bounds of `slot` and the nodes above it to `fresh_until`.
@@ -477,6 +454,53 @@ impl PrefixTree {
         }
     }
 
+    /// Prefetches the buckets where the parent of a Data with these prefix hashes is likely to be
+    /// indexed.
+    #[inline(always)]
+    pub(super) fn prefetch_parent_buckets(&self, hashes: &[u64]) {
+        // The search for the parent nearly always ends at one of the two.
+        if let [.., grandparent, parent, _] = hashes {
+            self.index.prefetch(*parent);
+            self.prefetch_node(self.node_cache.likely(*grandparent));
+        }
+    }
+
+    /// Prefetches the nodes in those buckets.
+    #[inline(always)]
+    pub(super) fn prefetch_parents(&self, hashes: &[u64]) {
+        if let [.., grandparent, parent, _] = hashes
+            && !self.prefetch_items(*parent)
+        {
+            let slot = self.node_cache.likely(*grandparent);
+            let node = &self.nodes[slot];
+            if node.hash == *grandparent {
+                return;
+            }
+            self.index.prefetch(*grandparent);
+        }
+    }
+
+    /// The newest Data below the likely parent of a Data with these prefix hashes; for hints.
+    #[inline(always)]
+    pub(super) fn likely_sibling(&self, hashes: &[u64]) -> Option<u32> {
+        let [.., grandparent, parent, _] = hashes else { return None };
+        let depth = hashes.len() - 3;
+        let node = self
+            .node_cache
+            .find(&self.nodes, *grandparent, depth)
+            .or_else(|| self.any_node(*parent))
+            .or_else(|| self.any_node(*grandparent))?;
+        Some(self.nodes[node].first_entry)
+    }
+
+    fn any_node(&self, hash: u64) -> Option<u32> {
+        let is_node = |reference| matches!(Child::of(reference), Child::Node(_));
+        match Child::of(self.index.find(hash, is_node)?) {
+            Child::Node(slot) => Some(slot),
+            Child::Entry(_) => None,
+        }
+    }
+
     /// Prefetches the buckets that lead to what is below a prefix.
     pub(super) fn prefetch_search_buckets(&self, hashes: &[u64]) {
         for &hash in &hashes[1..] {
@@ -508,13 +532,17 @@ impl PrefixTree {
         prefetch_slice(self.nodes.slots(), slot as usize);
     }
 
-    /// Prefetches the nodes indexed under a hash.
-    fn prefetch_items(&self, hash: u64) {
+    /// Prefetches the nodes indexed under a hash. Returns whether there is any.
+    #[inline(always)]
+    fn prefetch_items(&self, hash: u64) -> bool {
+        let mut any = false;
         self.index.for_each(hash, |reference| {
+            any = true;
             if let Child::Node(slot) = Child::of(reference) {
                 self.prefetch_node(slot);
             }
         });
+        any
     }
 }
 
@@ -584,6 +612,12 @@ impl NodeCache {
         let slot = self.0[self.position(hash)];
         let node = &nodes[slot];
         (node.hash == hash && usize::from(node.depth) == depth).then_some(slot)
+    }
+
+    /// The candidate that [`Self::find`] would verify, unverified.
+    #[inline(always)]
+    pub(super) fn likely(&self, hash: u64) -> u32 {
+        self.0[self.position(hash)]
     }
 
     /// The lower bits of the hash; the length is a power of two.

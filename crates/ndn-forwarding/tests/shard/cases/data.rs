@@ -3,8 +3,10 @@
 use ndn_forwarding::DropReason;
 
 use super::{Case, LOCAL_A, data, from, interest, run, to};
-use crate::model::Unsolicited;
-use crate::wire::{Data, Interest};
+use crate::bed::SentKind;
+use crate::differential::{seen_departure, seen_sent};
+use crate::model::{Time, Unsolicited};
+use crate::wire::{Data, Interest, name};
 
 /// An Interest for exactly this packet.
 fn interest_for(data: &Data, nonce: u32) -> Interest {
@@ -196,4 +198,37 @@ fn no_cache() {
         .at(0, from(1, x(1)), [to(LOCAL_A, x(1))])
         .at(1, uncached, [to(1, data("/a/x"))])
         .at(2, from(1, x(2)), [to(LOCAL_A, x(2))])]);
+}
+
+/// Names of the dispatch depth and shorter ones, without a route that would hide a miss.
+#[test]
+fn cached_data_is_found_by_prefix_whatever_arrived_after_it() {
+    for shard_count in [1, 2, 3, 8] {
+        let case = Case::new("by prefix").route("/", 2).with(|world| world.cs_capacity = 10_000);
+        let mut bed = case.world.bed(shard_count);
+        let count: u32 = 1000;
+        let uri = |number: u32| format!("/{}/{number}/x", number % 10);
+        for number in 0..count {
+            let now = Time::from(number);
+            bed.process(now, &[from(1, interest(&uri(number), number))]);
+            bed.process(now, &[from(2, data(&uri(number)))]);
+        }
+        assert!(bed.remove_route(&name("/"), 2));
+        for number in 0..count {
+            let prefix = format!("/{}/{number}", number % 10);
+            bed.sent.0.clear();
+            let nonce = count + number;
+            bed.process(Time::from(nonce), &[from(3, interest(&prefix, nonce).can_be_prefix())]);
+            let sent: Vec<_> = bed.sent.0.iter().map(seen_sent).collect();
+            let expected = seen_departure(&to(3, data(&uri(number))));
+            assert_eq!(sent, [expected], "{prefix}, {shard_count} shards");
+        }
+        for prefix in (0..10).map(|number| format!("/{number}")) {
+            bed.sent.0.clear();
+            let asked = interest(&prefix, 5000).can_be_prefix();
+            bed.process(Time::from(2 * count), &[from(3, asked)]);
+            let kinds: Vec<_> = bed.sent.0.iter().map(|sent| sent.kind).collect();
+            assert_eq!(kinds, [SentKind::Data], "{prefix}, {shard_count} shards");
+        }
+    }
 }
