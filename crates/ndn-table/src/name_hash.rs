@@ -102,8 +102,8 @@ impl NameHasher {
     }
 
     /// Validates the name whose value lies at `range` in `packet`, and writes the same hashes as
-    /// [`Self::hash_prefixes`]. Returns the number of components; `None` also when one of them is not
-    /// [common](CommonComponents), but perhaps valid.
+    /// [`Self::hash_prefixes`]. Returns the number of components; `None` if `range` is not in
+    /// `packet`, and also when a component is not [common](CommonComponents), but perhaps valid.
     #[inline]
     pub fn hash_common(
         &self,
@@ -111,6 +111,7 @@ impl NameHasher {
         range: Range<usize>,
         hashes: &mut [u64],
     ) -> Option<usize> {
+        packet.get(range.clone())?;
         let (first, longer) = hashes.split_first_mut()?;
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
@@ -273,6 +274,62 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn common_names_have_the_same_hashes_anywhere_in_a_packet(
+            components in proptest::collection::vec(
+                (3..=252_u16, proptest::collection::vec(any::<u8>(), 0..=252)), 0..=NAME_COMPONENTS_MAX),
+            before in 0..5_usize,
+            behind in 0..20_usize,
+        ) {
+            let mut value = Vec::new();
+            let mut ends = vec![0];
+            for (kind, bytes) in &components {
+                value.extend(component(*kind, bytes));
+                ends.push(value.len());
+            }
+            let packet = [&vec![8; before][..], &value, &vec![8; behind]].concat();
+            for (hasher, reference) in hashers() {
+                let mut hashes = [0; PREFIX_HASHES_MAX];
+                let count = hasher.hash_common(&packet, before..before + value.len(), &mut hashes);
+                prop_assert_eq!(count, Some(components.len()));
+                let expected: Vec<_> = ends.iter().map(|&end| reference(&value[..end])).collect();
+                prop_assert_eq!(&hashes[..expected.len()], &expected[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_common_are_not_hashed_as_such() {
+        let common = component(8, b"a");
+        let mut others = vec![component(8, &[0x41; 253]), vec![8, 253, 0, 1, 0x41]];
+        others.extend([0, 1, 2, 253, 254, 255, 256].map(|kind| component(kind, &[7; 32])));
+        // Valid if a byte from 253 on were a type or a length.
+        others.extend([vec![253, 0], vec![255, 0], [&[8, 253][..], &[0x41; 253]].concat()]);
+        // Valid together with what follows the name.
+        others.extend([vec![8], vec![8, 2, 0]]);
+        for (hasher, _) in hashers() {
+            let mut hashes = [0; PREFIX_HASHES_MAX];
+            for other in &others {
+                for value in [[other, &common[..]].concat(), [&common, &other[..]].concat()] {
+                    let packet = [&value[..], &[8; 20]].concat();
+                    let count = hasher.hash_common(&packet, 0..value.len(), &mut hashes);
+                    assert_eq!(count, None, "{value:x?}");
+                }
+            }
+            let deepest = [8, 0].repeat(NAME_COMPONENTS_MAX);
+            let whole = |value: &[u8], hashes: &mut [u64]| {
+                hasher.hash_common(value, 0..value.len(), hashes)
+            };
+            assert_eq!(whole(&deepest, &mut hashes), Some(NAME_COMPONENTS_MAX));
+            assert_eq!(whole(&[8, 0].repeat(64), &mut [0; 100]), None, "too deep");
+            assert_eq!(whole(&[8, 0, 8, 0], &mut [0; 2]), None, "no room");
+            assert_eq!(whole(&[8, 0], &mut []), None, "no room at all");
+            assert_eq!(hasher.hash_common(&common, 0..9, &mut hashes), None, "beyond the packet");
+            assert_eq!(hasher.hash_common(&common, 9..9, &mut hashes), None, "behind the packet");
+        }
+    }
+
     #[test]
     fn short_tails_at_the_end_of_the_value() {
         for (hasher, reference) in hashers() {
@@ -297,6 +354,10 @@ mod tests {
                     assert_eq!(hasher.hash_scanned(&mut scanner, &mut hashes), 3);
                     assert_eq!(scanner.rest(), []);
                     assert_eq!(hashes[2], reference(&value));
+                    let mut common = [0; 3];
+                    let range = 2..2 + value.len();
+                    assert_eq!(hasher.hash_common(&packet, range, &mut common), Some(2));
+                    assert_eq!(common, hashes);
                 }
             }
         }

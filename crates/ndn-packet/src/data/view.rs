@@ -78,7 +78,10 @@ pub struct CommonData {
 }
 
 impl CommonData {
-    /// Reads a Data that fills `wire`, if it has the common form. The caller must validate the name.
+    /// Reads a Data that fills `wire`, if it has the common form.
+    ///
+    /// The name is not validated; the caller must do so.
+    #[doc(hidden)]
     #[inline(always)]
     #[must_use]
     pub fn read(wire: &[u8]) -> Option<Self> {
@@ -185,6 +188,18 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// Parses as [`Data::parse`] does, but without the code for the common form, which tests
+    /// compare with this.
+    ///
+    /// # Errors
+    /// As [`Data::parse`].
+    #[doc(hidden)]
+    pub fn parse_general(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        check_size(wire)?;
+        let name_offset = Reader::new(wire).read_only(types::DATA)?.value_offset();
+        Self::any_order_elements(wire, name_offset)
+    }
+
     /// The view of a packet without elements after the name.
     #[inline(always)]
     fn with_name(wire: &'a [u8], name_offset: usize, name: Range<usize>, scan: NameScan) -> Self {
@@ -219,10 +234,7 @@ impl<'a> Data<'a> {
 
     /// Parses the elements after the name in any valid order, with errors.
     #[inline(never)]
-    pub(super) fn any_order_elements(
-        wire: &'a [u8],
-        name_offset: usize,
-    ) -> Result<Self, DecodeError> {
+    fn any_order_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
         let mut reader = Reader::at(wire, name_offset);
         let name = reader.read_expected(types::NAME)?;
         let scan = NameScanner::of_tlv(&name).finish()?;

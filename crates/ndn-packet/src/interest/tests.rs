@@ -524,7 +524,6 @@ mod builder {
 
 /// The parser for the common element order against the general one.
 mod element_order {
-    use crate::error::DecodeError;
     use crate::interest::Interest;
     use crate::name::Component;
     use crate::testing::tlv;
@@ -564,26 +563,18 @@ mod element_order {
         &[241, 1, 0],
     ];
 
-    /// Parses without the fast path, and validates the name component by component.
-    fn parse_by_general_path(wire: &[u8]) -> Result<Interest<'_>, DecodeError> {
-        let outer = Reader::new(wire).read_only(types::INTEREST)?;
-        let interest = Interest::any_order_elements(wire, outer.value_offset())?;
+    /// What the name's components say of it, read one by one.
+    fn assert_name(interest: &Interest<'_>) {
         let name = interest.name_value_range();
-        let mut components = Reader::at(&wire[..name.end], name.start);
-        let (mut count, mut parameters_digests, mut ends_in_digest) = (0, 0, false);
-        while let Some(element) = components.next_tlv()? {
-            let component = Component::from_tlv(&element)?;
+        let mut components = Reader::at(&interest.wire()[..name.end], name.start);
+        let (mut count, mut ends_in_digest) = (0, false);
+        while let Some(element) = components.next_tlv().unwrap() {
+            let component = Component::from_tlv(&element).unwrap();
             count += 1;
             ends_in_digest = component.ty() == ComponentType::IMPLICIT_SHA256_DIGEST;
-            parameters_digests +=
-                u32::from(component.ty() == ComponentType::PARAMETERS_SHA256_DIGEST);
         }
         assert_eq!(interest.name().len(), count);
         assert_eq!(interest.name_ends_in_implicit_digest(), ends_in_digest);
-        if count == 0 || parameters_digests > 1 {
-            return Err(DecodeError::EmptyName { offset: 0 });
-        }
-        Ok(interest)
     }
 
     proptest! {
@@ -606,11 +597,26 @@ mod element_order {
                 let place = place % wire.len();
                 wire[place] ^= 1 << (bit % 8);
             }
-            let (fast, slow) = (Interest::parse(&wire), parse_by_general_path(&wire));
+            let (fast, slow) = (Interest::parse(&wire), Interest::parse_general(&wire));
             prop_assert_eq!(fast.is_ok(), slow.is_ok(), "{:?} {:?}", fast, slow);
             if let (Ok(fast), Ok(slow)) = (fast, slow) {
                 prop_assert_eq!(format!("{fast:?}"), format!("{slow:?}"));
+                assert_name(&fast);
             }
         }
     }
+}
+
+#[test]
+fn common_form_leaves_the_name_to_the_caller() {
+    use crate::interest::CommonInterest;
+
+    let nonce = tlv(10, &[1, 2, 3, 4]);
+    let digest = nested(5, &[&tlv(7, &tlv(2, &[9; 32])), &nonce]);
+    assert!(CommonInterest::read(&digest).is_some());
+    let interest = Interest::parse(&digest).unwrap();
+    assert_eq!(interest.parameters_digest(), ParametersDigest::Unpaired);
+    let broken = nested(5, &[&tlv(7, &[8, 2, 0]), &nonce]);
+    assert!(CommonInterest::read(&broken).is_some());
+    assert!(Interest::parse(&broken).is_err());
 }

@@ -3,7 +3,7 @@
 use crate::data::Data;
 use crate::error::{DecodeError, EncodeError, saturate};
 use crate::interest::ForwardingHint;
-use crate::name::{NameRef, NameScan, NameScanner};
+use crate::name::{Component, ComponentType, NameRef, NameScan, NameScanner};
 use crate::signature::SignatureInfo;
 use crate::span::{Span, check_size};
 use crate::tlv::{FastReader, Reader, Tlv, Writer, fast_reader, header_len};
@@ -44,8 +44,12 @@ pub struct CommonInterest {
 }
 
 impl CommonInterest {
-    /// Reads an Interest that fills `wire`, if it has the common form. The caller must validate the
-    /// name; an Interest with a ParametersSha256DigestComponent is not valid in this form.
+    /// Reads an Interest that fills `wire`, if it has the common form.
+    ///
+    /// The name is not validated. The caller must do so, and refuse an empty name and components of
+    /// types 1 and 2: an Interest in this form has no ApplicationParameters, so that a
+    /// ParametersSha256DigestComponent is [unpaired](ParametersDigest::Unpaired).
+    #[doc(hidden)]
     #[inline(always)]
     #[must_use]
     pub fn read(wire: &[u8]) -> Option<Self> {
@@ -166,6 +170,29 @@ impl<'a> Interest<'a> {
         }
     }
 
+    /// Parses as [`Interest::parse`] does, but without the code for the common form, which tests
+    /// compare with this.
+    ///
+    /// # Errors
+    /// As [`Interest::parse`], but perhaps another of several errors.
+    #[doc(hidden)]
+    pub fn parse_general(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        check_size(wire)?;
+        let name_offset = Reader::new(wire).read_only(types::INTEREST)?.value_offset();
+        let interest = Self::any_order_elements(wire, name_offset)?;
+        let mut parameters_digests = 0;
+        let mut reader = interest.name.reader(wire).unwrap_or(Reader::new(&[]));
+        while let Some(tlv) = reader.next_tlv()? {
+            let ty = Component::from_tlv(&tlv)?.ty();
+            parameters_digests += u32::from(ty == ComponentType::PARAMETERS_SHA256_DIGEST);
+        }
+        match (interest.name_count, parameters_digests) {
+            (0, _) => Err(DecodeError::EmptyName { offset: saturate(name_offset) }),
+            (_, 0 | 1) => Ok(interest),
+            _ => Err(DecodeError::RepeatedParametersDigest { offset: saturate(name_offset) }),
+        }
+    }
+
     /// The view of a packet without elements after the name.
     #[inline(always)]
     fn with_name(wire: &'a [u8], name: Range<usize>, scan: NameScan) -> Self {
@@ -213,10 +240,7 @@ impl<'a> Interest<'a> {
 
     /// Parses the elements after the name in any valid order, with errors.
     #[inline(never)]
-    pub(super) fn any_order_elements(
-        wire: &'a [u8],
-        name_offset: usize,
-    ) -> Result<Self, DecodeError> {
+    fn any_order_elements(wire: &'a [u8], name_offset: usize) -> Result<Self, DecodeError> {
         let mut reader = Reader::at(wire, name_offset);
         let name = reader.read_expected(types::NAME)?;
         let scan = NameScanner::of_tlv(&name).finish()?;
