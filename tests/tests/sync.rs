@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use namewire_tests::{Forwarder, Process, Settings, noise, now};
+use namewire_tests::{Forwarder, Process, Settings, noise, now, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 struct Bed {
-    _server: Process,
+    server: Process,
     forwarder: Forwarder,
     served: PathBuf,
     copy: PathBuf,
@@ -36,7 +37,15 @@ impl Bed {
             &["serve", &directory, "--prefix", "/files", "--segment-size", "1000B"],
         );
         server.wait_for_output("serving ");
-        Self { _server: server, forwarder, served, copy }
+        Self { server, forwarder, served, copy }
+    }
+
+    /// Runs a copy that fails; returns its messages.
+    fn failed(&self, options: &[&str]) -> String {
+        let ended = self.run(options);
+        let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{printed}");
+        printed
     }
 
     fn run(&self, options: &[&str]) -> Output {
@@ -235,4 +244,172 @@ fn second_copy_of_3002_files_takes_less_than_a_second() {
     });
     let fastest = fastest.min().unwrap();
     assert!(fastest < Duration::from_secs(1), "{fastest:?}");
+}
+
+/// Otherwise neither the old nor the new file of one that was renamed would be left.
+#[test]
+fn nothing_is_deleted_after_a_failure() {
+    let bed = Bed::new(&[("a", b"content"), ("kept", b"kept")]);
+    bed.sync(&[]);
+    fs::rename(bed.served.join("a"), bed.served.join("b")).unwrap();
+    bed.write("b", b"content, and more");
+    // The name of the part is taken by another program's directory.
+    fs::create_dir(bed.copy.join(".b.part")).unwrap();
+    let printed = bed.failed(&["--delete"]);
+    assert!(printed.contains("nothing is deleted"), "{printed}");
+    assert_eq!(fs::read(bed.copy.join("a")).unwrap(), b"content");
+    fs::remove_dir(bed.copy.join(".b.part")).unwrap();
+    let report = bed.sync(&["--delete"]);
+    assert_eq!(counts(&report, ["files", "deleted", "failed"]), [2, 1, 0], "{report}");
+    assert!(contents(&bed.copy) == contents(&bed.served));
+}
+
+#[test]
+fn nothing_is_deleted_if_the_server_ends_midway() {
+    let bed = Bed::new(&[("large", &noise(1, 8_000_000)), ("kept", b"kept")]);
+    fs::create_dir(&bed.copy).unwrap();
+    fs::write(bed.copy.join("mine"), "mine").unwrap();
+    let copy = bed.copy.display().to_string();
+    let part = bed.copy.join(".large.part");
+    let options =
+        ["sync", "/files", copy.as_str(), "--delete", "--window", "1", "--lifetime", "100ms"];
+    let mut running = bed.forwarder.spawn("sync", &options);
+    wait_until("the fetch begins", || part.exists().then_some(()));
+    bed.server.signal(Signal::KILL);
+    assert!(!running.wait().success());
+    assert_eq!(fs::read(bed.copy.join("mine")).unwrap(), b"mine");
+}
+
+/// The target of a link may be a file that SOURCE does not have, or outside of the copy.
+#[test]
+fn links_and_special_files_are_not_followed_and_replaced_only_with_delete() {
+    let bed = Bed::new(&[
+        ("d", b"served"),
+        ("latest/.bashrc.d", b"evil"),
+        ("device", b"served"),
+        ("same", b"same"),
+    ]);
+    let home = bed.forwarder.directory().join("home");
+    fs::create_dir(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(home.join("same"), "same").unwrap();
+    fs::create_dir(&bed.copy).unwrap();
+    let link = |to: &Path, path: &str| {
+        std::os::unix::fs::symlink(to, bed.copy.join(path)).unwrap();
+    };
+    fs::write(bed.copy.join("e"), "served").unwrap();
+    link(Path::new("e"), "d");
+    link(&home, "latest");
+    link(Path::new("/dev/full"), "device");
+    link(&home.join("same"), "same");
+    link(Path::new("e"), "own-link");
+    let printed = bed.failed(&[]);
+    assert!(printed.contains("latest: a symbolic link is in the way: --delete"), "{printed}");
+    assert!(bed.copy.join("latest").is_symlink() && bed.copy.join("d").is_symlink());
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 1);
+
+    bed.sync(&["--delete"]);
+    for (path, expected) in [("d", "served"), ("device", "served"), ("same", "same")] {
+        let path = bed.copy.join(path);
+        assert!(fs::symlink_metadata(&path).unwrap().is_file(), "{path:?}");
+        assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    }
+    assert!(fs::symlink_metadata(bed.copy.join("latest")).unwrap().is_dir());
+    assert!(!bed.copy.join("e").exists() && bed.copy.join("own-link").is_symlink());
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 1);
+    assert_eq!(mode(&home), 0o700);
+    let again = bed.sync(&["--delete"]);
+    assert_eq!(counts(&again, ["unchanged", "bytes", "deleted"]), [3, 0, 0], "{again}");
+}
+
+#[test]
+fn hidden_entries_are_kept_if_the_server_lists_none() {
+    let bed = Bed::new(&[("file", b"x"), (".git/HEAD", b"served")]);
+    fs::create_dir_all(bed.copy.join(".git")).unwrap();
+    fs::write(bed.copy.join(".git/HEAD"), "mine").unwrap();
+    fs::write(bed.copy.join("old"), "old").unwrap();
+    let report = bed.sync(&["--delete"]);
+    assert_eq!(counts(&report, ["files", "deleted", "failed"]), [1, 1, 0], "{report}");
+    assert_eq!(fs::read(bed.copy.join(".git/HEAD")).unwrap(), b"mine");
+}
+
+#[test]
+fn empty_or_small_tree_does_not_delete_a_copy() {
+    let bed = Bed::new(&[("file", b"x")]);
+    for number in 0..12 {
+        bed.write(&number.to_string(), b"x");
+    }
+    bed.sync(&[]);
+    for number in 0..12 {
+        fs::remove_file(bed.served.join(number.to_string())).unwrap();
+    }
+    for options in [&["--delete"][..], &["--delete", "--max-delete", "11"]] {
+        let printed = bed.failed(options);
+        assert!(printed.contains("12 of 13 files would be deleted"), "{printed}");
+        assert!(printed.contains("--max-delete 12"), "{printed}");
+        let preview = bed.run(&[options, &["--dry-run"]].concat());
+        assert!(!preview.status.success() && preview.stdout.is_empty(), "{preview:?}");
+    }
+    assert_eq!(contents(&bed.copy).len(), 13);
+    let report = bed.sync(&["--delete", "--max-delete", "12"]);
+    assert_eq!(counts(&report, ["deleted"]), [12], "{report}");
+    fs::remove_file(bed.served.join("file")).unwrap();
+    assert!(bed.failed(&["--delete"]).contains("the served directory is empty"));
+    assert_eq!(contents(&bed.copy).len(), 1);
+    let report = bed.sync(&["--delete", "--max-delete", "1"]);
+    assert_eq!(counts(&report, ["deleted"]), [1], "{report}");
+}
+
+/// A directory that a file replaces, and a file that a directory replaces, are there until the end.
+#[test]
+fn entries_of_another_kind_are_replaced_when_their_replacement_is_complete() {
+    let bed = Bed::new(&[("photos/1", b"one"), ("photos/sub/2", b"two"), ("file", b"file")]);
+    bed.sync(&[]);
+    fs::remove_dir_all(bed.served.join("photos")).unwrap();
+    fs::remove_file(bed.served.join("file")).unwrap();
+    fs::create_dir(bed.served.join("file")).unwrap();
+    bed.write("file/deep", b"deep");
+    let photos = fs::File::create(bed.served.join("photos")).unwrap();
+    photos.set_len(1 << 43).unwrap();
+    let before = contents(&bed.copy);
+    assert!(bed.failed(&["--delete"]).contains("8.0 TiB are needed"));
+    assert!(bed.failed(&["--delete", "--dry-run"]).contains("8.0 TiB are needed"));
+    photos.set_len(5).unwrap();
+    assert!(bed.failed(&[]).contains("photos: a directory is in the way"));
+    assert!(bed.failed(&["--delete", "--exclude", "2"]).contains("something in it is kept"));
+    assert!(contents(&bed.copy) == before);
+    // The fetch fails: the directory gets its name again.
+    fs::create_dir(bed.copy.join(".photos.part")).unwrap();
+    bed.failed(&["--delete"]);
+    assert_eq!(fs::read(bed.copy.join("photos/sub/2")).unwrap(), b"two");
+    fs::remove_dir(bed.copy.join(".photos.part")).unwrap();
+    bed.sync(&["--delete"]);
+    assert!(contents(&bed.copy) == contents(&bed.served), "{:?}", contents(&bed.copy).keys());
+}
+
+#[test]
+fn directory_that_cannot_be_made_does_not_end_the_copy() {
+    let bed = Bed::new(&[("d/x", b"x"), ("other", b"other")]);
+    fs::create_dir(&bed.copy).unwrap();
+    fs::write(bed.copy.join("d"), "mine").unwrap();
+    let preview = bed.run(&["--dry-run"]);
+    let lines = String::from_utf8_lossy(&preview.stdout).into_owned();
+    assert_eq!(lines, "blocked  d\nadd      other  (5 B)\n");
+    assert!(!preview.status.success());
+    bed.failed(&[]);
+    assert_eq!(fs::read(bed.copy.join("other")).unwrap(), b"other");
+    assert_eq!(fs::read(bed.copy.join("d")).unwrap(), b"mine");
+    let verified = bed.run(&["--verify-only"]);
+    let lines = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert_eq!(lines, "differs  d\nmissing  d/x  (1 B)\n");
+}
+
+#[test]
+fn missing_empty_directory_is_a_difference() {
+    let bed = Bed::new(&[("file", b"x")]);
+    bed.sync(&[]);
+    fs::create_dir(bed.served.join("empty")).unwrap();
+    let verified = bed.run(&["--verify-only"]);
+    assert_eq!(String::from_utf8_lossy(&verified.stdout), "missing  empty\n");
+    assert_eq!(verified.status.code(), Some(1));
 }

@@ -24,7 +24,7 @@ mod tests;
 pub use counters::{Counters, Event};
 pub use download::{
     Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received,
-    Unusable, Workers, has_content, is_reserved_name, is_unchanged, receive, record,
+    Unusable, Workers, has_content, is_reserved_name, is_unchanged, newer_version, receive, record,
 };
 pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{

@@ -1,6 +1,7 @@
 //! Directory listings: names in order, each terminated by a zero byte, preceded by `/` for
 //! directories.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +14,8 @@ use crate::stat::FileKind;
 
 /// Maximum length of a listing in bytes. A larger directory is not listed.
 pub(crate) const LISTING_LEN_MAX: usize = 64 << 20;
+/// Maximum number of entries of a listing that is parsed.
+const ENTRIES_MAX: usize = 1 << 22;
 
 /// An entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,19 +27,24 @@ pub struct ListingEntry {
 }
 
 /// Parses a listing. It is untrusted input: an entry that is not a plain file name, and could lead
-/// out of the directory, makes the whole listing invalid (`None`).
+/// out of the directory, a name that is given twice and more than 2^22 entries make the whole listing
+/// invalid (`None`).
 #[must_use]
 pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     let Some(listing) = listing.strip_suffix(&[0]) else {
         return listing.is_empty().then(Vec::new);
     };
     let mut entries = Vec::new();
+    let mut names = HashSet::new();
     for entry in listing.split(|byte| *byte == 0) {
         let (file_name, is_directory) = match entry.strip_suffix(b"/") {
             Some(file_name) => (file_name, true),
             None => (entry, false),
         };
         if matches!(file_name, b"" | b"." | b"..") || file_name.contains(&b'/') {
+            return None;
+        }
+        if !names.insert(file_name) || entries.len() >= ENTRIES_MAX {
             return None;
         }
         entries.push(ListingEntry { file_name: file_name.to_vec(), is_directory });
@@ -67,7 +75,7 @@ pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>
         if matches!(name, b"." | b"..") || (!root.options().hidden && name.starts_with(b".")) {
             continue;
         }
-        let Some(is_directory) = is_directory(root, path, name, entry.file_type()) else {
+        let Some(is_directory) = is_directory(root, path, name, entry.file_type())? else {
             continue;
         };
         length += name.len() + 1 + usize::from(is_directory);
@@ -77,6 +85,8 @@ pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>
         entries.push((name.to_vec(), is_directory));
     }
     entries.sort_unstable();
+    // The kernel returns an entry twice if it is renamed meanwhile.
+    entries.dedup_by(|one, other| one.0 == other.0);
     let mut listing = Vec::with_capacity(length);
     for (name, is_directory) in entries {
         listing.extend_from_slice(&name);
@@ -86,18 +96,39 @@ pub(crate) fn list(root: &Root, path: &Path, directory: &File) -> Result<Vec<u8>
 }
 
 /// Whether an entry is a directory; `None` if it is not served.
-fn is_directory(root: &Root, path: &Path, name: &[u8], kind: FileType) -> Option<bool> {
+///
+/// # Errors
+/// A transient error: a listing without the entry would tell clients to delete it.
+fn is_directory(
+    root: &Root,
+    path: &Path,
+    name: &[u8],
+    kind: FileType,
+) -> Result<Option<bool>, OpenFailure> {
     match kind {
-        FileType::RegularFile => Some(false),
-        FileType::Directory => Some(true),
+        FileType::RegularFile => Ok(Some(false)),
+        FileType::Directory => Ok(Some(true)),
+        // The target of a link counts, if links may be followed.
         FileType::Symlink | FileType::Unknown => {
-            // The target of a link counts, if links may be followed.
-            let stat = root.stat(&path.join(OsStr::from_bytes(name))).ok()?;
-            Some(stat.kind == FileKind::Directory)
+            of_target(root.stat(&path.join(OsStr::from_bytes(name))).map(|stat| stat.kind))
         }
         FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
-            None
+            Ok(None)
         }
+    }
+}
+
+fn of_target(found: Result<FileKind, OpenFailure>) -> Result<Option<bool>, OpenFailure> {
+    match found {
+        Ok(kind) => Ok(Some(kind == FileKind::Directory)),
+        Err(failure @ OpenFailure::Other(_)) => Err(failure),
+        Err(
+            OpenFailure::NotFound
+            | OpenFailure::Outside
+            | OpenFailure::Symlink
+            | OpenFailure::Special
+            | OpenFailure::Denied,
+        ) => Ok(None),
     }
 }
 
@@ -112,6 +143,24 @@ mod tests {
         let read = parse_listing(b"a/\0b c\0");
         assert_eq!(read, Some(vec![entry("a", true), entry("b c", false)]));
         assert_eq!(parse_listing(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn name_given_twice_invalidates_the_listing() {
+        for listing in [&b"a\0a\0"[..], b"a/\0a\0", b"a\0b\0a/\0"] {
+            assert_eq!(parse_listing(listing), None, "{}", String::from_utf8_lossy(listing));
+        }
+    }
+
+    #[test]
+    fn transient_error_fails_the_listing_and_does_not_leave_the_entry_out() {
+        use rustix::io::Errno;
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM] {
+            let failure = OpenFailure::from(errno);
+            assert_eq!(of_target(Err(failure)), Err(failure), "{errno}");
+        }
+        assert_eq!(of_target(Err(Errno::NOENT.into())), Ok(None));
+        assert_eq!(of_target(Ok(FileKind::Directory)), Ok(Some(true)));
     }
 
     #[test]

@@ -13,9 +13,11 @@ use namewire_daemon::text::without_numbers;
 /// Minimum width of a column that is truncated to fit the terminal.
 const COLUMN_MIN: usize = 12;
 
-/// Writes a line to standard error; errors are ignored.
+/// Writes lines to standard error, without control characters: names of others are in them. Errors are ignored.
 pub fn note(text: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{}", without_numbers(&text.to_string()));
+    let text = without_numbers(&text.to_string());
+    let lines: Vec<_> = text.split('\n').map(without_control).collect();
+    let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
 }
 
 /// A drop reason in words; JSON has the name of the counter.

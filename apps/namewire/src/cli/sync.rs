@@ -29,8 +29,9 @@ use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress
 /// digests before it is fetched. Files and directories get the server's times of modification and its permissions, as far
 /// as the umask allows; DIRECTORY itself keeps its permissions.
 ///
-/// Before anything is written, all directories are listed and the free space is checked. A file that cannot be fetched is
-/// reported, and the others continue; the exit status is that of the first failure.
+/// Before anything is written, all directories are listed and the free space is checked. A file or directory that cannot be
+/// copied is reported, and the others continue; the exit status is that of the first failure. Symbolic links in DIRECTORY
+/// are not followed, and only one copy to it is made at a time.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name of the directory of the file server
@@ -40,11 +41,19 @@ pub(super) struct Options {
     directory: PathBuf,
     /// Delete files and directories that SOURCE does not have
     ///
-    /// They are deleted at the end, and only if all directories could be listed. A file with the content of one that
-    /// would be fetched is renamed instead, so that a renamed directory is not fetched again. What --exclude leaves out
-    /// is kept.
+    /// They are deleted at the end, and only if nothing has failed. A file with the content of one that would be fetched is
+    /// renamed instead, so that a renamed directory is not fetched again. An entry of another kind than in SOURCE is
+    /// replaced; without this option it is a failure.
+    ///
+    /// What --exclude leaves out is kept, and what a server may leave out: symbolic links, special files and, if SOURCE lists
+    /// none, entries that begin with a period.
     #[arg(long)]
     delete: bool,
+    /// Delete nothing if it were more than NUMBER files
+    ///
+    /// By default half of the files of DIRECTORY, at least 10, and nothing if SOURCE is empty.
+    #[arg(long, value_name = "NUMBER", requires = "delete")]
+    max_delete: Option<u64>,
     #[command(flatten)]
     filter: Filter,
     /// Print what would be done, and write nothing
@@ -74,6 +83,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let rules = Rules {
         filter: options.filter.clone(),
         delete: options.delete,
+        max_delete: options.max_delete,
         checksum: options.checksum || options.verify_only,
         mode,
         jobs: options.jobs,

@@ -41,8 +41,13 @@ impl Target {
             }
             Ok(metadata) if !metadata.is_file() => Self::open_in_place(path),
             // The target of a link is replaced, not the link.
-            _ => Ok(Self::File(Box::new(PartFile::open(behind_links(path)?)?))),
+            _ => Self::replacing(behind_links(path)?),
         }
+    }
+
+    /// A file that replaces what has this name, also a link or a device.
+    pub(super) fn replacing(path: PathBuf) -> Outcome<Self> {
+        Ok(Self::File(Box::new(PartFile::open(path)?)))
     }
 
     fn open_in_place(path: &Path) -> Outcome<Self> {

@@ -23,7 +23,7 @@ use self::writes::{JobError, Outcome, Writes};
 
 pub use self::part::{
     Attributes, Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name,
-    is_unchanged, record,
+    is_unchanged, newer_version, record,
 };
 pub use self::recheck::has_content;
 pub use self::workers::Workers;

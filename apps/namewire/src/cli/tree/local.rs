@@ -1,16 +1,33 @@
-//! The copy of a tree on disk: what it has beyond the tree, and its free space.
+//! What a copy has beyond the tree, and the permissions of its files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ndn_files::{Attributes, is_reserved_name};
 
 use super::filter::Filter;
+use super::root::{Identity, Root};
+
+/// End of the hidden name of an entry that has been moved out of the way of another kind of entry.
+const ASIDE: &str = ".part.old";
+
+/// The hidden names that an entry may have while another kind of entry takes its place.
+pub(super) fn aside(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (0..100).map(|number| {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        name.push(ASIDE);
+        path.with_file_name(name)
+    })
+}
 
 /// A file or directory that the tree does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,95 +35,96 @@ pub(super) struct Extra {
     /// Relative to the root.
     pub(super) path: PathBuf,
     pub(super) is_directory: bool,
+    pub(super) identity: Identity,
     /// Size and time of modification of a file.
     pub(super) content: Option<(u64, SystemTime)>,
 }
 
-/// Entries below `root` that `planned` does not contain, contents before their directory. `planned` has the relative paths,
-/// and whether each is a directory. Entries that `filter` leaves out, parts of incomplete files beside planned ones and
-/// directories with such entries are not listed. Symbolic links are not followed.
+/// What a copy may have.
+#[derive(Debug)]
+pub(super) struct Expected<'a> {
+    /// The relative paths of the tree, and whether each is a directory.
+    pub(super) planned: &'a HashMap<Vec<u8>, bool>,
+    /// Device and inode of the planned entries that exist: on a file system that folds names, under other names.
+    pub(super) present: &'a HashSet<(u64, u64)>,
+    pub(super) filter: &'a Filter,
+    /// The server lists hidden entries.
+    pub(super) lists_hidden: bool,
+}
+
+/// Entries that the tree does not have, or of another kind there, contents before their directory.
+///
+/// What a file server may leave out of its listings is none: hidden entries, if it lists no others, links and special
+/// files. Nor are entries that the filter leaves out, parts of incomplete files beside planned ones and directories with
+/// such entries.
 ///
 /// # Errors
 /// A directory cannot be read.
-pub(super) fn extras(
-    root: &Path,
-    planned: &HashMap<Vec<u8>, bool>,
-    filter: &Filter,
-) -> io::Result<Vec<Extra>> {
+pub(super) fn extras(root: &Root, expected: &Expected<'_>) -> io::Result<Vec<Extra>> {
     let mut found = Vec::new();
-    match fs::symlink_metadata(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
-        Err(error) => return Err(error),
-        Ok(_) => {}
+    if root.entry(Path::new(""))?.is_some() {
+        expected.walk(root, Path::new(""), &mut found)?;
     }
-    walk(root, Path::new(""), planned, filter, &mut found)?;
     Ok(found)
 }
 
-/// Returns whether everything in the directory is an extra.
-fn walk(
-    root: &Path,
-    directory: &Path,
-    planned: &HashMap<Vec<u8>, bool>,
-    filter: &Filter,
-    found: &mut Vec<Extra>,
-) -> io::Result<bool> {
-    let is_planned_directory =
-        directory.as_os_str().is_empty() || planned.contains_key(directory.as_os_str().as_bytes());
-    let entries = fs::read_dir(root.join(directory))
-        .map_err(|error| in_directory(root, directory, &error))?;
-    let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    let mut are_all_extras = true;
-    for entry in entries {
-        let path = directory.join(entry.file_name());
-        let metadata = entry.metadata()?;
-        let is_directory = metadata.is_dir();
-        let name = path.as_os_str().as_bytes();
-        let is_part = is_planned_directory && is_reserved_name(entry.file_name().as_bytes());
-        if is_part || filter.excludes(name, is_directory) {
-            are_all_extras = false;
-            continue;
-        }
-        let plan = planned.get(name).copied();
-        // A link counts as what it leads to.
-        let leads_to_directory =
-            || fs::metadata(root.join(&path)).is_ok_and(|target| target.is_dir());
-        let is_kept = match plan {
-            Some(true) => is_directory || metadata.is_symlink() && leads_to_directory(),
-            Some(false) => !is_directory,
-            None => false,
+impl Expected<'_> {
+    /// Returns whether everything in the directory is an extra.
+    fn walk(&self, root: &Root, directory: &Path, found: &mut Vec<Extra>) -> io::Result<bool> {
+        let in_directory = |error: io::Error| {
+            let path = root.join(directory);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let mut is_extra = !is_kept;
-        if is_directory {
-            is_extra &= walk(root, &path, planned, filter, found)?;
+        let mut are_all_extras = true;
+        for name in root.names(directory).map_err(in_directory)? {
+            let path = directory.join(&name);
+            let Some(metadata) = root.entry(&path).map_err(in_directory)? else { continue };
+            let is_directory = metadata.is_dir();
+            let identity = Identity::of(&metadata);
+            let plan = self.planned.get(path.as_os_str().as_bytes()).copied();
+            let is_other_name =
+                plan.is_none() && self.present.contains(&(identity.device, identity.inode));
+            if self.protects(&path, &metadata, plan.is_some()) {
+                are_all_extras = false;
+                continue;
+            }
+            let is_kept = match plan {
+                Some(true) => is_directory,
+                Some(false) => metadata.is_file(),
+                None => is_other_name,
+            };
+            let mut is_extra = !is_kept;
+            if is_directory {
+                is_extra &= self.walk(root, &path, found)?;
+            }
+            if is_extra {
+                let content = metadata.is_file().then(|| (metadata.len(), metadata.modified()));
+                let content = content.and_then(|(size, time)| Some((size, time.ok()?)));
+                found.push(Extra { path, is_directory, identity, content });
+            }
+            are_all_extras &= is_extra;
         }
-        if is_extra {
-            let content = metadata.is_file().then(|| (metadata.len(), metadata.modified()));
-            let content = content.and_then(|(size, time)| Some((size, time.ok()?)));
-            found.push(Extra { path, is_directory, content });
-        }
-        are_all_extras &= is_extra;
+        Ok(are_all_extras)
     }
-    Ok(are_all_extras)
-}
 
-fn in_directory(root: &Path, directory: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", root.join(directory).display()))
-}
-
-/// Removes an extra.
-pub(super) fn remove(root: &Path, extra: &Extra) -> io::Result<()> {
-    let path = root.join(&extra.path);
-    if extra.is_directory { fs::remove_dir(path) } else { fs::remove_file(path) }
-}
-
-/// Bytes that can be written to the file system of `root`, which need not exist; `None` if it does not report them.
-pub(super) fn free_bytes(root: &Path) -> Option<u64> {
-    let root = std::path::absolute(root).ok()?;
-    let existing = root.ancestors().find(|path| path.exists())?;
-    let system = rustix::fs::statvfs(existing).ok()?;
-    Some(system.f_bavail.saturating_mul(system.f_frsize))
+    fn protects(&self, path: &Path, metadata: &fs::Metadata, is_planned: bool) -> bool {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        if self.filter.excludes(path.as_os_str().as_bytes(), metadata.is_dir()) {
+            return true;
+        }
+        let is_hidden = name.starts_with(b".");
+        if is_planned || is_hidden && name.ends_with(ASIDE.as_bytes()) {
+            return false;
+        }
+        let above = path.parent().unwrap_or(Path::new("")).as_os_str().as_bytes();
+        let is_beside_planned = above.is_empty() || self.planned.contains_key(above);
+        let is_special = !metadata.is_file() && !metadata.is_dir();
+        if is_reserved_name(name) {
+            is_beside_planned
+        } else {
+            is_special || is_hidden && !self.lists_hidden
+        }
+    }
 }
 
 /// The umask of this process.
@@ -117,20 +135,20 @@ pub(in crate::cli) fn umask() -> u32 {
     umask.as_raw_mode()
 }
 
-/// Gives an existing file or directory the permissions of the server, within the umask; a set-group-ID bit stays. Symbolic
-/// links are left alone.
+/// Gives an open file or directory the permissions of the server, within the umask; a set-group-ID bit stays.
 ///
 /// # Errors
 /// It belongs to another user, or is on a file system without permissions.
-pub(super) fn set_permissions(path: &Path, attributes: &Attributes, umask: u32) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?;
-    let expected = attributes.permissions_within(umask) | (metadata.mode() & 0o7000);
-    if metadata.is_symlink() || metadata.mode() & 0o7777 == expected {
+pub(super) fn set_permissions(
+    file: &fs::File,
+    attributes: &Attributes,
+    umask: u32,
+) -> io::Result<()> {
+    let mode = file.metadata()?.mode();
+    let expected = attributes.permissions_within(umask) | (mode & 0o7000);
+    if mode & 0o7777 == expected {
         return Ok(());
     }
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(expected))
 }
 
@@ -155,35 +173,39 @@ mod tests {
         paths.iter().map(|path| entry(path)).collect()
     }
 
+    fn expected<'a>(
+        planned: &'a HashMap<Vec<u8>, bool>,
+        present: &'a HashSet<(u64, u64)>,
+        filter: &'a Filter,
+    ) -> Expected<'a> {
+        Expected { planned, present, filter, lists_hidden: false }
+    }
+
+    fn create(root: &Path, paths: &[&str]) {
+        for path in paths {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+    }
+
     #[test]
     fn extras_are_what_the_tree_does_not_have_and_no_pattern_protects() {
         use clap::{Args, FromArgMatches};
         let directory = tempfile::tempdir().unwrap();
-        let root = directory.path();
-        for path in ["kept", "old/deep", "mixed/secret"] {
-            fs::create_dir_all(root.join(path)).unwrap();
-        }
-        for path in [
-            "kept/file",
-            "kept/gone",
-            "kept/.file.part",
-            "old/deep/file",
-            "old/.x.part",
-            "mixed/file",
-            "mixed/secret/key",
-            "was-file",
-        ] {
-            fs::write(root.join(path), "x").unwrap();
-        }
-        std::os::unix::fs::symlink(root.join("kept"), root.join("link")).unwrap();
+        let path = directory.path();
+        create(path, &["kept/file", "kept/gone", "kept/.file.part", "old/deep/file"]);
+        create(path, &["old/.x.part", "mixed/file", "mixed/secret/key", "was-file", ".y.part.old"]);
         let command = Filter::augment_args(clap::Command::new("sync"));
         let matches = command.get_matches_from(["sync", "--exclude=secret/"]);
         let filter = Filter::from_arg_matches(&matches).unwrap();
-        let planned = planned(&["kept/", "kept/file", "was-file/"]);
-        let found = extras(root, &planned, &filter).unwrap();
-        let expected = [
+        let (planned, present) = (planned(&["kept/", "kept/file", "was-file/"]), HashSet::new());
+        let root = Root::open(path, true).unwrap();
+        let expected = expected(&planned, &present, &filter);
+        let found = extras(&root, &expected).unwrap();
+        let names_expected = [
+            ".y.part.old",
             "kept/gone",
-            "link",
             "mixed/file",
             "old/.x.part",
             "old/deep/file",
@@ -191,19 +213,47 @@ mod tests {
             "old",
             "was-file",
         ];
-        assert_eq!(names(&found), expected);
+        assert_eq!(names(&found), names_expected);
         for extra in &found {
-            remove(root, extra).unwrap();
+            assert!(root.remove(&extra.path, &extra.identity).unwrap());
         }
-        assert!(root.join("mixed/secret/key").exists() && root.join("kept/.file.part").exists());
-        assert!(!root.join("old").exists() && !root.join("link").exists());
-        assert_eq!(extras(root, &planned, &filter).unwrap(), []);
-        assert_eq!(extras(&root.join("missing"), &planned, &filter).unwrap(), []);
+        assert!(path.join("mixed/secret/key").exists() && path.join("kept/.file.part").exists());
+        assert!(!path.join("old").exists());
+        assert_eq!(extras(&root, &expected).unwrap(), []);
+        let missing = Root::open(&path.join("missing"), true).unwrap();
+        assert_eq!(extras(&missing, &expected).unwrap(), []);
     }
 
+    /// A server lists neither special files nor, by default, links and hidden entries.
     #[test]
-    fn free_space_is_that_of_the_file_system_above() {
+    fn what_a_server_leaves_out_is_no_extra() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(free_bytes(&directory.path().join("a/b/c")).unwrap() > 0);
+        let path = directory.path();
+        create(path, &[".git/HEAD", ".profile", "old/file", "old/.hidden"]);
+        std::os::unix::fs::symlink("old", path.join("link")).unwrap();
+        let root = Root::open(path, true).unwrap();
+        let (planned, present, filter) = (HashMap::new(), HashSet::new(), Filter::default());
+        let mut expected = expected(&planned, &present, &filter);
+        assert_eq!(names(&extras(&root, &expected).unwrap()), ["old/file"]);
+        expected.lists_hidden = true;
+        let found = extras(&root, &expected).unwrap();
+        let all = [".git/HEAD", ".git", ".profile", "old/.hidden", "old/file", "old"];
+        assert_eq!(names(&found), all);
+    }
+
+    /// On a file system that folds names, `Docs/a` is planned, and the directory has `docs/A`.
+    #[test]
+    fn planned_entry_under_another_name_is_no_extra() {
+        let directory = tempfile::tempdir().unwrap();
+        create(directory.path(), &["docs/A", "docs/old"]);
+        let root = Root::open(directory.path(), true).unwrap();
+        let identity = |path: &str| {
+            let found = Identity::of(&root.entry(Path::new(path)).unwrap().unwrap());
+            (found.device, found.inode)
+        };
+        let present = HashSet::from([identity("docs"), identity("docs/A")]);
+        let (planned, filter) = (planned(&["Docs/", "Docs/a"]), Filter::default());
+        let found = extras(&root, &expected(&planned, &present, &filter)).unwrap();
+        assert_eq!(names(&found), ["docs/old"]);
     }
 }

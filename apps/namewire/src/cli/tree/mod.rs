@@ -6,12 +6,13 @@
 mod filter;
 mod local;
 mod plan;
+mod root;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +31,8 @@ use super::target::Target;
 pub(super) use filter::Filter;
 pub(super) use local::umask;
 use local::{Extra, shown};
-use plan::{Decision, Plan, PlannedFile};
+use plan::{Decision, Plan, PlannedFile, find_file};
+use root::{Identity, Root};
 
 /// Default number of files that are fetched at a time.
 pub(super) const JOBS_DEFAULT: u16 = 64;
@@ -43,6 +45,8 @@ pub(super) struct Rules {
     pub(super) filter: Filter,
     /// Deletes what the tree does not have.
     pub(super) delete: bool,
+    /// Number of files that may be deleted; by default, half of them, at least 10, and none if the tree is empty.
+    pub(super) max_delete: Option<u64>,
     /// Compares the contents of all files.
     pub(super) checksum: bool,
     pub(super) mode: Mode,
@@ -57,6 +61,7 @@ impl Default for Rules {
         Self {
             filter: Filter::default(),
             delete: false,
+            max_delete: None,
             checksum: false,
             mode: Mode::Copy,
             jobs: JOBS_DEFAULT,
@@ -93,6 +98,8 @@ enum Action {
     Replace,
     Rename,
     Delete,
+    /// An entry of another kind is in the way.
+    Blocked,
     /// For [`Mode::Verify`]: there is no such file, it is another one, or the tree does not have it.
     Missing,
     Differs,
@@ -106,6 +113,7 @@ impl Action {
             Self::Replace => "replace",
             Self::Rename => "rename",
             Self::Delete => "delete",
+            Self::Blocked => "blocked",
             Self::Missing => "missing",
             Self::Differs => "differs",
             Self::Extra => "extra",
@@ -255,50 +263,53 @@ pub(super) struct Tree<'a> {
 impl Tree<'_> {
     /// Copies the directory `name` to `output`, which is created if it does not exist.
     pub(super) async fn copy(self, name: &Name, output: &Path) -> Outcome<Fetched> {
-        if output.is_file() {
-            return Err(Failure::Usage(format!(
-                "{} is a file: a directory is copied to a directory",
-                output.display()
-            )));
-        }
+        let mode = self.rules.mode;
+        let mut root = Root::open(output, mode == Mode::Copy)?;
         let mut fetched = Fetched::default();
-        let mut plan = self.plan(name, output, &mut fetched).await?;
-        let mut extras = if self.rules.delete && !plan.is_partial {
-            let extras = local::extras(output, &plan.paths, &self.rules.filter);
-            extras.map_err(|error| Failure::Failed(error.to_string()))?
-        } else {
-            Vec::new()
-        };
-        if self.rules.delete && plan.is_partial {
-            output::note(
-                &"namewire: nothing is deleted, because not all directories could be listed",
-            );
+        let mut plan = self.plan(name, &root, &mut fetched).await?;
+        let mut extras = self.extras(&plan, &root, &mut fetched);
+        let renames = self.renames(&plan, &mut extras, &root).await;
+        if mode != Mode::Verify {
+            self.limit(&plan, &mut extras, &mut fetched);
+            self.block(&mut plan, &mut extras, &root, &mut fetched);
         }
-        let renames = self.renames(&plan, &mut extras, output).await;
         self.progress.is_planned.store(true, Ordering::Relaxed);
-        fetched.changes = changes(&plan, &renames, &extras, self.rules.mode);
+        fetched.changes = changes(&plan, &renames, &extras, mode);
         fetched.directories = plan.directories.len() as u64;
-        if self.rules.mode != Mode::Copy {
-            return Ok(fetched);
+        match (mode, self.check_space(&plan, &renames, &root)) {
+            (Mode::Copy, checked) => checked?,
+            (Mode::Preview, Err(failure)) => fetched.fail(failure),
+            (Mode::Preview | Mode::Verify, _) => {}
         }
-        let (in_the_way, extras) =
-            extras.into_iter().partition(|extra| is_in_the_way(extra, &plan));
-        delete(output, in_the_way, &mut fetched);
-        self.check_space(&plan, &renames, output)?;
-        let visited = create_directories(&plan, output)?;
-        self.apply(&mut plan, renames, output, &mut fetched).await;
-        delete(output, extras, &mut fetched);
-        // Each file changes the time of its directory.
-        for (created, attributes) in visited.iter().rev() {
-            let is_root = visited.first().is_some_and(|(root, _)| root == created);
-            let umask = self.rules.umask.filter(|_| !is_root);
-            let permitted =
-                umask.map_or(Ok(()), |umask| local::set_permissions(created, attributes, umask));
-            let is_without = set_time(created, attributes).is_err() || permitted.is_err();
-            fetched.without_attributes += u64::from(is_without);
+        if mode == Mode::Copy {
+            if let Some(top) = plan.directories.first() {
+                root.create(&top.attributes)?;
+            }
+            self.apply(plan, renames, extras, &root, &mut fetched).await;
         }
-        fetched.without_attributes += self.progress.without_attributes.load(Ordering::Relaxed);
         Ok(fetched)
+    }
+
+    /// What the copy has beyond the tree; nothing if that is not to be deleted, or is not known for certain.
+    fn extras(self, plan: &Plan, root: &Root, fetched: &mut Fetched) -> Vec<Extra> {
+        if !self.rules.delete {
+            return Vec::new();
+        }
+        if fetched.failed > 0 {
+            output::note(&NOTHING_DELETED);
+            return Vec::new();
+        }
+        let present = plan.present();
+        let expected = local::Expected {
+            planned: &plan.paths,
+            present: &present,
+            filter: &self.rules.filter,
+            lists_hidden: plan.lists_hidden,
+        };
+        local::extras(root, &expected).unwrap_or_else(|error| {
+            fetched.fail(Failure::Failed(error.to_string()));
+            Vec::new()
+        })
     }
 
     /// Files of the plan that have their content in an extra, by their positions; these are no extras any more. A file
@@ -307,16 +318,15 @@ impl Tree<'_> {
         self,
         plan: &Plan,
         extras: &mut Vec<Extra>,
-        output: &Path,
-    ) -> HashMap<usize, PathBuf> {
-        let mut candidates = HashMap::<_, Vec<PathBuf>>::new();
-        for extra in extras.iter().filter(|extra| !is_in_the_way(extra, plan)) {
-            if let Some(content) = extra.content {
-                candidates.entry(content).or_default().push(extra.path.clone());
+        root: &Root,
+    ) -> HashMap<usize, Extra> {
+        let mut candidates = HashMap::<_, Vec<&Extra>>::new();
+        if self.rules.mode != Mode::Verify {
+            for extra in extras.iter().filter(|extra| !is_in_the_way(extra, plan)) {
+                if let Some(content) = extra.content {
+                    candidates.entry(content).or_default().push(extra);
+                }
             }
-        }
-        if self.rules.mode == Mode::Verify {
-            candidates.clear();
         }
         let mut pairs = Vec::new();
         for (position, file) in plan.files.iter().enumerate() {
@@ -325,7 +335,7 @@ impl Tree<'_> {
             let is_new = file.decision == Decision::Add;
             let from =
                 content.filter(|_| is_new).and_then(|content| candidates.get_mut(&content)?.pop());
-            pairs.extend(from.map(|from| (position, from)));
+            pairs.extend(from.map(|from| (position, from.clone())));
         }
         let mut comparing = JoinSet::new();
         let mut renames = HashMap::new();
@@ -334,10 +344,11 @@ impl Tree<'_> {
             while comparing.len() < self.rules.jobs.into()
                 && let Some((position, from)) = pairs.next()
             {
+                let Ok(file) = root.read(&from.path) else { continue };
                 let (endpoint, policy) = (self.endpoint.clone(), self.policy.clone());
-                let (found, path) = (plan.files[position].found.clone(), output.join(&from));
+                let found = plan.files[position].found.clone();
                 comparing.spawn(async move {
-                    let same = plan::has_content_of(&endpoint, &found, &policy, &path).await;
+                    let same = plan::has_content_of(&endpoint, &found, &policy, file).await;
                     (position, from, matches!(same, Ok(Some(true))))
                 });
             }
@@ -346,62 +357,198 @@ impl Tree<'_> {
                 renames.insert(position, from);
             }
         }
-        let moved: HashSet<&PathBuf> = renames.values().collect();
+        let moved: HashSet<&PathBuf> = renames.values().map(|from| &from.path).collect();
         extras.retain(|extra| !moved.contains(&extra.path));
         renames
     }
 
-    /// Refuses a copy that does not fit, before anything is written.
-    fn check_space(self, plan: &Plan, renames: &HashMap<usize, PathBuf>, output: &Path) -> Outcome {
-        let mut needed: u64 = 0;
-        let mut replaced: u64 = 0;
-        for (_, file) in
-            plan.files.iter().enumerate().filter(|(position, _)| !renames.contains_key(position))
-        {
-            if !matches!(file.decision, Decision::Add | Decision::Replace) {
+    /// Refuses to delete more files than allowed: the tree may be an empty one that another file system was mounted on.
+    fn limit(self, plan: &Plan, extras: &mut Vec<Extra>, fetched: &mut Fetched) {
+        let deleted = extras.iter().filter(|extra| !extra.is_directory).count() as u64;
+        let kept = plan.files.iter().filter(|file| file.local.is_some()).count() as u64;
+        let failure = match self.rules.max_delete {
+            None if plan.is_empty && !extras.is_empty() => {
+                "the served directory is empty: nothing is deleted".to_owned()
+            }
+            limit if deleted > limit.unwrap_or_else(|| deletions_max(deleted + kept)) => format!(
+                "{deleted} of {} files would be deleted: nothing is deleted",
+                deleted + kept
+            ),
+            Some(_) | None => return,
+        };
+        fetched.fail(Failure::Failed(format!("{failure} (--max-delete {deleted} accepts it)")));
+        extras.clear();
+    }
+
+    /// Decides about entries of another kind than in the tree: they are replaced if all that is in them is deleted.
+    fn block(self, plan: &mut Plan, extras: &mut Vec<Extra>, root: &Root, fetched: &mut Fetched) {
+        let deleted: HashSet<&Path> = extras.iter().map(|extra| extra.path.as_path()).collect();
+        let are_replaced = plan.obstacles().all(|obstacle| deleted.contains(obstacle.path));
+        for obstacle in plan.obstacles() {
+            if are_replaced {
                 continue;
             }
-            let path = output.join(&file.path);
-            let size = file.size.unwrap_or(0);
-            self.progress.bytes_found.fetch_add(size, Ordering::Relaxed);
-            needed = needed.saturating_add(size.saturating_sub(PartFile::space_of_part(&path)));
-            replaced = replaced.saturating_add(fs::metadata(&path).map_or(0, |file| file.len()));
+            *obstacle.decision = Decision::Blocked;
+            let kind = obstacle.local.map_or("an entry", kind_of);
+            let hint = match (self.rules.delete, deleted.contains(obstacle.path)) {
+                (false, _) => "--delete replaces it",
+                (true, false) => "nothing is deleted, or something in it is kept",
+                (true, true) => "nothing is deleted, because another entry is in the way",
+            };
+            let path = root.join(obstacle.path);
+            fetched
+                .fail(Failure::Failed(format!("{}: {kind} is in the way: {hint}", path.display())));
         }
-        let needed = needed.saturating_sub(replaced);
-        match local::free_bytes(output) {
-            Some(free) if free < needed => Err(Failure::Failed(format!(
-                "{}: {} are needed, and {} are free on its file system",
-                output.display(),
-                bytes_for_people(needed),
-                bytes_for_people(free)
-            ))),
-            Some(_) | None => Ok(()),
+        if fetched.failed > 0 && !extras.is_empty() {
+            output::note(&NOTHING_DELETED);
+            extras.clear();
         }
     }
 
-    /// Renames and fetches files, and sets the attributes of those that have their contents.
+    /// Refuses a copy that does not fit, before anything is written. While a file is replaced, there are both.
+    fn check_space(self, plan: &Plan, renames: &HashMap<usize, Extra>, root: &Root) -> Outcome {
+        /// What is written to a file system.
+        struct Device {
+            free: u64,
+            growth: u64,
+            /// Bytes of the files that are replaced, as far as these take the place of others.
+            replaced: Vec<u64>,
+        }
+        let mut devices = HashMap::<u64, Device>::new();
+        let mut of_directories = HashMap::<&Path, Option<u64>>::new();
+        for (position, file) in plan.files.iter().enumerate() {
+            let is_fetched = matches!(file.decision, Decision::Add | Decision::Replace);
+            if !is_fetched || renames.contains_key(&position) {
+                continue;
+            }
+            let size = file.size.unwrap_or(0);
+            self.progress.bytes_found.fetch_add(size, Ordering::Relaxed);
+            let directory = file.path.parent().unwrap_or(Path::new(""));
+            let device = *of_directories.entry(directory).or_insert_with(|| {
+                let (device, free) = root.space_in(directory)?;
+                let new = Device { free, growth: 0, replaced: Vec::new() };
+                devices.entry(device).or_insert(new);
+                Some(device)
+            });
+            let Some(device) = device.and_then(|device| devices.get_mut(&device)) else { continue };
+            let needed = size.saturating_sub(PartFile::space_of_part(&root.join(&file.path)));
+            let replaced =
+                file.local.as_ref().filter(|local| local.is_file() && local.nlink() == 1);
+            let replaced = replaced.map_or(0, |local| local.blocks().saturating_mul(512));
+            device.growth = device.growth.saturating_add(needed.saturating_sub(replaced));
+            device.replaced.push(needed.min(replaced));
+        }
+        for device in devices.values_mut() {
+            device.replaced.sort_unstable_by(|one, other| other.cmp(one));
+            let at_once = device.replaced.iter().take(self.rules.jobs.into());
+            let needed = at_once.fold(device.growth, |sum, bytes| sum.saturating_add(*bytes));
+            if needed > device.free {
+                return Err(Failure::Failed(format!(
+                    "{}: {} are needed, and {} are free",
+                    root.join(Path::new("")).display(),
+                    bytes_for_people(needed),
+                    bytes_for_people(device.free)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the copy; deletes at the end, and only if all has succeeded.
     async fn apply(
         self,
-        plan: &mut Plan,
-        mut renames: HashMap<usize, PathBuf>,
-        output: &Path,
+        mut plan: Plan,
+        renames: HashMap<usize, Extra>,
+        mut extras: Vec<Extra>,
+        root: &Root,
+        fetched: &mut Fetched,
+    ) {
+        let mut unusable = HashSet::new();
+        let moved = move_aside(&mut plan, &mut extras, root, &mut unusable, fetched);
+        for directory in &plan.directories {
+            if is_below(&directory.path, &unusable) {
+                continue;
+            }
+            let created = match directory.decision {
+                Decision::Unchanged | Decision::SameContent => Ok(()),
+                Decision::Add | Decision::Replace if directory.path.as_os_str().is_empty() => {
+                    Ok(())
+                }
+                Decision::Add | Decision::Replace => {
+                    root.create_directory(&directory.path, &directory.attributes)
+                }
+                Decision::Blocked => {
+                    unusable.insert(directory.path.clone());
+                    continue;
+                }
+            };
+            if let Err(error) = created {
+                fetched.fail(Failure::file(root.join(&directory.path).display(), &error));
+                unusable.insert(directory.path.clone());
+            }
+        }
+        let files = std::mem::take(&mut plan.files);
+        self.fetch_files(files, renames, root, &unusable, fetched).await;
+        if fetched.failed == 0 {
+            for extra in extras {
+                match root.remove(&extra.path, &extra.identity) {
+                    Ok(removed) => fetched.deleted += u64::from(removed),
+                    Err(error) => {
+                        fetched.fail(Failure::file(root.join(&extra.path).display(), &error));
+                    }
+                }
+            }
+        } else if !extras.is_empty() {
+            move_back(moved, root);
+            output::note(&NOTHING_DELETED);
+        }
+        // Each file changes the time of its directory.
+        for (position, directory) in plan.directories.iter().enumerate().rev() {
+            if is_below(&directory.path, &unusable) {
+                continue;
+            }
+            let umask = self.rules.umask.filter(|_| position > 0);
+            let set = || -> io::Result<()> {
+                let file = root.read(&directory.path)?;
+                if fetched.failed == 0 {
+                    record(&file, &directory.origin);
+                }
+                directory.attributes.set_time(&file)?;
+                umask.map_or(Ok(()), |umask| {
+                    local::set_permissions(&file, &directory.attributes, umask)
+                })
+            };
+            fetched.without_attributes += u64::from(set().is_err());
+        }
+        fetched.without_attributes += self.progress.without_attributes.load(Ordering::Relaxed);
+    }
+
+    /// Fetches and renames files; none in directories that are unusable.
+    async fn fetch_files(
+        self,
+        files: Vec<PlannedFile>,
+        mut renames: HashMap<usize, Extra>,
+        root: &Root,
+        unusable: &HashSet<PathBuf>,
         fetched: &mut Fetched,
     ) {
         let mut fetching = JoinSet::new();
-        for (position, planned) in std::mem::take(&mut plan.files).into_iter().enumerate() {
-            let path = output.join(&planned.path);
-            let file = self.file(planned, path);
+        for (position, planned) in files.into_iter().enumerate() {
+            if planned.decision == Decision::Blocked || is_below(&planned.path, unusable) {
+                continue;
+            }
+            let file = self.file(planned, root.clone());
             let is_complete = match (renames.remove(&position), file.planned.decision) {
                 (Some(from), _) => {
-                    let renamed = fs::rename(output.join(&from), &file.path).is_ok();
-                    fetched.renamed += u64::from(renamed);
-                    renamed
+                    let renamed = root.rename(&from.path, &file.planned.path, &from.identity);
+                    fetched.renamed += u64::from(renamed.is_ok());
+                    renamed.is_ok()
                 }
                 (None, Decision::Unchanged | Decision::SameContent) => {
                     fetched.unchanged += 1;
                     true
                 }
-                (None, Decision::Add | Decision::Replace) => false,
+                (None, Decision::Add | Decision::Replace | Decision::Blocked) => false,
             };
             if is_complete {
                 fetched.files += 1;
@@ -421,11 +568,11 @@ impl Tree<'_> {
         }
     }
 
-    fn file(self, planned: PlannedFile, path: PathBuf) -> OneFile {
+    fn file(self, planned: PlannedFile, root: Root) -> OneFile {
         OneFile {
             endpoint: self.endpoint.clone(),
             planned,
-            path,
+            root,
             policy: self.policy.clone(),
             umask: self.rules.umask,
             workers: Arc::clone(self.workers),
@@ -435,31 +582,143 @@ impl Tree<'_> {
     }
 }
 
-/// A file where the plan has a directory, a directory where it has a file, or what is in that.
+const NOTHING_DELETED: &str =
+    "namewire: nothing is deleted, because not everything could be copied";
+
+/// Number of files of which a copy may lose half without being asked.
+const FEW: u64 = 10;
+
+/// Number of files that may be deleted by default.
+fn deletions_max(files: u64) -> u64 {
+    (files / 2).max(FEW)
+}
+
+fn kind_of(entry: &fs::Metadata) -> &'static str {
+    if entry.is_dir() {
+        "a directory"
+    } else if entry.is_file() {
+        "a file"
+    } else if entry.is_symlink() {
+        "a symbolic link"
+    } else {
+        "a special file"
+    }
+}
+
+/// Whether an extra is an entry of another kind than in the tree, or in one.
 fn is_in_the_way(extra: &Extra, plan: &Plan) -> bool {
     extra.path.ancestors().any(|path| plan.paths.get(path.as_os_str().as_bytes()) == Some(&false))
         || plan.paths.contains_key(extra.path.as_os_str().as_bytes())
 }
 
+/// Whether a path, or one above it, is in a set.
+fn is_below(path: &Path, set: &HashSet<PathBuf>) -> bool {
+    !set.is_empty() && path.ancestors().any(|path| set.contains(path))
+}
+
+/// An entry that was in the way, and now has a hidden name.
+struct Moved {
+    from: PathBuf,
+    to: PathBuf,
+    identity: Identity,
+}
+
+/// Renames what is in the way to hidden names, but for links and special files, which a file replaces atomically. What
+/// cannot be renamed is unusable.
+fn move_aside(
+    plan: &mut Plan,
+    extras: &mut Vec<Extra>,
+    root: &Root,
+    unusable: &mut HashSet<PathBuf>,
+    fetched: &mut Fetched,
+) -> Vec<Moved> {
+    let mut moved = Vec::new();
+    let mut replaced = HashSet::new();
+    for obstacle in plan.obstacles() {
+        let Some(local) = obstacle.local.filter(|_| *obstacle.decision == Decision::Replace) else {
+            continue;
+        };
+        let from = obstacle.path.to_owned();
+        if !obstacle.is_for_directory && !local.is_dir() {
+            replaced.insert(from);
+            continue;
+        }
+        let identity = Identity::of(local);
+        let free = local::aside(&from).find(|to| matches!(root.entry(to), Ok(None)));
+        let to = free.unwrap_or_else(|| from.clone());
+        match root.rename(&from, &to, &identity) {
+            Ok(()) => moved.push(Moved { from, to, identity }),
+            Err(error) => {
+                fetched.fail(Failure::file(root.join(&from).display(), &error));
+                unusable.insert(from);
+            }
+        }
+    }
+    extras.retain(|extra| !replaced.contains(&extra.path));
+    let names: HashMap<&Path, &Path> =
+        moved.iter().map(|moved| (moved.from.as_path(), moved.to.as_path())).collect();
+    for extra in extras.iter_mut().filter(|_| !names.is_empty()) {
+        let above = extra.path.ancestors().find_map(|above| Some((above, *names.get(above)?)));
+        if let Some((from, to)) = above
+            && let Ok(rest) = extra.path.strip_prefix(from)
+        {
+            // The path of the entry itself gets no slash.
+            extra.path = to.components().chain(rest.components()).collect();
+        }
+    }
+    moved
+}
+
+/// Gives what was in the way its name again, if nothing has taken its place.
+fn move_back(moved: Vec<Moved>, root: &Root) {
+    for Moved { from, to, identity } in moved {
+        if root.rename(&to, &from, &identity).is_err() {
+            output::note(&format_args!(
+                "namewire: what was at {} is kept as {}",
+                root.join(&from).display(),
+                root.join(&to).display()
+            ));
+        }
+    }
+}
+
 /// All differences, in the order of the paths.
 fn changes(
     plan: &Plan,
-    renames: &HashMap<usize, PathBuf>,
+    renames: &HashMap<usize, Extra>,
     extras: &[Extra],
     mode: Mode,
 ) -> Vec<Change> {
+    let blocked: HashSet<PathBuf> = plan
+        .directories
+        .iter()
+        .filter(|directory| directory.decision == Decision::Blocked)
+        .map(|directory| directory.path.clone())
+        .collect();
+    let action = |decision| match decision {
+        Decision::Add if mode == Mode::Verify => Some(Action::Missing),
+        Decision::Replace | Decision::Blocked if mode == Mode::Verify => Some(Action::Differs),
+        Decision::Add => Some(Action::Add),
+        Decision::Replace => Some(Action::Replace),
+        Decision::Blocked => Some(Action::Blocked),
+        Decision::Unchanged | Decision::SameContent => None,
+    };
+    // What is below an entry that blocks a directory is not considered.
+    let is_considered = |path: &Path| path.parent().is_none_or(|above| !is_below(above, &blocked));
+    let of_directories = plan.directories.iter().filter_map(|directory| {
+        let path =
+            if directory.path.as_os_str().is_empty() { Path::new(".") } else { &directory.path };
+        let action = action(directory.decision).filter(|_| is_considered(path))?;
+        Some(Change { action, path: path.to_owned(), from: None, bytes: None })
+    });
     let of_file = |(position, file): (usize, &PlannedFile)| {
-        let from = renames.get(&position).cloned();
-        let action = match (&from, file.decision) {
-            (Some(_), _) => Action::Rename,
-            (None, Decision::Add) if mode == Mode::Verify => Action::Missing,
-            (None, Decision::Replace) if mode == Mode::Verify => Action::Differs,
-            (None, Decision::Add) => Action::Add,
-            (None, Decision::Replace) => Action::Replace,
-            (None, Decision::Unchanged | Decision::SameContent) => return None,
-        };
+        let from = renames.get(&position).map(|from| from.path.clone());
+        let action = if from.is_some() { Some(Action::Rename) } else { action(file.decision) };
+        let action = action.filter(|_| is_considered(&file.path))?;
         Some(Change { action, path: file.path.clone(), from, bytes: file.size })
     };
+    // An entry of another kind is reported as what replaces it.
+    let is_deleted = |extra: &&Extra| !plan.paths.contains_key(extra.path.as_os_str().as_bytes());
     let of_extra = |extra: &Extra| Change {
         action: if mode == Mode::Verify { Action::Extra } else { Action::Delete },
         path: extra.path.clone(),
@@ -467,35 +726,17 @@ fn changes(
         bytes: extra.content.map(|(size, _)| size),
     };
     let files = plan.files.iter().enumerate().filter_map(of_file);
-    let mut changes: Vec<_> = files.chain(extras.iter().map(of_extra)).collect();
+    let extras = extras.iter().filter(is_deleted).map(of_extra);
+    let mut changes: Vec<_> = of_directories.chain(files).chain(extras).collect();
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     changes
-}
-
-fn delete(output: &Path, extras: Vec<Extra>, fetched: &mut Fetched) {
-    for extra in extras {
-        match local::remove(output, &extra) {
-            Ok(()) => fetched.deleted += 1,
-            Err(error) => fetched.fail(Failure::file(output.join(&extra.path).display(), &error)),
-        }
-    }
-}
-
-fn create_directories(plan: &Plan, output: &Path) -> Outcome<Vec<(PathBuf, Attributes)>> {
-    let create = |(path, attributes): &(PathBuf, Attributes)| {
-        let path = output.join(path);
-        let created = create_directory(&path, attributes);
-        let created = created.map_err(|error| Failure::file(path.display(), &error))?;
-        Ok((created, *attributes))
-    };
-    plan.directories.iter().map(create).collect()
 }
 
 /// A file to be fetched.
 struct OneFile {
     endpoint: Endpoint,
     planned: PlannedFile,
-    path: PathBuf,
+    root: Root,
     policy: Policy,
     umask: Option<u32>,
     workers: Arc<Workers>,
@@ -507,23 +748,22 @@ impl OneFile {
     /// Sets time and permissions of a file that has its content, and records its version.
     fn take_attributes(&self) {
         let Some(attributes) = &self.planned.attributes else { return };
-        let timed = match self.planned.decision {
-            Decision::Unchanged => Ok(()),
-            Decision::SameContent | Decision::Add | Decision::Replace => {
-                let timed = fs::File::open(&self.path).and_then(|file| attributes.set_time(&file));
-                record(&self.path, &self.policy.origin(&self.planned.found));
-                timed
+        let take = || -> io::Result<()> {
+            let file = self.root.read(&self.planned.path)?;
+            if self.planned.decision != Decision::Unchanged {
+                attributes.set_time(&file)?;
+                record(&file, &self.policy.origin(&self.planned.found));
             }
+            self.umask.map_or(Ok(()), |umask| local::set_permissions(&file, attributes, umask))
         };
-        let is_without = timed.is_err() || self.set_permissions().is_err();
-        self.progress.without_attributes.fetch_add(u64::from(is_without), Ordering::Relaxed);
+        self.progress.without_attributes.fetch_add(u64::from(take().is_err()), Ordering::Relaxed);
     }
 
     fn set_permissions(&self) -> io::Result<()> {
         let Some((umask, attributes)) = self.umask.zip(self.planned.attributes) else {
             return Ok(());
         };
-        local::set_permissions(&self.path, &attributes, umask)
+        local::set_permissions(&self.root.read(&self.planned.path)?, &attributes, umask)
     }
 
     /// Fetches it; returns the number of bytes fetched.
@@ -532,13 +772,10 @@ impl OneFile {
         let mut fetched = self.fetch_version().await;
         if fetched.is_err() {
             // It may have changed since it was found.
-            let finding =
-                FetchOptions { discovery: Discovery::Metadata, ..self.policy.fetching.clone() };
-            if let Ok(found) = self.endpoint.find(&self.planned.name, &finding).await
+            if let Ok((found, metadata)) =
+                find_file(&self.endpoint, &self.planned.name, &self.policy).await
                 && found.name() != self.planned.found.name()
             {
-                let metadata =
-                    found.metadata().and_then(|content| FileMetadata::decode(content).ok());
                 self.planned.attributes = metadata.as_ref().map(Attributes::of);
                 self.planned.found = found;
                 fetched = self.fetch_version().await;
@@ -549,8 +786,10 @@ impl OneFile {
     }
 
     async fn fetch_version(&self) -> Outcome<u64> {
-        let Self { endpoint, planned, path, policy, workers, kept, progress, .. } = self;
-        let mut target = Target::open(Some(path))?;
+        let Self { endpoint, planned, root, policy, workers, kept, progress, .. } = self;
+        let path = root.join(&planned.path);
+        root.check_above(&planned.path).map_err(|error| Failure::file(path.display(), &error))?;
+        let mut target = Target::replacing(path)?;
         target.set_durable(policy.durable);
         if let Some(attributes) = planned.attributes {
             target.set_attributes(attributes);
@@ -578,26 +817,6 @@ impl OneFile {
     }
 }
 
-/// Creates a directory and those above it; returns its path without symbolic links. An existing one keeps its
-/// permissions, because its user may have restricted them.
-fn create_directory(path: &Path, attributes: &Attributes) -> io::Result<PathBuf> {
-    if let Some(above) = path.parent() {
-        fs::create_dir_all(above)?;
-    }
-    match fs::DirBuilder::new().mode(attributes.permissions()).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        created => created?,
-    }
-    path.canonicalize()
-}
-
-/// Sets the time of a directory, but not of one that a symbolic link has replaced.
-fn set_time(path: &Path, attributes: &Attributes) -> io::Result<()> {
-    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    attributes.set_time(&fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?)
-}
-
 /// Reads a directory: its metadata and entries.
 pub(super) async fn list(
     endpoint: &Endpoint,
@@ -615,60 +834,9 @@ pub(super) async fn list(
     let listing = endpoint.fetch_found(found, 0, &fetching);
     let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
     let entries = parse_listing(&listing).ok_or_else(|| {
-        Failure::Failed(format!("{name}: the listing has an entry that is not a file name"))
+        Failure::Failed(format!(
+            "{name}: the listing is too long, has a name twice or an entry that is not a file name"
+        ))
     })?;
     Ok((metadata, entries))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::{Duration, SystemTime};
-
-    use super::*;
-
-    fn attributes(mode: u64) -> Attributes {
-        Attributes::of(&FileMetadata {
-            name: "/tree/v=1".parse().unwrap(),
-            mode: 0o040_000 | mode,
-            mtime_ns: Some(1_000_000_000),
-            ..FileMetadata::default()
-        })
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o7777
-    }
-
-    #[test]
-    fn directory_is_created_with_permissions_of_the_server_and_group_of_its_parent() {
-        let directory = tempfile::tempdir().unwrap();
-        let above = directory.path().join("above");
-        fs::create_dir(&above).unwrap();
-        fs::set_permissions(&above, fs::Permissions::from_mode(0o2755)).unwrap();
-        let path = above.join("a/private");
-        create_directory(&path, &attributes(0o700)).unwrap();
-        assert_eq!(mode(&path), 0o2700);
-        // One that exists keeps its permissions, so that an interrupted fetch can be resumed.
-        create_directory(&path, &attributes(0o755)).unwrap();
-        assert_eq!(mode(&path), 0o2700);
-        fs::write(above.join("file"), "").unwrap();
-        assert!(create_directory(&above.join("file"), &attributes(0o755)).is_err());
-    }
-
-    #[test]
-    fn time_is_set_for_directories_but_not_through_links() {
-        let directory = tempfile::tempdir().unwrap();
-        let (other, path) = (directory.path().join("other"), directory.path().join("path"));
-        let created = create_directory(&path, &attributes(0o755)).unwrap();
-        set_time(&created, &attributes(0o755)).unwrap();
-        let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
-        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-        assert_eq!(time(&path), old);
-        fs::create_dir(&other).unwrap();
-        fs::remove_dir(&path).unwrap();
-        std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(set_time(&created, &attributes(0o755)).is_err());
-        assert_ne!(time(&other), old);
-    }
 }

@@ -1,20 +1,23 @@
 //! What a copy of a tree needs: its directories, and what is to be done with each file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
 use ndn_files::{
-    Attributes, FileMetadata, ListingEntry, has_content, is_reserved_name, is_unchanged,
+    Attributes, FileMetadata, ListingEntry, Origin, has_content, is_reserved_name, is_unchanged,
+    newer_version,
 };
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
+use super::root::Root;
 use super::{Fetched, Tree, list};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::fetch_file::{Policy, failure, manifest_of};
@@ -27,13 +30,29 @@ const DEPTH_MAX: usize = 128;
 /// The directories and files of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Relative to the root, each after the one above it. The first is the root.
-    pub(super) directories: Vec<(PathBuf, Attributes)>,
+    /// Each after the one above it. The first is the root.
+    pub(super) directories: Vec<PlannedDirectory>,
     pub(super) files: Vec<PlannedFile>,
     /// Relative paths, and whether they are directories; those of files that could not be examined, too.
     pub(super) paths: HashMap<Vec<u8>, bool>,
-    /// Not all directories could be listed.
-    pub(super) is_partial: bool,
+    /// The server lists hidden entries.
+    pub(super) lists_hidden: bool,
+    /// The root has no entries.
+    pub(super) is_empty: bool,
+}
+
+/// A directory of the tree.
+#[derive(Debug)]
+pub(super) struct PlannedDirectory {
+    /// Relative to the root.
+    pub(super) path: PathBuf,
+    pub(super) attributes: Attributes,
+    /// Version of the listing.
+    pub(super) origin: Origin,
+    /// What the copy has there.
+    pub(super) local: Option<fs::Metadata>,
+    /// Not [`Decision::SameContent`].
+    pub(super) decision: Decision,
 }
 
 /// A file of the tree.
@@ -45,18 +64,68 @@ pub(super) struct PlannedFile {
     pub(super) found: FoundObject,
     pub(super) size: Option<u64>,
     pub(super) attributes: Option<Attributes>,
+    /// What the copy has there.
+    pub(super) local: Option<fs::Metadata>,
     pub(super) decision: Decision,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It was fetched before, and neither it nor its copy has changed.
+    /// It was fetched before, and neither it nor its copy has changed; a directory exists.
     Unchanged,
     /// The copy has its content, but not its state.
     SameContent,
     /// There is no copy.
     Add,
+    /// There is another file, or an entry of another kind.
     Replace,
+    /// What is there may not be replaced.
+    Blocked,
+}
+
+/// A directory to be listed, or a file to be examined.
+type Waiting = Vec<(Name, PathBuf)>;
+
+impl Plan {
+    /// Device and inode of the entries that the copy has.
+    pub(super) fn present(&self) -> HashSet<(u64, u64)> {
+        let directories = self.directories.iter().map(|directory| directory.local.as_ref());
+        let local = directories.chain(self.files.iter().map(|file| file.local.as_ref()));
+        local.flatten().map(|local| (local.dev(), local.ino())).collect()
+    }
+
+    /// The entries of another kind than in the tree, which are in the way.
+    pub(super) fn obstacles(&mut self) -> impl Iterator<Item = Obstacle<'_>> {
+        let directories = self.directories.iter_mut().map(|directory| Obstacle {
+            path: &directory.path,
+            local: directory.local.as_ref(),
+            is_for_directory: true,
+            decision: &mut directory.decision,
+        });
+        let files = self.files.iter_mut().map(|file| Obstacle {
+            path: &file.path,
+            local: file.local.as_ref(),
+            is_for_directory: false,
+            decision: &mut file.decision,
+        });
+        let all = directories.chain(files);
+        all.filter(|one| {
+            let is_right = |local: &fs::Metadata| {
+                if one.is_for_directory { local.is_dir() } else { local.is_file() }
+            };
+            one.local.is_some_and(|local| !is_right(local))
+        })
+    }
+}
+
+/// An entry in the way.
+#[derive(Debug)]
+pub(super) struct Obstacle<'a> {
+    pub(super) path: &'a Path,
+    pub(super) local: Option<&'a fs::Metadata>,
+    /// The tree has a directory there, else a file.
+    pub(super) is_for_directory: bool,
+    pub(super) decision: &'a mut Decision,
 }
 
 impl Tree<'_> {
@@ -66,12 +135,12 @@ impl Tree<'_> {
     /// The root cannot be listed, or the tree is too large.
     pub(super) async fn plan(
         self,
-        root: &Name,
-        output: &Path,
+        name: &Name,
+        root: &Root,
         fetched: &mut Fetched,
     ) -> Outcome<Plan> {
         let mut plan = Plan::default();
-        let files = self.list_all(root, &mut plan, fetched).await?;
+        let files = self.list_all(name, root, &mut plan, fetched).await?;
         let mut waiting = files.into_iter();
         let mut examining = JoinSet::new();
         loop {
@@ -81,7 +150,7 @@ impl Tree<'_> {
                 let examination = Examination {
                     endpoint: self.endpoint.clone(),
                     policy: self.policy.clone(),
-                    target: output.join(&path),
+                    root: root.clone(),
                     compares_all: self.rules.checksum,
                     must_compare: self.rules.mode == super::Mode::Verify,
                     name,
@@ -103,28 +172,39 @@ impl Tree<'_> {
     /// Lists all directories; returns the names and relative paths of the files.
     async fn list_all(
         self,
-        root: &Name,
+        name: &Name,
+        root: &Root,
         plan: &mut Plan,
         fetched: &mut Fetched,
-    ) -> Outcome<Vec<(Name, PathBuf)>> {
-        let (metadata, entries) = list(self.endpoint, root, &self.policy.fetching).await?;
+    ) -> Outcome<Waiting> {
+        let (metadata, entries) = list(self.endpoint, name, &self.policy.fetching).await?;
+        let depth_max = name.len() + DEPTH_MAX;
+        let top = self.directory(PathBuf::new(), &metadata, root)?;
+        plan.is_empty = entries.is_empty();
         let mut files = Vec::new();
         let mut directories = Vec::new();
         let mut listing = JoinSet::new();
-        let mut listed = Some((root.clone(), PathBuf::new(), metadata, entries));
+        let mut listed = Some((name.clone(), top, entries));
         loop {
-            if let Some((name, path, metadata, entries)) = listed.take() {
-                plan.directories.push((path.clone(), Attributes::of(&metadata)));
+            if let Some((name, directory, entries)) = listed.take() {
                 for entry in entries {
-                    self.add(&name, &path, &entry, plan, fetched, &mut directories, &mut files);
+                    if plan.paths.len() >= ENTRIES_MAX || name.len() >= depth_max {
+                        return Err(Failure::Failed(format!(
+                            "{name}: too many directories or files"
+                        )));
+                    }
+                    let added = self.add(&name, &directory.path, &entry, plan);
+                    match added {
+                        Ok(Some(below)) if entry.is_directory => directories.push(below),
+                        Ok(Some(below)) => {
+                            self.progress.files_found.fetch_add(1, Ordering::Relaxed);
+                            files.push(below);
+                        }
+                        Ok(None) => {}
+                        Err(failure) => fetched.fail(failure),
+                    }
                 }
-                if plan.paths.len() > ENTRIES_MAX
-                    || directories
-                        .iter()
-                        .any(|(below, _): &(Name, _)| below.len() > root.len() + DEPTH_MAX)
-                {
-                    return Err(Failure::Failed(format!("{root}: too many directories or files")));
-                }
+                plan.directories.push(directory);
             }
             while listing.len() < self.rules.jobs.into()
                 && let Some((name, path)) = directories.pop()
@@ -138,58 +218,102 @@ impl Tree<'_> {
             let Some(result) = listing.join_next().await else { return Ok(files) };
             let (name, path, result) =
                 result.map_err(|error| Failure::Failed(error.to_string()))?;
+            let result = result.and_then(|(metadata, entries)| {
+                Ok((name, self.directory(path, &metadata, root)?, entries))
+            });
             match result {
-                Ok((metadata, entries)) => listed = Some((name, path, metadata, entries)),
-                Err(failure) => {
-                    plan.is_partial = true;
-                    fetched.fail(failure);
-                }
+                Ok(directory) => listed = Some(directory),
+                Err(failure) => fetched.fail(failure),
             }
         }
     }
 
-    /// Adds an entry of a directory to the plan, unless it is left out.
-    #[expect(clippy::too_many_arguments, reason = "the state of one traversal")]
+    /// A directory of the tree, and what the copy has there.
+    fn directory(
+        self,
+        path: PathBuf,
+        metadata: &FileMetadata,
+        root: &Root,
+    ) -> Outcome<PlannedDirectory> {
+        let local = root.entry(&path);
+        let local = local.map_err(|error| Failure::file(root.join(&path).display(), &error))?;
+        let decision = match &local {
+            None => Decision::Add,
+            Some(local) if local.is_dir() => Decision::Unchanged,
+            Some(_) => Decision::Replace,
+        };
+        let is_by_key = self.policy.fetching.verification.is_by_key();
+        if is_by_key
+            && !self.policy.allow_older
+            && let Ok(directory) = root.read(&path)
+            && let Some(there) = newer_version(&directory, &metadata.name)
+        {
+            return Err(Failure::Unverified(format!(
+                "{}: {} is older than {there}, which was copied before (--allow-older accepts it)",
+                root.join(&path).display(),
+                metadata.name
+            )));
+        }
+        let verification = self.policy.identity.clone();
+        let origin = Origin { name: metadata.name.to_uri(), verification };
+        let attributes = Attributes::of(metadata);
+        Ok(PlannedDirectory { path, attributes, origin, local, decision })
+    }
+
+    /// Adds an entry of a directory to the plan; returns its name and path, unless it is left out.
     fn add(
         self,
         directory: &Name,
         path: &Path,
         entry: &ListingEntry,
         plan: &mut Plan,
-        fetched: &mut Fetched,
-        directories: &mut Vec<(Name, PathBuf)>,
-        files: &mut Vec<(Name, PathBuf)>,
-    ) {
+    ) -> Outcome<Option<(Name, PathBuf)>> {
         let path = path.join(OsStr::from_bytes(&entry.file_name));
+        plan.lists_hidden |= entry.file_name.starts_with(b".");
         if self.rules.filter.excludes(path.as_os_str().as_bytes(), entry.is_directory) {
-            return;
+            return Ok(None);
         }
         let mut name = directory.clone();
         name.push_generic(&entry.file_name);
         // A later fetch would regard it as its own verified part.
         if is_reserved_name(&entry.file_name) {
-            fetched.fail(Failure::Failed(format!(
+            return Err(Failure::Failed(format!(
                 "{name} is not fetched: its name is reserved for incomplete files"
             )));
-            return;
         }
         plan.paths.insert(path.as_os_str().as_bytes().to_vec(), entry.is_directory);
-        if entry.is_directory {
-            directories.push((name, path));
-        } else {
-            self.progress.files_found.fetch_add(1, Ordering::Relaxed);
-            files.push((name, path));
-        }
+        Ok(Some((name, path)))
     }
+}
+
+/// Finds a file: its version and metadata.
+///
+/// # Errors
+/// There is no answer, or it is a directory by now, whose content is a listing.
+pub(super) async fn find_file(
+    endpoint: &Endpoint,
+    name: &Name,
+    policy: &Policy,
+) -> Outcome<(FoundObject, Option<FileMetadata>)> {
+    // A file server has metadata of every file: wait for it.
+    let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
+    let found = endpoint.find(name, &finding).await.map_err(failure)?;
+    let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+    if metadata.as_ref().is_some_and(FileMetadata::is_directory) {
+        return Err(Failure::Failed(format!(
+            "{name} was listed as a file, and is a directory now"
+        )));
+    }
+    Ok((found, metadata))
 }
 
 /// Finds out what is to be done with a file.
 struct Examination {
     endpoint: Endpoint,
     policy: Policy,
+    root: Root,
     name: Name,
     path: PathBuf,
-    target: PathBuf,
     /// Files that seem to be unchanged are compared, too.
     compares_all: bool,
     /// A file that cannot be compared is a failure.
@@ -198,52 +322,55 @@ struct Examination {
 
 impl Examination {
     async fn run(self) -> Outcome<PlannedFile> {
-        let Self { endpoint, policy, name, path, target, compares_all, must_compare } = self;
-        // A file server has metadata of every file: wait for it.
-        let finding = FetchOptions { discovery: Discovery::Metadata, ..policy.fetching.clone() };
-        let found = endpoint.find(&name, &finding).await.map_err(failure)?;
-        let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+        let Self { endpoint, policy, root, name, path, compares_all, must_compare } = self;
+        let (found, metadata) = find_file(&endpoint, &name, &policy).await?;
         let size = metadata.as_ref().and_then(|metadata| metadata.size);
-        let local = fs::metadata(&target).ok();
-        let has_size =
-            local.as_ref().is_some_and(|local| local.is_file() && Some(local.len()) == size);
-        let unchanged = |size| is_unchanged(&target, &policy.origin(&found), size);
+        let in_file = |error: &std::io::Error| Failure::file(root.join(&path).display(), error);
+        let local = root.entry(&path).map_err(|error| in_file(&error))?;
+        let same_size = local.as_ref().filter(|local| local.is_file() && Some(local.len()) == size);
         let decision = if local.is_none() {
             Decision::Add
-        } else if !has_size || policy.restart {
+        } else if same_size.is_none() || policy.restart {
             Decision::Replace
-        } else if !compares_all && size.is_some_and(unchanged) {
-            Decision::Unchanged
         } else {
-            let same = has_content_of(&endpoint, &found, &policy, &target).await;
-            match same {
-                Ok(Some(true)) => Decision::SameContent,
-                Ok(None) if must_compare => {
-                    return Err(Failure::Failed(format!(
-                        "{name} cannot be compared: the server offers no manifest for it"
-                    )));
+            match root.read(&path) {
+                Err(error) if must_compare => return Err(in_file(&error)),
+                Err(_) => Decision::Replace,
+                Ok(file) => {
+                    let unchanged = |size| is_unchanged(&file, &policy.origin(&found), size);
+                    if !compares_all && size.is_some_and(unchanged) {
+                        Decision::Unchanged
+                    } else {
+                        match has_content_of(&endpoint, &found, &policy, file).await {
+                            Ok(Some(true)) => Decision::SameContent,
+                            Ok(None) if must_compare => {
+                                return Err(Failure::Failed(format!(
+                                    "{name} cannot be compared: the server offers no manifest for it"
+                                )));
+                            }
+                            Err(failure) if must_compare => return Err(failure),
+                            // The fetch reports why, if it fails, too.
+                            Ok(_) | Err(_) => Decision::Replace,
+                        }
+                    }
                 }
-                Err(failure) if must_compare => return Err(failure),
-                // The fetch reports why, if it fails, too.
-                Ok(_) | Err(_) => Decision::Replace,
             }
         };
         let attributes = metadata.as_ref().map(Attributes::of);
-        Ok(PlannedFile { name, path, found, size, attributes, decision })
+        Ok(PlannedFile { name, path, found, size, attributes, local, decision })
     }
 }
 
-/// Whether the file at `path` has the content of an object, according to its manifest; `None` if there is none.
+/// Whether a file has the content of an object, according to its manifest; `None` if there is none.
 pub(super) async fn has_content_of(
     endpoint: &Endpoint,
     found: &FoundObject,
     policy: &Policy,
-    path: &Path,
+    file: fs::File,
 ) -> Outcome<Option<bool>> {
     let Some(manifest) = manifest_of(endpoint, found, &policy.fetching).await? else {
         return Ok(None);
     };
-    let file = fs::File::open(path).map_err(|error| Failure::file(path.display(), &error))?;
     let verification = manifest.verification();
     let fetching = FetchOptions { verification: verification.clone(), ..policy.fetching.clone() };
     let first =
@@ -252,5 +379,5 @@ pub(super) async fn has_content_of(
     let compare = move || has_content(&file, size, segment_len, &first, &verification);
     let compared = tokio::task::spawn_blocking(compare).await;
     let compared = compared.map_err(|error| Failure::Failed(error.to_string()))?;
-    compared.map(Some).map_err(|error| Failure::file(path.display(), &error))
+    compared.map(Some).map_err(|error| Failure::file(found.name(), &error))
 }

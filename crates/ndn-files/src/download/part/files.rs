@@ -52,7 +52,8 @@ pub fn is_reserved_name(file_name: &[u8]) -> bool {
 /// Opens the part, which must belong to the user, and locks it. Returns whether it is new.
 pub(super) fn open_locked(part: &Path, path: &Path) -> Result<(File, bool), PartError> {
     let failed = |error: io::Error| PartError::io(part, error);
-    let mode = fs::metadata(path).map_or(0o666, |metadata| metadata.mode() & 0o666);
+    let before = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
+    let mode = before.map_or(0o666, |metadata| metadata.mode() & 0o666);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).custom_flags(no_follow());
     // The previous holder of the lock may just have renamed the file.

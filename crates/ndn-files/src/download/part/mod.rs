@@ -29,7 +29,7 @@ pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
 pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
-pub use self::version::{is_unchanged, record};
+pub use self::version::{is_unchanged, newer_version, record};
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
 use crate::metadata::FileMetadata;
@@ -428,9 +428,7 @@ impl PartFile {
         let Some(there) = version::read(&self.path) else {
             return Ok(());
         };
-        let version =
-            |name: &Name| name.as_ref().last().and_then(|last| last.as_version_or_marked());
-        if there.as_ref().parent() == name.as_ref().parent() && version(name) < version(&there) {
+        if version::is_older(name, &there) {
             let (name, there) = (name.to_uri(), there.to_uri());
             return Err(PartError::Older { path: self.path.clone(), name, there });
         }
@@ -448,7 +446,8 @@ impl PartFile {
         let completed = self.writer.flush().and_then(|()| {
             // More may have been reserved.
             self.file.set_len(self.bytes)?;
-            let before = fs::metadata(&self.path).ok();
+            // A link or special file is replaced, and nothing of it is kept.
+            let before = fs::symlink_metadata(&self.path).ok().filter(fs::Metadata::is_file);
             let is_new = before.is_none();
             if let Some(before) = before {
                 take_after(&self.file, &before)?;
@@ -459,7 +458,7 @@ impl PartFile {
             });
             // A part of an object is not a version of it.
             if let (Some(origin), None) = (&self.origin, self.extent) {
-                version::write(&self.file, origin);
+                record(&self.file, origin);
             }
             // Otherwise a file system may give the name to an empty file if the power fails.
             if self.durable {

@@ -310,7 +310,6 @@ fn opening_a_pipe_does_not_block() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("object");
     make_pipe(&path);
-    assert!(!is_unchanged(&path, &origin(1), 0));
     make_pipe(&directory.path().join(".object.part.json"));
     let part = PartFile::open(path).unwrap();
     assert_eq!(part.left(&origin(1)), Left::Nothing);
@@ -450,4 +449,22 @@ fn file_is_complete_where_attributes_cannot_be_set() {
     part.set_attributes(Attributes::of(&metadata(0o644)));
     assert!(!part.complete().unwrap());
     assert_eq!(fs::read(&path).unwrap(), b"all");
+}
+
+/// The permissions are those of a new file, not of what the link leads to.
+#[test]
+fn link_is_replaced_and_what_it_leads_to_is_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (other, path) = (directory.path().join("other"), directory.path().join("object"));
+    fs::write(&other, "mine").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    let mut part = PartFile::open(path.clone()).unwrap();
+    part.begin(None).unwrap();
+    part.append(b"served").unwrap();
+    part.complete().unwrap();
+    assert!(fs::symlink_metadata(&path).unwrap().is_file());
+    assert_eq!(fs::read(&path).unwrap(), b"served");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o111, 0);
+    assert_eq!(fs::read(&other).unwrap(), b"mine");
 }
