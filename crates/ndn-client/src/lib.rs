@@ -21,6 +21,9 @@ mod publish;
 mod rdr;
 mod register;
 mod shared;
+// The tests contain the examples.
+#[cfg(test)]
+extern crate self as ndn_client;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
