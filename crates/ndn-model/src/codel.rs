@@ -66,7 +66,7 @@ impl Codel {
         self.is_signalling = false;
     }
 
-    /// Whether the queue has been short since the last signal.
+    /// Whether the last packet did not wait too long, and nothing is signalled.
     #[must_use]
     pub const fn is_calm(&self) -> bool {
         self.first_above_ps.is_none() && !self.is_signalling

@@ -341,8 +341,8 @@ const VARIATE_MAX: f64 = 1e15;
 #[inline]
 #[must_use]
 pub fn to_ps(duration: f64) -> u64 {
-    // Above 2^52 the unit of a number's last bit is one: a sum has the rounded duration in its fraction, and the
-    // conversion takes no instruction for numbers that are none.
+    // Above 2^52 the unit of a number's last bit is one: a sum has the rounded duration in its fraction. A
+    // conversion by `as` would need more instructions, because it checks for NaN. Durations are never NaN.
     const ONE: f64 = (1u64 << 52) as f64;
     ((duration.clamp(1.0, VARIATE_MAX) + ONE).to_bits() & ((1 << 52) - 1)).max(1)
 }

@@ -77,7 +77,7 @@ struct Packet {
 impl Packet {
     const NONE: Self = Self { time_ps: 0, id: 0, origin: 0, form: Form::GONE };
 
-    /// Whether it arrives at a queue after `other`, which was put there before.
+    /// Whether it arrives at a queue before `other`.
     #[inline]
     const fn is_before(&self, other: &Self) -> bool {
         self.time_ps < other.time_ps
