@@ -13,8 +13,8 @@ pub(crate) async fn greet(
     prefix: &Name,
 ) -> Result<Registration, Box<dyn Error>> {
     let handler = |request: Request| {
-        let Some(who) = request.name().last() else { return };
-        let content = format!("hello {who}");
+        let Some(word) = request.name().last() else { return };
+        let content = format!("hello {word}");
         // A cache may answer for ten seconds.
         let data =
             DataBuilder::new(request.name()).content(content.as_bytes()).freshness_ms(10_000);
