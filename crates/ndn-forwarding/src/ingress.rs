@@ -186,10 +186,13 @@ impl Ingress {
     ) -> Result<(), DropReason> {
         let outcome = match burst.next_packet() {
             None => Err(DropReason::BurstFull),
-            Some(next) if block.filled()[0] == TYPE_DATA => {
-                self.describe_data(next, &block.filled()[..length], lp, face)
+            Some(next) => {
+                *next.descriptor = Descriptor::EMPTY;
+                match block.filled()[0] {
+                    TYPE_DATA => self.describe_data(next, &block.filled()[..length], lp, face),
+                    _ => self.describe_interest(next, block, length, lp, face),
+                }
             }
-            Some(next) => self.describe_interest(next, block, length, lp, face),
         };
         let result = match outcome {
             Ok(Outcome::Unchanged) => {
@@ -542,12 +545,15 @@ impl ProducerRegions {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::cell::Cell;
+
     use ndn_ring::PagePreference;
     use ndn_table::FaceIndex;
     use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
 
     use super::*;
-    use crate::{FaceProperties, PitToken, Scope};
+    use crate::{BURST_SIZE, FaceProperties, PitToken, Scope};
 
     /// A TLV with a type and a length of any form, in most cases the shortest.
     fn element(ty: u64, value: &[u8], wide: bool) -> Vec<u8> {
@@ -565,12 +571,12 @@ mod tests {
 
     fn component() -> impl Strategy<Value = Vec<u8>> {
         let ty = prop_oneof![
-            12 => Just(8_u64),
-            4 => prop::sample::select(vec![50, 54, 3, 252, 32]),
+            40 => Just(8_u64),
+            12 => prop::sample::select(vec![50, 54, 3, 252, 32]),
             1 => prop::sample::select(vec![0, 1, 2, 253, 254, 65535]),
         ];
         let value = prop_oneof![
-            8 => wire_bytes(0..20),
+            16 => wire_bytes(0..20),
             1 => Just(vec![7; 32]),
             1 => wire_bytes(240..300),
             1 => Just(b"localhost".to_vec()),
@@ -582,33 +588,32 @@ mod tests {
 
     fn name() -> impl Strategy<Value = Vec<u8>> {
         let components = prop_oneof![
-            10 => proptest::collection::vec(component(), 0..8),
+            20 => proptest::collection::vec(component(), 1..8),
+            1 => Just(vec![]),
             1 => (60..67_usize).prop_map(|count| vec![vec![8, 1, 65]; count]),
         ];
         components.prop_map(|components| element(7, &components.concat(), false))
     }
 
-    /// Elements of this order, each present or absent, with a valid or an arbitrary value, and
-    /// sometimes another in between.
-    fn elements(known: Vec<(u64, Vec<Vec<u8>>)>) -> impl Strategy<Value = Vec<u8>> {
+    /// Elements of this order, each present with its probability, with a valid or an arbitrary
+    /// value, and sometimes another in between.
+    fn elements(known: Vec<(u64, f64, Vec<Vec<u8>>)>) -> impl Strategy<Value = Vec<Vec<u8>>> {
         let parts: Vec<_> = known
             .into_iter()
-            .map(|(ty, values)| {
+            .map(|(ty, probability, values)| {
                 let value = prop_oneof![
-                    30 => prop::sample::select(values),
+                    60 => prop::sample::select(values),
                     1 => wire_bytes(0..10),
                 ];
                 let other = prop_oneof![
-                    40 => Just(None),
+                    80 => Just(None),
                     1 => (0..260_u64, wire_bytes(0..5)).prop_map(Some),
                 ];
-                (prop::bool::weighted(0.75), value, other).prop_map(
+                (prop::bool::weighted(probability), value, other).prop_map(
                     move |(is_there, value, other)| {
-                        let mut bytes = if is_there { element(ty, &value, false) } else { vec![] };
-                        if let Some((ty, value)) = other {
-                            bytes.extend(element(ty, &value, false));
-                        }
-                        bytes
+                        let known = is_there.then(|| element(ty, &value, false));
+                        let other = other.map(|(ty, value)| element(ty, &value, false));
+                        [known, other].into_iter().flatten().collect::<Vec<_>>()
                     },
                 )
             })
@@ -616,43 +621,122 @@ mod tests {
         parts.prop_map(|parts| parts.concat())
     }
 
+    /// A change of a packet, most of which make it invalid.
+    #[derive(Debug, Clone, Copy)]
+    enum Change {
+        /// Of an element with the next.
+        Swap,
+        Double,
+        Drop,
+        /// Writes the length of an element in three bytes.
+        Widen,
+        /// Cuts bytes off the end.
+        Cut,
+        /// Appends a byte.
+        Append(u8),
+        /// Replaces a byte.
+        Replace(u8),
+        /// Makes the outer length too small, by few bytes.
+        ShrinkOuter(u8),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            Just(Change::Swap),
+            Just(Change::Double),
+            Just(Change::Drop),
+            Just(Change::Widen),
+            Just(Change::Cut),
+            any::<u8>().prop_map(Change::Append),
+            any::<u8>().prop_map(Change::Replace),
+            (1..12_u8).prop_map(Change::ShrinkOuter),
+        ]
+    }
+
+    /// A packet with the elements `parts`, changed at `place`.
+    fn changed(
+        ty: u64,
+        mut parts: Vec<Vec<u8>>,
+        change: Option<Change>,
+        place: prop::sample::Index,
+    ) -> Vec<u8> {
+        let part = place.index(parts.len());
+        match change {
+            Some(Change::Swap) => {
+                let next = (part + 1) % parts.len();
+                parts.swap(part, next);
+            }
+            Some(Change::Double) => parts.insert(part, parts[part].clone()),
+            Some(Change::Drop) => {
+                parts.remove(part);
+            }
+            Some(Change::Widen) if parts[part][0] < 253 && parts[part][1] < 253 => {
+                parts[part].splice(1..1, [253, 0]);
+            }
+            _ => {}
+        }
+        let mut wire = element(ty, &parts.concat(), false);
+        let position = place.index(wire.len());
+        match change {
+            Some(Change::Cut) => wire.truncate(position.max(1)),
+            Some(Change::Append(byte)) => wire.push(byte),
+            Some(Change::Replace(byte)) => wire[position] = byte,
+            Some(Change::ShrinkOuter(by)) => {
+                let last = if wire[1] == 253 { 3 } else { 1 };
+                wire[last] = wire[last].saturating_sub(by);
+            }
+            _ => {}
+        }
+        wire
+    }
+
     fn packet() -> impl Strategy<Value = Vec<u8>> {
         let hint = element(7, &element(8, b"a", false), false);
         let lifetimes = vec![vec![1], vec![15, 160], vec![0, 1, 0, 0], vec![255; 8]];
         let meta = [element(24, &[0], false), element(25, &[1, 0], false)];
         let last = element(26, &element(50, &[9], false), false);
-        let metas = vec![meta[1].clone(), meta.concat(), [meta.concat(), last].concat(), vec![]];
-        let interest = elements(vec![
-            (33, vec![vec![]]),
-            (18, vec![vec![]]),
-            (30, vec![hint]),
-            (10, vec![vec![1, 2, 3, 4]]),
-            (12, lifetimes),
-            (34, vec![vec![0], vec![1], vec![255]]),
-        ]);
-        let plain = elements(vec![(10, vec![vec![1, 2, 3, 4]]), (12, vec![vec![15, 160]])]);
-        let data = elements(vec![
-            (20, metas),
-            (21, vec![vec![1; 9], vec![2; 300], vec![]]),
-            (22, vec![vec![27, 1, 0]]),
-            (23, vec![vec![3; 32], vec![]]),
-        ]);
-        let signed = Just(element(22, &[27, 1, 0], false))
-            .prop_map(|info| [info, element(23, &[7; 32], false)].concat());
-        let whole = prop_oneof![
-            (Just(5_u64), name(), interest),
-            (Just(5_u64), name(), plain),
-            (Just(6_u64), name(), data),
-            (Just(6_u64), name(), signed),
+        let long = element(26, &element(8, &[9; 260], false), false);
+        let metas = vec![
+            meta[1].clone(),
+            meta.concat(),
+            [meta.concat(), last].concat(),
+            [meta.concat(), long].concat(),
+            vec![],
         ];
-        let change = proptest::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>()));
-        (whole, change, prop::bool::weighted(0.02)).prop_map(|((ty, name, rest), change, wide)| {
-            let mut wire = element(ty, &[name, rest].concat(), wide);
-            if let Some((position, byte)) = change {
-                let position = position.index(wire.len());
-                wire[position] = byte;
-            }
-            wire
+        let interest = elements(vec![
+            (33, 0.5, vec![vec![]]),
+            (18, 0.5, vec![vec![]]),
+            (30, 0.1, vec![hint]),
+            (10, 0.9, vec![vec![1, 2, 3, 4]]),
+            (12, 0.7, lifetimes),
+            (34, 0.7, [0, 1, 2, 9, 64, 128, 254, 255].map(|limit| vec![limit]).to_vec()),
+        ]);
+        let data = elements(vec![
+            (20, 0.7, metas),
+            (21, 0.8, vec![vec![1; 9], vec![2; 300], vec![]]),
+            (22, 0.98, vec![vec![27, 1, 0]]),
+            (23, 0.98, vec![vec![3; 32], vec![]]),
+        ]);
+        let whole =
+            prop_oneof![3 => (Just(5_u64), name(), interest), 2 => (Just(6_u64), name(), data)];
+        (whole, proptest::option::weighted(0.3, change()), any::<prop::sample::Index>()).prop_map(
+            |((ty, name, elements), change, place)| {
+                changed(ty, [vec![name], elements].concat(), change, place)
+            },
+        )
+    }
+
+    /// Link fields: none but a token, or one of the others.
+    fn link_fields() -> impl Strategy<Value = LpFields> {
+        let token = wire_bytes(0..12).prop_map(|token| PitToken::new(&token).unwrap());
+        (token, 0..40_u16).prop_map(|(pit_token, which)| LpFields {
+            pit_token,
+            nack: (which == 0).then_some(NackReason(50)),
+            congestion_mark: u64::from(which == 1),
+            next_hop_face_id: (which == 2).then_some(300),
+            no_cache: which == 3,
+            non_discovery: which == 4,
+            announcement_length: u16::from(which == 5),
         })
     }
 
@@ -671,58 +755,187 @@ mod tests {
         block
     }
 
+    /// The description of the last packet of a burst.
     fn described(mut burst: Burst, pool: &PacketPool) -> Described {
-        let wire = pool.bytes(burst.descriptor(0).handle.as_ref().unwrap()).to_vec();
-        let handle = burst.descriptor_mut(0).handle.take();
-        let descriptor = format!("{:?}", burst.descriptor(0));
-        let hashes = burst.prefix_hashes(0).to_vec();
-        burst.descriptor_mut(0).handle = handle;
+        let last = burst.len() - 1;
+        let handle = burst.descriptor_mut(last).handle.take().unwrap();
+        let wire = pool.bytes(&handle).to_vec();
+        let descriptor = format!("{:?}", burst.descriptor(last));
+        let hashes = burst.prefix_hashes(last).to_vec();
+        burst.descriptor_mut(last).handle = Some(handle);
         burst.release(pool);
         Described { descriptor, hashes, wire }
     }
 
-    /// Describes `wire` in the common form and in general; returns whether it has the common form.
-    fn compare(wire: &[u8], default_hop_limit: u8, token: &[u8], is_remote: bool) -> bool {
-        let pool = PacketPool::with_pages(4, PagePreference::Best, 0).unwrap();
+    /// A burst with one packet, whose next slot holds what an earlier packet left.
+    fn used_burst(ingress: &mut Ingress, pool: &PacketPool, face: &RxFace) -> Burst {
+        let name = element(7, &element(8, b"earlier", false), false);
+        let hint = element(30, &name, false);
+        let rest = [10, 4, 9, 9, 9, 9, 12, 1, 9, 34, 1, 9];
+        let wire = element(5, &[&name[..], &hint, &rest].concat(), false);
+        let mut burst = Burst::new();
+        for count in [2, 1] {
+            burst.release(pool);
+            for _ in 0..count {
+                let mut block = block_of(pool, &wire);
+                let lp = LpFields::default();
+                ingress.push_any(&mut burst, pool, &mut block, wire.len(), &lp, face).unwrap();
+            }
+        }
+        assert_eq!(burst.next_packet().unwrap().descriptor.hint_length, 11);
+        burst
+    }
+
+    /// Result of a packet.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Way {
+        Common(PacketKind),
+        General,
+        Dropped(DropReason),
+    }
+
+    /// Takes a packet in the common form, if it has that, and in general, and compares the results.
+    fn way_of(wire: &[u8], default_hop_limit: u8, lp: &LpFields, is_remote: bool) -> Way {
+        // The general way uses parsers that share the reader of the common form.
+        let (parsed, expected) = match wire[0] {
+            TYPE_DATA => (
+                Data::parse(wire).map(|data| format!("{data:?}")),
+                Data::parse_general(wire).map(|data| format!("{data:?}")),
+            ),
+            _ => (
+                Interest::parse(wire).map(|interest| format!("{interest:?}")),
+                Interest::parse_general(wire).map(|interest| format!("{interest:?}")),
+            ),
+        };
+        assert_eq!(parsed.ok(), expected.ok(), "{wire:x?}");
+
+        let pool = PacketPool::with_pages(8, PagePreference::Best, 0).unwrap();
         let hasher = NameHasher::new(*b"key of the tests");
         let mut ingress = Ingress::new(hasher, Arc::default(), 1);
         ingress.set_default_hop_limit(default_hop_limit);
         ingress.set_interest_lifetime_max(Duration::from_secs(60), Duration::from_secs(2));
         let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
         let face = RxFace { is_remote, ..RxFace::new(FaceIndex::new(3, 1), &properties) };
-        let lp = LpFields { pit_token: PitToken::new(token).unwrap(), ..LpFields::default() };
-        let mut common = Burst::new();
+        let mut common = used_burst(&mut ingress, &pool, &face);
         let mut block = block_of(&pool, wire);
-        let Some(limit) =
-            ingress.describe_common(common.next_packet().unwrap(), block.filled(), &lp, &face)
-        else {
-            return false;
+        let next = common.next_packet().unwrap();
+        let Some(limit) = ingress.describe_common(next, block.filled(), lp, &face) else {
+            let result = ingress.push(&mut common, &pool, &mut block, wire.len(), lp, &face);
+            common.release(&pool);
+            return result.map_or_else(Way::Dropped, |()| Way::General);
         };
         if let Some((offset, limit)) = limit {
             block.filled_mut()[offset] = limit;
         }
         common.append(block.carve(wire.len()));
-        let mut general = Burst::new();
+        let mut general = used_burst(&mut ingress, &pool, &face);
         let mut other = block_of(&pool, wire);
-        let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), &lp, &face);
+        let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), lp, &face);
         assert_eq!(result, Ok(()), "{wire:x?}");
         assert!(ingress.rewrite_block.is_none(), "not rewritten");
+        let way = Way::Common(general.kind(general.len() - 1));
         assert_eq!(described(common, &pool), described(general, &pool), "{wire:x?}");
-        true
+        way
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
+    /// [`way_of`] a packet without link fields.
+    fn way_of_bare(wire: &[u8]) -> Way {
+        way_of(wire, 0, &LpFields::default(), false)
+    }
 
-        #[test]
-        fn common_form_is_described_as_by_the_general_parser(
-            wire in packet(),
-            default_hop_limit in prop::sample::select(vec![0, 0, 0, 32]),
-            token in wire_bytes(0..12),
-            is_remote in any::<bool>(),
-        ) {
-            compare(&wire, default_hop_limit, &token, is_remote);
+    #[test]
+    fn common_form_is_described_as_by_the_general_parser() {
+        let case =
+            (packet(), prop::sample::select(vec![0, 0, 0, 32]), link_fields(), any::<bool>());
+        let [interests, data, general, dropped] = [const { Cell::new(0) }; 4];
+        let mut runner = TestRunner::new(ProptestConfig {
+            cases: 4000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        });
+        let result = runner.run(&case, |(wire, default_hop_limit, lp, is_remote)| {
+            let count = match way_of(&wire, default_hop_limit, &lp, is_remote) {
+                Way::Common(PacketKind::Interest) => &interests,
+                Way::Common(_) => &data,
+                Way::General => &general,
+                Way::Dropped(_) => &dropped,
+            };
+            count.set(count.get() + 1);
+            Ok(())
+        });
+        result.unwrap();
+        let counts = [interests, data, general, dropped].map(Cell::into_inner);
+        assert!(counts.iter().all(|&count| count >= 300), "{counts:?}");
+    }
+
+    /// An Interest and a Data in the common form.
+    const COMMON: [&[u8]; 2] = [
+        &[5, 14, 7, 3, 8, 1, b'a', 10, 4, 1, 2, 3, 4, 34, 1, 9],
+        &[6, 12, 7, 3, 8, 1, b'a', 22, 3, 27, 1, 0, 23, 0],
+    ];
+
+    #[test]
+    fn outer_length_must_be_that_of_the_packet() {
+        for wire in COMMON {
+            assert!(matches!(way_of_bare(wire), Way::Common(_)));
+            for length in (0..=255).filter(|&length| length != wire[1]) {
+                let mut wire = wire.to_vec();
+                wire[1] = length;
+                assert_eq!(way_of_bare(&wire), Way::Dropped(DropReason::Malformed), "{wire:x?}");
+            }
+            for length in 1..wire.len() {
+                let cut = &wire[..length];
+                assert_eq!(way_of_bare(cut), Way::Dropped(DropReason::Malformed), "{cut:x?}");
+            }
+            for byte in 0..=255 {
+                let longer = [wire, &[byte]].concat();
+                assert_eq!(way_of_bare(&longer), Way::Dropped(DropReason::Malformed), "{byte}");
+            }
         }
+    }
+
+    #[test]
+    fn names_that_are_not_common_are_left_to_the_general_parser() {
+        // The two last bytes would be a component if the length were 253 in one byte.
+        let long = [&[8, 253, 0, 253][..], &[0x41; 251], &[8, 0]].concat();
+        let deepest = [8, 0].repeat(63);
+        let cases = [
+            (&long[..], Way::General),
+            (&element(1, &[7; 32], false), Way::General),
+            (&[253, 1, 0, 0], Way::General),
+            (&element(2, &[7; 32], false), Way::Dropped(DropReason::BadParametersDigest)),
+            (&[], Way::Dropped(DropReason::EmptyName)),
+            (&deepest, Way::Common(PacketKind::Interest)),
+            (&[&deepest[..], &[8, 0]].concat(), Way::Dropped(DropReason::NameTooLong)),
+            (&[0, 0], Way::Dropped(DropReason::Malformed)),
+            (&[8, 253, 0, 1, 0], Way::Dropped(DropReason::Malformed)),
+            (&[8, 1], Way::Dropped(DropReason::Malformed)),
+            (&[8], Way::Dropped(DropReason::Malformed)),
+        ];
+        for (name, way) in cases {
+            let wire =
+                element(5, &[&element(7, name, false)[..], &[10, 4, 1, 2, 3, 4]].concat(), false);
+            assert_eq!(way_of_bare(&wire), way, "{name:x?}");
+        }
+    }
+
+    #[test]
+    fn full_burst_refuses_packets_in_the_common_form() {
+        let pool = PacketPool::with_pages(4, PagePreference::Best, 0).unwrap();
+        let mut ingress = Ingress::new(NameHasher::new([7; 16]), Arc::default(), 1);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+        let face = RxFace::new(FaceIndex::new(3, 1), &properties);
+        let mut burst = Burst::new();
+        let mut block = block_of(&pool, &COMMON[0].repeat(BURST_SIZE + 1));
+        for number in 0..=BURST_SIZE {
+            let lp = LpFields::default();
+            let length = COMMON[0].len();
+            let result = ingress.push(&mut burst, &pool, &mut block, length, &lp, &face);
+            let full = Err(DropReason::BurstFull);
+            assert_eq!(result, if number < BURST_SIZE { Ok(()) } else { full });
+        }
+        assert!(block.filled().is_empty(), "consumed in any case");
+        burst.release(&pool);
     }
 
     #[test]
@@ -733,26 +946,32 @@ mod tests {
         let interest = |rest: &[u8]| element(5, &[&name, rest].concat(), false);
         let signature = [element(22, &[27, 1, 0], false), element(23, &[7; 32], false)].concat();
         let data = |rest: &[u8]| element(6, &[&name, rest, &signature].concat(), false);
-        assert!(compare(&interest(&nonce), 0, b"", false));
-        assert!(compare(
-            &interest(&[&nonce[..], &[12, 2, 15, 160, 34, 1, 9]].concat()),
-            7,
-            b"token6",
-            true
-        ));
-        assert!(compare(
-            &interest(&[&[33, 0, 18, 0], &nonce[..], &[12, 1, 9]].concat()),
-            0,
-            b"",
-            true
-        ));
-        assert!(compare(&data(&element(21, &[5; 1000], false)), 0, b"12345678", false));
-        assert!(compare(&data(&[20, 3, 25, 1, 9, 21, 0]), 0, b"", false));
-        assert!(!compare(&interest(&[]), 0, b"", false), "without Nonce");
-        assert!(
-            !compare(&interest(&[&nonce[..], &[34, 1, 0]].concat()), 0, b"", false),
-            "HopLimit 0"
-        );
-        assert!(!compare(&interest(&nonce), 0, b"123456789", false), "a long token");
+        let way = |wire: &[u8], default_hop_limit: u8, token: &[u8], is_remote: bool| {
+            let pit_token = PitToken::new(token).unwrap();
+            way_of(
+                wire,
+                default_hop_limit,
+                &LpFields { pit_token, ..LpFields::default() },
+                is_remote,
+            )
+        };
+        let limited = interest(&[&nonce[..], &[12, 2, 15, 160, 34, 1, 9]].concat());
+        let selected = interest(&[&[33, 0, 18, 0], &nonce[..], &[12, 1, 9]].concat());
+        for (wire, default_hop_limit, token, is_remote) in [
+            (interest(&nonce), 0, &b""[..], false),
+            (limited, 7, b"token6", true),
+            (selected, 0, b"", true),
+        ] {
+            let way = way(&wire, default_hop_limit, token, is_remote);
+            assert_eq!(way, Way::Common(PacketKind::Interest));
+        }
+        for rest in [&element(21, &[5; 1000], false)[..], &[20, 3, 25, 1, 9, 21, 0]] {
+            assert_eq!(way(&data(rest), 0, b"12345678", false), Way::Common(PacketKind::Data));
+        }
+        assert_eq!(way(&interest(&[]), 0, b"", false), Way::General, "without Nonce");
+        assert_eq!(way(&interest(&nonce), 32, b"", false), Way::General, "without HopLimit");
+        assert_eq!(way(&interest(&nonce), 0, b"123456789", false), Way::General, "a long token");
+        let ended = interest(&[&nonce[..], &[34, 1, 0]].concat());
+        assert_eq!(way(&ended, 0, b"", false), Way::Dropped(DropReason::HopLimitZero));
     }
 }
