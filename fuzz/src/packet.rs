@@ -1,13 +1,22 @@
-//! The packet parser: every view, and the tree for people.
+//! The packet parser: every view, the tree for people, and the ingress of the forwarder.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use ndn_forwarding::{
+    Burst, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace, Scope,
+};
 use ndn_packet::data::CommonData;
 use ndn_packet::dissect::dissect;
 use ndn_packet::interest::CommonInterest;
 use ndn_packet::name::CommonComponents;
 use ndn_packet::tlv::{Reader, append_tlv, decode_number, frame_len};
 use ndn_packet::{
-    Component, DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, LpPacket, NameRef, Packet, types,
+    Component, DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, LpPacket, MAX_PACKET_SIZE,
+    NameRef, Packet, types,
 };
+use ndn_ring::{PacketPool, PagePreference};
+use ndn_table::{FaceIndex, NameHasher};
 
 /// Takes the bytes as a packet from the network.
 pub fn packet(bytes: &[u8]) {
@@ -41,8 +50,70 @@ pub fn packet(bytes: &[u8]) {
             }
         }
     }
+    general_parser(bytes);
     common_forms(bytes);
+    ingress(bytes);
     let _ = NameRef::parse(bytes);
+}
+
+/// The parsers that try the common form first accept the same packets as the general ones, and
+/// find the same.
+fn general_parser(bytes: &[u8]) {
+    let interests = [Interest::parse(bytes), Interest::parse_general(bytes)];
+    let [common, general] = interests.map(|parsed| parsed.ok().map(|view| format!("{view:?}")));
+    assert_eq!(common, general);
+    let data = [Data::parse(bytes), Data::parse_general(bytes)];
+    let [common, general] = data.map(|parsed| parsed.ok().map(|view| format!("{view:?}")));
+    assert_eq!(common, general);
+}
+
+/// What the ingress of a forwarder makes of a packet: its kind, the hashes of its name.
+type Described = Result<(PacketKind, Vec<u64>), DropReason>;
+
+/// The ingress describes the packet as the common form and in general alike.
+fn ingress(bytes: &[u8]) {
+    if bytes.is_empty() || bytes.len() > MAX_PACKET_SIZE {
+        return;
+    }
+    // A long PIT token is not in the common form.
+    let [common, general] = [&[][..], &[0; 32]].map(|token| describe(bytes, token));
+    assert_eq!(common, general);
+    if let Ok((kind, hashes)) = common {
+        let name = match kind {
+            PacketKind::Data => Data::parse_general(bytes).expect("a valid Data").name(),
+            _ => Interest::parse_general(bytes).expect("a valid Interest").name(),
+        };
+        let hasher = NameHasher::new(HASH_KEY);
+        let mut expected = vec![0; hashes.len()];
+        assert_eq!(hasher.hash_prefixes(name, &mut expected), Some(hashes.len()));
+        assert_eq!(hashes, expected);
+    }
+}
+
+const HASH_KEY: [u8; 16] = *b"key of a fuzzer.";
+
+fn describe(bytes: &[u8], token: &[u8]) -> Described {
+    thread_local! {
+        static POOL: RefCell<PacketPool> =
+            RefCell::new(PacketPool::with_pages(4, PagePreference::Best, 0).expect("memory"));
+        static BURST: RefCell<Burst> = RefCell::new(Burst::new());
+    }
+    POOL.with_borrow(|pool| {
+        BURST.with_borrow_mut(|burst| {
+            let mut ingress = Ingress::new(NameHasher::new(HASH_KEY), Arc::default(), 1);
+            let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+            let face = RxFace::new(FaceIndex::new(3, 1), &properties);
+            let pit_token = PitToken::new(token).expect("a token");
+            let lp = LpFields { pit_token, ..LpFields::default() };
+            let mut block = pool.allocate_block().expect("a free block");
+            block.spare_mut()[..bytes.len()].copy_from_slice(bytes);
+            block.commit(bytes.len());
+            let result = ingress.push(burst, pool, &mut block, bytes.len(), &lp, &face);
+            let described = result.map(|()| (burst.kind(0), burst.prefix_hashes(0).to_vec()));
+            burst.release(pool);
+            described
+        })
+    })
 }
 
 /// What has the common form is valid, and has the same fields as the view.
@@ -55,7 +126,7 @@ fn common_forms(bytes: &[u8]) {
     if let Some(common) = CommonInterest::read(bytes)
         && has_common_name(common.name.clone())
     {
-        let interest = Interest::parse(bytes).expect("the common form is valid");
+        let interest = Interest::parse_general(bytes).expect("the common form is valid");
         assert_eq!(common.name, interest.name_value_range());
         assert_eq!(common.can_be_prefix, interest.can_be_prefix());
         assert_eq!(common.must_be_fresh, interest.must_be_fresh());
@@ -70,7 +141,7 @@ fn common_forms(bytes: &[u8]) {
     if let Some(common) = CommonData::read(bytes)
         && has_common_name(common.name.clone())
     {
-        let data = Data::parse(bytes).expect("the common form is valid");
+        let data = Data::parse_general(bytes).expect("the common form is valid");
         assert_eq!(common.name, data.name_value_range());
         assert_eq!(common.freshness_ms, data.freshness_ms());
         assert!(!data.name_ends_in_implicit_digest());
