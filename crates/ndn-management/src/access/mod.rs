@@ -11,7 +11,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ndn_packet::Data;
+use ndn_packet::{Data, SignatureType};
 use ndn_security::Certificate;
 use ndn_security::trust::{
     AnchorChange, AnchorSource, SignedPacket, TrustError, TrustPolicy, Validation,
@@ -28,7 +28,7 @@ enum Privilege {
     /// Any signer, and no signature (`certfile any`).
     Everyone,
     /// The holders of the keys of these certificates.
-    Holders(Guarded),
+    Holders(Box<Guarded>),
 }
 
 /// A policy, and the replay protection of the commands that it has accepted.
@@ -97,7 +97,7 @@ impl AccessControl {
             }
             None => {
                 let policy = TrustPolicy::signed_by(vec![certificate]);
-                self.privileges.insert(module, Privilege::Holders(Guarded::new(policy)));
+                self.privileges.insert(module, Privilege::Holders(Box::new(Guarded::new(policy))));
             }
         }
     }
@@ -136,7 +136,7 @@ impl AccessControl {
     /// one](Authorizer::inherit) tell.
     pub fn refuse_signed_before(&mut self, unix_ms: u64) {
         let of_modules = self.privileges.values_mut().filter_map(|privilege| match privilege {
-            Privilege::Holders(guarded) => Some(guarded),
+            Privilege::Holders(guarded) => Some(&mut **guarded),
             Privilege::Everyone => None,
         });
         let guarded = of_modules.chain([&mut self.localhost_rib]).chain(&mut self.localhop_rib);
@@ -198,11 +198,13 @@ impl Authorizer for AccessControl {
             }
             Err(error) => return reject(signer, error.to_string()),
         };
-        let Some(timestamp_ms) = command.signature.time_ms() else {
-            return reject(signer, "the command has no SignatureTime".to_owned());
-        };
-        if let Err(reason) = guarded.replay.check(now, &key, timestamp_ms) {
-            return reject(signer, reason);
+        if proves_key(&packet) {
+            let Some(timestamp_ms) = command.signature.time_ms() else {
+                return reject(signer, "the command has no SignatureTime".to_owned());
+            };
+            if let Err(reason) = guarded.replay.check(now, &key, timestamp_ms) {
+                return reject(signer, reason);
+            }
         }
         let packet = match &command.parameters.name {
             Some(prefix) if guarded.policy.has_routes() => {
@@ -229,6 +231,7 @@ impl Authorizer for AccessControl {
             return;
         };
         if let Ok(key) = packet.key_name()
+            && proves_key(&packet)
             && !guarded.policy.accepts_all()
         {
             guarded.replay.note(now, key, time);
@@ -308,6 +311,12 @@ impl Authorizer for AccessControl {
 
 fn unix_s(now: Now) -> i64 {
     i64::try_from(now.unix_us / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// Whether the signature can prove who signed, so that a repetition by somebody else is a replay. Everybody can sign by
+/// digest: a record of these commands would only let one process refuse those of others.
+fn proves_key(packet: &SignedPacket<'_>) -> bool {
+    packet.info.signature_type != SignatureType::DIGEST_SHA256
 }
 
 /// The packet that the trust rules are applied to; `None` if the command is not signed.

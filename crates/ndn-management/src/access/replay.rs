@@ -3,7 +3,7 @@
 //! Commands of one key need not arrive in the order of their timestamps: several processes may have one key, and take
 //! turns. So a key has its latest timestamps, not only the last one.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ndn_packet::Name;
 
@@ -23,8 +23,10 @@ const LIFETIME_NS: u64 = 3_600_000_000_000;
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplayGuard {
     last: BTreeMap<Name, Record>,
-    /// Names in the order of their records, each with the number of its record; only the latest number of a name is valid.
-    order: VecDeque<(Name, u64)>,
+    /// The keys by the numbers of their latest commands.
+    order: BTreeMap<u64, Name>,
+    /// What is refused from keys without a record, because it may have been executed before their records were evicted.
+    evicted: Record,
     notes: u64,
     /// Commands that were signed at this time or earlier are refused.
     floor_ms: u64,
@@ -49,8 +51,20 @@ struct Record {
 }
 
 impl Record {
+    fn is_old(&self, now: Now) -> bool {
+        now.monotonic_ns.saturating_sub(self.noted_ns) >= LIFETIME_NS
+    }
+
     fn may_be_repeated(&self, timestamp_ms: u64) -> bool {
         timestamp_ms <= self.floor_ms || self.timestamps_ms.contains(&timestamp_ms)
+    }
+
+    /// Refuses up to the latest timestamp of `evicted`, too.
+    fn raise_floor(&mut self, now: Now, evicted: &Self) {
+        let latest_ms = evicted.timestamps_ms.last().copied().unwrap_or(evicted.floor_ms);
+        if latest_ms > self.floor_ms || self.is_old(now) {
+            (self.floor_ms, self.noted_ns) = (latest_ms, evicted.noted_ns);
+        }
     }
 
     fn note(&mut self, now: Now, timestamp_ms: u64) {
@@ -78,16 +92,13 @@ impl ReplayGuard {
                     .to_owned(),
             );
         }
-        match self.last.get(key) {
-            Some(record)
-                if record.may_be_repeated(timestamp_ms)
-                    && now.monotonic_ns.saturating_sub(record.noted_ns) < LIFETIME_NS =>
-            {
-                Err("a command with this timestamp was executed already, or many later ones"
-                    .to_owned())
-            }
-            Some(_) | None => Ok(()),
+        let record = self.last.get(key).unwrap_or(&self.evicted);
+        if record.may_be_repeated(timestamp_ms) && !record.is_old(now) {
+            return Err(
+                "a command with this timestamp was executed already, or many later ones".to_owned()
+            );
         }
+        Ok(())
     }
 
     /// Refuses what was signed at `unix_ms` or earlier.
@@ -98,22 +109,23 @@ impl ReplayGuard {
     /// Records an accepted command.
     pub(super) fn note(&mut self, now: Now, key: Name, timestamp_ms: u64) {
         self.notes += 1;
-        let record = self.last.entry(key.clone()).or_default();
+        let floor_ms = self.evicted.floor_ms;
+        let unknown = || Record { floor_ms, ..Record::default() };
+        let record = self.last.entry(key.clone()).or_insert_with(unknown);
         record.note(now, timestamp_ms);
+        self.order.remove(&record.note);
         (record.noted_ns, record.note) = (now.monotonic_ns, self.notes);
-        self.order.push_back((key, self.notes));
-        while let Some((key, note)) = self.order.front() {
-            let is_current = self.last.get(key).is_some_and(|record| record.note == *note);
-            let is_old = self.last.get(key).is_none_or(|record| {
-                now.monotonic_ns.saturating_sub(record.noted_ns) >= LIFETIME_NS
-            });
-            if is_current && !is_old && self.last.len() <= KEYS_MAX {
+        self.order.insert(self.notes, key);
+        while let Some(first) = self.order.first_entry() {
+            let is_old = self.last.get(first.get()).is_none_or(|record| record.is_old(now));
+            if !is_old && self.last.len() <= KEYS_MAX {
                 break;
             }
-            if is_current {
-                self.last.remove(key);
+            if let Some(record) = self.last.remove(&first.remove())
+                && !is_old
+            {
+                self.evicted.raise_floor(now, &record);
             }
-            self.order.pop_front();
         }
     }
 
@@ -208,12 +220,51 @@ mod tests {
             guard.note(at(10_000_000 + n), key(n), 10_000_000 + n);
             guard.note(at(10_000_000 + n), key(0), 10_000_000 + n);
         }
-        assert!(guard.len() <= 2 * KEYS_MAX + 2, "{}", guard.len());
+        assert_eq!(guard.len(), KEYS_MAX);
         let now = at(10_005_000);
         assert!(guard.check(now, &key(0), 10_004_999).is_err());
-        assert!(guard.check(now, &key(1), 10_000_001).is_ok(), "forgotten");
+        assert_eq!(guard.last.get(&key(1)).map(|record| record.note), None);
         let later = at(10_005_000 + 3_600_001);
         guard.note(later, key(9), later.unix_ms());
         assert_eq!(guard.last.len(), 1);
+    }
+
+    #[test]
+    fn commands_of_a_busy_key_take_no_memory_beside_a_quiet_key() {
+        let mut guard = ReplayGuard::default();
+        guard.note(at(10_000_000), name("/quiet"), 10_000_000);
+        for ms in 10_000_001..10_005_000 {
+            guard.note(at(ms), name("/busy"), ms);
+        }
+        assert_eq!(guard.len(), 2);
+    }
+
+    #[test]
+    fn command_of_an_evicted_key_is_not_repeated() {
+        let mut guard = ReplayGuard::default();
+        let other = |n: u64| {
+            let mut key = name("/other");
+            key.push_segment(n);
+            key
+        };
+        let (key, start_ms) = (name("/a/KEY/1"), 10_000_000);
+        for ms in [start_ms, start_ms + 2] {
+            guard.note(at(start_ms), key.clone(), ms);
+        }
+        for n in 0..KEYS_MAX as u64 {
+            guard.note(at(start_ms + 10), other(n), start_ms + 10);
+        }
+        assert!(!guard.last.contains_key(&key));
+        let now = at(start_ms + 20);
+        for ms in [start_ms, start_ms + 2] {
+            assert!(guard.check(now, &key, ms).is_err(), "{ms}");
+        }
+        assert!(guard.check(now, &key, start_ms + 3).is_ok());
+        // Its new record does not make the evicted times good again.
+        guard.note(now, key.clone(), start_ms + 20);
+        assert!(guard.check(now, &key, start_ms).is_err());
+        // A clock that was set back keeps a new key out for the lifetime of a record at most.
+        let later = Now { monotonic_ns: now.monotonic_ns + LIFETIME_NS, ..at(start_ms) };
+        assert!(guard.check(later, &name("/new"), start_ms).is_ok());
     }
 }

@@ -338,3 +338,20 @@ fn routes_are_limited_by_the_identity_that_registers_them() {
     let wire = signed(LOCALHOST, Verb::CsErase, &DigestSigner, None);
     assert!(is_accepted(&ask(&mut access, &wire)));
 }
+
+#[test]
+fn digest_commands_of_one_process_do_not_refuse_those_of_others() {
+    let rules = "route /p by digest\n";
+    let policy = TrustPolicy::from_text("rules", rules, &mut |_| Ok(Vec::new())).unwrap();
+    let mut access = AccessControl::everyone_local();
+    access.set_localhost_rib(policy);
+    access.refuse_signed_before(TIME_MS - 1);
+    let register = |time_ms| signed(LOCALHOST, Verb::RibRegister, &DigestSigner, time_ms);
+    for time_ms in TIME_MS + 115_000..TIME_MS + 119_200 {
+        assert!(is_accepted(&ask(&mut access, &register(Some(time_ms)))));
+    }
+    // Of two processes in one millisecond, and of one without a clock.
+    for time_ms in [Some(TIME_MS), Some(TIME_MS), None] {
+        assert!(is_accepted(&ask(&mut access, &register(time_ms))), "{time_ms:?}");
+    }
+}
