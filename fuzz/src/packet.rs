@@ -81,7 +81,9 @@ fn ingress(bytes: &[u8]) {
     if let Ok((kind, hashes)) = common {
         let name = match kind {
             PacketKind::Data => Data::parse_general(bytes).expect("a valid Data").name(),
-            _ => Interest::parse_general(bytes).expect("a valid Interest").name(),
+            PacketKind::Interest | PacketKind::Nack => {
+                Interest::parse_general(bytes).expect("a valid Interest").name()
+            }
         };
         let hasher = NameHasher::new(HASH_KEY);
         let mut expected = vec![0; hashes.len()];
