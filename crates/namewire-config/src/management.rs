@@ -6,6 +6,7 @@ use std::time::Duration;
 use ndn_management::Module;
 use ndn_management::access::PRIVILEGED_MODULES;
 use ndn_packet::Name;
+use ndn_security::trust::TrustPolicy;
 use toml::de::DeValue;
 
 use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
@@ -168,7 +169,7 @@ pub enum TrustRules {
     File(PathBuf),
     /// Those that satisfy these rules.
     Inline {
-        /// The rules, in ndn-cxx's validator configuration format.
+        /// The rules, one per line or in ndn-cxx's validator configuration format.
         text: String,
         /// The directory of relative paths in the rules.
         directory: PathBuf,
@@ -182,6 +183,10 @@ impl Value for TrustRules {
             "any" => Ok(Self::Any),
             "nobody" => Ok(Self::Nobody),
             "" => Err("expected \"any\", \"nobody\", trust rules or a file with them".to_owned()),
+            // Their faults are found when their anchors are read.
+            rules if TrustPolicy::is_text(rules) => {
+                Ok(Self::Inline { text, directory: PathBuf::new() })
+            }
             rules if rules.contains('{') => {
                 ndn_security::info::Node::parse_single(TEXT_ORIGIN, rules)
                     .map_err(|error| error.to_string())?;
@@ -212,6 +217,10 @@ impl Value for TrustRules {
             Self::Nobody,
             Self::File("/etc/ndn/rib.rules".into()),
             Self::Inline { text, directory: PathBuf::new() },
+            Self::Inline {
+                text: "# Any program.\nroute /scratch/** by digest\n".to_owned(),
+                directory: PathBuf::new(),
+            },
         ]
     }
 }
