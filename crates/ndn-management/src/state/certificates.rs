@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ndn_packet::{Interest, InterestBuilder, Name, NameRef};
+use ndn_packet::{Data, Interest, InterestBuilder, Name, NameRef};
 use ndn_security::trust::Search;
 use ndn_security::{Certificate, SHA256_LEN, identity_of_key};
 use ndn_types::{
@@ -12,9 +12,9 @@ use ndn_types::{
 };
 
 use super::action::Action;
-use super::learning::WaitingAnnouncement;
 use super::outbox::Outbox;
 use super::pending::{Pending, PendingTable, Work};
+use crate::announcement::PrefixAnnouncement;
 use crate::authorize::Requester;
 use crate::command::Verb;
 use crate::fib::Fib;
@@ -256,6 +256,23 @@ pub(super) struct WaitingCommand {
     pub(super) verb: Verb,
     pub(super) signer: String,
     pub(super) progress: Progress,
+}
+
+/// An announcement that waits for a certificate.
+#[derive(Debug)]
+pub(super) struct WaitingAnnouncement {
+    pub(super) wire: Vec<u8>,
+    pub(super) face_id: u64,
+    pub(super) progress: Progress,
+}
+
+impl WaitingAnnouncement {
+    /// Whether it announces a prefix of this name.
+    pub(super) fn covers(&self, name: NameRef<'_>) -> bool {
+        let announcement = Data::parse(&self.wire).ok();
+        let announcement = announcement.and_then(|data| PrefixAnnouncement::from_data(&data).ok());
+        announcement.is_some_and(|announcement| name.starts_with(announcement.prefix.as_ref()))
+    }
 }
 
 /// Something that waits for certificates, or is to be judged by those that have arrived.

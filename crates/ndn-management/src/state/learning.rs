@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ndn_packet::{Data, Name, NameRef};
+use ndn_packet::{Name, NameRef};
 
-use super::certificates::Progress;
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
 use crate::rib::{Rib, Route};
 use crate::sign::DataSigner;
@@ -33,23 +32,6 @@ pub enum Learning {
     Forgotten(Name),
     /// It has no route, for this reason.
     Refused(String),
-}
-
-/// An announcement that waits for a certificate.
-#[derive(Debug)]
-pub(super) struct WaitingAnnouncement {
-    pub(super) wire: Vec<u8>,
-    pub(super) face_id: u64,
-    pub(super) progress: Progress,
-}
-
-impl WaitingAnnouncement {
-    /// Whether it announces a prefix of this name.
-    pub(super) fn covers(&self, name: NameRef<'_>) -> bool {
-        let announcement = Data::parse(&self.wire).ok();
-        let announcement = announcement.and_then(|data| PrefixAnnouncement::from_data(&data).ok());
-        announcement.is_some_and(|announcement| name.starts_with(announcement.prefix.as_ref()))
-    }
 }
 
 /// An announcement that is kept to be forwarded.

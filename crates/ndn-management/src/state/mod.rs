@@ -71,11 +71,11 @@ use crate::types::{
 };
 use certificates::{
     Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,
-    Waiting, WaitingCommand, WaitingTable, command_deadline_ns,
+    Waiting, WaitingAnnouncement, WaitingCommand, WaitingTable, command_deadline_ns,
 };
 use datasets::{DatasetService, Tables};
 use faces::FaceTable;
-use learning::{Announcements, WaitingAnnouncement};
+use learning::Announcements;
 use outbox::Outbox;
 use pending::{Pending, PendingTable, Work};
 use readvertise::Readvertising;
