@@ -28,7 +28,9 @@ mod values;
 
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use declare::{FieldInfo, RequestInfo, ResultInfo};
-pub use packet_trace::{PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
+pub use packet_trace::{
+    NextPacket, PacketTraceStream, TRACED_NAME_MAX, TraceLine, TracedDecision, TracedPacket,
+};
 pub use protocol::{
     ConfigStatus, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown,
     LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics,

@@ -1,10 +1,16 @@
 //! Trace of the decisions about packets: `trace.packets`.
 
 use std::fmt;
-use std::sync::mpsc::Receiver;
+use std::fmt::Write as _;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use ndn_forwarding::{Decision, PacketKind, PacketTrace, TxKind};
+use ndn_packet::Name;
 use serde::{Deserialize, Serialize};
+
+/// Maximum length of a name in a trace, bytes of its URI. Longer ones are cut and end with `…`.
+pub const TRACED_NAME_MAX: usize = 512;
 
 /// A line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +33,7 @@ pub struct TracedPacket {
     pub face_id: u64,
     /// `Interest`, `Data` or `Nack`.
     pub packet: String,
-    /// Its name, as a URI.
+    /// Its name, as a URI of at most [`TRACED_NAME_MAX`] bytes.
     pub name: String,
     /// The decisions, in order.
     pub decisions: Vec<TracedDecision>,
@@ -104,10 +110,58 @@ impl TracedPacket {
             unix_ns,
             face_id,
             packet: packet.to_owned(),
-            name: name.to_string(),
+            name: uri(&name),
             decisions: decisions.into_iter().map(TracedDecision::from).collect(),
         }
     }
+
+    /// The memory that it takes, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_decisions: usize = self.decisions.iter().map(TracedDecision::bytes).sum();
+        size_of::<Self>() + self.packet.len() + self.name.len() + of_decisions
+    }
+}
+
+impl TracedDecision {
+    fn bytes(&self) -> usize {
+        let texts = match self {
+            Self::Route { prefix, next_hops, strategy } => {
+                prefix.len() + strategy.len() + size_of_val(next_hops.as_slice())
+            }
+            Self::Sent { packet, nack_reason, .. } => {
+                packet.len() + nack_reason.as_ref().map_or(0, String::len)
+            }
+            Self::Dropped { reason, .. } | Self::Evicted { reason, .. } => reason.len(),
+            Self::CsHit
+            | Self::CsInserted
+            | Self::PitInserted
+            | Self::PitAggregated
+            | Self::PitRenewed
+            | Self::PitSatisfied { .. }
+            | Self::PassedOn => 0,
+        };
+        size_of::<Self>() + texts
+    }
+}
+
+/// The URI of a name, cut at [`TRACED_NAME_MAX`]. What is cut is not formatted.
+fn uri(name: &Name) -> String {
+    struct Cut(String);
+
+    impl fmt::Write for Cut {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = TRACED_NAME_MAX - self.0.len();
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+
+    let mut cut = Cut(String::new());
+    if write!(cut, "{name}").is_err() {
+        cut.0.push('…');
+    }
+    cut.0
 }
 
 impl From<Decision> for TracedDecision {
@@ -119,11 +173,9 @@ impl From<Decision> for TracedDecision {
             Decision::PitAggregated => Self::PitAggregated,
             Decision::PitRenewed => Self::PitRenewed,
             Decision::PitSatisfied(entries) => Self::PitSatisfied { entries },
-            Decision::Route { prefix, next_hops, strategy } => Self::Route {
-                prefix: prefix.to_string(),
-                next_hops,
-                strategy: strategy.to_string(),
-            },
+            Decision::Route { prefix, next_hops, strategy } => {
+                Self::Route { prefix: uri(&prefix), next_hops, strategy: uri(&strategy) }
+            }
             Decision::Sent { kind, face_id } => {
                 let (packet, nack_reason) = match kind {
                     TxKind::Interest => ("Interest", None),
@@ -172,10 +224,13 @@ impl fmt::Display for TracedDecision {
     }
 }
 
+/// Returns the next traced packet, and waits for it for this time at most.
+pub type NextPacket = Box<dyn Fn(Duration) -> Result<TracedPacket, RecvTimeoutError> + Send>;
+
 /// An active trace. Dropping it ends the trace.
 pub struct PacketTraceStream {
-    /// The traced packets of all workers.
-    pub packets: Receiver<TracedPacket>,
+    /// Returns the next traced packet of any worker, and waits for it for this time at most.
+    pub packets: NextPacket,
     /// Returns the number of packets that were not reported, because the stream was full or their rate too high.
     pub lost: Box<dyn Fn() -> u64 + Send>,
     /// Ends the trace when it is dropped.
@@ -186,5 +241,40 @@ impl fmt::Debug for PacketTraceStream {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = (self.lost)();
         formatter.debug_struct("PacketTraceStream").field("lost", &lost).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndn_types::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn long_name_is_cut_in_traces() {
+        let traced = |name: Name| {
+            let trace = PacketTrace {
+                shard: 0,
+                time: Timestamp::ZERO,
+                face_id: 300,
+                kind: PacketKind::Interest,
+                name,
+                decisions: Vec::new(),
+            };
+            TracedPacket::new(trace, 1).name
+        };
+        let name = |length: usize| {
+            let mut name = Name::default();
+            name.push_generic(vec![b'a'; length]);
+            name
+        };
+        assert_eq!(traced(name(TRACED_NAME_MAX - 1)), name(TRACED_NAME_MAX - 1).to_string());
+        let mut escaped = Name::default();
+        escaped.push_generic(vec![0; 8000]);
+        for long in [name(TRACED_NAME_MAX), escaped] {
+            let text = traced(long.clone());
+            let kept = text.strip_suffix('…').unwrap();
+            assert!(kept.len() <= TRACED_NAME_MAX && long.to_string().starts_with(kept), "{kept}");
+        }
     }
 }

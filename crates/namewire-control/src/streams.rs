@@ -190,7 +190,7 @@ fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()>
     let (mut reported, mut checked_ns) = (0, clock::now());
     let mut is_open = true;
     while is_open {
-        match trace.packets.recv_timeout(CAPTURE_FLUSH) {
+        match (trace.packets)(CAPTURE_FLUSH) {
             Ok(packet) => write_line(&mut writer, &TraceLine::Packet(packet))?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => is_open = false,
@@ -208,7 +208,8 @@ fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()>
         writer.flush()?;
         is_open = is_open && !peer_has_closed(stream)?;
     }
-    for packet in trace.packets.try_iter().take(LATE_PACKETS_MAX) {
+    let late = std::iter::from_fn(|| (trace.packets)(Duration::ZERO).ok());
+    for packet in late.take(LATE_PACKETS_MAX) {
         write_line(&mut writer, &TraceLine::Packet(packet))?;
     }
     writer.flush()

@@ -119,6 +119,7 @@ impl Operations for Recorder {
             decisions: vec![TracedDecision::Dropped { reason: "no_next_hop".to_owned(), count: 1 }],
         };
         sender.send(packet).unwrap();
+        let packets = Box::new(move |wait| packets.recv_timeout(wait));
         Ok(PacketTraceStream { packets, lost: Box::new(|| 7), end: Box::new(()) })
     }
 

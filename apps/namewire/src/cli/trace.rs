@@ -45,7 +45,7 @@ enum What {
     /// and the decision: CS hit or insertion, PIT entry (new, aggregated, renewed, satisfied), FIB prefix with next hops
     /// and strategy, packets sent, drop reason. Packets that a face drops before they reach the tables are not shown:
     /// see `namewire face show`. Ctrl-C ends the trace. A worker traces 10000 packets per second at most; the number of
-    /// lost packets is shown. One client traces at a time.
+    /// lost packets is shown. Names longer than 512 bytes are cut. One client traces at a time.
     Packets {
         /// Only packets whose names have this prefix
         #[arg(long, value_name = "NAME", default_value = "/", value_parser = name)]

@@ -1,6 +1,6 @@
 //! `packets`: the decisions about packets while they are made.
 
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use async_graphql::dynamic::{
@@ -46,7 +46,11 @@ pub(super) fn types() -> [Object; 2] {
                 Shape::Number,
             ))
             .field(plain("packet", "`Interest`, `Data` or `Nack`.", Shape::Text))
-            .field(plain("name", "Its name, as a URI.", Shape::Text))
+            .field(plain(
+                "name",
+                "Its name, as a URI; a long one is cut and ends with `…`.",
+                Shape::Text,
+            ))
             .field(plain(
                 "decisions",
                 "The decisions in order, such as `CS hit` or `dropped no_next_hop`.",
@@ -59,10 +63,10 @@ pub(super) fn types() -> [Object; 2] {
 fn take(trace: &PacketTraceStream) -> Option<(Vec<Value>, u64)> {
     let mut packets = Vec::new();
     while packets.len() < PACKETS_MAX {
-        match trace.packets.try_recv() {
+        match (trace.packets)(Duration::ZERO) {
             Ok(packet) => packets.push(json_of(&packet)),
-            Err(TryRecvError::Disconnected) if packets.is_empty() => return None,
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) if packets.is_empty() => return None,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
     Some((packets, (trace.lost)()))
