@@ -316,12 +316,19 @@ fn names_of_ndn_tools_and_ndnsec_take_their_options() {
     let mut publish = Process::start("publish", publish, directory);
     publish.wait_for_output("/object");
     assert!(output("ndncatchunks", &["-q", "-p", "fixed", "-s", "20", "/object"]) == content);
-    let segment = output("ndnpeek", &["-pPf", "-l", "1000", "/object"]);
+    let segment = output("ndnpeek", &["-pPf", "-l", "1000", "-w", "2000", "/object"]);
     assert!(!segment.is_empty() && output("ndnpeek", &["-P", "/object"])[0] == 6, "{segment:?}");
 
     output("ndnsec", &["key-gen", "-t", "e", "/me"]);
     let listed = output("ndnsec-list", &["-c"]);
     assert!(String::from_utf8_lossy(&listed).contains("/me/KEY/"), "{listed:?}");
+    // A name of another kind deletes nothing.
+    let refused = run_to_end(command("ndnsec-delete", &["-k", "/me"]));
+    let complaint = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && complaint.contains("identity"), "{complaint}");
+    assert_eq!(output("ndnsec-list", &["-c"]), listed);
+    output("ndnsec-delete", &["-n", "/me"]);
+    assert!(!String::from_utf8_lossy(&output("ndnsec-list", &["-c"])).contains("/me/KEY/"));
     let refused = run_to_end(command("ndnpeek", &["-A", "x", "/object"]));
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }

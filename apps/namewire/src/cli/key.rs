@@ -100,9 +100,30 @@ pub(super) struct DeleteOptions {
     /// Identity, key or certificate
     #[arg(value_parser = name)]
     name: Name,
+    /// Refuse a name of another kind
+    #[arg(long, value_enum, overrides_with = "kind")]
+    kind: Option<NameKind>,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
+}
+
+/// What a name in the key chain stands for.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum NameKind {
+    Identity,
+    Key,
+    Certificate,
+}
+
+impl NameKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Key => "key",
+            Self::Certificate => "certificate",
+        }
+    }
 }
 
 /// Show or set the default identity, key or certificate
@@ -233,6 +254,15 @@ fn import(options: &ImportOptions) -> Outcome {
 fn delete(options: &DeleteOptions) -> Outcome {
     // A missing key chain is not created.
     let doomed = doomed(&tree(&open(Access::Read)?).map_err(failure)?, &options.name.to_uri());
+    let found = doomed.first().and_then(|entry| entry.split(' ').next());
+    if let (Some(kind), Some(found)) = (options.kind.map(NameKind::as_str), found)
+        && kind != found
+    {
+        let name = &options.name;
+        return Err(Failure::Failed(format!(
+            "{name}: not a name of kind {kind}, but {found}; nothing was deleted"
+        )));
+    }
     if !doomed.is_empty() && !options.yes {
         let what = doomed.join("\n  ");
         if !std::io::stdin().is_terminal() {

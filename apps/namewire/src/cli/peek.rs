@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long, short)]
     fresh: bool,
     /// InterestLifetime
-    #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION")]
+    #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION", overrides_with = "lifetime")]
     lifetime: Duration,
     /// HopLimit of the Interest
     #[arg(long, value_name = "HOPS")]

@@ -161,12 +161,13 @@ const NDNSEC: &[Tool] = &[
     },
     Tool {
         name: "delete",
-        command: &["key", "delete", "--yes"],
+        command: &["key", "delete", "--yes", "--kind", "identity"],
         options: &[
             HELP,
-            ("i,delete-id", Ignored),
-            ("k,delete-key", Ignored),
-            ("c,delete-cert", Ignored),
+            ("i,delete-id", Is(&["--kind", "identity"])),
+            ("k,delete-key", Is(&["--kind", "key"])),
+            ("c,delete-cert", Is(&["--kind", "certificate"])),
+            ("n,name", Is(&[])),
         ],
     },
     Tool {
