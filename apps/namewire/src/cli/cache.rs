@@ -47,7 +47,7 @@ pub(super) struct SimulateOptions {
     /// Requests from a file instead: lines 'seconds,node,object,bytes'
     #[arg(long, value_name = "FILE", conflicts_with = "pattern")]
     trace: Option<PathBuf>,
-    /// Change a setting of [load] of the topologies, for example requests_per_s=20
+    /// Change a setting of `load` of the topologies, for example requests_per_s=20
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Number of seeds
