@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::error::Error;
-use std::time::Duration;
 
 use ndn_client::{AsyncHandler, Endpoint, InterestRequest, Registration, Request};
 use ndn_packet::{DataBuilder, Name};
@@ -21,10 +20,11 @@ pub(crate) async fn serve(
         if !interest.parameters_digest_is_valid(sha256) {
             return;
         }
-        // A database or another service would be asked here.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let text =
-            String::from_utf8_lossy(interest.parameters().unwrap_or_default()).to_uppercase();
+        let text = String::from_utf8_lossy(interest.parameters().unwrap_or_default()).into_owned();
+        // Work that takes long does not delay other requests.
+        let Ok(text) = tokio::task::spawn_blocking(move || text.to_uppercase()).await else {
+            return;
+        };
         let data = DataBuilder::new(request.name()).content(text.as_bytes());
         if let Err(error) = request.answer_with(&data, &DigestSigner) {
             eprintln!("{}: {error}", request.name());
