@@ -427,7 +427,8 @@ mod tests {
             ("ndnsec cert-dump -pf file", "cert dump --pretty --file file"),
             ("ndnsec cert-install -N file", "cert install --no-default file"),
             ("ndnsec export -o bag /me", "key export --output=bag /me"),
-            ("ndnsec delete /me", "key delete --yes /me"),
+            ("ndnsec delete /me", "key delete --yes --kind identity /me"),
+            ("ndnsec delete -k /me/KEY/1", "key delete --yes --kind identity --kind key /me/KEY/1"),
         ] {
             assert_eq!(translated(line).as_deref(), Ok(expected), "{line}");
             let arguments = format!("namewire {expected}");
