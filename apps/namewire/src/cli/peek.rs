@@ -32,7 +32,7 @@ pub(super) struct Options {
     /// HopLimit of the Interest
     #[arg(long, value_name = "HOPS")]
     hop_limit: Option<u8>,
-    /// ForwardingHint: name to forward by if the Interest's own has no route; may be repeated
+    /// ForwardingHint: name to forward by until the region of the producer is reached; may be repeated
     #[arg(long, value_parser = name, value_name = "NAME")]
     hint: Vec<Name>,
     /// File with ApplicationParameters, `-` for standard input

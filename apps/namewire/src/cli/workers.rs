@@ -29,8 +29,9 @@ const QUEUES: [(&str, Queue); 3] = [
 /// Show the activity of each worker of a running forwarder
 ///
 /// Values are those of an interval: load (busy), packets forwarded and mean burst length, bytes of its sockets,
-/// messages sent to and taken from other workers, mean number of waiting messages (queued), and packets dropped by
-/// reason.
+/// messages sent to and taken from other workers, mean number of waiting messages (queued), messages dropped because a
+/// ring to another worker was full (lost), wake-ups of other workers, and packets dropped by reason. PIT and CS are the
+/// numbers of entries at its end.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval

@@ -50,7 +50,7 @@ pub(in crate::cli) struct StopOptions {
     /// The forwarder: unix:///path or a path [default: the forwarder that other commands use]
     #[arg(long, value_name = "URI", value_parser = super::super::connect::transport)]
     transport: Option<ForwarderAddress>,
-    /// Time to wait (InterestLifetime) for the forwarder to stop
+    /// Time to wait for the forwarder to stop
     #[arg(long, value_name = "DURATION", default_value = "30s",
         value_parser = super::super::arguments::positive_duration)]
     timeout: Duration,

@@ -115,7 +115,7 @@ fn long_table(faces: &[FaceStatus], links: &Links) -> Table {
         ">OUT D",
         ">IN",
         ">OUT",
-        ">AGAIN",
+        ">RESENT",
     ];
     if has_drivers {
         headings.push("DRIVER");
