@@ -16,7 +16,7 @@ pub(super) fn print_distance(report: &DistanceReport) -> Outcome {
         ">FAIRNESS",
         ">p50 ms",
         ">p99 ms",
-        ">AGAIN %",
+        ">RESENT %",
     ];
     let mut table = Table::new(&headings);
     for case in &report.cases {

@@ -10,9 +10,9 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "",
         &[
-            ("Start a forwarder, serve a directory, fetch a file", "namewire start"),
+            ("Start a forwarder, and serve a directory until interrupted", "namewire start"),
             ("", "namewire serve /srv/data --prefix /example/data"),
-            ("", "namewire get /example/data/file.txt -o file.txt"),
+            ("Fetch a file of it", "namewire get /example/data/file.txt -o file.txt"),
             ("Connect to another forwarder", "namewire route add /example udp4://192.0.2.1:6363"),
         ],
     ),

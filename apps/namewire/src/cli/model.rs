@@ -26,7 +26,7 @@ use figure::{Panel, Point, Series};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
-/// A model file describes a forwarder, its service times and the traffic. Properties ask about it, for a decision where P has a threshold:
+/// A model file describes a forwarder, its service times and the traffic. A property asks for an estimate, or for a decision if P has a threshold:
 ///   P(all(satisfied))                probability that every Interest is satisfied
 ///   P(G[0, 5 ms] satisfied)          the same for the first 5 ms after the warm-up
 ///   E(share(satisfied))              mean satisfaction rate
@@ -53,7 +53,8 @@ enum What {
     /// Measure the forwarder on this machine: a campaign of runs in random order
     ///
     /// Each run starts a forwarder with faces in memory and sends Interests to it at a rate. Workers and generator are
-    /// pinned to processors: nothing else should run. Tries in which the host took time are discarded and repeated.
+    /// pinned to processors: nothing else should run. Runs in which a worker waited for its processor are
+    /// discarded and repeated.
     Measure(campaign::MeasureOptions),
     /// Show which settings of a campaign matter, and how much
     ///
@@ -150,7 +151,7 @@ struct ExploreOptions {
     /// Values of a key, such as forwarder.workers=1,2,4 or consumers.0.rate=1M/s,2M/s
     #[arg(long = "vary", value_name = "KEY=VALUE,..", value_parser = assignment, required = true)]
     factors: Vec<(String, String)>,
-    /// Keep observations in this file, and go on from it
+    /// Keep observations in this file, and continue from it
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Write results as CSV to this file

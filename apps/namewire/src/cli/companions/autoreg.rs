@@ -32,7 +32,7 @@ pub(in crate::cli) struct Options {
     /// Add a route for this prefix to every on-demand peer; may be repeated
     #[arg(long, short = 'i', value_parser = name)]
     prefix: Vec<Name>,
-    /// Add a route for this prefix to every peer, regardless of the lists; may be repeated
+    /// Add a route for this prefix to every peer, regardless of --blacklist and --whitelist; may be repeated
     #[arg(long, short = 'a', value_parser = name, value_name = "PREFIX")]
     all_faces_prefix: Vec<Name>,
     /// Network, such as 192.0.2.0/24, whose peers get no routes; may be repeated

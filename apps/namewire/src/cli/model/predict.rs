@@ -590,7 +590,7 @@ impl Report {
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
-            "{discarded} tries discarded because the host took time; the load of the machine is {:.1}",
+            "{discarded} runs discarded because a worker waited for its processor; the load of the machine is {:.1}",
             load()
         ))?;
         Ok(())
