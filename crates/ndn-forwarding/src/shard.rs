@@ -49,9 +49,9 @@ pub struct ShardConfig {
 
 /// One forwarding shard: its PIT, its Content Store, and the pipelines.
 ///
-/// A worker calls [`poll_timers`](Self::poll_timers) and [`process_burst`](Self::process_burst)
-/// with one reading of the clock, transmits the packets written to the sink, and then calls
-/// [`end_burst`](Self::end_burst). Changes by the control thread are applied in between.
+/// A worker calls [`process_burst`](Self::process_burst) and [`end_burst`](Self::end_burst) for each
+/// burst, and [`poll_timers`](Self::poll_timers) once per round, with one reading of the clock. The sink
+/// queues packets, which are written later. Changes by the control thread are applied between bursts.
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) tables: Tables,
