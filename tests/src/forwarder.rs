@@ -1,18 +1,19 @@
-//! A forwarder of one's own.
+//! Forwarders of a test: in this process, or as the program.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::os::unix::net::UnixStream;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 
-use serde_json::Value;
-use tempfile::TempDir;
+use namewire_daemon::Hooks;
 
-use crate::process::{Process, run_to_end};
+use crate::endpoint::Endpoint;
+use crate::log::Position;
+use crate::process::Process;
 use crate::program::program;
-use crate::wait_until;
+use crate::{TIMEOUT, wait_until};
 
 /// What a forwarder is started with.
 #[derive(Clone, Debug, Default)]
@@ -114,162 +115,131 @@ impl Settings {
         self
     }
 
-    /// Starts the forwarder and waits until it accepts connections.
+    /// Starts a forwarder in this process and waits until it accepts connections.
     ///
     /// # Panics
-    /// It does not.
+    /// It does not, or has arguments or variables, which only a program has.
     #[must_use]
     pub fn start(&self) -> Forwarder {
         Forwarder::start(self)
     }
+
+    /// Starts the program and waits until it accepts connections: for tests of the process (signals, standard error,
+    /// arguments, environment, limits, memory).
+    ///
+    /// # Panics
+    /// It does not.
+    #[must_use]
+    pub fn start_program(&self) -> ForwarderProcess {
+        ForwarderProcess::start(self)
+    }
 }
 
-/// A running forwarder, ended when dropped.
+/// A running forwarder in this process. When dropped it is stopped, and the test fails unless it ends in time and without
+/// a fault.
 #[derive(Debug)]
 pub struct Forwarder {
-    /// Dropped before the directory it writes to.
-    pub process: Process,
-    directory: TempDir,
-    socket: PathBuf,
-    port: u16,
+    /// Present until it is dropped.
+    running: Option<namewire_daemon::Forwarder>,
+    announcement: String,
+    log: Position,
+    endpoint: Endpoint,
 }
 
 impl Forwarder {
     fn start(settings: &Settings) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let socket = directory.path().join("forwarder.sock");
-        // Between choosing a free port and binding it, somebody else may take it. So may one that was left.
-        let (process, port) = wait_until("a port that is free", || {
-            let port = settings.port.unwrap_or_else(free_port);
-            let config = directory.path().join("namewire.toml");
-            std::fs::write(&config, toml(settings, &socket, port)).expect("a configuration file");
-            let mut command = Command::new(program());
-            command.arg("run").arg("--config").arg(&config).args(&settings.arguments);
-            command.env("STATE_DIRECTORY", directory.path());
-            command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
-            let mut process = Process::start("forwarder", command, directory.path());
-            if wait_until_listening(&mut process) {
-                return Some((process, port));
+        let is_program = !(settings.arguments.is_empty() && settings.environment.is_empty());
+        assert!(!is_program, "a forwarder with arguments or variables is a program: {settings:?}");
+        let log = Position::end();
+        let mut endpoint = Endpoint::new();
+        let (running, announcement) = start_at_free_port(settings, &mut endpoint, |file| {
+            let config = namewire_config::load(file).expect("a configuration without faults");
+            let mut hooks = Hooks::none().expect("a file descriptor");
+            let (announce, announced) = mpsc::channel();
+            hooks.on_listening = Box::new(move |lines| {
+                // A test that has given up does not wait for it.
+                let _ = announce.send(lines.to_owned());
+            });
+            let running = namewire_daemon::Forwarder::start(&config, hooks);
+            let running = running.map_err(|error| format!("{error:#}"))?;
+            match announced.recv_timeout(TIMEOUT) {
+                Ok(lines) => Ok((running, lines)),
+                Err(_) => Err(format!("it ends with {:?}", running.shut_down())),
             }
-            let complaint = process.stderr();
-            assert!(complaint.contains("in use"), "the forwarder does not start:\n{complaint}");
-            None
         });
-        Self { process, directory, socket, port }
+        Self { running: Some(running), announcement, log, endpoint }
     }
 
-    /// Its Unix socket.
+    /// The addresses at which it listens, as announced at its start.
     #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    pub fn announcement(&self) -> &str {
+        &self.announcement
+    }
+}
+
+impl Deref for Forwarder {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        let (send, ended) = mpsc::channel();
+        std::thread::spawn(move || send.send(running.shut_down()));
+        let fault = match ended.recv_timeout(TIMEOUT) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("the forwarder ended with a fault: {error:#}")),
+            Err(RecvTimeoutError::Timeout) => {
+                Some(format!("the forwarder does not end within {TIMEOUT:?}"))
+            }
+            Err(RecvTimeoutError::Disconnected) => Some("the end of the forwarder panicked".into()),
+        };
+        let is_failing = std::thread::panicking();
+        if is_failing || fault.is_some() {
+            eprintln!("--- log of all forwarders since the start of this one\n{}", self.log.text());
+        }
+        match fault {
+            Some(fault) if is_failing => eprintln!("{fault}"),
+            Some(fault) => panic!("{fault}"),
+            None => {}
+        }
+    }
+}
+
+/// A running `namewire run`, ended when dropped.
+#[derive(Debug)]
+pub struct ForwarderProcess {
+    /// Dropped before the directory it writes to.
+    pub process: Process,
+    endpoint: Endpoint,
+}
+
+impl ForwarderProcess {
+    fn start(settings: &Settings) -> Self {
+        let mut endpoint = Endpoint::new();
+        let directory = endpoint.directory().to_owned();
+        let process = start_at_free_port(settings, &mut endpoint, |config| {
+            let mut command = Command::new(program());
+            command.arg("run").arg("--config").arg(config).args(&settings.arguments);
+            command.env("STATE_DIRECTORY", &directory);
+            command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
+            let mut process = Process::start("forwarder", command, &directory);
+            if wait_until_listening(&mut process) { Ok(process) } else { Err(process.stderr()) }
+        });
+        Self { process, endpoint }
     }
 
-    /// Its UDP and TCP port, as far as it has them.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// A directory that goes away with the forwarder.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// `NDN_CLIENT_TRANSPORT` for its Unix socket.
-    #[must_use]
-    pub fn unix(&self) -> String {
-        format!("unix://{}", self.socket.display())
-    }
-
-    /// `NDN_CLIENT_TRANSPORT` for its TCP port.
-    #[must_use]
-    pub fn tcp(&self) -> String {
-        format!("tcp4://127.0.0.1:{}", self.port)
-    }
-
-    /// `NDN_CLIENT_TRANSPORT` for its WebSocket port.
-    #[must_use]
-    pub fn websocket(&self) -> String {
-        format!("ws://127.0.0.1:{}", self.port)
-    }
-
-    /// The address of its WebTransport port, with the hash of its certificate.
-    ///
-    /// # Panics
-    /// It has none.
-    #[must_use]
-    pub fn webtransport(&self) -> String {
-        let status = self.json(&["webtransport"]);
-        let hash = status["certificate_hashes"][0].as_str().expect("a certificate");
-        format!("https://127.0.0.1:{}/ndn#sha256={hash}", self.port)
-    }
-
-    /// A connection to its Unix socket.
-    ///
-    /// # Panics
-    /// It does not accept.
-    #[must_use]
-    pub fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(&self.socket).expect("the forwarder accepts");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        stream.set_write_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        stream
-    }
-
-    /// A command that is to use this forwarder.
-    #[must_use]
-    pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program());
-        command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.unix());
-        command.env("XDG_CACHE_HOME", self.directory().join("cache"));
-        command
-    }
-
-    /// Runs `namewire` with these arguments to its end.
-    #[must_use]
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        run_to_end(self.command(arguments))
-    }
-
-    /// What `namewire` with these arguments prints.
-    ///
-    /// # Panics
-    /// It fails.
-    #[must_use]
-    pub fn output(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "namewire {arguments:?}: {}\n{complaint}", output.status);
-        String::from_utf8(output.stdout)
-            .unwrap_or_else(|_| panic!("namewire {arguments:?} prints no text"))
-    }
-
-    /// The JSON that `namewire` with these arguments and `--json` prints.
-    ///
-    /// # Panics
-    /// It fails.
-    #[must_use]
-    pub fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.output(&[arguments, &["--json"]].concat());
-        serde_json::from_str(&output)
-            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output}"))
-    }
-
-    /// Starts `namewire` with these arguments beside the forwarder.
-    #[must_use]
-    pub fn spawn(&self, name: &str, arguments: &[&str]) -> Process {
-        Process::start(name, self.command(arguments), self.directory.path())
-    }
-
-    /// Checks that the forwarder still answers, within a time that shows it is not busy otherwise.
+    /// Checks that the forwarder still runs and answers.
     ///
     /// # Panics
     /// It does not.
     pub fn assert_healthy(&mut self) {
         assert!(self.process.is_running(), "the forwarder ended:\n{}", self.process.everything());
-        let status = self.json(&["status"]);
-        assert!(status["version"].is_string(), "{status}");
+        self.endpoint.assert_healthy();
     }
 
     /// Resident memory in KiB.
@@ -285,6 +255,34 @@ impl Forwarder {
     }
 }
 
+impl Deref for ForwarderProcess {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+/// Writes the configuration with a free port and starts a forwarder with it. Between choosing a port and binding it,
+/// another program may take it; then another port is chosen.
+fn start_at_free_port<T>(
+    settings: &Settings,
+    endpoint: &mut Endpoint,
+    mut start: impl FnMut(&Path) -> Result<T, String>,
+) -> T {
+    let config = endpoint.directory().join("namewire.toml");
+    wait_until("a port that is free", || {
+        let port = settings.port.unwrap_or_else(free_port);
+        endpoint.set_port(port);
+        std::fs::write(&config, toml(settings, endpoint.socket(), port)).expect("a file");
+        match start(&config) {
+            Ok(started) => Some(started),
+            Err(error) if error.contains("in use") => None,
+            Err(error) => panic!("the forwarder does not start:\n{error}"),
+        }
+    })
+}
+
 fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     let mut toml = String::new();
     let listener = |enabled: bool| match enabled {
@@ -298,8 +296,14 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     let (tcp, udp) = (listener(settings.tcp) + &more("tcp"), listener(settings.udp));
     let unix = more("unix");
     let websocket = listener(settings.websocket);
+    // Its certificate stays in the directory of the forwarder, unless the test names another place.
+    let names_state = |more: &String| more.contains("state_directory");
+    let state = match settings.webtransport.as_ref().is_some_and(names_state) {
+        true => String::new(),
+        false => format!("state_directory = {:?}\n", socket.with_file_name("state")),
+    };
     let webtransport = match &settings.webtransport {
-        Some(more) => format!("[listeners.webtransport]\n{}{more}\n", listener(true)),
+        Some(more) => format!("[listeners.webtransport]\n{}{state}{more}\n", listener(true)),
         None => String::new(),
     };
     write!(

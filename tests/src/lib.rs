@@ -1,15 +1,18 @@
 //! What the end-to-end tests share: a forwarder of their own, applications, waiting for conditions.
 //!
-//! Every test starts the real program on sockets below a directory of its own and ends it when it
-//! is over, whatever happened. Nothing waits for an amount of time; [`wait_until`] waits for a
-//! condition with a deadline.
+//! Every test starts a forwarder on sockets below a directory of its own and ends it when it is over, whatever happened:
+//! in the process of the tests ([`Settings::start`]), or the program where the process is what is tested
+//! ([`Settings::start_program`]). Nothing waits for an amount of time; [`wait_until`] waits for a condition with a
+//! deadline.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod application;
 mod bridge;
 mod browser;
+mod endpoint;
 mod forwarder;
+mod log;
 mod peers;
 mod process;
 mod program;
@@ -23,7 +26,8 @@ use std::time::{Duration, Instant};
 pub use application::{Application, Received};
 pub use bridge::{Bridge, Script, forwarder_of_host, looping, station};
 pub use browser::{browser_found, fetch_by_page};
-pub use forwarder::{Forwarder, Settings, free_port, worker_count};
+pub use endpoint::Endpoint;
+pub use forwarder::{Forwarder, ForwarderProcess, Settings, free_port, worker_count};
 pub use peers::{
     Peer, Transport, found_on_path, require, skip, skip_unless_file, skip_unless_found,
 };

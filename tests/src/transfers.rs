@@ -1,4 +1,4 @@
-//! A segmented object from one application to another, byte for byte, through `namewire run`.
+//! A segmented object from one application to another, byte for byte, through a forwarder.
 //!
 //! The Content Store is off, so that every fetch reaches the producer. Prefixes are registered and versions discovered
 //! (RDR) by each library's own means.

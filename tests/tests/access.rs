@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use namewire_tests::{Forwarder, Settings, noise, wait_until};
+use namewire_tests::{Endpoint, Settings, noise, wait_until};
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use ndn_packet::{Component, Data, Interest, LpPacket, Name, SignatureInfo};
 use ndn_security::{
@@ -118,7 +118,7 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    fn new(forwarder: &Forwarder) -> Self {
+    fn new(forwarder: &Endpoint) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(("127.0.0.1", forwarder.port())).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -162,12 +162,12 @@ impl Neighbour {
     }
 }
 
-fn hub(root: &Identity) -> Forwarder {
+fn hub<F>(root: &Identity, start: impl FnOnce(&Settings) -> F) -> F {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("root.cert");
     std::fs::write(&file, root.certificate.to_text()).unwrap();
     // The forwarder has read it once it listens.
-    Settings::new().udp().toml(&RULES.replace("root.cert", file.to_str().unwrap())).start()
+    start(&Settings::new().udp().toml(&RULES.replace("root.cert", file.to_str().unwrap())))
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_neighbour_registers_with_a_certificate_that_is_fetched_from_it() {
     let root = Identity::new("/net", None);
     let site = Identity::new("/net/site", Some(&root));
     let user = Identity::new("/net/site/user", Some(&site));
-    let forwarder = hub(&root);
+    let forwarder = hub(&root, Settings::start_program);
     let neighbour = Neighbour::new(&forwarder);
     let chain = [&user.certificate, &site.certificate];
     let wire = register("/localhop/nfd", "/net/site/user/app", &user.signer(), unix_ms());
@@ -212,7 +212,7 @@ fn prefixes_are_limited_to_identities_by_rules_of_one_line() {
     std::fs::write(&rules, text).unwrap();
     let rules = rules.display();
     let toml = format!("[management]\nlocalhop_rib = \"{rules}\"\nlocalhost_rib = \"{rules}\"\n");
-    let forwarder = Settings::new().udp().toml(&toml).start();
+    let forwarder = Settings::new().udp().toml(&toml).start_program();
     let neighbour = Neighbour::new(&forwarder);
     let ask = |uri: &str, signer: &dyn Signer, certificate: &Certificate| {
         let wire = register("/localhop/nfd", uri, signer, unix_ms());
@@ -269,7 +269,7 @@ fn certificates_that_another_host_has_are_fetched_under_every_strategy() {
         let user = Identity::new(&format!("/net/{strategy}/site/user"), Some(&site));
         [region, site, user]
     });
-    let forwarder = hub(&root);
+    let forwarder = hub(&root, Settings::start);
     let repository = Neighbour::new(&forwarder).socket;
     let peer = format!("udp4://{}", repository.local_addr().unwrap());
     let _ = forwarder.output(&["route", "add", "/net", &peer]);
@@ -303,7 +303,7 @@ fn without_localhop_rules_neighbours_get_no_answer() {
 #[test]
 fn a_flood_of_bad_commands_leaves_the_forwarder_as_it_was() {
     let root = Identity::new("/net", None);
-    let forwarder = hub(&root);
+    let forwarder = hub(&root, Settings::start_program);
     let neighbour = Neighbour::new(&forwarder);
     let unknown_peer = Identity::new("/net/x", None);
     let good = register("/localhop/nfd", "/x", &unknown_peer.signer(), unix_ms());

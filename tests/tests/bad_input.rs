@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use namewire_tests::wire::{PacketReader, data, interest, name};
-use namewire_tests::{Forwarder, Process, Settings, noise, now, program, wait_until};
+use namewire_tests::{ForwarderProcess, Process, Settings, noise, now, program, wait_until};
 use ndn_packet::tlv::append_tlv;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,12 +19,12 @@ const SLACK_KIB: u64 = 24 * 1024;
 struct Victim {
     /// Dropped before the forwarder, whose directory it writes to.
     _server: Process,
-    forwarder: Forwarder,
+    forwarder: ForwarderProcess,
 }
 
 impl Victim {
     fn start(settings: &Settings) -> Self {
-        let forwarder = settings.start();
+        let forwarder = settings.start_program();
         let mut server = forwarder.spawn("ping-server", &["ping-server", "/victim"]);
         server.wait_for_output("responding");
         let victim = Self { _server: server, forwarder };
@@ -304,7 +304,7 @@ fn a_flood_of_nonces_is_bounded() {
 
 #[test]
 fn a_full_fib_refuses_further_routes() {
-    let mut forwarder = Settings::new().udp().toml("[tables]\nfib_capacity = 32").start();
+    let forwarder = Settings::new().udp().toml("[tables]\nfib_capacity = 32").start();
     let peer = "udp4://127.0.0.1:9";
     let mut refused = None;
     for number in 0..64 {
@@ -324,7 +324,7 @@ fn a_full_fib_refuses_further_routes() {
 
 #[test]
 fn more_connections_than_faces_are_closed() {
-    let mut forwarder = Settings::new().toml("[limits]\nfaces = 20").start();
+    let forwarder = Settings::new().toml("[limits]\nfaces = 20").start();
     let kept: Vec<UnixStream> = (0..40).map(|_| forwarder.connect()).collect();
     let closed = wait_until("the connections beyond the limit to be closed", || {
         let closed = kept.iter().filter(|stream| is_closed(stream)).count();
@@ -416,7 +416,7 @@ fn out_of_descriptors_it_goes_on_with_those_it_has() {
 
 #[test]
 fn management_takes_no_nonsense() {
-    let mut forwarder = Settings::new().start();
+    let forwarder = Settings::new().start();
     let mut stream = forwarder.connect();
     let verbs = [
         "rib/register",
@@ -457,7 +457,7 @@ fn management_takes_no_nonsense() {
 
 #[test]
 fn the_control_socket_takes_no_nonsense() {
-    let mut forwarder = Settings::new().start();
+    let forwarder = Settings::new().start();
     let control = forwarder.socket().with_extension("control.sock");
     for nonsense in [&b"\n"[..], b"{}\n", b"{\"method\":1}\n", b"\xff\xfe\n", &noise(4, 100_000)] {
         let mut stream = UnixStream::connect(&control).unwrap();
@@ -478,7 +478,7 @@ fn is_closed(mut stream: &UnixStream) -> bool {
 }
 
 /// The listener's queue may be full for a moment.
-fn connect_with_retries(forwarder: &Forwarder) -> UnixStream {
+fn connect_with_retries(forwarder: &ForwarderProcess) -> UnixStream {
     wait_until("a connection", || UnixStream::connect(forwarder.socket()).ok())
 }
 

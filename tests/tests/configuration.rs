@@ -131,11 +131,12 @@ fn a_conversion_that_fails_leaves_nothing_that_could_be_used() {
 
 #[test]
 fn start_reports_an_unusual_control_socket() {
-    let usual = Settings::new().start();
+    let usual = Settings::new().start_program();
     assert!(!usual.process.stdout().contains("--control"), "{}", usual.process.stdout());
     let directory = tempfile::tempdir().unwrap();
     let control = directory.path().join("elsewhere.sock");
-    let unusual = Settings::new().argument("--control").argument(control.to_str().unwrap()).start();
+    let unusual =
+        Settings::new().argument("--control").argument(control.to_str().unwrap()).start_program();
     let stated = unusual.process.stdout();
     assert!(stated.contains(&format!("--control {}", control.display())), "{stated}");
     let _ = unusual.output(&["log", "--control", control.to_str().unwrap()]);
@@ -164,7 +165,7 @@ fn a_route_that_is_there_is_changed_or_left() {
 
 #[test]
 fn applications_that_come_and_go_leave_no_line() {
-    let forwarder = Settings::new().tcp().start();
+    let forwarder = Settings::new().tcp().start_program();
     let _ = forwarder.output(&["status"]);
     assert!(!forwarder.process.stderr().contains("face created"), "{}", forwarder.process.stderr());
 }
@@ -172,7 +173,7 @@ fn applications_that_come_and_go_leave_no_line() {
 /// What only the running forwarder can tell: there is no room for what the file asks for.
 #[test]
 fn a_reload_that_there_is_no_room_for_changes_nothing() {
-    let forwarder = Settings::new().toml("[tables]\nfib_capacity = 16").start();
+    let forwarder = Settings::new().toml("[tables]\nfib_capacity = 16").start_program();
     // One entry is management's own.
     for number in 1..16 {
         let added = forwarder.run(&["route", "add", &format!("/{number}"), "1"]);

@@ -2,23 +2,27 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use namewire_tests::{Application, Forwarder, Process, Settings, noise, program, wait_until};
+use namewire_tests::{
+    Application, Endpoint, Forwarder, Process, Settings, noise, program, wait_until,
+};
 use ndn_management::{ControlParameters, Verb};
 use rustix::process::Signal;
 use serde_json::Value;
 
+const NO_CACHE: &str = "[tables.cs]\nadmit = false\nserve = false";
 const FILE_BYTES: usize = 48 << 20;
 const MEBIBYTE: u64 = 1 << 20;
 
 /// A server of one large file that signs a manifest, and a fetcher that is slow enough to be met in
 /// the middle.
-struct Bed {
+struct Bed<F = Forwarder> {
     server: Option<Process>,
-    forwarder: Forwarder,
+    forwarder: F,
     file: PathBuf,
     out: PathBuf,
     part: PathBuf,
@@ -29,11 +33,12 @@ struct Bed {
 impl Bed {
     /// Nothing is cached, so that every packet comes from the server.
     fn new() -> Self {
-        Self::with(&Settings::new().toml("[tables.cs]\nadmit = false\nserve = false"))
+        Self::with(Settings::new().toml(NO_CACHE).start())
     }
+}
 
-    fn with(settings: &Settings) -> Self {
-        let forwarder = settings.start();
+impl<F: Deref<Target = Endpoint>> Bed<F> {
+    fn with(forwarder: F) -> Self {
         let served = forwarder.directory().join("served");
         fs::create_dir(&served).unwrap();
         let (file, content) = (served.join("file"), noise(5, FILE_BYTES));
@@ -74,20 +79,20 @@ impl Bed {
         wait_until("a part of the file", || (self.packets() >= enough).then_some(()));
     }
 
-    /// Waits until a fetcher has written down that it has a part of the file, verified: packets come before
-    /// it knows by which manifest.
-    fn wait_for_part(out: &Path) {
-        let name = out.file_name().unwrap().to_str().unwrap();
-        let sidecar = out.with_file_name(format!(".{name}.part.json"));
-        wait_until("a part of the file", || sidecar.exists().then_some(()));
-    }
-
     fn assert_completes(&self) {
         assert!(!self.out.exists());
         assert!(self.get("last", &[]).wait().success());
         assert!(fs::read(&self.out).unwrap() == self.content);
         assert!(!self.part.exists());
     }
+}
+
+/// Waits until a fetcher has written down that it has a part of the file, verified: packets come before
+/// it knows by which manifest.
+fn wait_for_part(out: &Path) {
+    let name = out.file_name().unwrap().to_str().unwrap();
+    let sidecar = out.with_file_name(format!(".{name}.part.json"));
+    wait_until("a part of the file", || sidecar.exists().then_some(()));
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn a_tree_that_is_interrupted_is_gone_on_with() {
     let tree = tree.to_str().unwrap();
     let get = ["get", "/files", "--recursive", "-o", tree, "--verify", &bed.key];
     let mut fetcher = bed.forwarder.spawn("interrupted", &[&get[..], &["--window", "1"]].concat());
-    Bed::wait_for_part(&Path::new(tree).join("file"));
+    wait_for_part(&Path::new(tree).join("file"));
     fetcher.signal(Signal::INT);
     assert_eq!(fetcher.wait().code(), Some(130), "{}", fetcher.everything());
     assert!(fetcher.stderr().contains("are kept"), "{}", fetcher.stderr());
@@ -146,7 +151,7 @@ fn a_tree_that_is_interrupted_is_gone_on_with() {
 fn a_file_that_is_rewritten_in_the_middle_is_not_mixed() {
     let mut bed = Bed::new();
     let mut fetcher = bed.get("rewritten", &["--window", "1"]);
-    Bed::wait_for_part(&bed.out);
+    wait_for_part(&bed.out);
     bed.content = noise(6, FILE_BYTES);
     fs::write(&bed.file, &bed.content).unwrap();
     assert_eq!(fetcher.wait().code(), Some(1), "{}", fetcher.everything());
@@ -170,7 +175,7 @@ fn a_server_that_is_killed_and_comes_back_is_waited_for() {
 
 #[test]
 fn a_forwarder_that_is_killed_and_comes_back_is_waited_for() {
-    let mut bed = Bed::new();
+    let mut bed = Bed::with(Settings::new().toml(NO_CACHE).start_program());
     let before = bed.packets();
     let mut fetcher = bed.get("waiting", &["--window", "4"]);
     bed.wait_for_data(before, MEBIBYTE);
@@ -190,7 +195,7 @@ fn a_forwarder_that_is_killed_and_comes_back_is_waited_for() {
 
 /// Leaves what `answer` sends for a segment in the cache, fresh for long, and fetches the file.
 fn fetch_past(segment: u64, answer: impl FnOnce(&mut Application, &str)) -> Value {
-    let bed = Bed::with(&Settings::new());
+    let bed = Bed::with(Settings::new().start());
     let modified = fs::metadata(&bed.file).unwrap();
     let version = modified.mtime() * 1_000_000_000 + modified.mtime_nsec();
     let uri = format!("/files/file/v={version}/seg={segment}");

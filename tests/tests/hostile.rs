@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 
-use namewire_tests::{Forwarder, Settings, TIMEOUT, noise, wait_until, wire};
+use namewire_tests::{Endpoint, ForwarderProcess, Settings, TIMEOUT, noise, wait_until, wire};
 use ndn_management::{
     CommandBuilder, ControlParameters, ControlResponse, Dataset, FaceQueryFilter, Verb,
 };
@@ -183,7 +183,7 @@ impl Face for Datagrams {
 struct Page(TcpStream);
 
 impl Page {
-    fn open(forwarder: &Forwarder, origin: &str) -> Self {
+    fn open(forwarder: &Endpoint, origin: &str) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", forwarder.port())).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         write!(
@@ -281,16 +281,16 @@ fn replay(command: &[u8]) -> Vec<u8> {
     again
 }
 
-fn forwarders(toml: &str) -> [Forwarder; 2] {
+fn forwarders(toml: &str) -> [ForwarderProcess; 2] {
     // One worker: what is sent after a command is answered after it.
     [
-        Settings::new().tcp().udp().workers(1).toml(toml).start(),
-        Settings::new().websocket().workers(1).toml(toml).start(),
+        Settings::new().tcp().udp().workers(1).toml(toml).start_program(),
+        Settings::new().websocket().workers(1).toml(toml).start_program(),
     ]
 }
 
 /// Faces, and whether they are local.
-fn faces([sockets, pages]: &[Forwarder; 2]) -> Vec<(&'static str, bool, Box<dyn Face>)> {
+fn faces([sockets, pages]: &[ForwarderProcess; 2]) -> Vec<(&'static str, bool, Box<dyn Face>)> {
     let tcp = TcpStream::connect(("127.0.0.1", sockets.port())).unwrap();
     tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -326,7 +326,12 @@ const KINDS: [(&str, [&str; 2]); 10] = [
 const NO_STORE: &str = "[tables.cs]\ncapacity_packets = 0\n";
 
 /// Asks by all faces; `check_after` while these are still there, and their routes with them.
-fn ask_all(column: usize, toml: &str, commands: &mut Commands, check_after: impl Fn(&Forwarder)) {
+fn ask_all(
+    column: usize,
+    toml: &str,
+    commands: &mut Commands,
+    check_after: impl Fn(&ForwarderProcess),
+) {
     let forwarders = forwarders(&format!("{NO_STORE}{toml}"));
     let mut mark = 0;
     let mut faces = faces(&forwarders);

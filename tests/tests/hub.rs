@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use namewire_tests::wire::{interest, name};
-use namewire_tests::{Forwarder, Settings, now, wait_until};
+use namewire_tests::{ForwarderProcess, Settings, now, wait_until};
 use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
 
 /// How long the load is measured without an attack.
@@ -28,7 +28,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-fn socket(address: Ipv4Addr, forwarder: &Forwarder) -> UdpSocket {
+fn socket(address: Ipv4Addr, forwarder: &ForwarderProcess) -> UdpSocket {
     let socket = UdpSocket::bind((address, 0)).unwrap();
     socket.connect(("127.0.0.1", forwarder.port())).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -51,7 +51,7 @@ fn pace(rate: u64, is_over: &AtomicBool, mut send: impl FnMut(u64)) {
 }
 
 /// What one address sends, from all its ports in turn.
-fn attack(forwarder: &Forwarder, address: u8, rate: u64, is_over: &AtomicBool) -> u64 {
+fn attack(forwarder: &ForwarderProcess, address: u8, rate: u64, is_over: &AtomicBool) -> u64 {
     let from = Ipv4Addr::new(127, 0, 1, address);
     let ports: Vec<_> = (0..PORTS).map(|_| socket(from, forwarder)).collect();
     ports.iter().for_each(|port| port.set_nonblocking(true).unwrap());
@@ -142,12 +142,12 @@ struct Hub {
     /// Takes what the attackers ask for.
     _hole: UdpSocket,
     neighbour: UdpSocket,
-    forwarder: Forwarder,
+    forwarder: ForwarderProcess,
 }
 
 impl Hub {
     fn start() -> Self {
-        let forwarder = Settings::new().udp().workers(2).start();
+        let forwarder = Settings::new().udp().workers(2).start_program();
         let neighbour = socket(Ipv4Addr::new(127, 0, 2, 1), &forwarder);
         let remote = format!("udp4://{}", neighbour.local_addr().unwrap());
         let _ = forwarder.output(&["face", "create", &remote, "--persistency", "permanent"]);

@@ -69,7 +69,7 @@ fn section(page: &mut String, title: &str, value: &Value) {
 #[test]
 fn fields_of_json_are_those_of_the_reference() {
     let home = tempfile::tempdir().unwrap();
-    let forwarder = Settings::new().workers(1).udp().start();
+    let forwarder = Settings::new().workers(1).udp().start_program();
     let run = |arguments: &[&str]| {
         let mut command = forwarder.command(arguments);
         command.env("HOME", home.path());
@@ -141,7 +141,7 @@ fn log_lines_are_json_if_that_is_configured() {
     let to_file = format!("--log-file={}", file.display());
     let settings =
         Settings::new().workers(1).udp().argument("--log-format=json").argument(&to_file);
-    let forwarder = settings.start();
+    let forwarder = settings.start_program();
     let _ = forwarder.output(&["face", "create", "udp4://127.0.0.1:9"]);
     let log = fs::read_to_string(&file).unwrap();
     let lines: Vec<Value> = log

@@ -302,7 +302,7 @@ fn the_forwarder_and_its_operator_sign_with_identities() {
          certificate = \"{}\"\nprivileges = [\"faces\", \"strategy-choice\", \"cs\", \"fib\"]\n",
         home.join("operator.cert").display()
     );
-    let forwarder = Settings::new().toml(&toml).variable("HOME", home).start();
+    let forwarder = Settings::new().toml(&toml).variable("HOME", home).start_program();
     let asked =
         |arguments: &[&str]| forwarder.command(arguments).env("HOME", home).output().unwrap();
     let certificate = home.join("router.cert");

@@ -18,7 +18,7 @@ fn run_with(arguments: &[&str], directory: &Path) -> Command {
 #[test]
 fn it_ends_cleanly_when_asked_to() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut forwarder = Settings::new().tcp().start();
+        let mut forwarder = Settings::new().tcp().start_program();
         let control = forwarder.socket().with_extension("control.sock");
         assert!(control.exists());
         forwarder.process.signal(signal);
@@ -31,7 +31,7 @@ fn it_ends_cleanly_when_asked_to() {
 
 #[test]
 fn second_instance_names_the_first() {
-    let mut first = Settings::new().start();
+    let first = Settings::new().start();
     let socket = first.socket().display().to_string();
     let output =
         run_to_end(run_with(&["--socket", &socket, "--no-tcp", "--no-udp"], first.directory()));
@@ -89,7 +89,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn a_stale_socket_is_replaced() {
-    let mut forwarder = Settings::new().start();
+    let mut forwarder = Settings::new().start_program();
     // Killed, it leaves its socket files behind.
     forwarder.process.signal(Signal::KILL);
     forwarder.process.wait();
@@ -148,7 +148,7 @@ fn all_users_may_connect_and_the_directory_is_created() {
 
 #[test]
 fn listening_addresses_are_announced() {
-    let forwarder = Settings::new().tcp().udp().start();
+    let forwarder = Settings::new().tcp().udp().start_program();
     let printed = wait_until("the announcement", || {
         let printed = forwarder.process.stdout();
         printed.contains("NDN_CLIENT_TRANSPORT=").then_some(printed)
@@ -203,7 +203,7 @@ fn the_sample_configuration_is_accepted() {
 
 #[test]
 fn an_idle_forwarder_uses_no_processor_and_little_memory() {
-    let forwarder = Settings::new().tcp().udp().workers(2).start();
+    let forwarder = Settings::new().tcp().udp().workers(2).start_program();
     let silent: Vec<UnixStream> = (0..100).map(|_| forwarder.connect()).collect();
     wait_until("the faces", || {
         let faces = forwarder.json(&["face", "list"]);

@@ -213,7 +213,7 @@ fn the_content_store_is_configured_and_erased() {
 
 #[test]
 fn log_levels_change_while_it_runs() {
-    let forwarder = Settings::new().start();
+    let forwarder = Settings::new().start_program();
     let levels = forwarder.json(&["log"]);
     assert_eq!(levels["level"], "info");
     let levels = forwarder.json(&["log", "warn", "ndn_dataplane=debug"]);

@@ -47,7 +47,7 @@ fn remotes(forwarder: &Forwarder) -> Vec<(String, String)> {
 fn files_go_from_program_to_program_by_shared_memory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut forwarder = listening(&path).start();
+    let forwarder = listening(&path).start();
     let bytes = noise(4, OBJECT_BYTES);
     let transport = format!("memif://{}", path.display());
     let serving = serve(&forwarder, &format!("{transport}/7"), &bytes);
@@ -66,8 +66,8 @@ fn files_go_from_program_to_program_by_shared_memory() {
 fn an_operator_makes_a_face() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut listener = listening(&path).start();
-    let mut other = Settings::new().start();
+    let listener = listening(&path).start();
+    let other = Settings::new().start();
     let face = (format!("memif://{}/3", path.display()), "non-local".to_owned());
     let _ = other.output(&["face", "create", &face.0]);
     wait_until("both ends", || {
@@ -82,7 +82,7 @@ fn an_operator_makes_a_face() {
 fn traffic_is_made_over_shared_memory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut forwarder = listening(&path).start();
+    let forwarder = listening(&path).start();
     let transport = format!("memif://{}", path.display());
     let producer = ["traffic", "producer", "/t", "--transport", &transport];
     let mut producer = forwarder.spawn("producer", &producer);
@@ -158,7 +158,7 @@ fn frames_through_dpdk(settings: &str) -> Option<u64> {
     let secret = |socket: &Path, secret: &str| {
         format!("[[memif_secrets]]\nsocket = {:?}\nsecret = {secret:?}\n", socket.to_str().unwrap())
     };
-    let mut producing = listening(&first).toml(settings).toml(&secret(&first, SECRET)).start();
+    let producing = listening(&first).toml(settings).toml(&secret(&first, SECRET)).start();
     let bytes = noise(5, SMALL_BYTES);
     let _serving = serve(&producing, &producing.unix(), &bytes);
     let mut testpmd = testpmd(&first, &second, SECRET, directory.path());
@@ -190,7 +190,7 @@ fn frames_through_dpdk(settings: &str) -> Option<u64> {
             refusal(&forwarder, &remote).contains(answer).then_some(())
         });
     }
-    let mut consuming = Settings::new().toml(&toml).toml(&secret(&second, SECRET)).start();
+    let consuming = Settings::new().toml(&toml).toml(&secret(&second, SECRET)).start();
     let face = (remote, "non-local".to_owned());
     wait_until("our face as a client", || remotes(&consuming).contains(&face).then_some(()));
     let before = received_frames(&consuming);

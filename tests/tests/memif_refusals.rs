@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use namewire_tests::{
-    Application, Forwarder, Process, Received, Settings, run_to_end, wait_until, wire,
+    Application, Endpoint, Process, Received, Settings, run_to_end, wait_until, wire,
 };
 use ndn_management::{CommandBuilder, ControlParameters, ControlResponse, Verb};
 use rustix::process::Signal;
@@ -23,7 +23,7 @@ fn secret(socket: &Path, id: Option<u32>, secret: &str) -> String {
 }
 
 /// A command of an application that attaches as `transport` says, with this secret.
-fn attach(forwarder: &Forwarder, transport: &str, secret: &str, arguments: &[&str]) -> Output {
+fn attach(forwarder: &Endpoint, transport: &str, secret: &str, arguments: &[&str]) -> Output {
     let mut command = forwarder.command(&[arguments, &["--transport", transport]].concat());
     command.env(VARIABLE, secret);
     run_to_end(command)
@@ -33,7 +33,7 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn refused(forwarder: &Forwarder, reason: &str) -> u64 {
+fn refused(forwarder: &Endpoint, reason: &str) -> u64 {
     forwarder.json(&["status"])["memif"]["refused"][reason].as_u64().unwrap_or(0)
 }
 
@@ -42,7 +42,7 @@ fn applications_send_the_secret_of_their_interface() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let secrets = [secret(&path, None, "swordfish"), secret(&path, Some(7), "seven")].concat();
-    let mut forwarder = listening(&path, &secrets).start();
+    let mut forwarder = listening(&path, &secrets).start_program();
     let (all, seventh) =
         (format!("memif://{}", path.display()), format!("memif://{}/7", path.display()));
     let list = ["face", "list"];
@@ -81,12 +81,11 @@ fn applications_send_the_secret_of_their_interface() {
 fn secret_of_a_server_is_sent_and_its_rejection_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut server = listening(&path, &secret(&path, None, "swordfish")).start();
+    let server = listening(&path, &secret(&path, None, "swordfish")).start();
     let remote = format!("memif://{}/3", path.display());
     let face = format!("[[static_faces]]\nuri = {remote:?}\n");
-    let client =
-        |words: &str| Settings::new().toml(&(secret(&path, Some(3), words) + &face)).start();
-    let wrong = client("swordfisch");
+    let client = |words: &str| Settings::new().toml(&(secret(&path, Some(3), words) + &face));
+    let wrong = client("swordfisch").start_program();
     let down = wait_until("a refusal", || {
         let faces = &wrong.json(&["status"])["down_faces"];
         let reason = faces[0]["reason"].as_str()?.to_owned();
@@ -98,11 +97,11 @@ fn secret_of_a_server_is_sent_and_its_rejection_is_reported() {
     assert!(wrong.process.stderr().contains(&down), "{}", wrong.process.stderr());
     assert!(refused(&server, "wrong_secret") >= 1);
     drop(wrong);
-    let mut right = client("swordfish");
+    let right = client("swordfish").start();
     let faces = || server.json(&["status"])["memif"]["clients"].as_u64();
     wait_until("the face", || (faces() == Some(1)).then_some(()));
     // One that is asked for, with the secret of the configuration; the interface is in use.
-    let mut another = client("swordfish");
+    let another = client("swordfish").start();
     wait_until("a refusal", || {
         let down = another.json(&["status"])["down_faces"][0]["reason"].to_string();
         down.contains("Already connected").then_some(())
@@ -116,7 +115,7 @@ fn secret_of_a_server_is_sent_and_its_rejection_is_reported() {
 fn client_at_the_limit_of_faces_is_informed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut forwarder = listening(&path, "[limits]\nfaces = 3\nfaces_per_peer = 1\n").start();
+    let forwarder = listening(&path, "[limits]\nfaces = 3\nfaces_per_peer = 1\n").start();
     // The face of management is one.
     let held = [forwarder.connect(), forwarder.connect()];
     wait_until("them to have faces", || {
@@ -160,7 +159,7 @@ fn clients_share_so_much_memory_together() {
 fn reload_changes_secrets_for_later_connections() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let forwarder = listening(&path, &secret(&path, None, "before")).start();
+    let forwarder = listening(&path, &secret(&path, None, "before")).start_program();
     let transport = format!("memif://{}", path.display());
     let attached = ["ping-server", "/attached", "--transport", &transport];
     let mut command = forwarder.command(&attached);
@@ -189,7 +188,7 @@ fn reload_changes_secrets_for_later_connections() {
 fn what_cannot_be_asked_for_is_wrong_usage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start();
+    let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start_program();
     let transport = format!("memif://{}", path.display());
     let too_high = format!("{transport}/4294967296");
     let no_number = format!("{transport}/abc");
@@ -236,10 +235,10 @@ fn what_cannot_be_asked_for_is_wrong_usage() {
 fn a_face_is_made_once_the_server_has_answered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
-    let server = listening(&path, &secret(&path, Some(3), "swordfish")).start();
+    let server = listening(&path, &secret(&path, Some(3), "swordfish")).start_program();
     assert!(!server.process.stderr().contains("memif clients need a secret"));
     let uri = |id: u32| format!("memif://{}/{id}", path.display());
-    let mut client = Settings::new().toml(&secret(&path, Some(4), "another")).start();
+    let mut client = Settings::new().toml(&secret(&path, Some(4), "another")).start_program();
     let create = |uri: &str| {
         let output = run_to_end(client.command(&["face", "create", uri]));
         (output.status.code(), printed(&output))

@@ -193,7 +193,7 @@ fn converted_file_has_the_same_settings() {
     let output = run_to_end(command);
     assert!(output.status.success(), "{}", text(&output));
     let toml = String::from_utf8(output.stdout).unwrap();
-    let forwarder = Settings::new().toml("").start();
+    let forwarder = Settings::new().toml("").start_program();
     let check = directory.path().join("converted.toml");
     std::fs::write(&check, &toml).unwrap();
     assert!(forwarder.run(&["config", "check", check.to_str().unwrap()]).status.success());

@@ -93,7 +93,7 @@ fn unusable_root_is_reported() {
 
 #[test]
 fn a_level_of_one_module_can_be_taken_away_again() {
-    let forwarder = Settings::new().start();
+    let forwarder = Settings::new().start_program();
     let before = forwarder.output(&["log"]);
     assert!(forwarder.output(&["log", "ndn_dataplane=trace"]).contains("ndn_dataplane=trace"));
     assert_eq!(forwarder.output(&["log", "ndn_dataplane=default"]), before);
@@ -108,7 +108,7 @@ fn a_level_of_one_module_can_be_taken_away_again() {
 
 #[test]
 fn lost_forwarder_is_reported() {
-    let mut forwarder = Settings::new().start();
+    let mut forwarder = Settings::new().start_program();
     let file = forwarder.directory().join("object");
     std::fs::write(&file, "content").unwrap();
     let path = file.display().to_string();
@@ -169,7 +169,7 @@ fn unused_port_is_named() {
 #[test]
 fn link_that_is_down_is_reported_by_all_commands() {
     let near = Settings::new().start();
-    let mut far = Settings::new().tcp().start();
+    let mut far = Settings::new().tcp().start_program();
     let uri = format!("tcp4://127.0.0.1:{}", far.port());
     let _ = near.output(&["face", "create", &uri, "--persistency", "permanent"]);
     let _ = near.output(&["route", "add", "/far", &uri]);

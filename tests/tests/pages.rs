@@ -16,7 +16,7 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
     if !browser_found() || !skip_unless_file(&library, "make setup installs it") {
         return;
     }
-    let forwarder = Settings::new().udp().workers(2).argument("--http=127.0.0.1:0").start();
+    let forwarder = Settings::new().udp().workers(2).argument("--http=127.0.0.1:0").start_program();
     let announced = forwarder.process.stdout();
     let (_, url) = announced.split_once("HTTP API: ").expect("an announcement");
     let url = url.lines().next().unwrap();

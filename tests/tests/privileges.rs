@@ -6,14 +6,14 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use namewire_tests::{Forwarder, Settings, program, wait_until};
+use namewire_tests::{ForwarderProcess, Settings, program, wait_until};
 use rustix::process::Signal;
 
 /// A user that every system has.
 const USER: &str = "nobody";
 
 /// The lines of this kind of all threads, without those that say the same.
-fn of_threads(forwarder: &Forwarder, key: &str) -> BTreeSet<String> {
+fn of_threads(forwarder: &ForwarderProcess, key: &str) -> BTreeSet<String> {
     let tasks = format!("/proc/{}/task", forwarder.process.pid().as_raw_nonzero());
     let tasks = std::fs::read_dir(tasks).unwrap();
     let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status"));
@@ -59,7 +59,7 @@ fn root_becomes_another_once_the_sockets_are_open() {
          [[bound_faces]]\nremotes = [\"udp4://{}\"]\ninterfaces = [\"lo\"]\n",
         neighbour.local_addr().unwrap()
     ));
-    let mut forwarder = settings.start();
+    let mut forwarder = settings.start_program();
     let owner = std::fs::metadata(forwarder.socket()).unwrap();
     let control = forwarder.socket().with_extension("control.sock");
     assert_eq!(std::fs::metadata(control).unwrap().uid(), owner.uid());

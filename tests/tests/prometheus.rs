@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use namewire_tests::{
-    Forwarder, Process, Settings, TIMEOUT, run_to_end, skip_unless_file, skip_unless_found,
+    ForwarderProcess, Process, Settings, TIMEOUT, run_to_end, skip_unless_file, skip_unless_found,
     wait_until,
 };
 use serde_json::Value;
@@ -26,8 +26,8 @@ fn body_of(address: &str, path: &str) -> Option<String> {
 }
 
 /// A forwarder with the HTTP API, a permanent face and some traffic, and the address of the API.
-fn forwarder_with_traffic() -> (Forwarder, Process, String) {
-    let forwarder = Settings::new().udp().argument("--http=127.0.0.1:0").start();
+fn forwarder_with_traffic() -> (ForwarderProcess, Process, String) {
+    let forwarder = Settings::new().udp().argument("--http=127.0.0.1:0").start_program();
     let printed = forwarder.process.stdout();
     let (_, address) = printed.split_once("HTTP API: http://").expect("an announcement");
     let address = address.split('/').next().unwrap().to_owned();
@@ -76,7 +76,7 @@ fn api(address: &str, path: &str) -> Option<Value> {
 }
 
 /// Prometheus with the configuration of `dist/prometheus`, which has scraped the API at `address`, and its own address.
-fn start_prometheus(forwarder: &Forwarder, address: &str) -> (Process, String) {
+fn start_prometheus(forwarder: &ForwarderProcess, address: &str) -> (Process, String) {
     let directory = forwarder.directory().join("prometheus");
     std::fs::create_dir(&directory).unwrap();
     let config = std::fs::read_to_string(dist().join("prometheus.yml")).unwrap();
@@ -141,7 +141,7 @@ fn dashboards_have_the_types_of_grafana() {
 }
 
 /// A face whose peer has sent something that is not a packet, so that the face has dropped it.
-fn face_that_drops(forwarder: &Forwarder) -> UdpSocket {
+fn face_that_drops(forwarder: &ForwarderProcess) -> UdpSocket {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("udp4://{}", peer.local_addr().unwrap());
     let _ = forwarder.output(&["face", "create", &uri, "--persistency", "permanent"]);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use namewire_tests::{Forwarder, Settings, program, run_to_end, skip_unless_file, wait_until};
+use namewire_tests::{Endpoint, Settings, program, run_to_end, skip_unless_file, wait_until};
 use serde_json::Value;
 
 /// A signer whose key `root.cert` vouches for may register anything.
@@ -52,7 +52,7 @@ fn key(home: &Path, arguments: &[&str]) -> String {
 }
 
 /// The routes of a prefix.
-fn routes(forwarder: &Forwarder, prefix: &str) -> Vec<Value> {
+fn routes(forwarder: &Endpoint, prefix: &str) -> Vec<Value> {
     let routes = forwarder.json(&["route", "list"]);
     let routes = routes.as_array().unwrap().iter();
     routes.filter(|route| route["prefix"] == *prefix).cloned().collect()
@@ -71,7 +71,7 @@ fn a_host_registers_its_prefixes_with_its_gateway() {
     let propagate = "[management.propagate]\nenabled = true\nrefresh_interval = \"200ms\"\n\
                      cost = 7\ntimeout = \"2s\"\nbase_retry_wait = \"100ms\"\n\
                      max_retry_wait = \"500ms\"\n";
-    let host = Settings::new().udp().toml(propagate).variable("HOME", home.path()).start();
+    let host = Settings::new().udp().toml(propagate).variable("HOME", home.path()).start_program();
     let uri = format!("udp4://127.0.0.1:{}", gateway.port());
     let mut server = host.spawn("server", &["ping-server", "/site/host/ping"]);
     server.wait_for_output("/site/host/ping");
@@ -104,10 +104,10 @@ fn gateway_rejects_unknown_clients() {
     std::fs::create_dir(&other).unwrap();
     key(&other, &["gen", "/site"]);
     let rules = RULES.replace("ANCHOR", &anchor.display().to_string());
-    let gateway = Settings::new().udp().toml(&rules).start();
+    let gateway = Settings::new().udp().toml(&rules).start_program();
     let propagate = "[management.propagate]\nenabled = true\ntimeout = \"8s\"\n\
                      base_retry_wait = \"100ms\"\nmax_retry_wait = \"500ms\"\n";
-    let host = Settings::new().udp().toml(propagate).variable("HOME", &other).start();
+    let host = Settings::new().udp().toml(propagate).variable("HOME", &other).start_program();
     let uri = format!("udp4://127.0.0.1:{}", gateway.port());
     let _ = host.output(&["route", "add", "/localhop/nfd", &uri]);
     let mut server = host.spawn("server", &["ping-server", "/site/ping"]);
@@ -151,7 +151,7 @@ fn a_locked_key_chain_holds_up_nothing_but_the_commands() {
 
     let propagate = "[management.propagate]\nenabled = true\nrefresh_interval = \"200ms\"\n\
                      base_retry_wait = \"100ms\"\nmax_retry_wait = \"500ms\"\n";
-    let host = Settings::new().udp().toml(propagate).variable("HOME", home.path()).start();
+    let host = Settings::new().udp().toml(propagate).variable("HOME", home.path()).start_program();
     let uri = format!("udp4://127.0.0.1:{}", gateway.port());
     let _ = host.output(&["route", "add", "/localhop/nfd", &uri]);
     let mut server = host.spawn("server", &["ping-server", "/site/ping"]);

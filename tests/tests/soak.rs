@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use namewire_tests::{Forwarder, Process, Settings, now, wait_until};
+use namewire_tests::{ForwarderProcess, Process, Settings, now, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ lifetime_ms = 400
 struct Soak {
     /// Dropped before the directory that they write to.
     producers: Vec<Process>,
-    forwarder: Forwarder,
+    forwarder: ForwarderProcess,
     round: u64,
     changes: u64,
 }
@@ -79,7 +79,7 @@ impl Soak {
             .workers(2)
             .toml("[tables]\npit_capacity = 65536\ncs = { capacity_packets = 16384 }")
             .toml("[pool]\ncapacity = \"64MiB\"\n[log]\nlevel = \"warn\"")
-            .start();
+            .start_program();
         std::fs::write(forwarder.directory().join("producer.toml"), PRODUCER).unwrap();
         std::fs::write(forwarder.directory().join("consumer.toml"), CONSUMER).unwrap();
         let mut soak = Self { forwarder, producers: Vec::new(), round: 0, changes: 0 };

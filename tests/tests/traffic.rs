@@ -139,7 +139,7 @@ fn a_scenario_mixes_patterns_and_each_interest_ends_once() {
 #[test]
 fn measurements_are_shown_when_the_forwarder_ends_first() {
     for threads in ["1", "2"] {
-        let forwarder = Settings::new().start();
+        let forwarder = Settings::new().start_program();
         let threads = ["--threads", threads, "--faces", threads];
         let spawn = |name: &str, arguments: &[&str]| {
             forwarder.spawn(

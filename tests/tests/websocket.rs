@@ -214,7 +214,7 @@ fn only_pages_of_listed_origins_connect() {
 
 #[test]
 fn clients_are_answered_as_they_deserve() {
-    let mut forwarder = Settings::new().websocket().start();
+    let forwarder = Settings::new().websocket().start();
     let dataset = name("/localhost/nfd/status/general");
     let asked = InterestBuilder::new(&dataset).can_be_prefix(true).nonce(1).to_vec().unwrap();
     // One message in three frames, with a ping between them.

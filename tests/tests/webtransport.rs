@@ -8,18 +8,17 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use namewire_tests::{
-    Forwarder, Peer, Settings, TIMEOUT, Transport, browser_found, fetch_by_page, noise, require,
+    Endpoint, Peer, Settings, TIMEOUT, Transport, browser_found, fetch_by_page, noise, require,
     run_to_end, skip_unless_found, wait_until,
 };
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_webtransport::{Accepted, Service, Target};
-use rustix::process::Signal;
 use serde_json::Value;
 
 const OBJECT_BYTES: usize = 256 * 1024;
 
 /// The object in a file, and its checksum as the page computes it.
-fn object(forwarder: &Forwarder) -> (PathBuf, Vec<u8>, u64) {
+fn object(forwarder: &Endpoint) -> (PathBuf, Vec<u8>, u64) {
     let bytes = noise(11, OBJECT_BYTES);
     let path = forwarder.directory().join("object");
     std::fs::write(&path, &bytes).unwrap();
@@ -29,14 +28,14 @@ fn object(forwarder: &Forwarder) -> (PathBuf, Vec<u8>, u64) {
 }
 
 /// The face whose far end begins so.
-fn face(forwarder: &Forwarder, remote: &str) -> Option<Value> {
+fn face(forwarder: &Endpoint, remote: &str) -> Option<Value> {
     let mut faces = forwarder.json(&["face", "list"]).as_array().unwrap().clone();
     // One that is being made has no number yet.
     faces.retain(|face| face["face_id"].is_u64());
     faces.into_iter().find(|face| face["remote_uri"].as_str().unwrap().starts_with(remote))
 }
 
-fn counter(forwarder: &Forwarder, name: &str) -> u64 {
+fn counter(forwarder: &Endpoint, name: &str) -> u64 {
     forwarder.json(&["webtransport"])["counters"][name].as_u64().unwrap()
 }
 
@@ -48,7 +47,7 @@ fn a_forwarder_fetches_from_another_by_a_face_that_an_operator_makes() {
     let transport = Transport(gateway.unix());
     let _serving = Peer::Namewire.produce(&transport, prefix, &path, gateway.directory());
     let url = gateway.webtransport();
-    assert!(gateway.process.stdout().contains(url.rsplit('=').next().unwrap()), "told at start");
+    assert!(gateway.announcement().contains(url.rsplit('=').next().unwrap()), "told at start");
 
     let branch = Settings::new().start();
     let created = branch.output(&["face", "create", &url]);
@@ -115,7 +114,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
     let (certificate, key) = certificate(directory.path());
     let files = format!("certificate = \"{}\"\nkey = \"{}\"", certificate.display(), key.display());
     let settings = Settings::new().webtransport_with(&files);
-    let mut first = settings.start();
+    let first = settings.start();
     let port = first.port();
     let url = format!("https://127.0.0.1:{port}/ndn");
     let branch = Settings::new()
@@ -124,7 +123,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
             "[faces]\nreconnect_min = \"50ms\"\nreconnect_max = \"200ms\"\n\
              [[static_routes]]\nprefix = \"/ndn\"\nface = \"{url}\""
         ))
-        .start();
+        .start_program();
     let route_of = |face: &Value| {
         let routes = branch.json(&["route", "list"]);
         let mut routes = routes.as_array().unwrap().iter();
@@ -134,8 +133,7 @@ fn a_configured_face_trusts_an_authority_and_comes_back() {
     wait_until("the route", || route_of(&earlier).then_some(()));
     assert_eq!(first.json(&["webtransport"])["self_signed"], false);
     // It ends orderly, and tells its peers.
-    first.process.signal(Signal::TERM);
-    first.process.wait();
+    drop(first);
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
     let _second = settings.port(port).start();
     let later = wait_until("the face to come back", || face(&branch, &url));
@@ -152,14 +150,10 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
         let state = format!("state_directory = \"{}\"", state.display());
         Settings::new().webtransport_with(&state)
     };
-    let end = |mut forwarder: Forwarder| {
-        forwarder.process.signal(Signal::TERM);
-        forwarder.process.wait();
-    };
     let first = settings(kept.path()).start();
     let port = first.port();
     let hash =
-        |forwarder: &Forwarder| forwarder.json(&["webtransport"])["certificate_hashes"][0].clone();
+        |forwarder: &Endpoint| forwarder.json(&["webtransport"])["certificate_hashes"][0].clone();
     let first_hash = hash(&first);
     let url = format!("https://127.0.0.1:{port}/ndn#sha256={}", first_hash.as_str().unwrap());
     let retries = "[faces]\nreconnect_min = \"50ms\"\nreconnect_max = \"200ms\"";
@@ -167,7 +161,7 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
     let _ = branch.output(&["face", "create", &url, "--persistency", "permanent"]);
     let _ = branch.output(&["route", "add", "/far", &url]);
     let earlier = face(&branch, &url).unwrap();
-    end(first);
+    drop(first);
     wait_until("the face to go", || face(&branch, &url).is_none().then_some(()));
     let unknown_peer = settings(other.path()).port(port).start();
     let shown = hash(&unknown_peer);
@@ -175,7 +169,7 @@ fn a_permanent_face_by_hash_comes_back_to_the_same_listener_only() {
         let reported = branch.output(&["face", "list"]);
         (reported.contains(&url) && reported.contains(shown.as_str().unwrap())).then_some(())
     });
-    end(unknown_peer);
+    drop(unknown_peer);
     let second = settings(kept.path()).port(port).start();
     assert_eq!(hash(&second), first_hash);
     let later = wait_until("the face to come back", || face(&branch, &url));
@@ -245,7 +239,7 @@ fn open(service: &Service, url: &str, count: usize) -> Receiver<Result<Accepted,
 #[test]
 fn clients_get_what_they_may_have() {
     let text = "[limits]\nfaces_per_peer = 3";
-    let mut forwarder = Settings::new().webtransport().toml(text).start();
+    let forwarder = Settings::new().webtransport().toml(text).start();
     let url = forwarder.webtransport();
     // Datagrams that are not QUIC, or only begin so.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -46,7 +46,7 @@ fn wait_for_route(forwarder: &Forwarder, prefix: &str) {
 
 #[test]
 fn files_are_put_served_and_fetched() {
-    let mut forwarder = gateway();
+    let forwarder = gateway();
     let url = forwarder.webtransport();
     let bytes = noise(6, OBJECT_BYTES);
     let served = forwarder.directory().join("served");
@@ -73,7 +73,7 @@ fn files_are_put_served_and_fetched() {
 
 #[test]
 fn pings_are_answered() {
-    let mut forwarder = gateway();
+    let forwarder = gateway();
     let url = forwarder.webtransport();
     let server = forwarder.spawn("server", &["ping-server", "/p", "--transport", &url]);
     wait_for_route(&forwarder, "/p");
@@ -91,7 +91,7 @@ fn pings_are_answered() {
 
 #[test]
 fn traffic_is_made_in_sessions() {
-    let mut forwarder = gateway();
+    let forwarder = gateway();
     let url = forwarder.webtransport();
     // Long Data take eight datagrams each. Datagrams get lost where nobody has time to read them.
     for (size, count, window) in [("100B", "2000", "32"), ("8000B", "100", "2")] {
@@ -137,7 +137,7 @@ fn a_producer_that_may_not_register_names_the_setting() {
 fn lists_show_the_current_frame_length() {
     let gateway = Settings::new().webtransport().start();
     let url = gateway.webtransport();
-    let mut other = Settings::new().start();
+    let other = Settings::new().start();
     let _ = other.output(&["face", "create", &url]);
     let mtu = |forwarder: &Forwarder, scheme: &str| {
         let faces = forwarder.json(&["face", "list"]);

@@ -1,0 +1,146 @@
+//! How tests reach a forwarder: its addresses, and commands that use it.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, run_to_end};
+use crate::program::program;
+
+/// The addresses and the directory of a running forwarder.
+#[derive(Debug)]
+pub struct Endpoint {
+    directory: TempDir,
+    socket: PathBuf,
+    port: u16,
+}
+
+impl Endpoint {
+    /// A directory of its own, a Unix socket in it, and no port yet.
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("forwarder.sock");
+        Self { directory, socket, port: 0 }
+    }
+
+    pub(crate) fn set_port(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Its UDP and TCP port, as far as it has them.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A directory that goes away with the forwarder.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// `NDN_CLIENT_TRANSPORT` for its Unix socket.
+    #[must_use]
+    pub fn unix(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// `NDN_CLIENT_TRANSPORT` for its TCP port.
+    #[must_use]
+    pub fn tcp(&self) -> String {
+        format!("tcp4://127.0.0.1:{}", self.port)
+    }
+
+    /// `NDN_CLIENT_TRANSPORT` for its WebSocket port.
+    #[must_use]
+    pub fn websocket(&self) -> String {
+        format!("ws://127.0.0.1:{}", self.port)
+    }
+
+    /// The address of its WebTransport port, with the hash of its certificate.
+    ///
+    /// # Panics
+    /// It has none.
+    #[must_use]
+    pub fn webtransport(&self) -> String {
+        let status = self.json(&["webtransport"]);
+        let hash = status["certificate_hashes"][0].as_str().expect("a certificate");
+        format!("https://127.0.0.1:{}/ndn#sha256={hash}", self.port)
+    }
+
+    /// A connection to its Unix socket.
+    ///
+    /// # Panics
+    /// It does not accept.
+    #[must_use]
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).expect("the forwarder accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        stream.set_write_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+        stream
+    }
+
+    /// A command that is to use this forwarder.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(arguments).env("NDN_CLIENT_TRANSPORT", self.unix());
+        command.env("XDG_CACHE_HOME", self.directory().join("cache"));
+        command
+    }
+
+    /// Runs `namewire` with these arguments to its end.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        run_to_end(self.command(arguments))
+    }
+
+    /// What `namewire` with these arguments prints.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn output(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "namewire {arguments:?}: {}\n{complaint}", output.status);
+        String::from_utf8(output.stdout)
+            .unwrap_or_else(|_| panic!("namewire {arguments:?} prints no text"))
+    }
+
+    /// The JSON that `namewire` with these arguments and `--json` prints.
+    ///
+    /// # Panics
+    /// It fails.
+    #[must_use]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.output(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&output)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output}"))
+    }
+
+    /// Starts `namewire` with these arguments beside the forwarder.
+    #[must_use]
+    pub fn spawn(&self, name: &str, arguments: &[&str]) -> Process {
+        Process::start(name, self.command(arguments), self.directory.path())
+    }
+
+    /// Checks that the forwarder still answers.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn assert_healthy(&self) {
+        let status = self.json(&["status"]);
+        assert!(status["version"].is_string(), "{status}");
+    }
+}
