@@ -46,6 +46,11 @@ install: ## Install what is built: the program, completions, man pages, namewire
 deb: build ## Make Debian packages (target/debian)
 	scripts/package-deb "$(BIN)" target/debian
 
+.PHONY: dist
+dist: build ## Make a release: archive, Debian packages, apt repository, all in target/dist (RELEASE_KEY=OpenPGP key)
+	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
+		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)"
+
 .PHONY: image
 image: ## Build a container image (needs docker; IMAGE=namewire)
 	docker build --tag "$(or $(IMAGE),namewire)" .

@@ -1,6 +1,7 @@
-//! What is installed beside the program: the systemd unit, the Debian packages, the image.
+//! What is installed beside the program: the systemd unit, the Debian packages, releases, the image.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -119,4 +120,134 @@ fn the_debian_packages_install_and_go_away() {
     assert!(unit.contains("ExecStart=/usr/bin/namewire run "), "{unit}");
     dpkg(&root, &["--purge", "namewire-nfd-compat", "namewire"]);
     assert!(!root.join("usr/bin").exists() && !root.join("etc/default/namewire").exists());
+}
+
+/// A release signed by a key of its own, the public keys, and where the archive is.
+struct Release {
+    directory: PathBuf,
+    keys: PathBuf,
+    archive: PathBuf,
+}
+
+fn run(command: Command) -> String {
+    let output = run_to_end(command);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn make_release(work: &Path) -> Release {
+    let home = work.join("gnupg");
+    std::fs::DirBuilder::new().mode(0o700).create(&home).unwrap();
+    let gpg = |arguments: &[&str]| {
+        let mut command = Command::new("gpg");
+        command.args(["--batch", "--quiet", "--passphrase", ""]).args(arguments);
+        command.env("GNUPGHOME", &home);
+        run(command)
+    };
+    gpg(&["--quick-generate-key", "Releases <releases@example.net>", "ed25519", "sign", "never"]);
+    let keys = work.join("keys.gpg");
+    gpg(&["--output", keys.to_str().unwrap(), "--export"]);
+    let directory = work.join("release");
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut command = Command::new(source.join("scripts/package-release"));
+    command.arg(program()).arg(&directory).arg("releases@example.net");
+    command
+        .env("GNUPGHOME", &home)
+        .env("DEB_COMPRESSION", "none")
+        .env("SOURCE_DATE_EPOCH", "1700000000");
+    run(command);
+    let mut stop = Command::new("gpgconf");
+    stop.args(["--kill", "gpg-agent"]).env("GNUPGHOME", &home);
+    run(stop);
+    let archive = std::fs::read_dir(&directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .find(|path| {
+            path.extension().is_some_and(|extension| extension == "gz")
+                && path.to_string_lossy().contains("linux")
+        })
+        .unwrap();
+    Release { directory, keys, archive }
+}
+
+fn install(release: &Release, prefix: &Path) -> std::process::Output {
+    let mut command = Command::new("sh");
+    command.arg(release.directory.join("install.sh"));
+    command.arg("--key").arg(&release.keys).arg("--prefix").arg(prefix).arg(&release.directory);
+    run_to_end(command)
+}
+
+/// Replaces the first occurrence of a text in a file.
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn a_release_installs_if_its_signature_and_digests_are_valid() {
+    if !["gpg", "gpgv", "dpkg-scanpackages"].into_iter().all(skip_unless_found) {
+        return;
+    }
+    let work = tempfile::tempdir().unwrap();
+    let release = make_release(work.path());
+    let prefix = work.path().join("prefix");
+    let output = install(&release, &prefix);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut command = Command::new(prefix.join("bin/namewire"));
+    command.arg("--version");
+    assert!(run(command).starts_with("namewire "));
+    let unit = std::fs::read_to_string(prefix.join("lib/systemd/system/namewire.service")).unwrap();
+    assert!(
+        unit.contains(&format!("\nExecStart={}/bin/namewire run ", prefix.display())),
+        "{unit}"
+    );
+
+    // apt reads the same directory, and verifies the same signature.
+    if skip_unless_found("apt-get") {
+        let root = work.path().join("apt");
+        for directory in [
+            "etc/apt",
+            "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial",
+            "var/lib/dpkg",
+        ] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        std::fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+        let source = format!(
+            "deb [signed-by={}] file:{} ./",
+            release.keys.display(),
+            release.directory.display()
+        );
+        std::fs::write(root.join("etc/apt/sources.list"), source).unwrap();
+        let apt = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let status = root.join("var/lib/dpkg/status");
+            command.arg("-o").arg(format!("Dir={}", root.display()));
+            command.arg("-o").arg(format!("Dir::State::status={}", status.display()));
+            command.args(["-o", "APT::Sandbox::User="]).args(arguments);
+            run(command)
+        };
+        apt("apt-get", &["--error-on=any", "update"]);
+        let policy = apt("apt-cache", &["policy", "namewire", "namewire-nfd-compat"]);
+        assert_eq!(policy.matches("Candidate: 0.1.0").count(), 2, "{policy}");
+    }
+
+    let elsewhere = work.path().join("elsewhere");
+    let refused = |release: &Release, reason: &str| {
+        let output = install(release, &elsewhere);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains(reason), "{complaint}");
+        assert!(!elsewhere.exists(), "nothing is installed: {complaint}");
+    };
+    let archive = std::fs::read(&release.archive).unwrap();
+    let mut other = archive.clone();
+    other.push(0);
+    std::fs::write(&release.archive, other).unwrap();
+    refused(&release, "its digest is not the one in InRelease");
+    std::fs::write(&release.archive, archive).unwrap();
+    replace(&release.directory.join("InRelease"), "Suite: stable", "Suite: stapled");
+    refused(&release, "no valid signature by a key in");
 }
