@@ -66,7 +66,7 @@ bench: build-bench ## Measure the pipeline and the relay (minutes; docs/internal
 
 .PHONY: instructions
 instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (needs valgrind)
-	$(CARGO) build --release -p namewire-bench --example in_turn
+	$(CARGO) build --release -p ndn-pipeline-bench --example in_turn
 	scripts/count-instructions
 
 ##@ Check

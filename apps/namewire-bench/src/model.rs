@@ -15,7 +15,7 @@ use ndn_model::random::TraceRandom;
 use ndn_sys::clock;
 use serde::Serialize;
 
-use crate::machine::Machine;
+use ndn_pipeline_bench::Machine;
 
 /// Traces of a measurement.
 const TRACES: u32 = 100;
@@ -219,7 +219,7 @@ fn speed(forwarder: &str, workers: usize, text: &str) -> anyhow::Result<ModelCas
         (clock::now() - begin_ns) as f64 / 1e9
     };
     let ratios = (0..3).map(|_| 2.0 * elapsed(1) / elapsed(2));
-    let scaling = crate::median(ratios);
+    let scaling = ndn_pipeline_bench::median(ratios);
     Ok(ModelCase { forwarder: forwarder.to_owned(), workers, interests_per_cpu_s: best, scaling })
 }
 

@@ -14,10 +14,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::{
-    Arrival, DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, PipelineOptions,
-    PipelineReport, ShardsReport, SkewOptions, SkewReport, TraceReport, TransferOptions,
-    end_started, relay_tcp, relay_udp, relay_unix, run_distance, run_idle, run_model, run_pipeline,
-    run_shards, run_skew, run_trace_cost, run_transfer,
+    DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, SkewOptions, SkewReport,
+    TransferOptions, end_started, relay_tcp, relay_udp, relay_unix, run_distance, run_idle,
+    run_model, run_skew, run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
@@ -27,6 +26,10 @@ use namewire::cli::shared::on_interrupt;
 use namewire::cli::shared::{Failure, INTERRUPTED, Outcome};
 use namewire::cli::shared::{List, numbers, processors};
 use namewire::cli::shared::{positive_duration, size};
+use ndn_pipeline_bench::{
+    Arrival, PipelineOptions, PipelineReport, ShardsReport, TraceReport, run_pipeline, run_shards,
+    run_trace_cost,
+};
 
 /// Measures Namewire beside other forwarders
 ///

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Live;
-use crate::Machine;
 use crate::relay::clock;
+use ndn_pipeline_bench::Machine;
 
 /// Options of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::Live;
-use crate::Machine;
 use crate::relay::clock;
 use crate::started::Process;
+use ndn_pipeline_bench::Machine;
 
 /// Prefixes of the Zipf case.
 const PREFIXES: usize = 1000;

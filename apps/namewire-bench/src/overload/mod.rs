@@ -162,7 +162,7 @@ pub struct OverloadReport {
     /// Always `overload`.
     pub bench: &'static str,
     /// The machine.
-    pub machine: crate::Machine,
+    pub machine: ndn_pipeline_bench::Machine,
     /// The processors of the workers, the producer and each consumer.
     pub cpus: Vec<usize>,
     /// Interests that a consumer sends at once.
@@ -222,7 +222,7 @@ pub fn run_overload(
             runs.push(run::run(options, workers, payload, &mut progress)?);
         }
     }
-    let machine = crate::Machine::read();
+    let machine = ndn_pipeline_bench::Machine::read();
     Ok(OverloadReport {
         bench: "overload",
         machine,

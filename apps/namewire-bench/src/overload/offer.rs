@@ -18,12 +18,13 @@ use super::{Losses, OverloadOptions};
 use crate::relay::Transport;
 use crate::relay::addresses::Addresses;
 use crate::relay::attach::register_udp_face;
-use crate::relay::clock::{monotonic_ns, pause, steal_ns};
+use crate::relay::clock::{monotonic_ns, pause};
 use crate::relay::program::Program;
 use crate::relay::programs::{CS_CAPACITY, Running};
 use crate::relay::statistics::ask_workers;
 use crate::relay::wire::PREFIX;
 use crate::started::Folder;
+use ndn_pipeline_bench::steal_ns;
 
 /// Shorter than the default, which limits the state of a consumer.
 const LIFETIME_MS: u32 = 500;

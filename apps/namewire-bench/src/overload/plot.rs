@@ -192,7 +192,7 @@ pub(super) mod tests {
         };
         let report = OverloadReport {
             bench: "overload",
-            machine: crate::Machine::read(),
+            machine: ndn_pipeline_bench::Machine::read(),
             cpus: vec![0, 1, 2],
             burst: 1,
             runs: vec![run; 3],

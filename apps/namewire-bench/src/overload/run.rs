@@ -7,7 +7,7 @@ use super::search::largest_sustained;
 use super::{
     BORNE_OUT_MIN, Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadRun, SUSTAINED_MIN,
 };
-use crate::median;
+use ndn_pipeline_bench::median;
 
 /// Maximum steal time of a valid round, as a share.
 const STEAL_MAX: f64 = 0.01;

@@ -20,14 +20,6 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Steal time of all processors since boot.
-pub(crate) fn steal_ns() -> u64 {
-    const NS_PER_TICK: u64 = 10_000_000;
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let steal = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
-    steal.and_then(|field| field.parse::<u64>().ok()).unwrap_or(0) * NS_PER_TICK
-}
-
 /// Mean steal time of these processors since boot.
 pub(crate) fn steal_ns_of(cpus: &[usize]) -> u64 {
     const NS_PER_TICK: u64 = 10_000_000;

@@ -146,7 +146,7 @@ pub struct RelayReport {
     /// Always `relay`.
     pub bench: &'static str,
     /// The machine.
-    pub machine: crate::Machine,
+    pub machine: ndn_pipeline_bench::Machine,
     /// The rows.
     pub cases: Vec<RelayCase>,
     /// Programs that did not take part, with the reasons.
@@ -192,7 +192,7 @@ pub fn run_relay(
     }
     Ok(RelayReport {
         bench: "relay",
-        machine: crate::Machine::read(),
+        machine: ndn_pipeline_bench::Machine::read(),
         skipped,
         generator_cpu: options.cpus.1,
         cpu_of_workers: cpu_of_workers(&cases),

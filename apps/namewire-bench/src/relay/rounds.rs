@@ -237,12 +237,12 @@ fn run_round(
     subject.generator.run(options.stretch / 10, SETTLE_TURNS)?;
     let ask = |subject: &Subject| subject.statistics.as_deref().map(Calls::ask).transpose();
     let calls = ask(subject)?;
-    let steal = super::clock::steal_ns();
+    let steal = ndn_pipeline_bench::steal_ns();
     let cpu = subject.running.cpu_ns()?;
     let Stretch { tally, wall_ns, generator_cpu_ns } =
         subject.generator.run(options.stretch, STRETCH_TURNS)?;
     let cpu = subject.running.cpu_ns()? - cpu;
-    let steal = super::clock::steal_ns().saturating_sub(steal);
+    let steal = ndn_pipeline_bench::steal_ns().saturating_sub(steal);
     let calls = ask(subject)?.zip(calls).map(|(now, before)| now.since(before));
     let ended = tally.satisfied + tally.nacked + tally.lost;
     let satisfied = to_f64(tally.satisfied.max(1));
@@ -279,10 +279,10 @@ fn row(
         rounds.iter().copied().filter(|round| round.steal <= STEAL_MAX).collect();
     // Without an undisturbed round, the disturbed ones are used and their number is reported.
     let kept = if quiet.is_empty() { rounds } else { &quiet };
-    let median = |figure: fn(&Round) -> f64| crate::median(kept.iter().map(figure));
+    let median = |figure: fn(&Round) -> f64| ndn_pipeline_bench::median(kept.iter().map(figure));
     let median_of_known = |figure: fn(&(f64, f64)) -> f64| {
         let known = kept.iter().filter_map(|round| round.packets_per_call.as_ref().map(figure));
-        subject.statistics.is_some().then(|| crate::median(known))
+        subject.statistics.is_some().then(|| ndn_pipeline_bench::median(known))
     };
     let rates = kept.iter().map(|round| round.exchanges_per_s);
     RelayCase {

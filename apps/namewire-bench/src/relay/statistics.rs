@@ -62,7 +62,7 @@ impl Quartiles {
         let at = |quarter: usize| figures.get(quarter * count.saturating_sub(1) / 4).copied();
         Some(Self {
             lower: at(1)?,
-            median: crate::median(figures.iter().copied()),
+            median: ndn_pipeline_bench::median(figures.iter().copied()),
             upper: at(3)?,
             count,
         })

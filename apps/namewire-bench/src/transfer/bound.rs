@@ -63,7 +63,7 @@ impl Costs {
 
     /// The median of each.
     pub(super) fn fold(all: &[Self]) -> Self {
-        let of = |cost: fn(&Self) -> f64| crate::median(all.iter().map(cost));
+        let of = |cost: fn(&Self) -> f64| ndn_pipeline_bench::median(all.iter().map(cost));
         Self {
             sha256: of(|costs| costs.sha256),
             sha256_pairs: of(|costs| costs.sha256_pairs),

@@ -70,7 +70,7 @@ pub fn run_transfer(
     skipped.iter().for_each(|skipped| print(skipped));
     Ok(TransferReport {
         bench: "transfer",
-        machine: crate::Machine::read(),
+        machine: ndn_pipeline_bench::Machine::read(),
         bytes: options.bytes,
         cpus: options.cpus.clone(),
         costs: Costs::fold(&costs),

@@ -90,7 +90,7 @@ pub struct TransferReport {
     /// `transfer`.
     pub bench: &'static str,
     /// The machine.
-    pub machine: crate::Machine,
+    pub machine: ndn_pipeline_bench::Machine,
     /// Length of the file.
     pub bytes: u64,
     /// The shared processors.

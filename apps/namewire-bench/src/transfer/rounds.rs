@@ -9,7 +9,8 @@ use super::cases::Case;
 use super::others::Other;
 use super::programs::{Fetched, Kit};
 use super::report::{CpuByProcess, TransferCase, TransferOptions, TransferRatio};
-use crate::{Quartiles, median};
+use crate::Quartiles;
+use ndn_pipeline_bench::median;
 
 /// Alternating cases: the first is compared with the others.
 pub(super) const COMPARED: [&str; 5] = [

@@ -108,7 +108,7 @@ pub struct ManagementReport {
     /// Always `management`.
     pub bench: &'static str,
     /// The machine.
-    pub machine: crate::Machine,
+    pub machine: ndn_pipeline_bench::Machine,
     /// Number of FIB entries.
     pub fib_entries: u32,
     /// Number of faces, without those of the traffic.
@@ -163,7 +163,7 @@ pub fn run_management(
     }
     Ok(ManagementReport {
         bench: "management",
-        machine: crate::Machine::read(),
+        machine: ndn_pipeline_bench::Machine::read(),
         fib_entries: options.fib_entries,
         faces: options.faces,
         cases,

@@ -23,7 +23,10 @@ impl Change {
         shares.sort_by(f64::total_cmp);
         let (low, high) = median_ranks(shares.len());
         let at = |rank: usize| shares.get(rank).copied().unwrap_or(f64::NAN);
-        Self { median: crate::median(shares.iter().copied()), interval: (at(low), at(high)) }
+        Self {
+            median: ndn_pipeline_bench::median(shares.iter().copied()),
+            interval: (at(low), at(high)),
+        }
     }
 }
 
@@ -95,8 +98,9 @@ impl Pairs<'_> {
                 settled = self.subject.resident_mib()?;
             }
         }
-        let median =
-            |slices: &[Slice], figure: fn(&Slice) -> f64| crate::median(slices.iter().map(figure));
+        let median = |slices: &[Slice], figure: fn(&Slice) -> f64| {
+            ndn_pipeline_bench::median(slices.iter().map(figure))
+        };
         let both = |figure| (median(&alone, figure), median(&disturbed, figure));
         let change_from = |from: &[Slice], figure: fn(&Slice) -> f64| {
             let pairs = from.iter().zip(&disturbed);

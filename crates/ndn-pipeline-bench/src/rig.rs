@@ -16,7 +16,7 @@ use ndn_table::{
     Timestamp,
 };
 
-use super::traffic::{DataTemplate, InterestTemplate, NameShape};
+use crate::traffic::{DataTemplate, InterestTemplate, NameShape};
 
 /// The sink keeps larger packets instead of copying them, as a face does for `writev`.
 const COPIED_LENGTH_MAX: usize = 2048;
@@ -42,39 +42,39 @@ const _: () = assert!(NONCE_FACTOR.wrapping_mul(NONCE_INVERSE) == 1);
 
 /// Sizes of a rig.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RigConfig {
-    pub(super) shape: NameShape,
-    pub(super) payload: usize,
-    pub(super) cs_packets: u32,
-    pub(super) pit_entries: u32,
-    pub(super) with_tokens: bool,
+pub(crate) struct RigConfig {
+    pub(crate) shape: NameShape,
+    pub(crate) payload: usize,
+    pub(crate) cs_packets: u32,
+    pub(crate) pit_entries: u32,
+    pub(crate) with_tokens: bool,
     /// Number of the shard.
-    pub(super) shard: u8,
+    pub(crate) shard: u8,
     /// Workers whose faces the shard sends on; its own worker has its number.
-    pub(super) workers: u8,
+    pub(crate) workers: u8,
 }
 
 impl RigConfig {
     /// The face on which a worker's Interests arrive.
-    pub(super) fn consumer(&self, worker: u8) -> FaceIndex {
+    pub(crate) fn consumer(&self, worker: u8) -> FaceIndex {
         FaceIndex::new(u32::from(worker), 1)
     }
 
     /// A worker's face towards the producer.
-    pub(super) fn producer(&self, worker: u8) -> FaceIndex {
+    pub(crate) fn producer(&self, worker: u8) -> FaceIndex {
         FaceIndex::new(u32::from(self.workers.next_power_of_two()) + u32::from(worker), 1)
     }
 }
 
 /// Output of the faces: copies packets, or keeps large ones.
 #[derive(Debug)]
-pub(super) struct Sink<'a> {
-    pub(super) pool: &'a PacketPool,
-    pub(super) output: &'a mut Output,
+pub(crate) struct Sink<'a> {
+    pub(crate) pool: &'a PacketPool,
+    pub(crate) output: &'a mut Output,
 }
 
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     buffer: Vec<u8>,
     position: usize,
     kept: Vec<PacketHandle>,
@@ -85,7 +85,7 @@ pub(super) struct Output {
     /// Offset of the Nonce in an Interest.
     nonce_start: usize,
     /// Data sent downstream.
-    pub(super) data: u64,
+    pub(crate) data: u64,
     nacks: u64,
 }
 
@@ -151,7 +151,7 @@ impl Output {
     }
 
     /// Releases packets as a face does after passing them to the kernel.
-    pub(super) fn flush(&mut self, pool: &PacketPool) {
+    pub(crate) fn flush(&mut self, pool: &PacketPool) {
         self.position = 0;
         for handle in self.kept.drain(..) {
             pool.release(handle);
@@ -170,27 +170,27 @@ struct Received {
 
 /// A shard, its faces, and the bytes of its next burst.
 #[derive(Debug)]
-pub(super) struct Rig {
-    pub(super) config: RigConfig,
-    pub(super) counters: Arc<Counters>,
-    pub(super) interests: InterestTemplate,
-    pub(super) prefix_interests: InterestTemplate,
-    pub(super) data: DataTemplate,
-    pub(super) shard: Shard,
+pub(crate) struct Rig {
+    pub(crate) config: RigConfig,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) interests: InterestTemplate,
+    pub(crate) prefix_interests: InterestTemplate,
+    pub(crate) data: DataTemplate,
+    pub(crate) shard: Shard,
     ingress: Ingress,
-    pub(super) pool: PacketPool,
-    pub(super) burst: Burst,
+    pub(crate) pool: PacketPool,
+    pub(crate) burst: Burst,
     received: Vec<Received>,
     blocks: Vec<FillBlock>,
-    pub(super) output: Output,
+    pub(crate) output: Output,
     consumer: RxFace,
     producer: RxFace,
     nonce: u32,
-    pub(super) hasher: NameHasher,
+    pub(crate) hasher: NameHasher,
     /// Nanoseconds.
-    pub(super) clock: fn() -> u64,
+    pub(crate) clock: fn() -> u64,
     /// Measures service times, if enabled.
-    pub(super) timer: Option<ServiceTimer>,
+    pub(crate) timer: Option<ServiceTimer>,
     /// State shared with other shards, for one of several.
     others: Option<Others>,
 }
@@ -207,7 +207,7 @@ const KEY: [u8; 16] = *b"pipeline bench 1";
 impl Rig {
     /// Creates a shard whose FIB has a route for each prefix of the names. Interests with CanBePrefix have a name of
     /// `prefix_length` bytes.
-    pub(super) fn new(config: RigConfig, prefix_length: usize, now: u64) -> Result<Self> {
+    pub(crate) fn new(config: RigConfig, prefix_length: usize, now: u64) -> Result<Self> {
         let now = Timestamp::from_nanos(now);
         let hasher = NameHasher::new(KEY);
         let (strategies, default_strategy) = StrategyTable::with_best_route();
@@ -287,7 +287,7 @@ impl Rig {
     }
 
     /// Makes this one of several shards.
-    pub(super) fn join_others(&mut self, shared: &SharedTables) {
+    pub(crate) fn join_others(&mut self, shared: &SharedTables) {
         self.shard.join_others(shared.clone());
         let ndt = Arc::clone(&shared.ndt);
         let dispatcher = Dispatcher::new(Arc::clone(&ndt), self.config.shard);
@@ -295,7 +295,7 @@ impl Rig {
     }
 
     /// Returns whether name `sequence` belongs to this shard.
-    pub(super) fn owns(&self, sequence: u64) -> bool {
+    pub(crate) fn owns(&self, sequence: u64) -> bool {
         let Some(others) = &self.others else { return true };
         let name = self.config.shape.name(sequence);
         let mut hashes = [0; PREFIX_HASHES_MAX];
@@ -306,13 +306,13 @@ impl Rig {
     }
 
     /// Receives an Interest for name `sequence`.
-    pub(super) fn receive_interest(&mut self, sequence: u64) -> Result<()> {
+    pub(crate) fn receive_interest(&mut self, sequence: u64) -> Result<()> {
         let name = self.config.shape.name(sequence);
         self.receive_interest_for(&name, false)
     }
 
     /// Receives an Interest for a name, with or without CanBePrefix.
-    pub(super) fn receive_interest_for(&mut self, name: &[u8], can_be_prefix: bool) -> Result<()> {
+    pub(crate) fn receive_interest_for(&mut self, name: &[u8], can_be_prefix: bool) -> Result<()> {
         // The factor is odd: a Nonce repeats only after all others.
         self.nonce = self.nonce.wrapping_add(NONCE_FACTOR);
         let template = if can_be_prefix { &self.prefix_interests } else { &self.interests };
@@ -326,14 +326,14 @@ impl Rig {
     }
 
     /// Receives an Interest for name `sequence`, which its Nonce encodes.
-    pub(super) fn receive_numbered_interest(&mut self, sequence: u64) -> Result<()> {
+    pub(crate) fn receive_numbered_interest(&mut self, sequence: u64) -> Result<()> {
         let sequence_u32 = u32::try_from(sequence)?;
         self.nonce = sequence_u32.wrapping_mul(NONCE_FACTOR);
         self.receive_interest(sequence)
     }
 
     /// Receives the Data for the oldest pending Interest.
-    pub(super) fn receive_next_data(&mut self) -> Result<()> {
+    pub(crate) fn receive_next_data(&mut self) -> Result<()> {
         let nonces = self.output.nonces.as_mut().context("Interests are not numbered")?;
         let nonce = nonces.pop_front().context("no Interest is outstanding")?;
         let sequence = nonce.wrapping_mul(NONCE_INVERSE).wrapping_sub(1);
@@ -341,7 +341,7 @@ impl Rig {
     }
 
     /// Receives the Data of name `sequence` for the oldest pending Interest.
-    pub(super) fn receive_data(&mut self, sequence: u64) -> Result<()> {
+    pub(crate) fn receive_data(&mut self, sequence: u64) -> Result<()> {
         let name = self.config.shape.name(sequence);
         let token = self.output.tokens.pop_front().context("no Interest is outstanding")?;
         let token = token.to_pit_token();
@@ -355,20 +355,20 @@ impl Rig {
     }
 
     /// Leaves the oldest pending Interest without an answer.
-    pub(super) fn forget_interest(&mut self) -> Result<()> {
+    pub(crate) fn forget_interest(&mut self) -> Result<()> {
         self.output.tokens.pop_front().context("no Interest is outstanding")?;
         Ok(())
     }
 
     /// Returns the number of pending Interests upstream.
-    pub(super) fn outstanding(&self) -> usize {
+    pub(crate) fn outstanding(&self) -> usize {
         self.output.tokens.len()
     }
 
     /// Processes received packets as a worker does: parses, forwards, and frees the buffers. Returns the time in
     /// nanoseconds. Receiving itself, the work of the kernel and the face, is not included.
     #[inline(never)]
-    pub(super) fn process(&mut self) -> Result<u64> {
+    pub(crate) fn process(&mut self) -> Result<u64> {
         let start = (self.clock)();
         if let Some(timer) = self.timer.take() {
             return self.process_traced(start, timer);
@@ -393,7 +393,7 @@ impl Rig {
 
     /// Parses the received packets into the burst.
     #[inline]
-    pub(super) fn parse(&mut self) {
+    pub(crate) fn parse(&mut self) {
         for Received { block, length, face, lp } in &self.received {
             let block = &mut self.blocks[*block];
             let pushed = self.ingress.push(&mut self.burst, &self.pool, block, *length, lp, face);
@@ -402,7 +402,7 @@ impl Rig {
     }
 
     /// Frees the blocks; returns the time since `start`.
-    pub(super) fn finish(&mut self, start: u64) -> Result<u64> {
+    pub(crate) fn finish(&mut self, start: u64) -> Result<u64> {
         for block in self.blocks.drain(..) {
             self.pool.finish(block);
         }

@@ -14,7 +14,7 @@ use ndn_forwarding::{
 };
 use ndn_table::Timestamp;
 
-use super::rig::{Rig, RigConfig, Sink};
+use crate::rig::{Rig, RigConfig, Sink};
 
 /// Maximum pending Interests of one worker, if the rings have room for all of them.
 const OUTSTANDING_MAX: u64 = 8_192;
@@ -27,9 +27,9 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// One worker of several.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) rig: Rig,
-    pub(super) exchange: Exchange,
+pub(crate) struct Member {
+    pub(crate) rig: Rig,
+    pub(crate) exchange: Exchange,
     dispatcher: Dispatcher,
     /// Packets received by other workers.
     crossed: Burst,
@@ -45,12 +45,12 @@ pub(super) struct Member {
 }
 
 /// Creates this number of workers, each with a shard.
-pub(super) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Member>> {
+pub(crate) fn crew(count: usize, cs_packets: u32, clock: fn() -> u64) -> Result<Vec<Member>> {
     let shared = SharedTables::new(count, 2);
     let exchanges = Exchange::between(count)?;
     let members = exchanges.into_iter().enumerate().map(|(number, exchange)| {
         let (shard, workers) = (u8::try_from(number)?, u8::try_from(count)?);
-        let config = RigConfig { cs_packets, shard, workers, ..super::case::BASE };
+        let config = RigConfig { cs_packets, shard, workers, ..crate::case::BASE };
         let prefix_length = config.shape.name(0).len();
         let mut rig = Rig::new(config, prefix_length, clock())?;
         rig.clock = clock;
@@ -82,7 +82,7 @@ fn room_to_others(exchange: &Exchange, number: usize) -> usize {
 
 /// Runs this number of exchanges per worker, each worker on its own thread; returns the exchanges per second of all
 /// workers. Only busy time counts.
-pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) -> Result<f64> {
+pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) -> Result<f64> {
     let (count, done) = (members.len(), AtomicUsize::new(0));
     let done = &done;
     let rates: Vec<Result<f64>> = std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ pub(super) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
 }
 
 /// Runs this number of exchanges per worker, all on this thread.
-pub(super) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<()> {
+pub(crate) fn stretch_in_turn(members: &mut [Member], exchanges: u64) -> Result<()> {
     members.iter_mut().for_each(Member::begin);
     while members.iter().any(|member| member.outstanding() > 0 || member.opened < exchanges) {
         for member in members.iter_mut() {
@@ -188,7 +188,7 @@ impl Member {
 
     /// Processes the received packets and the messages of other workers.
     #[inline(never)]
-    pub(super) fn process(&mut self) -> Result<u64> {
+    pub(crate) fn process(&mut self) -> Result<u64> {
         let start = (self.rig.clock)();
         let now = Timestamp::from_nanos(start);
         let rig = &mut self.rig;

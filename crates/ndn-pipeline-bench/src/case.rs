@@ -2,12 +2,11 @@
 
 use anyhow::{Result, ensure};
 
-use super::floor::{BATCH, Exchange, Floor};
-use super::measure::{Spread, resident_mib};
-use super::rig::{Rig, RigConfig};
-use super::traffic::{LAST_COMPONENT_LENGTH, NameShape};
-use super::{PipelineCase, PipelineOptions};
-use crate::relay::clock::steal_ns;
+use crate::floor::{BATCH, Exchange, Floor};
+use crate::measure::{Spread, resident_mib, steal_ns};
+use crate::rig::{Rig, RigConfig};
+use crate::traffic::{LAST_COMPONENT_LENGTH, NameShape};
+use crate::{PipelineCase, PipelineOptions};
 
 /// Number of pending Interests.
 const OUTSTANDING: usize = 20_480;
@@ -48,13 +47,13 @@ impl Mix {
 
 /// One case.
 #[derive(Debug, Clone)]
-pub(super) struct Case {
-    pub(super) name: String,
+pub(crate) struct Case {
+    pub(crate) name: String,
     kind: Kind,
     config: RigConfig,
 }
 
-pub(super) const BASE: RigConfig = RigConfig {
+pub(crate) const BASE: RigConfig = RigConfig {
     shape: NameShape { components: 4, prefix_count: 10_000 },
     payload: 1000,
     cs_packets: 1_000_000,
@@ -65,7 +64,7 @@ pub(super) const BASE: RigConfig = RigConfig {
 };
 
 /// All cases.
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let unique = Kind::Unique(Mix::default());
     let can_be_prefix = Kind::Unique(Mix { can_be_prefix_every: 100, ..Mix::default() });
     let unanswered = Kind::Unique(Mix { unanswered_every: 100, ..Mix::default() });
@@ -92,7 +91,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A running case.
-pub(super) struct Run {
+pub(crate) struct Run {
     rig: Rig,
     kind: Kind,
     /// The next name to request.
@@ -106,7 +105,7 @@ pub(super) struct Run {
 
 impl Case {
     /// Creates the initial state of a case.
-    pub(super) fn start(&self) -> Result<Run> {
+    pub(crate) fn start(&self) -> Result<Run> {
         Ok(Run {
             rig: Rig::new(self.config, self.prefix_length(), ndn_sys::clock::now())?,
             kind: self.kind,
@@ -118,7 +117,7 @@ impl Case {
     }
 
     /// Runs the case: warm-up, then stretches alternating with the floor.
-    pub(super) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
+    pub(crate) fn run(&self, options: &PipelineOptions) -> Result<PipelineCase> {
         let mut run = self.start()?;
         // The floor is created first, because touching its memory takes longer than an Interest's lifetime.
         let mut floor = run.floor();
@@ -214,7 +213,7 @@ impl Case {
 impl Run {
     /// Fills the Content Store until it has evicted twice its capacity, and leaves the number of unanswered Interests
     /// that the case requires.
-    pub(super) fn warm(&mut self) -> Result<()> {
+    pub(crate) fn warm(&mut self) -> Result<()> {
         let capacity = u64::from(self.rig.config.cs_packets);
         let kind = std::mem::replace(&mut self.kind, Kind::Unique(Mix::default()));
         while self.rig.counters.cs_evictions.value() < 2 * capacity {
@@ -241,7 +240,7 @@ impl Run {
     }
 
     /// Runs this number of exchanges through the shard; returns nanoseconds per exchange.
-    pub(super) fn stretch(&mut self, exchanges: u64) -> Result<f64> {
+    pub(crate) fn stretch(&mut self, exchanges: u64) -> Result<f64> {
         let mut nanos = 0;
         let bursts = exchanges.div_ceil(EXCHANGES_PER_BURST);
         for _ in 0..bursts {
@@ -255,7 +254,7 @@ impl Run {
     }
 
     /// The shard and its surroundings.
-    pub(super) fn rig_mut(&mut self) -> &mut Rig {
+    pub(crate) fn rig_mut(&mut self) -> &mut Rig {
         &mut self.rig
     }
 

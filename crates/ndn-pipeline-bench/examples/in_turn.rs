@@ -2,7 +2,7 @@
 //! EXCHANGES`. See `scripts/count-instructions`.
 
 use anyhow::{Context as _, bail};
-use namewire_bench::{Arrival, run_in_turn};
+use ndn_pipeline_bench::{Arrival, run_in_turn};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

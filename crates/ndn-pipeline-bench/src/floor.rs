@@ -12,10 +12,10 @@ use ndn_ring::{advise_huge_pages, prefetch_slice};
 use siphasher::sip::SipHasher13;
 
 /// Random cache lines per exchange.
-pub(super) const LINES_PER_EXCHANGE: usize = 6;
+pub(crate) const LINES_PER_EXCHANGE: usize = 6;
 
 /// Exchanges whose lines are asked for before the first is used.
-pub(super) const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Where copies of Interests go: a buffer that stays in the cache, as an output buffer does.
 const OUTPUT_BYTES: usize = 256 * 1024;
@@ -26,14 +26,14 @@ struct Line([u64; 8]);
 
 /// The packets of one exchange, and where their names lie in them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exchange<'a> {
-    pub(super) interest: &'a [u8],
-    pub(super) interest_name: &'a [u8],
-    pub(super) data: &'a [u8],
-    pub(super) data_name: &'a [u8],
+pub(crate) struct Exchange<'a> {
+    pub(crate) interest: &'a [u8],
+    pub(crate) interest_name: &'a [u8],
+    pub(crate) data: &'a [u8],
+    pub(crate) data_name: &'a [u8],
 }
 
-pub(super) struct Floor {
+pub(crate) struct Floor {
     tables: [Vec<Line>; LINES_PER_EXCHANGE],
     store: Vec<u8>,
     slot_bytes: usize,
@@ -45,7 +45,7 @@ pub(super) struct Floor {
 impl Floor {
     /// Arrays of `table_bytes`, and a store of `slots` Data of at most `data_bytes`. Every page is
     /// touched here.
-    pub(super) fn new(
+    pub(crate) fn new(
         table_bytes: [usize; LINES_PER_EXCHANGE],
         slots: usize,
         data_bytes: usize,
@@ -63,7 +63,7 @@ impl Floor {
 
     /// Does the least for up to [`BATCH`] exchanges. The result depends on everything that was
     /// read, so that nothing is left out.
-    pub(super) fn run(&mut self, exchanges: &[Exchange<'_>]) -> u64 {
+    pub(crate) fn run(&mut self, exchanges: &[Exchange<'_>]) -> u64 {
         let mut places = [[0; LINES_PER_EXCHANGE]; BATCH];
         for (exchange, places) in exchanges.iter().zip(&mut places) {
             let mut random = hash(exchange.interest_name) ^ hash(exchange.data_name).rotate_left(1);

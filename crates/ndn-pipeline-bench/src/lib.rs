@@ -1,3 +1,5 @@
+#![doc = include_str!("../README.md")]
+//!
 //! `bench pipeline`: one shard in memory, compared with the minimum that the machine allows.
 //!
 //! A case builds a shard with its FIB, fills the Content Store until it has evicted twice its capacity, and then
@@ -5,9 +7,12 @@
 //! times. It measures the time from received bytes to sent bytes: parsing, hashing, forwarding, caching, and copying
 //! into the output buffer. Building the packets, which is the network's work, is not measured.
 
+#![forbid(unsafe_code)]
+
 mod case;
 mod crew;
 mod floor;
+mod machine;
 mod measure;
 mod rig;
 mod shards;
@@ -16,6 +21,8 @@ mod traffic;
 
 use serde::Serialize;
 
+pub use machine::Machine;
+pub use measure::steal_ns;
 pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_shards};
 pub use trace_cost::{TraceCase, TraceReport, run_trace_cost};
 
@@ -87,7 +94,7 @@ pub struct PipelineReport {
     /// Always `pipeline`.
     pub bench: &'static str,
     /// The machine.
-    pub machine: crate::Machine,
+    pub machine: Machine,
     /// The rows.
     pub cases: Vec<PipelineCase>,
 }
@@ -110,5 +117,18 @@ pub fn run_pipeline(
             cases.push(case.run(options)?);
         }
     }
-    Ok(PipelineReport { bench: "pipeline", machine: crate::Machine::read(), cases })
+    Ok(PipelineReport { bench: "pipeline", machine: Machine::read(), cases })
+}
+
+/// The median; NaN for an empty iterator.
+#[must_use]
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
 }

@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 use ndn_forwarding::{ServiceTimer, ServiceTimes};
 use serde::Serialize;
 
-use super::PipelineOptions;
-use super::case::{Case, cases};
-use super::measure::Spread;
+use crate::PipelineOptions;
+use crate::case::{Case, cases};
+use crate::measure::Spread;
 
 /// One case with and without service times.
 #[derive(Debug, Clone, Serialize)]

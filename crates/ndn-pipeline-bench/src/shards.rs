@@ -11,10 +11,10 @@ use ndn_forwarding::SharedTables;
 use ndn_sys::clock;
 use serde::Serialize;
 
-use super::PipelineOptions;
-use super::case::BASE;
-use super::crew;
-use super::rig::{Rig, RigConfig};
+use crate::PipelineOptions;
+use crate::case::BASE;
+use crate::crew;
+use crate::rig::{Rig, RigConfig};
 
 /// Number of pending Interests.
 const OUTSTANDING: usize = 8_192;

@@ -8,21 +8,21 @@ const NAME_BITS: u32 = 24;
 const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
 
 /// Bytes of the last component of a name.
-pub(super) const LAST_COMPONENT_LENGTH: usize = 9;
+pub(crate) const LAST_COMPONENT_LENGTH: usize = 9;
 
 /// The shape of the names of a case; all have the same length.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NameShape {
+pub(crate) struct NameShape {
     /// At least 4.
-    pub(super) components: usize,
+    pub(crate) components: usize,
     /// Prefixes of two components that have a route.
-    pub(super) prefix_count: u32,
+    pub(crate) prefix_count: u32,
 }
 
 impl NameShape {
     /// Returns the value of the Name TLV of name `sequence`: consecutive sequences give unrelated names, and there
     /// are 2^24 of them.
-    pub(super) fn name(&self, sequence: u64) -> NameValue {
+    pub(crate) fn name(&self, sequence: u64) -> NameValue {
         let id = permute(sequence & NAME_MASK);
         let mut name = self.prefix(id % u64::from(self.prefix_count));
         for _ in 4..self.components {
@@ -35,7 +35,7 @@ impl NameShape {
 
     /// Returns the prefix of route `index`.
     #[expect(clippy::unused_self, reason = "names of all shapes begin alike")]
-    pub(super) fn prefix(&self, index: u64) -> NameValue {
+    pub(crate) fn prefix(&self, index: u64) -> NameValue {
         let mut name = NameValue { bytes: [0; NAME_LENGTH_MAX], length: 0 };
         name.push_component(b"bench");
         name.push_number::<7, 10>(b"p", index);
@@ -49,7 +49,7 @@ const NAME_LENGTH_MAX: usize = 128;
 /// The value of a Name TLV, built without allocation: packets are built just before the shard gets them, and this
 /// should leave few traces in the caches.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NameValue {
+pub(crate) struct NameValue {
     bytes: [u8; NAME_LENGTH_MAX],
     length: usize,
 }
@@ -98,7 +98,7 @@ fn permute(number: u64) -> u64 {
 
 /// Template of Interests of one length, whose name and Nonce are replaced.
 #[derive(Debug)]
-pub(super) struct InterestTemplate {
+pub(crate) struct InterestTemplate {
     wire: Vec<u8>,
     name_start: usize,
     name_length: usize,
@@ -106,7 +106,7 @@ pub(super) struct InterestTemplate {
 }
 
 impl InterestTemplate {
-    pub(super) fn new(name: &[u8], can_be_prefix: bool) -> Self {
+    pub(crate) fn new(name: &[u8], can_be_prefix: bool) -> Self {
         let selectors = if can_be_prefix { 2 } else { 0 };
         let value_length = tlv_len(types::NAME, name.len()) + selectors + 6 + 4;
         let mut wire = vec![0; tlv_len(types::INTEREST, value_length)];
@@ -126,22 +126,22 @@ impl InterestTemplate {
         Self { wire, name_start, name_length: name.len(), nonce_start }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.wire.len()
     }
 
     /// Returns the range of the Name's value.
-    pub(super) fn name_range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn name_range(&self) -> std::ops::Range<usize> {
         self.name_start..self.name_start + self.name_length
     }
 
     /// Returns the offset of the Nonce.
-    pub(super) fn nonce_start(&self) -> usize {
+    pub(crate) fn nonce_start(&self) -> usize {
         self.nonce_start
     }
 
     /// Writes the Interest for `name`, which must have the length of the template's.
-    pub(super) fn write(&self, name: &[u8], nonce: u32, out: &mut [u8]) {
+    pub(crate) fn write(&self, name: &[u8], nonce: u32, out: &mut [u8]) {
         out[..self.wire.len()].copy_from_slice(&self.wire);
         out[self.name_range()].copy_from_slice(name);
         out[self.nonce_start..self.nonce_start + 4].copy_from_slice(&nonce.to_be_bytes());
@@ -150,7 +150,7 @@ impl InterestTemplate {
 
 /// Template of Data of one length, whose name and a part of the content are replaced.
 #[derive(Debug)]
-pub(super) struct DataTemplate {
+pub(crate) struct DataTemplate {
     wire: Vec<u8>,
     name_start: usize,
     name_length: usize,
@@ -158,7 +158,7 @@ pub(super) struct DataTemplate {
 }
 
 impl DataTemplate {
-    pub(super) fn new(name: &[u8], payload: usize) -> Self {
+    pub(crate) fn new(name: &[u8], payload: usize) -> Self {
         const META_INFO: &[u8] = &[25, 2, 0x27, 0x10];
         const SIGNATURE_INFO: &[u8] = &[27, 1, 0];
         let after = tlv_len(types::SIGNATURE_INFO, SIGNATURE_INFO.len()) + 34;
@@ -183,17 +183,17 @@ impl DataTemplate {
         Self { wire, name_start, name_length: name.len(), content_start }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.wire.len()
     }
 
     /// Returns the range of the Name's value.
-    pub(super) fn name_range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn name_range(&self) -> std::ops::Range<usize> {
         self.name_start..self.name_start + self.name_length
     }
 
     /// Writes the Data of `name`, which must have the length of the template's.
-    pub(super) fn write(&self, name: &[u8], sequence: u64, out: &mut [u8]) {
+    pub(crate) fn write(&self, name: &[u8], sequence: u64, out: &mut [u8]) {
         out[..self.wire.len()].copy_from_slice(&self.wire);
         out[self.name_range()].copy_from_slice(name);
         out[self.content_start..self.content_start + 8].copy_from_slice(&sequence.to_be_bytes());
