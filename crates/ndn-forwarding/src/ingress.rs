@@ -1,5 +1,6 @@
 //! Parses received packets into descriptors: the only parser on the packet path.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,45 +124,36 @@ impl Ingress {
         if !lp.is_token_only(INLINE_TOKEN_LENGTH) {
             return None;
         }
-        let is_data = wire.first() == Some(&TYPE_DATA);
-        let fields =
-            if is_data { CommonFields::of_data(wire)? } else { self.common_interest(wire)? };
-        let (start, end) = (usize::from(fields.name_offset), usize::from(fields.name_end));
         let NextPacket { descriptor, prefix_hashes, .. } = next;
-        let components = self.hasher.hash_common(wire, start..end, prefix_hashes)?;
+        // Fields go into the descriptor at once: registers do not suffice to keep them.
+        let is_data = wire.first() == Some(&TYPE_DATA);
+        let hop_limit_offset = match is_data {
+            true => describe_common_data(wire, descriptor)?,
+            false => describe_common_interest(wire, descriptor)?,
+        };
+        if !is_data {
+            let lacks_limit =
+                self.default_hop_limit > 0 && !descriptor.flags.contains(Flags::HOP_LIMIT);
+            if lacks_limit {
+                return None;
+            }
+            descriptor.period_ms = descriptor.period_ms.min(self.lifetime_max_ms(face));
+        }
+        let start = usize::from(descriptor.name_offset);
+        let name = start..start + usize::from(descriptor.name_length);
+        let components = self.hasher.hash_common(wire, name, prefix_hashes)?;
         let &name_hash = prefix_hashes.get(components)?;
         if components == 0 {
             return None;
         }
-        let (token_length, token) = lp.pit_token.length_and_start();
-        *descriptor = Descriptor {
-            name_hash,
-            token,
-            face: face.index,
-            nonce: fields.nonce,
-            period_ms: match is_data {
-                true => fields.period_ms,
-                false => fields.period_ms.min(self.lifetime_max_ms(face)),
-            },
-            name_offset: fields.name_offset,
-            name_length: fields.name_end - fields.name_offset,
-            flags: fields.flags.union(face.flags).union(scope::flags(wire.get(start..end)?)),
-            kind: if is_data { PacketKind::Data } else { PacketKind::Interest },
-            components: u8::try_from(components).ok()?,
-            hop_limit: fields.hop_limit,
-            token_length,
-            ..Descriptor::EMPTY
-        };
-        let has_limit = fields.flags.contains(Flags::HOP_LIMIT);
-        Some(has_limit.then_some((usize::from(fields.hop_limit_offset), fields.hop_limit)))
-    }
-
-    /// The fields of an Interest, unless it has to be dropped or rewritten for its HopLimit.
-    #[inline(always)]
-    fn common_interest(&self, wire: &[u8]) -> Option<CommonFields> {
-        let fields = CommonFields::of_interest(wire)?;
-        let needs_limit = self.default_hop_limit > 0 && !fields.flags.contains(Flags::HOP_LIMIT);
-        (!needs_limit).then_some(fields)
+        descriptor.name_hash = name_hash;
+        descriptor.components = u8::try_from(components).ok()?;
+        (descriptor.token_length, descriptor.token) = lp.pit_token.length_and_start();
+        descriptor.face = face.index;
+        let name = start..start + usize::from(descriptor.name_length);
+        let scope = scope::flags(wire.get(name)?);
+        descriptor.flags = descriptor.flags.union(face.flags).union(scope);
+        Some(hop_limit_offset.map(|offset| (usize::from(offset.get()), descriptor.hop_limit)))
     }
 
     /// The maximum lifetime of the Interests of a face.
@@ -409,56 +401,50 @@ fn describe(
     Ok(())
 }
 
-/// What a packet in the common form contributes to its descriptor.
-#[derive(Debug, Clone, Copy)]
-struct CommonFields {
-    nonce: u32,
-    period_ms: u32,
-    name_offset: u16,
-    name_end: u16,
-    flags: Flags,
-    hop_limit_offset: u16,
-    /// After the decrement.
-    hop_limit: u8,
+/// Replaces `descriptor` by what a Data in the common form contributes to it; returns `Some(None)`: it has no HopLimit.
+/// `None` for other packets.
+// A call: with both parsers inside one function, registers do not suffice.
+#[inline(never)]
+fn describe_common_data(wire: &[u8], descriptor: &mut Descriptor) -> Option<Option<NonZeroU16>> {
+    let data = CommonData::read(wire)?;
+    *descriptor = Descriptor {
+        period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
+        name_offset: u16::try_from(data.name.start).ok()?,
+        name_length: u16::try_from(data.name.len()).ok()?,
+        kind: PacketKind::Data,
+        ..Descriptor::EMPTY
+    };
+    Some(None)
 }
 
-// Calls: with both parsers inside one function, registers do not suffice.
-impl CommonFields {
-    #[inline(never)]
-    fn of_data(wire: &[u8]) -> Option<Self> {
-        let data = CommonData::read(wire)?;
-        Some(Self {
-            nonce: 0,
-            period_ms: saturate_u32(data.freshness_ms.unwrap_or(0)),
-            name_offset: u16::try_from(data.name.start).ok()?,
-            name_end: u16::try_from(data.name.end).ok()?,
-            flags: Flags::default(),
-            hop_limit_offset: 0,
-            hop_limit: 0,
-        })
-    }
-
-    /// `None` also for HopLimit 0.
-    #[inline(never)]
-    fn of_interest(wire: &[u8]) -> Option<Self> {
-        let interest = CommonInterest::read(wire)?;
-        let (hop_limit_offset, hop_limit) = match interest.hop_limit {
-            None => (0, 0),
-            Some((offset, hop_limit)) => (offset, hop_limit.checked_sub(1)?),
-        };
-        Some(Self {
-            nonce: interest.nonce,
-            period_ms: saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)),
-            name_offset: u16::try_from(interest.name.start).ok()?,
-            name_end: u16::try_from(interest.name.end).ok()?,
-            flags: Flags::default()
-                .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
-                .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
-                .with(Flags::HOP_LIMIT, interest.hop_limit.is_some()),
-            hop_limit_offset: u16::try_from(hop_limit_offset).ok()?,
-            hop_limit,
-        })
-    }
+/// Replaces `descriptor` by what an Interest in the common form contributes to it; returns the offset of its HopLimit, if it
+/// has one. `None` for other packets, and for HopLimit 0.
+#[inline(never)]
+fn describe_common_interest(
+    wire: &[u8],
+    descriptor: &mut Descriptor,
+) -> Option<Option<NonZeroU16>> {
+    let interest = CommonInterest::read(wire)?;
+    let (hop_limit_offset, hop_limit) = match interest.hop_limit {
+        None => (None, 0),
+        Some((offset, hop_limit)) => {
+            (Some(NonZeroU16::new(u16::try_from(offset).ok()?)?), hop_limit.checked_sub(1)?)
+        }
+    };
+    *descriptor = Descriptor {
+        nonce: interest.nonce,
+        period_ms: saturate_u32(interest.lifetime_ms.unwrap_or(DEFAULT_LIFETIME_MS)),
+        name_offset: u16::try_from(interest.name.start).ok()?,
+        name_length: u16::try_from(interest.name.len()).ok()?,
+        flags: Flags::default()
+            .with(Flags::CAN_BE_PREFIX, interest.can_be_prefix)
+            .with(Flags::MUST_BE_FRESH, interest.must_be_fresh)
+            .with(Flags::HOP_LIMIT, interest.hop_limit.is_some()),
+        kind: PacketKind::Interest,
+        hop_limit,
+        ..Descriptor::EMPTY
+    };
+    Some(hop_limit_offset)
 }
 
 /// Result of parsing a packet.

@@ -22,7 +22,7 @@ pub(crate) fn is_localhop(name: NameRef<'_>) -> bool {
 }
 
 /// [`Flags::LOCALHOST`] or [`Flags::LOCALHOP`], if the name with this value is under one of them.
-#[inline]
+#[inline(always)]
 pub(crate) fn flags(name: &[u8]) -> Flags {
     match name {
         // Almost every name fails on these four bytes.
