@@ -82,12 +82,11 @@ impl AesHasher {
     }
 
     /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
-    /// are exhausted, and returns the number of hashes. `next` takes the next section from `sections`.
+    /// are exhausted, and returns the number of hashes.
     #[inline]
-    pub fn hash_prefixes<'a, S: Clone>(
+    pub fn hash_prefixes<'a>(
         &self,
-        sections: &mut S,
-        next: impl Fn(&mut S) -> Option<Section<'a>>,
+        sections: &mut (impl Iterator<Item = Section<'a>> + Clone),
         hashes: &mut [u64],
     ) -> usize {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -95,11 +94,11 @@ impl AesHasher {
             // SAFETY: `new` has found that the processor has AES and SSSE3. For speed: 4 prefixes
             // of 40 bytes take about 220 instructions, with the check of the components
             // (`bench pipeline` under callgrind; `hash` in the table benches times it alone).
-            unsafe { x86::hash_prefixes(&self.keys, sections, next, hashes) }
+            unsafe { x86::hash_prefixes(&self.keys, sections, hashes) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         {
-            let _ = (sections, next, hashes, self.keys);
+            let _ = (sections, hashes, self.keys);
             0
         }
     }
@@ -163,10 +162,9 @@ mod x86 {
     struct Masks([[u8; BLOCK]; BLOCK + 1]);
 
     #[target_feature(enable = "aes,ssse3")]
-    pub(super) fn hash_prefixes<'a, S: Clone>(
+    pub(super) fn hash_prefixes<'a>(
         keys: &Keys,
-        sections: &mut S,
-        next: impl Fn(&mut S) -> Option<Section<'a>>,
+        sections: &mut (impl Iterator<Item = Section<'a>> + Clone),
         hashes: &mut [u64],
     ) -> usize {
         // A local copy stays in registers.
@@ -175,7 +173,7 @@ mod x86 {
         let mut state = loaded[0];
         let mut count = 0;
         for hash in hashes {
-            let Some(section) = next(&mut walk) else { break };
+            let Some(section) = walk.next() else { break };
             state = match section {
                 Section::Short { block, len } => absorb_short(&loaded, state, block, len),
                 Section::Long(bytes) => absorb_long(keys, state, bytes),
@@ -358,7 +356,7 @@ mod tests {
                 let sections: Vec<&[u8]> = bytes.chunks(step).collect();
                 let lengths = || sections.iter().rev().map(|section| section.len()).collect();
                 let mut hashes = [0; 100];
-                hasher.hash_prefixes(&mut Cut(&bytes, lengths()), Cut::next, &mut hashes);
+                hasher.hash_prefixes(&mut Cut(&bytes, lengths()), &mut hashes);
                 let count = sections.len();
                 assert_eq!(hashes[count], 0);
                 for (position, &hash) in hashes[..count].iter().enumerate() {
@@ -376,10 +374,10 @@ mod tests {
         let Some(hasher) = AesHasher::new(keys()) else { return };
         let mut sections = Cut(&[8, 0, 9, 0, 10, 0], vec![2, 2, 2]);
         let mut hashes = [0; 3];
-        hasher.hash_prefixes(&mut sections, Cut::next, &mut hashes[..2]);
+        hasher.hash_prefixes(&mut sections, &mut hashes[..2]);
         assert!(hashes[1] != 0);
         assert_eq!(sections.0, [10, 0], "the third is left");
-        hasher.hash_prefixes(&mut Cut(&[], vec![]), Cut::next, &mut hashes[2..]);
+        hasher.hash_prefixes(&mut Cut(&[], vec![]), &mut hashes[2..]);
         assert_eq!(hashes[2], 0);
     }
 

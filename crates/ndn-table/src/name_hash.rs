@@ -94,10 +94,12 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
+        let mut sections = Sections(scanner.clone());
         let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(scanner, next_section, longer),
-            Function::Sip(sip) => sip.hash_prefixes(scanner, next_section, longer),
+            Function::Aes(aes) => aes.hash_prefixes(&mut sections, longer),
+            Function::Sip(sip) => sip.hash_prefixes(&mut sections, longer),
         };
+        *scanner = sections.0;
         count + 1
     }
 
@@ -116,12 +118,12 @@ impl NameHasher {
         *first = self.empty;
         let room = longer.len().min(NAME_COMPONENTS_MAX);
         let longer = &mut longer[..room];
-        let mut components = CommonComponents::within(packet, range);
+        let mut sections = CommonSections(CommonComponents::within(packet, range));
         let count = match &self.function {
-            Function::Aes(aes) => aes.hash_prefixes(&mut components, next_common_section, longer),
-            Function::Sip(sip) => sip.hash_prefixes(&mut components, next_common_section, longer),
+            Function::Aes(aes) => aes.hash_prefixes(&mut sections, longer),
+            Function::Sip(sip) => sip.hash_prefixes(&mut sections, longer),
         };
-        components.is_at_end().then_some(count)
+        sections.0.is_at_end().then_some(count)
     }
 
     /// The hash of a whole name, equal to its last prefix hash; accepts any bytes.
@@ -129,9 +131,9 @@ impl NameHasher {
     pub fn hash_value(&self, value: &[u8]) -> u64 {
         match &self.function {
             Function::Aes(aes) => {
-                let mut scanner = NameScanner::new(value);
-                let hash = aes.hash_sections(std::iter::from_fn(|| next_section(&mut scanner)));
-                if scanner.rest().is_empty() { hash } else { aes.hash(value) }
+                let mut sections = Sections(NameScanner::new(value));
+                let hash = aes.hash_sections(&mut sections);
+                if sections.0.rest().is_empty() { hash } else { aes.hash(value) }
             }
             Function::Sip(sip) => sip.hash(value),
         }
@@ -151,16 +153,30 @@ impl NameHasher {
     }
 }
 
-/// The next component, if there is one and it is common.
-#[inline(always)]
-fn next_common_section<'a>(components: &mut CommonComponents<'a>) -> Option<Section<'a>> {
-    components.next_component().map(section_of)
+/// The components of a name, as long as they are common.
+#[derive(Clone)]
+struct CommonSections<'a>(CommonComponents<'a>);
+
+impl<'a> Iterator for CommonSections<'a> {
+    type Item = Section<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Section<'a>> {
+        self.0.next_component().map(section_of)
+    }
 }
 
-/// The next component, if there is one and it is valid.
-#[inline(always)]
-fn next_section<'a>(scanner: &mut NameScanner<'a>) -> Option<Section<'a>> {
-    scanner.next_component().map(section_of)
+/// The components of a name, as long as they are valid.
+#[derive(Clone)]
+struct Sections<'a>(NameScanner<'a>);
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Section<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Section<'a>> {
+        self.0.next_component().map(section_of)
+    }
 }
 
 #[inline(always)]

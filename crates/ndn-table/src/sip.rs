@@ -18,12 +18,11 @@ impl SipHasher {
     }
 
     /// Writes the hash of the first `i + 1` sections to `hashes[i]`, until the sections or `hashes`
-    /// are exhausted, and returns the number of hashes. `next` takes the next section from `sections`.
+    /// are exhausted, and returns the number of hashes.
     #[inline(never)]
-    pub(crate) fn hash_prefixes<'a, S>(
+    pub(crate) fn hash_prefixes<'a>(
         &self,
-        sections: &mut S,
-        next: impl Fn(&mut S) -> Option<Section<'a>>,
+        sections: &mut impl Iterator<Item = Section<'a>>,
         hashes: &mut [u64],
     ) -> usize {
         let mut state = self.initial;
@@ -32,7 +31,7 @@ impl SipHasher {
         let mut word = 0;
         let mut length = 0_usize;
         for hash in hashes {
-            let Some(section) = next(sections) else { break };
+            let Some(section) = sections.next() else { break };
             for &byte in section.bytes() {
                 word |= u64::from(byte) << (8 * (length % 8));
                 length += 1;

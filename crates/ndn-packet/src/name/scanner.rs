@@ -60,11 +60,10 @@ impl<'a> RawComponent<'a> {
 /// to 252 with values of up to 252 bytes, which are valid without further checks.
 #[derive(Clone, Debug)]
 pub struct CommonComponents<'a> {
-    packet: &'a [u8],
-    /// Start of the next component, at most `end`.
-    pos: usize,
-    /// End of the name, at most the end of the packet.
-    end: usize,
+    /// The packet, from the next component on.
+    rest: &'a [u8],
+    /// Bytes of the name in `rest`, at most all of them.
+    left: usize,
 }
 
 impl<'a> CommonComponents<'a> {
@@ -73,37 +72,45 @@ impl<'a> CommonComponents<'a> {
     #[must_use]
     pub fn within(packet: &'a [u8], range: Range<usize>) -> Self {
         let end = range.end.min(packet.len());
-        Self { packet, pos: range.start.min(end), end }
+        let start = range.start.min(end);
+        Self { rest: packet.get(start..).unwrap_or_default(), left: end - start }
     }
 
     /// Whether all components were visited, so that the name is valid.
     #[inline(always)]
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.pos == self.end
+        self.left == 0
     }
 
     /// Visits the next component; `None` at the end and before one that is not common.
     #[inline(always)]
     pub fn next_component(&mut self) -> Option<RawComponent<'a>> {
-        if self.pos == self.end {
+        if self.left == 0 {
             return None;
         }
-        let from_here: &'a [u8] = self.packet.get(self.pos..)?;
-        let &[ty, value_len, ..] = from_here else { return None };
-        let len = 2 + usize::from(value_len);
-        let next = self.pos + len;
-        if ty.wrapping_sub(3) >= 250 || value_len > 252 || next > self.end {
-            return None;
-        }
-        self.pos = next;
-        match from_here.first_chunk() {
-            Some(block) if len <= SHORT_COMPONENT_LEN_MAX => {
-                Some(RawComponent::Short { block, len })
+        if let Some(block) = self.rest.first_chunk::<SHORT_COMPONENT_LEN_MAX>() {
+            let [ty, value_len, ..] = *block;
+            let len = 2 + usize::from(value_len);
+            if ty.wrapping_sub(3) < 250 && len <= SHORT_COMPONENT_LEN_MAX && len <= self.left {
+                self.rest = self.rest.get(len..)?;
+                self.left -= len;
+                return Some(RawComponent::Short { block, len });
             }
-            _ => from_here.get(..len).map(RawComponent::Long),
         }
+        let component = long_common_component(self.rest, self.left)?;
+        self.rest = self.rest.get(component.len()..)?;
+        self.left -= component.len();
+        Some(RawComponent::Long(component))
     }
+}
+
+/// The component at the start of a name of `left` bytes, if it is common.
+#[inline(never)]
+fn long_common_component(rest: &[u8], left: usize) -> Option<&[u8]> {
+    let &[ty, value_len @ 0..253, ..] = rest else { return None };
+    let len = 2 + usize::from(value_len);
+    if ty.wrapping_sub(3) < 250 && len <= left { rest.get(..len) } else { None }
 }
 
 /// Result of one pass over a name.
