@@ -25,14 +25,29 @@ impl BestRoute {
     }
 
     fn forward_new(context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let next_hops = interest.next_hops.iter().map(|hop| hop.face);
-        let mut next_hop = next_hops.into_iter().find(|&face| context.is_eligible(interest, face));
+        let mut next_hop = Self::cheapest(context, interest);
         // Nothing is awaited: the link of an upstream without a Nack was lost, or is in doubt.
         let is_lost =
             |record: &OutRecord| record.nack_reason.is_none() && record.expiry() > context.now();
         if next_hop.and_then(|face| context.out_record(interest.entry, face)).is_some_and(is_lost) {
             next_hop = Self::next_for_retransmission(context, interest);
         }
+        Self::send_or_reject(context, interest, next_hop);
+    }
+
+    /// The eligible next hop of lowest cost.
+    #[inline]
+    fn cheapest(context: &Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
+        let mut next_hops = interest.next_hops.iter().map(|hop| hop.face);
+        next_hops.find(|&face| context.is_eligible(interest, face))
+    }
+
+    #[inline]
+    fn send_or_reject(
+        context: &mut Context<'_>,
+        interest: &PendingInterest<'_>,
+        next_hop: Option<FaceIndex>,
+    ) {
         match next_hop {
             Some(face) => {
                 context.send_interest(interest, face);
@@ -78,6 +93,10 @@ impl BestRoute {
 
 impl Strategy for BestRoute {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
+        if !context.was_sent(interest.entry) {
+            let next_hop = Self::cheapest(context, interest);
+            return Self::send_or_reject(context, interest, next_hop);
+        }
         match context.decide_retransmission(&self.suppression, interest.entry) {
             Retransmission::New => Self::forward_new(context, interest),
             Retransmission::Forward => Self::forward_again(context, interest),

@@ -47,6 +47,13 @@ impl Context<'_> {
         self.tables.pcct.out_records(entry)
     }
 
+    /// Whether a PIT entry has out-records.
+    #[inline]
+    #[must_use]
+    pub fn was_sent(&self, entry: PitIndex) -> bool {
+        self.tables.pcct.entry(entry).out_record_count() > 0
+    }
+
     /// The in-record of `face`.
     #[must_use]
     pub fn in_record(&self, entry: PitIndex, face: FaceIndex) -> Option<&InRecord> {
@@ -122,6 +129,7 @@ impl Context<'_> {
 
     /// Sends the Interest to `face` and records it in the out-record. Returns false if that was not
     /// possible; the drop is counted.
+    #[inline]
     pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         match self.outgoing_interest(interest, face) {
             Ok(()) => true,
