@@ -104,20 +104,28 @@ impl FaceFlags {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Slot {
     face_id: u64,
-    generation: u16,
+    /// The face; one of another slot while there is none.
+    index: FaceIndex,
     /// The principal that its packets are charged to.
     principal: PrincipalIndex,
     flags: FaceFlags,
 }
 
-const _: () = assert!(size_of::<Slot>() == 16 && FaceIndex::GENERATION_COUNT <= 1 << 16);
+const _: () = assert!(size_of::<Slot>() == 16);
 
 impl Slot {
+    /// The slot of this number without a face.
+    fn vacant(number: u32) -> Self {
+        let index = FaceIndex::new(number ^ 1, 0);
+        Self { face_id: 0, index, principal: PrincipalIndex::OTHER, flags: FaceFlags::default() }
+    }
+
+    #[inline]
     fn is_live(&self, index: FaceIndex) -> bool {
-        u32::from(self.generation) == index.generation() && self.flags != FaceFlags::default()
+        self.index == index
     }
 }
 
@@ -159,7 +167,8 @@ impl FaceTable {
     ) -> Option<PrincipalIndex> {
         let position = index.slot() as usize;
         if position >= self.slots.len() {
-            self.slots.resize(position + 1, Slot::default());
+            let first = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+            self.slots.extend((first..=index.slot()).map(Slot::vacant));
         }
         let slot = &mut self.slots[position];
         let is_free = slot.flags == FaceFlags::default();
@@ -169,7 +178,7 @@ impl FaceTable {
         let old_id = slot.face_id;
         *slot = Slot {
             face_id: properties.face_id,
-            generation: u16::try_from(index.generation()).unwrap_or_default(),
+            index,
             principal,
             flags: FaceFlags(FaceFlags::new(properties).0 | link_state),
         };
@@ -188,7 +197,7 @@ impl FaceTable {
 
     /// Removes a face. Returns its principal; `None` if there was no such face.
     pub fn remove(&mut self, index: FaceIndex) -> Option<PrincipalIndex> {
-        let slot = std::mem::take(self.slot_mut(index)?);
+        let slot = std::mem::replace(self.slot_mut(index)?, Slot::vacant(index.slot()));
         self.count -= 1;
         self.forget_id(slot.face_id, index.slot());
         self.uncertain.retain(|one| one.face != index);
@@ -287,8 +296,7 @@ impl FaceTable {
         let mut remote =
             behind.filter(|(_, slot)| slot.flags != FaceFlags::default() && !slot.flags.is_local());
         let (at, slot) = remote.next()?;
-        let face = FaceIndex::new(u32::try_from(at).ok()?, u32::from(slot.generation));
-        Some((at + 1, face))
+        Some((at + 1, slot.index))
     }
 
     /// Properties of a face; `None` if it has been removed.
@@ -348,6 +356,9 @@ mod tests {
         assert_eq!(table.face_id(old), Some(300));
         put(&mut table, new, 301);
         assert_eq!((table.face_id(old), table.face_id(new)), (None, Some(301)));
+        for vacant in (0..3).flat_map(|slot| [0, 1, 2].map(|one| FaceIndex::new(slot, one))) {
+            assert_eq!(table.face_id(vacant), None, "{vacant}");
+        }
         assert!(table.remove(old).is_none());
         assert!(table.remove(new).is_some());
         assert!(table.is_empty() && table.find(new).is_none());
