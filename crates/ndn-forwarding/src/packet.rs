@@ -17,8 +17,8 @@ pub(crate) struct RxPacket<'a> {
     /// The packet, followed by its PrefixAnnouncement if it has one.
     bytes: &'a [u8],
     pub(crate) token: &'a [u8],
-    /// For a Data, the key of an Interest for its name.
-    key: InterestKey<'a>,
+    /// Hashes of the prefixes of the name, the empty one first.
+    hashes: &'a [u64],
 }
 
 /// The packets of a burst, except those moved to another.
@@ -117,15 +117,8 @@ impl<'a> RxPacket<'a> {
         let descriptor = burst.descriptor(index);
         let handle = descriptor.handle.as_ref()?;
         let bytes = pool.bytes(handle);
-        let name_start = usize::from(descriptor.name_offset);
-        let name_value = &bytes[name_start..name_start + usize::from(descriptor.name_length)];
-        let name = NameRef::from_validated(name_value, u16::from(descriptor.components));
-        let (hashes, flags) = (burst.prefix_hashes(index), descriptor.flags);
-        let can_be_prefix = flags.contains(Flags::CAN_BE_PREFIX);
-        let must_be_fresh = flags.contains(Flags::MUST_BE_FRESH);
-        let has_digest = flags.contains(Flags::IMPLICIT_DIGEST);
-        let key = InterestKey::with_digest(name, hashes, can_be_prefix, must_be_fresh, has_digest);
-        Some(Self { descriptor, bytes, token: burst.pit_token(index), key })
+        let (token, hashes) = (burst.pit_token(index), burst.prefix_hashes(index));
+        Some(Self { descriptor, bytes, token, hashes })
     }
 
     #[inline]
@@ -145,13 +138,17 @@ impl<'a> RxPacket<'a> {
 
     #[inline]
     pub(crate) fn name(&self) -> NameRef<'a> {
-        self.key.name()
+        let start = usize::from(self.descriptor.name_offset);
+        let end = start + usize::from(self.descriptor.name_length);
+        // Always in the packet. Without a panic, what does not use the name does not compute it.
+        let value = self.bytes.get(start..end).unwrap_or_default();
+        NameRef::from_validated(value, u16::from(self.descriptor.components))
     }
 
     /// Hashes of the prefixes of the name, the empty one first.
     #[inline]
     pub(crate) fn hashes(&self) -> &'a [u64] {
-        self.key.hashes()
+        self.hashes
     }
 
     /// The packet.
@@ -180,14 +177,18 @@ impl<'a> RxPacket<'a> {
         if self.has(Flags::ANNOUNCEMENT) { None } else { self.descriptor.handle.as_ref() }
     }
 
-    #[inline]
-    pub(crate) fn interest_key(&self) -> &InterestKey<'a> {
-        &self.key
+    /// The key of an Interest, or of the Interest in a Nack.
+    #[inline(always)]
+    pub(crate) fn interest_key(&self) -> InterestKey<'a> {
+        let can_be_prefix = self.has(Flags::CAN_BE_PREFIX);
+        let must_be_fresh = self.has(Flags::MUST_BE_FRESH);
+        let has_digest = self.has(Flags::IMPLICIT_DIGEST);
+        InterestKey::with_digest(self.name(), self.hashes, can_be_prefix, must_be_fresh, has_digest)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn data_key(&self) -> DataKey<'a> {
-        DataKey::new(self.key.name(), self.key.hashes())
+        DataKey::new(self.name(), self.hashes)
     }
 
     /// The token, decoded as one of ours; it may be another's.

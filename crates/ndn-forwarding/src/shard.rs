@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    DeadNonceList, FaceIndex, FibSlot, FibSnapshot, LedgerReport, NANOS_PER_MILLI, NameHasher,
+    DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NANOS_PER_MILLI, NameHasher,
     Pcct, PcctConfig, StrategyId, TimerWheel, Timestamp,
 };
 
@@ -57,11 +57,19 @@ pub struct Shard {
     pub(crate) tables: Tables,
     pub(crate) fib: Arc<FibSnapshot>,
     pub(crate) strategies: Arc<StrategyTable>,
-    /// FIB entries of the Interests of the burst.
-    routes: Box<[FibSlot; BURST_SIZE]>,
+    /// Searches of the FIB for the Interests of the burst.
+    routes: Box<[FibSearch; BURST_SIZE]>,
     pub(crate) matches: Matches,
     /// A burst for packets from other shards, one at a time.
     pub(crate) message_burst: Option<Box<Burst>>,
+}
+
+/// What stage 3 found for stage 4.
+struct Hints {
+    /// Interests that may have Data in the Content Store.
+    hits: Positions,
+    /// By position: the hint for a Data.
+    of_data: [u32; BURST_SIZE],
 }
 
 impl Shard {
@@ -99,7 +107,7 @@ impl Shard {
             tables,
             fib,
             strategies,
-            routes: Box::new([FibSlot::default(); BURST_SIZE]),
+            routes: Box::new([FibSearch::default(); BURST_SIZE]),
             matches: Matches::new(),
             message_burst: None,
         }
@@ -169,7 +177,8 @@ impl Shard {
         let (mut decisions, is_pending) = before.decisions(kind, &self.tables);
         let face_id = |face| self.tables.faces.face_id(face).unwrap_or(0);
         if is_pending && packet.forwarding_hint().is_none() {
-            let entry = self.fib.entry(self.routes[index % BURST_SIZE]);
+            let search = self.routes[index % BURST_SIZE];
+            let entry = self.fib.entry(self.fib.finish_search(search, name, packet.hashes()));
             let strategy = self.strategies.name(entry.strategy()).unwrap_or(NameRef::ROOT);
             let route = Decision::Route {
                 prefix: name.prefix(entry.next_hops_depth()).to_name(),
@@ -202,12 +211,15 @@ impl Shard {
     ) -> RxPackets<'a> {
         let mut interests = Positions::default();
         let packets = RxPackets::new(rx, pool, |index, packet| {
+            if packet.is_interest() {
+                self.routes[index % BURST_SIZE] = self.fib.begin_search(packet.hashes());
+            }
             self.prefetch_buckets(now, packet);
             interests.push_if(index, packet.is_interest());
         });
-        self.find_routes(&packets, interests.as_slice());
-        let hits = self.prefetch_entries(&packets);
-        self.prefetch_payloads(&packets, &hits);
+        self.find_routes(&packets, interests);
+        let hints = self.prefetch_entries(&packets);
+        self.prefetch_payloads(&packets, &hints);
         packets
     }
 
@@ -326,48 +338,51 @@ impl Shard {
         if packet.is_data() {
             self.tables.pcct.prefetch_data_buckets(&packet.data_key(), packet.own_token());
         } else {
-            self.tables.pcct.prefetch_interest_buckets(packet.interest_key());
+            self.tables.pcct.prefetch_interest_buckets(&packet.interest_key());
             let (hash, nonce) = (packet.descriptor.name_hash, packet.descriptor.nonce);
             self.tables.dead_nonces.prefetch(hash, nonce, now);
         }
     }
 
     /// Stage 2: look up the FIB for all Interests in lockstep.
-    fn find_routes(&mut self, packets: &RxPackets<'_>, interests: &[u8]) {
-        let name_and_hashes = |position: usize| match packets.get(interests[position]) {
-            Some(packet) => (packet.name(), packet.hashes()),
-            None => (NameRef::ROOT, &[0][..]),
-        };
-        let mut routes = [FibSlot::default(); BURST_SIZE];
-        let found = &mut routes[..interests.len()];
-        self.fib.find_longest_prefix_burst(interests.len(), name_and_hashes, found);
-        for (&index, &mut route) in interests.iter().zip(found) {
-            self.routes[usize::from(index) % BURST_SIZE] = route;
-        }
-    }
-
-    /// Stage 3: prefetch the entries in those buckets. Returns the Interests that may have Data in
-    /// the Content Store.
-    fn prefetch_entries(&self, packets: &RxPackets<'_>) -> Positions {
-        let mut hits = Positions::default();
-        for (index, packet) in packets.iter() {
-            if packet.is_data() {
-                self.tables.pcct.prefetch_data_entries(&packet.data_key(), packet.own_token());
-            } else {
-                let may_hit = self.tables.pcct.prefetch_interest_entries(packet.interest_key());
-                hits.push_if(index, may_hit);
+    #[inline]
+    fn find_routes(&mut self, packets: &RxPackets<'_>, mut interests: Positions) {
+        let fib = &*self.fib;
+        while !interests.as_slice().is_empty() {
+            let active = std::mem::take(&mut interests);
+            for &index in active.as_slice() {
+                let Some(packet) = packets.get(index) else { continue };
+                let search = &mut self.routes[usize::from(index) % BURST_SIZE];
+                let is_unfinished = fib.continue_search(search, packet.hashes());
+                interests.push_if(usize::from(index), is_unfinished);
             }
         }
-        hits
     }
 
-    /// Stage 4: prefetch the packets in the Content Store that will be sent.
-    fn prefetch_payloads(&self, packets: &RxPackets<'_>, hits: &Positions) {
-        for packet in hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
-            self.tables.pcct.prefetch_interest_payload(packet.interest_key());
+    /// Stage 3: prefetch the entries in those buckets.
+    fn prefetch_entries(&self, packets: &RxPackets<'_>) -> Hints {
+        let mut hints = Hints { hits: Positions::default(), of_data: [0; BURST_SIZE] };
+        for (index, packet) in packets.iter() {
+            if packet.is_data() {
+                let key = packet.data_key();
+                let hint = self.tables.pcct.prefetch_data_entries(&key, packet.own_token());
+                hints.of_data[index % BURST_SIZE] = hint;
+            } else {
+                let may_hit = self.tables.pcct.prefetch_interest_entries(&packet.interest_key());
+                hints.hits.push_if(index, may_hit);
+            }
         }
-        for (_, packet) in packets.iter().filter(|(_, packet)| packet.is_data()) {
-            self.tables.pcct.prefetch_data_sibling(&packet.data_key());
+        hints
+    }
+
+    /// Stage 4: prefetch the packets in the Content Store that will be sent, and the neighbours of new ones.
+    fn prefetch_payloads(&self, packets: &RxPackets<'_>, hints: &Hints) {
+        for packet in hints.hits.as_slice().iter().filter_map(|&index| packets.get(index)) {
+            self.tables.pcct.prefetch_interest_payload(&packet.interest_key());
+        }
+        for (index, packet) in packets.iter().filter(|(_, packet)| packet.is_data()) {
+            let hint = hints.of_data[index % BURST_SIZE];
+            self.tables.pcct.prefetch_data_sibling(&packet.data_key(), hint);
         }
     }
 
@@ -388,9 +403,12 @@ impl Shard {
             strategy: StrategyId::default(),
         };
         for (index, packet) in packets.range(range) {
-            let route = self.routes[index % BURST_SIZE];
             match packet.descriptor.kind {
-                PacketKind::Interest => context.incoming_interest(packet, route, strategies),
+                PacketKind::Interest => {
+                    let search = self.routes[index % BURST_SIZE];
+                    let route = self.fib.finish_search(search, packet.name(), packet.hashes());
+                    context.incoming_interest(packet, route, strategies);
+                }
                 PacketKind::Data => context.incoming_data(packet, &mut self.matches, strategies),
                 PacketKind::Nack => context.incoming_nack(packet, strategies),
             }

@@ -14,9 +14,8 @@ use std::time::Instant;
 use ndn_packet::NameRef;
 use ndn_ring::{advise_huge_pages, prefetch_slice};
 use ndn_table::{
-    DataKey, FIB_BURST_MAX, FaceIndex, FibConfig, FibSlot, FibWriter, InRecord, InterestKey,
-    NameHasher, PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, PrincipalIndex, StrategyId,
-    Timestamp,
+    DataKey, FaceIndex, FibConfig, FibSearch, FibWriter, InRecord, InterestKey, NameHasher,
+    PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, PrincipalIndex, StrategyId, Timestamp,
 };
 
 const BURST: usize = 64;
@@ -186,7 +185,6 @@ fn fib(entries: u64) {
     }
     // Other work between bursts, so that the table does not own the cache.
     let mut other = vec![1_u64; 1 << 18];
-    let mut found = [FibSlot::ROOT; FIB_BURST_MAX];
     let mut bursts = Samples::default();
     let mut alone = Samples::default();
     let rounds = 20_000;
@@ -204,9 +202,19 @@ fn fib(entries: u64) {
         }
         let start = Instant::now();
         if round % 2 == 0 {
-            let query = |i: usize| (names[i].name(), &names[i].hashes[..names[i].count]);
-            fib.find_longest_prefix_burst(BURST, query, &mut found);
-            checksum += found.iter().map(|&slot| fib.entry(slot).next_hops().len()).sum::<usize>();
+            let mut searches: [FibSearch; BURST] =
+                std::array::from_fn(|i| fib.begin_search(&names[i].hashes[..names[i].count]));
+            let mut is_searching = true;
+            while is_searching {
+                is_searching = false;
+                for (search, name) in searches.iter_mut().zip(&*names) {
+                    is_searching |= fib.continue_search(search, &name.hashes[..name.count]);
+                }
+            }
+            for (search, name) in searches.into_iter().zip(&*names) {
+                let slot = fib.finish_search(search, name.name(), &name.hashes[..name.count]);
+                checksum += fib.entry(slot).next_hops().len();
+            }
             bursts.add(start, BURST);
         } else {
             for name in &*names {

@@ -52,6 +52,12 @@ impl Bucket {
         SlotMask(equal_lanes(&self.tags_and_overflow, tag) & ((1 << BUCKET_SLOTS) - 1))
     }
 
+    /// Whether no item of this tag is in this bucket or in those that follow it.
+    #[inline(always)]
+    pub(crate) fn excludes(&self, tag: Tag) -> bool {
+        self.matches(tag).0 == 0 && !self.has_overflowed()
+    }
+
     /// Whether items of this bucket overflowed into later ones.
     #[inline(always)]
     pub(crate) fn has_overflowed(&self) -> bool {

@@ -68,6 +68,13 @@ impl HashIndex {
         }
     }
 
+    /// Whether there is no item of `hash`. A search that is likely to find none calls this first: it does not load what
+    /// the loop of [`Self::find`] needs.
+    #[inline(always)]
+    pub(crate) fn excludes(&self, hash: u64) -> bool {
+        self.buckets[self.home(hash)].excludes(Tag::of(hash))
+    }
+
     /// Visits every item of `hash` (or of an equal tag).
     #[inline(always)]
     pub(crate) fn for_each(&self, hash: u64, mut visit: impl FnMut(u32)) {

@@ -34,7 +34,7 @@ mod token;
 pub use dead_nonce_list::{DEAD_NONCE_LIFETIME_NANOS, DeadNonceList};
 pub use face_index::FaceIndex;
 pub use fib::{
-    FIB_BURST_MAX, FIB_DEPTH_MAX, FibConfig, FibEntry, FibError, FibSlot, FibSnapshot, FibWriter,
+    FIB_DEPTH_MAX, FibConfig, FibEntry, FibError, FibSearch, FibSlot, FibSnapshot, FibWriter,
     NextHop, StrategyId,
 };
 pub use key::{DataKey, InterestKey};

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use common::{Hashed, Random, hasher, name_of};
 use ndn_packet::NameRef;
 use ndn_table::{
-    FIB_BURST_MAX, FaceIndex, FibConfig, FibError, FibSlot, FibSnapshot, FibWriter, NextHop,
-    StrategyId,
+    FaceIndex, FibConfig, FibError, FibSlot, FibSnapshot, FibWriter, NextHop, StrategyId,
 };
 use proptest::prelude::*;
 
@@ -76,11 +75,16 @@ fn new_writer(entries_max: usize) -> FibWriter {
 
 fn check(fib: &FibSnapshot, model: &Model, names: &[Vec<u16>]) {
     let hashed: Vec<_> = names.iter().map(|name| Hashed::new(&name_of(name))).collect();
-    let mut found = [FibSlot::ROOT; FIB_BURST_MAX];
-    for (names, hashed) in names.chunks(FIB_BURST_MAX).zip(hashed.chunks(FIB_BURST_MAX)) {
-        let query = |i: usize| (hashed[i].name(), hashed[i].hashes());
-        fib.find_longest_prefix_burst(names.len(), query, &mut found);
-        for ((name, hashed), found) in names.iter().zip(hashed).zip(found) {
+    // In bursts, with the steps of all names in turn.
+    for (names, hashed) in names.chunks(64).zip(hashed.chunks(64)) {
+        let mut searches: Vec<_> =
+            hashed.iter().map(|hashed| fib.begin_search(hashed.hashes())).collect();
+        let mut active: Vec<usize> = (0..searches.len()).collect();
+        while !active.is_empty() {
+            active.retain(|&i| fib.continue_search(&mut searches[i], hashed[i].hashes()));
+        }
+        for ((name, hashed), search) in names.iter().zip(hashed).zip(searches) {
+            let found = fib.finish_search(search, hashed.name(), hashed.hashes());
             assert_eq!(fib.find_longest_prefix(hashed.name(), hashed.hashes()), found);
             let entry = fib.entry(found);
             let (depth, next_hops, next_hops_depth, strategy) = model.lookup(name);

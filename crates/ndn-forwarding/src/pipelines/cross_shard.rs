@@ -12,7 +12,7 @@ use crate::dispatch::{Answer, Content, CsProbe, DataVisit, Parcel, Stage};
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::peers::PeerShards;
-use crate::strategy::{ArrivedData, Context, StrategyTable};
+use crate::strategy::{Context, StrategyTable};
 use crate::tables::Tables;
 use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
@@ -143,7 +143,7 @@ impl Context<'_> {
             self.end_probe(rx, probe, strategies);
             return;
         }
-        let found = self.tables.pcct.find_data(rx.interest_key(), self.now, sha256);
+        let found = self.tables.pcct.find_data(&rx.interest_key(), self.now, sha256);
         let answer = found.and_then(|data| {
             let tables = &mut *self.tables;
             let wire = tables.pcct.data(data);
@@ -171,7 +171,7 @@ impl Context<'_> {
         self.peers().end_probe(probe.entry);
         let Some(entry) = self.tables.pcct.find_token(probe.entry) else { return };
         // The token is a hint: its entry may have been erased, and its slot reused.
-        if self.tables.pcct.find_interest(rx.interest_key()) != Some(entry) {
+        if self.tables.pcct.find_interest(&rx.interest_key()) != Some(entry) {
             return;
         }
         if self.tables.pcct.entry(entry).expiry() <= self.now {
@@ -209,7 +209,7 @@ impl Context<'_> {
         for record in tables.pcct.in_records(entry) {
             if record.expiry() > self.now && tables.faces.find(record.face).is_some() {
                 let token = tables.pcct.token_bytes(record);
-                tables.outgoing_data(self.tx, &data, answer.is_localhost, record.face, token);
+                tables.outgoing_data(self.tx, data, answer.is_localhost, record.face, token);
             }
         }
         if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
@@ -296,7 +296,7 @@ impl Context<'_> {
         matches: &mut Matches,
         strategies: &StrategyTable,
     ) {
-        let arrived = self.arrived_data(rx);
+        let arrived = Self::arrived_data(rx);
         let (entries, copies) = matches.parts();
         for &entry in entries {
             if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
@@ -326,8 +326,7 @@ impl Context<'_> {
                 let token_hash = tables.hasher.hash_value(token);
                 if copies.insert(record.face, token_hash) {
                     visit.note_copy(record.face, token_hash);
-                    let ArrivedData { packet, is_localhost, .. } = &arrived;
-                    tables.outgoing_data(self.tx, packet, *is_localhost, record.face, token);
+                    tables.outgoing_arrived_data(self.tx, rx, record.face, token);
                 }
             }
         }

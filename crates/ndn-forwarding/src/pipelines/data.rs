@@ -4,11 +4,11 @@ use ndn_table::{PitIndex, PitMatches, PitPhase, StrategyId};
 
 use super::copies::SentCopies;
 use super::finalize::Ending;
+use crate::DropReason;
 use crate::descriptor::Flags;
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::strategy::{ArrivedData, Context, StrategyTable};
-use crate::{DropReason, TxKind, TxPacket};
 
 /// The PIT entries that one Data satisfies.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Context<'_> {
             return;
         }
         self.store(rx, true);
-        let arrived = self.arrived_data(rx);
+        let arrived = Self::arrived_data(rx);
         for &entry in entries {
             if self.tables.pcct.entry(entry).phase() == PitPhase::Held {
                 continue;
@@ -75,7 +75,7 @@ impl Context<'_> {
                 strategy.before_satisfy(self, entry, &arrived);
             }
         }
-        self.send_to_downstreams(rx, &arrived.packet, entries, copies);
+        self.send_to_downstreams(rx, entries, copies);
         for &entry in entries {
             self.finalize_satisfied(entry, u64::from(rx.descriptor.period_ms));
         }
@@ -93,6 +93,15 @@ impl Context<'_> {
     #[inline]
     fn find_matches(&mut self, rx: &RxPacket<'_>, found: &mut PitMatches) {
         self.tables.pcct.find_pit_matches(&rx.data_key(), || sha256(rx.wire()), found);
+        let (pcct, now) = (&self.tables.pcct, self.now);
+        if found.as_slice().iter().any(|&entry| pcct.entry(entry).expiry() <= now) {
+            self.end_expired(found);
+        }
+    }
+
+    /// Finalizes the entries that have expired, and removes them from `found`.
+    #[cold]
+    fn end_expired(&mut self, found: &mut PitMatches) {
         let mut position = 0;
         while let Some(entry) = found.get(position) {
             if self.tables.pcct.entry(entry).expiry() > self.now {
@@ -149,16 +158,8 @@ impl Context<'_> {
 
     /// A received Data, as strategies see it.
     #[inline]
-    pub(super) fn arrived_data<'d>(&self, rx: &RxPacket<'d>) -> ArrivedData<'d> {
-        let face = rx.descriptor.face;
-        let incoming_face_id = self.tables.faces.face_id(face);
-        ArrivedData {
-            face,
-            packet: TxPacket { incoming_face_id, ..rx.tx_packet(TxKind::Data) },
-            is_localhost: rx.has(Flags::LOCALHOST),
-            may_go_back: rx.has(Flags::FROM_AD_HOC),
-            prefix_hashes: rx.hashes(),
-        }
+    pub(super) fn arrived_data<'d>(rx: &'d RxPacket<'d>) -> ArrivedData<'d> {
+        ArrivedData { face: rx.descriptor.face, prefix_hashes: rx.hashes(), rx }
     }
 
     /// The strategy instance of a PIT entry.
@@ -174,13 +175,11 @@ impl Context<'_> {
     fn send_to_downstreams(
         &mut self,
         rx: &RxPacket<'_>,
-        data: &TxPacket<'_>,
         entries: &[PitIndex],
         copies: &mut SentCopies,
     ) {
         let tables = &*self.tables;
         let face = rx.descriptor.face;
-        let is_localhost = rx.has(Flags::LOCALHOST);
         let may_go_back = rx.has(Flags::FROM_AD_HOC);
         // The downstreams of one entry are distinct faces.
         let may_repeat = entries.len() > 1;
@@ -198,7 +197,7 @@ impl Context<'_> {
                 }
                 let token = tables.pcct.token_bytes(record);
                 if !may_repeat || copies.insert(record.face, tables.hasher.hash_value(token)) {
-                    tables.outgoing_data(self.tx, data, is_localhost, record.face, token);
+                    tables.outgoing_arrived_data(self.tx, rx, record.face, token);
                 }
             }
         }

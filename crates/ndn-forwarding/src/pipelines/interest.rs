@@ -42,7 +42,7 @@ impl<'a> Context<'a> {
         if !rx.token.is_empty() {
             self.tables.note_token(rx.descriptor.face);
         }
-        let key = rx.interest_key();
+        let key = &rx.interest_key();
         let pending = self.find_or_expire(key);
         if let Some(reason) = self.find_loop(rx, pending) {
             self.interest_loop(rx, reason);
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
             ..TxPacket::new(TxKind::Data, wire, None)
         };
         let is_localhost = rx.has(Flags::LOCALHOST);
-        tables.outgoing_data(self.tx, &cached, is_localhost, rx.descriptor.face, rx.token);
+        tables.outgoing_data(self.tx, cached, is_localhost, rx.descriptor.face, rx.token);
         match pending {
             // The lingering entry stays: the late answers that it waits for remain useful.
             Some(entry) if tables.pcct.entry(entry).phase() == PitPhase::Lingering => {
@@ -257,7 +257,7 @@ impl<'a> Context<'a> {
                 self.admit_entry(principal, rx.wire().len())?;
                 let tables = &mut *self.tables;
                 let pcct = &mut tables.pcct;
-                let inserted = pcct.insert_new_interest(rx.interest_key(), rx.wire(), principal);
+                let inserted = pcct.insert_new_interest(&rx.interest_key(), rx.wire(), principal);
                 let entry = inserted.map_err(|_| DropReason::PitFull)?;
                 tables.counters.pit_inserts.increment();
                 tables.pcct.entry_mut(entry).strategy_id = strategy.0;
@@ -287,7 +287,7 @@ impl<'a> Context<'a> {
 
     /// Adds or renews the in-record of an Interest, and charges the entry to the principal of the in-record
     /// that expires last. Returns when that is.
-    #[inline]
+    #[inline(always)]
     fn record_downstream(
         &mut self,
         rx: &RxPacket<'_>,

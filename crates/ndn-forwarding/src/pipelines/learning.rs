@@ -3,6 +3,7 @@
 use ndn_packet::Data;
 use ndn_table::{FaceIndex, PitIndex, PitPhase, Timestamp, Token};
 
+use crate::descriptor::Flags;
 use crate::learning::{Held, LearningRequest};
 use crate::strategy::{ArrivedData, Context};
 use crate::{TxKind, TxPacket};
@@ -21,14 +22,15 @@ impl Context<'_> {
     /// Holds a Data from the downstreams of `entry` until its announcement is found. If that is not
     /// possible, sends it without one.
     pub(crate) fn hold_data(&mut self, entry: PitIndex, data: &ArrivedData<'_>) {
-        let Ok(view) = Data::parse(data.packet.wire) else { return };
+        let rx = data.rx;
+        let Ok(view) = Data::parse(rx.wire()) else { return };
         let held = Held {
             face: data.face,
-            may_go_back: data.may_go_back,
-            wire: data.packet.wire.into(),
-            congestion_mark: data.packet.congestion_mark,
-            is_localhost: data.is_localhost,
-            incoming_face_id: data.packet.incoming_face_id,
+            may_go_back: rx.has(Flags::FROM_AD_HOC),
+            wire: rx.wire().into(),
+            congestion_mark: u64::from(rx.descriptor.congestion_mark),
+            is_localhost: rx.has(Flags::LOCALHOST),
+            incoming_face_id: self.tables.faces.face_id(data.face),
             freshness_ms: view.freshness_ms().unwrap_or(0),
         };
         let ticket = self.tables.pcct.token(entry, self.tables.shard);
@@ -79,7 +81,7 @@ impl Context<'_> {
             let is_origin = record.face == held.face && !held.may_go_back;
             if record.expiry() > self.now && !is_origin {
                 let token = tables.pcct.token_bytes(record);
-                tables.outgoing_data(self.tx, &data, held.is_localhost, record.face, token);
+                tables.outgoing_data(self.tx, data, held.is_localhost, record.face, token);
             }
         }
         self.tables.pcct.entry_mut(entry).set_phase(PitPhase::Pending);

@@ -28,7 +28,7 @@ impl Context<'_> {
         if !rx.has(Flags::FROM_POINT_TO_POINT) {
             return Err(DropReason::NackLinkType);
         }
-        let entry = self.find_or_expire(rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
+        let entry = self.find_or_expire(&rx.interest_key()).ok_or(DropReason::NackUnmatched)?;
         let pcct = &mut self.tables.pcct;
         if pcct.entry(entry).phase() == PitPhase::Held {
             // Another upstream has answered.

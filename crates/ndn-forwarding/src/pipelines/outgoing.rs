@@ -3,6 +3,9 @@
 use ndn_packet::{Interest, NackReason};
 use ndn_table::{FaceIndex, InRecord, PitIndex};
 
+use crate::descriptor::Flags;
+use crate::face_table::FaceFlags;
+use crate::packet::RxPacket;
 use crate::strategy::{Context, PendingInterest};
 use crate::tables::Tables;
 use crate::{DropReason, TxKind, TxPacket, TxSink};
@@ -13,22 +16,50 @@ impl Tables {
     pub(crate) fn outgoing_data(
         &self,
         tx: &mut dyn TxSink,
-        data: &TxPacket<'_>,
+        data: TxPacket<'_>,
         is_localhost: bool,
         face: FaceIndex,
         pit_token: &[u8],
     ) {
+        if let Some(flags) = self.find_downstream(is_localhost, face) {
+            self.counters.out_data.increment();
+            let incoming_face_id = data.incoming_face_id.filter(|_| flags.has_local_fields());
+            tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
+        }
+    }
+
+    /// [`Self::outgoing_data`] of an arrived packet.
+    #[inline(always)]
+    pub(super) fn outgoing_arrived_data(
+        &self,
+        tx: &mut dyn TxSink,
+        rx: &RxPacket<'_>,
+        face: FaceIndex,
+        pit_token: &[u8],
+    ) {
+        if let Some(flags) = self.find_downstream(rx.has(Flags::LOCALHOST), face) {
+            self.counters.out_data.increment();
+            let incoming_face_id = match flags.has_local_fields() {
+                true => self.faces.face_id(rx.descriptor.face),
+                false => None,
+            };
+            let data = rx.tx_packet(TxKind::Data);
+            tx.send(face, &TxPacket { pit_token, incoming_face_id, ..data });
+        }
+    }
+
+    /// The properties of a face to which a Data may be sent; counts a drop if it may not.
+    #[inline(always)]
+    fn find_downstream(&self, is_localhost: bool, face: FaceIndex) -> Option<FaceFlags> {
         let Some(flags) = self.faces.find(face) else {
             self.counters.drop_packet(DropReason::EgressFaceGone);
-            return;
+            return None;
         };
         if is_localhost && !flags.is_local() {
             self.counters.drop_packet(DropReason::EgressLocalhostScope);
-            return;
+            return None;
         }
-        self.counters.out_data.increment();
-        let incoming_face_id = data.incoming_face_id.filter(|_| flags.has_local_fields());
-        tx.send(face, &TxPacket { pit_token, incoming_face_id, ..*data });
+        Some(flags)
     }
 }
 

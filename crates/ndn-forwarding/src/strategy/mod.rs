@@ -28,6 +28,7 @@ use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, NextHop, PitIndex};
 
 use crate::TxPacket;
+use crate::packet::RxPacket;
 
 pub use context::Context;
 pub(crate) use context::DIRECTED;
@@ -86,13 +87,9 @@ impl PendingInterest<'_> {
 pub struct ArrivedData<'a> {
     /// The arrival face.
     pub face: FaceIndex,
-    /// The Data as it leaves, without PIT token.
-    pub(crate) packet: TxPacket<'a>,
-    pub(crate) is_localhost: bool,
-    /// Whether the Data may be sent on its arrival face, which is ad-hoc.
-    pub(crate) may_go_back: bool,
     /// Hashes of the prefixes of its name, the empty prefix first.
     pub prefix_hashes: &'a [u64],
+    pub(crate) rx: &'a RxPacket<'a>,
 }
 
 /// A Nack that matches an out-record of a PIT entry.

@@ -10,6 +10,7 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
 use crate::{DropReason, TxPacket};
 
@@ -84,14 +85,14 @@ impl Strategy for SelfLearning {
             if wants_announcement(context, entry) {
                 context.hold_data(entry, data);
             }
-        } else if !data.packet.prefix_announcement.is_empty()
-            && let Some(face_id) = data.packet.incoming_face_id
-            && let Ok(view) = ndn_packet::Data::parse(data.packet.wire)
+        } else if data.rx.has(Flags::ANNOUNCEMENT)
+            && let Some(face_id) = context.tables.faces.face_id(data.face)
+            && let Ok(view) = ndn_packet::Data::parse(data.rx.wire())
         {
             context.request_control(LearningRequest::Learn {
                 face_id,
                 name: view.name().to_name(),
-                announcement: data.packet.prefix_announcement.into(),
+                announcement: data.rx.announcement().into(),
             });
         }
     }

@@ -25,5 +25,5 @@ mod writer;
 
 pub use depth_tree::FIB_DEPTH_MAX;
 pub use entry::{FibEntry, FibSlot, NextHop, StrategyId};
-pub use snapshot::{FIB_BURST_MAX, FibSnapshot};
+pub use snapshot::{FibSearch, FibSnapshot};
 pub use writer::{FibConfig, FibError, FibWriter};

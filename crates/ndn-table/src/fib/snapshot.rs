@@ -12,9 +12,6 @@ use crate::hash_index::{PROBE_MAX, home_bucket};
 /// Set in a bucket's reference when the search continues with longer prefixes after a hit.
 pub(super) const MARKER_BIT: u32 = 1 << 31;
 
-/// Maximum number of names in one [`FibSnapshot::find_longest_prefix_burst`].
-pub const FIB_BURST_MAX: usize = 64;
-
 /// An immutable version of the FIB.
 ///
 /// Cloning shares all pages. The control thread keeps every version until no shard holds it, so
@@ -28,8 +25,24 @@ pub struct FibSnapshot {
     pub(super) version: u64,
 }
 
+/// A search for the longest prefix of a name, in steps: with those of other names in between, the cache
+/// misses of all overlap.
+#[derive(Clone, Copy, Debug)]
+pub struct FibSearch {
+    /// The length to try next.
+    next: DepthSearch,
+    best: Hit,
+}
+
+impl Default for FibSearch {
+    /// A search that has found `/`.
+    fn default() -> Self {
+        Self { next: DepthSearch::OVER, best: Hit::ROOT }
+    }
+}
+
 /// The last hit of a search by tags, and the prefix length tried there.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Hit {
     slot: u32,
     depth: u8,
@@ -66,67 +79,47 @@ impl FibSnapshot {
     #[must_use]
     #[inline]
     pub fn find_longest_prefix(&self, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
-        let depths = self.depths_of(hashes);
-        let mut search = DepthSearch::START.skip_to(depths);
-        let mut best = Hit::ROOT;
-        while search.depth() != 0 {
-            search = self.probe(search, hashes, &mut best).skip_to(depths);
-        }
-        self.verify(best, name, hashes)
+        let mut search = self.begin_search(hashes);
+        while self.continue_search(&mut search, hashes) {}
+        self.finish_search(search, name, hashes)
     }
 
-    /// [`Self::find_longest_prefix`] for `count` names at once, at most [`FIB_BURST_MAX`], with the
-    /// searches in lockstep so that their cache misses overlap. `query(i)` gives name and prefix
-    /// hashes of the `i`-th name, whose result goes to `found[i]`.
-    ///
-    /// # Panics
-    /// When `count` is larger than [`FIB_BURST_MAX`] or the length of `found`.
-    #[inline]
-    pub fn find_longest_prefix_burst<'n>(
-        &self,
-        count: usize,
-        query: impl Fn(usize) -> (NameRef<'n>, &'n [u64]),
-        found: &mut [FibSlot],
-    ) {
-        let found = &mut found[..count];
-        let mut names: [&[u64]; FIB_BURST_MAX] = [&[]; FIB_BURST_MAX];
-        let mut searches = [DepthSearch::START; FIB_BURST_MAX];
-        let mut hits = [Hit::ROOT; FIB_BURST_MAX];
-        let mut active = [0_u8; FIB_BURST_MAX];
-        let mut active_count = 0;
-        for (position, i) in (0_u8..).zip(0..count) {
-            let (_, hashes) = query(i);
-            let search = DepthSearch::START.skip_to(self.depths_of(hashes));
-            names[i] = hashes;
-            searches[i] = search;
-            if search.depth() != 0 {
-                self.prefetch_bucket(hashes[search.depth()]);
-                active[active_count] = position;
-                active_count += 1;
-            }
+    /// Begins the search of [`Self::find_longest_prefix`], and prefetches what its first step reads.
+    #[must_use]
+    #[inline(always)]
+    pub fn begin_search(&self, hashes: &[u64]) -> FibSearch {
+        let next = DepthSearch::START.skip_to(self.depths_of(hashes));
+        if next.depth() != 0 {
+            self.prefetch_bucket(hashes[next.depth()]);
         }
-        while active_count > 0 {
-            let mut still_active = 0;
-            for position in 0..active_count {
-                let i = usize::from(active[position]);
-                let hashes = names[i];
-                let search = self.probe(searches[i], hashes, &mut hits[i]);
-                let search = search.skip_to(self.depths_of(hashes));
-                if search.depth() == 0 {
-                    self.prefetch_entry(FibSlot(hits[i].slot));
-                } else {
-                    self.prefetch_bucket(hashes[search.depth()]);
-                    searches[i] = search;
-                    active[still_active] = active[position];
-                    still_active += 1;
-                }
-            }
-            active_count = still_active;
+        FibSearch { next, best: Hit::ROOT }
+    }
+
+    /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. Returns
+    /// whether another is needed.
+    #[inline(always)]
+    pub fn continue_search(&self, search: &mut FibSearch, hashes: &[u64]) -> bool {
+        let mut next = search.next;
+        if next.depth() != 0 {
+            next = self.probe(next, hashes, &mut search.best);
         }
-        for (i, (slot, &hit)) in found.iter_mut().zip(&hits).enumerate() {
-            let (name, hashes) = query(i);
-            *slot = self.verify(hit, name, hashes);
+        if next.depth() != 0 {
+            next = next.skip_to(self.depths_of(hashes));
         }
+        search.next = next;
+        if next.depth() == 0 {
+            self.prefetch_entry(FibSlot(search.best.slot));
+            return false;
+        }
+        self.prefetch_bucket(hashes[next.depth()]);
+        true
+    }
+
+    /// The result of a search, after its last step.
+    #[must_use]
+    #[inline(always)]
+    pub fn finish_search(&self, search: FibSearch, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        self.verify(search.best, name, hashes)
     }
 
     /// Prefix lengths worth trying for a name.

@@ -123,19 +123,19 @@ impl Pcct {
     }
 
     /// Second stage for a Data: the entries in its buckets. With a token of this shard, the first
-    /// stage has prefetched the PIT entry already.
+    /// stage has prefetched the PIT entry already. Returns a hint for the third stage.
     #[inline]
-    pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) {
+    pub fn prefetch_data_entries(&self, key: &DataKey<'_>, token: Option<Token>) -> u32 {
         if token.is_none() {
             self.prefetch_entries(key.name_hash());
         }
-        self.cs.tree.prefetch_parents(key.hashes);
+        self.cs.tree.prefetch_parents(key.hashes)
     }
 
-    /// Third stage for a Data: the newest Data below its future parent node.
+    /// Third stage for a Data: the newest Data below its future parent node. `hint` is the result of the second stage.
     #[inline]
-    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>) {
-        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes) {
+    pub fn prefetch_data_sibling(&self, key: &DataKey<'_>, hint: u32) {
+        if let Some(entry) = self.cs.tree.likely_sibling(key.hashes, hint) {
             self.cs.prefetch(entry);
         }
     }
@@ -144,6 +144,9 @@ impl Pcct {
     #[inline(always)]
     fn prefetch_entries(&self, hash: u64) -> bool {
         let mut has_cached = false;
+        if self.index.excludes(hash) {
+            return false;
+        }
         self.index.for_each(hash, |reference| {
             if Pit::owns(reference) {
                 self.pit.prefetch(reference);

@@ -188,6 +188,9 @@ impl Pit {
         key: &InterestKey<'_>,
         has_cached: &mut bool,
     ) -> Option<PitIndex> {
+        if index.excludes(key.name_hash()) {
+            return None;
+        }
         let selectors = selectors_of(key);
         let found = index.find(key.name_hash(), |reference| {
             if !Self::owns(reference) {
@@ -259,6 +262,11 @@ impl Pit {
         if self.entries[slot.0].flags.has(PitFlags::HAS_DIGEST) {
             self.forget_digest(slot);
         }
+        let lists = (self.entries[slot.0].in_list, self.entries[slot.0].out_list);
+        if lists.0.count > 1 || lists.1.count > 1 {
+            self.clear_in_records(slot);
+            self.clear_out_records(slot);
+        }
         let entry = &mut self.entries[slot.0];
         debug_assert!(entry.flags.has(PitFlags::IN_USE), "an entry is erased once");
         if entry.flags.0 & (PitFlags::HAS_DIGEST | PitFlags::CAN_BE_PREFIX)
@@ -281,13 +289,9 @@ impl Pit {
         if entry.in_list.count == 1 {
             self.in_records_len -= 1;
             self.tokens.release(&mut self.ledger, &mut entry.in_first);
-            entry.in_list = RecordList::EMPTY;
         }
-        self.clear_out_records(slot);
-        let entry = &mut self.entries[slot.0];
-        if entry.in_list.count > 1 {
-            self.clear_in_records(slot);
-        }
+        entry.in_list = RecordList::EMPTY;
+        entry.out_list = RecordList::EMPTY;
         let removed = index.remove(hash, slot.0 | PIT_BIT);
         debug_assert!(removed);
         self.entries.release(slot.0);
@@ -447,7 +451,7 @@ impl Pit {
     }
 
     /// Adds the in-record of a face that has none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add_in_record(
         &mut self,
         slot: PitIndex,

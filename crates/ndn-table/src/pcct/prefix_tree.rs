@@ -129,6 +129,9 @@ impl PrefixTree {
     /// The child indexed under the edge with this hash.
     #[inline]
     pub(super) fn find_edge(&self, entries: &Arena<CsEntry>, edge: u64) -> Option<Child> {
+        if self.index.excludes(edge) {
+            return None;
+        }
         let found = self.index.find(edge, |reference| match Child::of(reference) {
             Child::Node(slot) => self.nodes[slot].edge == edge,
             Child::Entry(slot) => entries[slot].edge == edge,
@@ -465,34 +468,34 @@ impl PrefixTree {
         }
     }
 
-    /// Prefetches the nodes in those buckets.
+    /// Prefetches the nodes in those buckets. Returns the one that is likely to be the parent, [`NONE`] if no node was found.
     #[inline(always)]
-    pub(super) fn prefetch_parents(&self, hashes: &[u64]) {
-        if let [.., grandparent, parent, _] = hashes
-            && !self.prefetch_items(*parent)
-        {
-            let slot = self.node_cache.likely(*grandparent);
-            let node = &self.nodes[slot];
-            if node.hash == *grandparent {
-                return;
-            }
-            self.index.prefetch(*grandparent);
+    pub(super) fn prefetch_parents(&self, hashes: &[u64]) -> u32 {
+        let [.., grandparent, parent, _] = hashes else { return NONE };
+        let node = self.prefetch_items(*parent);
+        if node != NONE {
+            return node;
         }
+        let slot = self.node_cache.likely(*grandparent);
+        if self.nodes[slot].hash == *grandparent {
+            return slot;
+        }
+        self.index.prefetch(*grandparent);
+        NONE
     }
 
-    /// The newest Data below the likely parent of a Data with these prefix hashes; for hints.
+    /// The newest Data below the likely parent of a Data with these prefix hashes; for hints. `parent` is the result of
+    /// [`Self::prefetch_parents`].
     #[inline(always)]
-    pub(super) fn likely_sibling(&self, hashes: &[u64]) -> Option<u32> {
-        let [.., grandparent, parent, _] = hashes else { return None };
-        let depth = hashes.len() - 3;
-        let node = self
-            .node_cache
-            .find(&self.nodes, *grandparent, depth)
-            .or_else(|| self.any_node(*parent))
-            .or_else(|| self.any_node(*grandparent))?;
-        Some(self.nodes[node].first_entry)
+    pub(super) fn likely_sibling(&self, hashes: &[u64], parent: u32) -> Option<u32> {
+        let node = match (parent, hashes) {
+            (NONE, [.., grandparent, _, _]) => self.any_node(*grandparent)?,
+            _ => parent,
+        };
+        Some(self.nodes.slots().get(node as usize)?.first_entry)
     }
 
+    #[cold]
     fn any_node(&self, hash: u64) -> Option<u32> {
         let is_node = |reference| matches!(Child::of(reference), Child::Node(_));
         match Child::of(self.index.find(hash, is_node)?) {
@@ -532,17 +535,17 @@ impl PrefixTree {
         prefetch_slice(self.nodes.slots(), slot as usize);
     }
 
-    /// Prefetches the nodes indexed under a hash. Returns whether there is any.
+    /// Prefetches the nodes indexed under a hash. Returns the last of them, [`NONE`] if there is none.
     #[inline(always)]
-    fn prefetch_items(&self, hash: u64) -> bool {
-        let mut any = false;
+    fn prefetch_items(&self, hash: u64) -> u32 {
+        let mut last = NONE;
         self.index.for_each(hash, |reference| {
-            any = true;
             if let Child::Node(slot) = Child::of(reference) {
                 self.prefetch_node(slot);
+                last = slot;
             }
         });
-        any
+        last
     }
 }
 
