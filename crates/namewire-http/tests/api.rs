@@ -310,7 +310,7 @@ fn every_operation_of_the_control_socket_and_of_management_is_in_the_schema() {
     for info in REQUESTS.iter().filter(|info| !missing.contains(&info.method)) {
         assert!(names.contains(&plain(info.method)), "{} is missing", info.method);
     }
-    for verb in Verb::ALL {
+    for &verb in Verb::ALL {
         assert!(names.contains(&plain(&verb.to_string())), "{verb} is missing");
     }
     for dataset in ["status", "faces", "channels", "fib", "rib", "cs", "strategies"] {

@@ -126,7 +126,7 @@ pub trait Management {
     fn create_face(&mut self, uri: &FaceUri, persistency: Persistency) -> Result<u64, CallError> {
         let parameters = ControlParameters {
             uri: Some(uri.to_string()),
-            face_persistency: Some(persistency.number()),
+            persistency: Some(persistency.number()),
             ..ControlParameters::default()
         };
         match self.command(Verb::FaceCreate, &parameters) {

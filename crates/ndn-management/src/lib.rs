@@ -61,14 +61,14 @@ pub use command::{
 pub use dataset::{
     ChannelStatus, CsInfo, DatasetField, DatasetInfo, DatasetItem, DatasetValue, Described,
     FaceCounters, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceStatus, FibEntry,
-    ForwarderCounters, ForwarderStatus, NextHopRecord, RibEntry, RouteRecord, StrategyChoice,
-    decode_dataset,
+    Flag, Form, ForwarderCounters, ForwarderStatus, NextHopRecord, RibEntry, RouteRecord,
+    StrategyChoice, decode_dataset,
 };
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
 pub use fib::{Fib, FibFull};
 pub use ndn_types::{FaceUri, FaceUriError, ZONE_IS_MISSING};
 pub use notification::{Notification, NotificationStream};
-pub use parameters::ControlParameters;
+pub use parameters::{ControlParameters, Parameter};
 pub use publisher::{DatasetPublisher, PublisherLimits, Segment};
 pub use readvertise::Readvertise;
 pub use request::{AcceptedCommand, FaceOptions, Request};

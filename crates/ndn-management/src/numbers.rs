@@ -1,6 +1,8 @@
 //! TLV-TYPE numbers of the NFD management protocol (NFD management wiki; numbers are reused
 //! between blocks, so each is only meaningful inside its own block).
 
+pub use ndn_packet::types::NAME;
+
 /// `ControlResponse`.
 pub const CONTROL_RESPONSE: u32 = 101;
 /// `StatusCode` of a `ControlResponse`.

@@ -1,52 +1,115 @@
 //! `ControlParameters`: the arguments of a command, and the body of most responses
 //! (NFD wiki, `ControlCommand`).
 
-use ndn_packet::tlv::{self, Reader, Tlv};
-use ndn_packet::{DecodeError, Name, NameRef, types};
+use ndn_packet::tlv::Reader;
+use ndn_packet::{DecodeError, Name, NameRef};
 
-use crate::block;
+use crate::block::Structure;
+use crate::dataset::declare::dataset;
+use crate::dataset::{DatasetField, DatasetValue};
 use crate::numbers;
-use crate::route_origin;
+use crate::types::{DRIVER_WORD, PERSISTENCY_WORD, route_origin};
 
-/// The arguments of a management command. Every field is optional here; which ones a command
-/// needs, takes or refuses is the business of the command.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ControlParameters {
-    /// The prefix that the command is about.
-    pub name: Option<Name>,
-    /// The face that the command is about; 0 is the requester's own face.
-    pub face_id: Option<u64>,
+/// Declares the parameters of commands: from the declaration follow their block, the names by which the rules of commands
+/// refer to them, and the arguments in GraphQL.
+macro_rules! parameters {
+    ($(
+        $(#[doc = $help:literal])+
+        $Parameter:ident $field:ident: $Field:ty = $number:ident $(as $form:path)?,
+    )+) => {
+        dataset! {
+            /// The parameters of a command. Those that the command does not have are absent.
+            #[derive(Debug, Clone, Default, PartialEq, Eq)]
+            pub struct ControlParameters {
+                $(
+                    $(#[doc = $help])+
+                    pub $field: Option<$Field> = $number $(as $form)?,
+                )+
+            }
+        }
+
+        /// A field of [`ControlParameters`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Parameter {
+            $(
+                $(#[doc = $help])+
+                $Parameter,
+            )+
+        }
+
+        impl Parameter {
+            /// Every parameter, in the order in which they are written.
+            pub const ALL: &[Self] = &[$( Self::$Parameter ),+];
+
+            /// Whether `parameters` has the parameter.
+            #[must_use]
+            pub const fn is_in(self, parameters: &ControlParameters) -> bool {
+                match self {
+                    $( Self::$Parameter => parameters.$field.is_some(), )+
+                }
+            }
+        }
+
+        impl ControlParameters {
+            /// Sets a parameter to a value in the form of its declaration, or removes it.
+            ///
+            /// # Errors
+            /// The value has another type, or stands for nothing; the text is the reason.
+            pub fn set(&mut self, parameter: Parameter, value: DatasetValue) -> Result<(), String> {
+                let value = parameter.info().form.remove(value)?;
+                match parameter {
+                    $( Parameter::$Parameter => self.$field = FromValue::from_value(value)?, )+
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Prefix.
+    Name name: Name = NAME,
+    /// FaceId; 0 is the requester's own face.
+    FaceId face_id: u64 = FACE_ID,
     /// Remote face URI.
-    pub uri: Option<String>,
+    Uri uri: String = URI,
     /// Local face URI.
-    pub local_uri: Option<String>,
-    /// Route origin ([`route_origin`]).
-    pub origin: Option<u64>,
-    /// Cost of a route or next hop.
-    pub cost: Option<u64>,
-    /// Content Store capacity, packets; in a `cs/erase` response the erase limit.
-    pub capacity: Option<u64>,
-    /// Number of packets.
-    pub count: Option<u64>,
-    /// Flag bits; which ones depends on the module.
-    pub flags: Option<u64>,
-    /// Which bits of `flags` count.
-    pub mask: Option<u64>,
-    /// Strategy name, with version and parameters where given.
-    pub strategy: Option<Name>,
-    /// Lifetime of a route, milliseconds.
-    pub expiration_period_ms: Option<u64>,
-    /// The number on the wire; [`Persistency::from_number`](crate::Persistency::from_number).
-    pub face_persistency: Option<u64>,
+    LocalUri local_uri: String = LOCAL_URI,
+    /// Origin of the route: a word such as `static`, or a number.
+    Origin origin: u64 = ORIGIN as route_origin::WORD,
+    /// Cost of the route or next hop; lower is preferred.
+    Cost cost: u64 = COST,
+    /// Capacity of the Content Store, packets; in the result of `cs/erase`, the limit of one command.
+    Capacity capacity: u64 = CAPACITY,
+    /// Maximum number of packets; in the result, their number.
+    Count count: u64 = COUNT,
+    /// Flags, whose meaning depends on the module.
+    Flags flags: u64 = FLAGS,
+    /// The bits of `flags` that are to be changed.
+    Mask mask: u64 = MASK,
+    /// Name of the strategy, with version and parameters if they are given.
+    Strategy strategy: Name = STRATEGY,
+    /// Lifetime of the route, milliseconds.
+    ExpirationPeriod expiration_period_ms: u64 = EXPIRATION_PERIOD,
+    /// When the face closes: `persistent` or `permanent`.
+    Persistency persistency: u64 = FACE_PERSISTENCY as PERSISTENCY_WORD,
     /// Interval of congestion marking, nanoseconds.
-    pub base_congestion_marking_interval_ns: Option<u64>,
+    BaseCongestionMarkingInterval base_congestion_marking_interval_ns: u64 =
+        BASE_CONGESTION_MARKING_INTERVAL,
     /// Queue length at which congestion marking starts, bytes.
-    pub default_congestion_threshold: Option<u64>,
-    /// Largest packet of the face, bytes.
-    pub mtu: Option<u64>,
-    /// The driver of the interface that the face is on: not of NFD, which passes it over. The number on
-    /// the wire; [`FaceDriver::from_number`](crate::FaceDriver::from_number).
-    pub driver: Option<u64>,
+    DefaultCongestionThreshold default_congestion_threshold: u64 = DEFAULT_CONGESTION_THRESHOLD,
+    /// Maximum length of a packet, bytes.
+    Mtu mtu: u64 = MTU,
+    /// Driver of an Ethernet face: `packet` or `xdp`. An extension that NFD ignores.
+    Driver driver: u64 = DRIVER as DRIVER_WORD,
+}
+
+impl Parameter {
+    /// The declaration.
+    #[must_use]
+    pub const fn info(self) -> &'static DatasetField {
+        &ControlParameters::INFO.fields[self as usize]
+    }
 }
 
 impl ControlParameters {
@@ -60,86 +123,23 @@ impl ControlParameters {
 
     /// Appends the block to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        tlv::append_nested(out, numbers::CONTROL_PARAMETERS, |out| {
-            if let Some(name) = &self.name {
-                tlv::append_name(out, name.as_ref());
-            }
-            block::append_optional_number(out, numbers::FACE_ID, self.face_id);
-            block::append_optional_text(out, numbers::URI, self.uri.as_deref());
-            block::append_optional_text(out, numbers::LOCAL_URI, self.local_uri.as_deref());
-            block::append_optional_number(out, numbers::ORIGIN, self.origin);
-            block::append_optional_number(out, numbers::COST, self.cost);
-            block::append_optional_number(out, numbers::CAPACITY, self.capacity);
-            block::append_optional_number(out, numbers::COUNT, self.count);
-            block::append_optional_number(out, numbers::FLAGS, self.flags);
-            block::append_optional_number(out, numbers::MASK, self.mask);
-            if let Some(strategy) = &self.strategy {
-                block::append_wrapped_name(out, numbers::STRATEGY, strategy.as_ref());
-            }
-            block::append_optional_number(
-                out,
-                numbers::EXPIRATION_PERIOD,
-                self.expiration_period_ms,
-            );
-            block::append_optional_number(out, numbers::FACE_PERSISTENCY, self.face_persistency);
-            block::append_optional_number(
-                out,
-                numbers::BASE_CONGESTION_MARKING_INTERVAL,
-                self.base_congestion_marking_interval_ns,
-            );
-            block::append_optional_number(
-                out,
-                numbers::DEFAULT_CONGESTION_THRESHOLD,
-                self.default_congestion_threshold,
-            );
-            block::append_optional_number(out, numbers::MTU, self.mtu);
-            block::append_optional_number(out, numbers::DRIVER, self.driver);
-        });
+        self.append_block(numbers::CONTROL_PARAMETERS, out);
     }
 
     /// Decodes one block that fills `wire`.
     ///
-    /// Fields may come in any order, as NFD takes them; of a repeated field the first counts,
-    /// fields that we do not know are passed over.
+    /// Fields may come in any order, as NFD takes them. The first of a repeated field counts; unknown fields are skipped.
     ///
     /// # Errors
     /// If `wire` is not exactly one `ControlParameters` block, or a field's value is malformed.
     pub fn decode(wire: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(wire).read_only(numbers::CONTROL_PARAMETERS)?.reader();
-        let mut parameters = Self::default();
-        while let Some(tlv) = reader.next_tlv()? {
-            parameters.take(tlv)?;
+        let block = Reader::new(wire).read_only(numbers::CONTROL_PARAMETERS)?;
+        let parameters = Self::read_in_any_order(block.reader())?;
+        // Clients of ndn-cxx take no origin of more than 16 bits, nor a list that has one.
+        if parameters.origin.is_some_and(|origin| origin > route_origin::NONE) {
+            return Err(block.invalid_value());
         }
         Ok(parameters)
-    }
-
-    fn take(&mut self, tlv: Tlv<'_>) -> Result<(), DecodeError> {
-        match tlv.ty() {
-            types::NAME => set(&mut self.name, block::name_of(tlv)?),
-            numbers::FACE_ID => set(&mut self.face_id, tlv.number()?),
-            // Commands say what is wrong with it, as NFD's do.
-            numbers::URI => set(&mut self.uri, block::lossy_text_of(tlv)),
-            numbers::LOCAL_URI => set(&mut self.local_uri, block::lossy_text_of(tlv)),
-            numbers::ORIGIN => set(&mut self.origin, origin_of(tlv)?),
-            numbers::COST => set(&mut self.cost, tlv.number()?),
-            numbers::CAPACITY => set(&mut self.capacity, tlv.number()?),
-            numbers::COUNT => set(&mut self.count, tlv.number()?),
-            numbers::FLAGS => set(&mut self.flags, tlv.number()?),
-            numbers::MASK => set(&mut self.mask, tlv.number()?),
-            numbers::STRATEGY => set(&mut self.strategy, block::wrapped_name_of(tlv)?),
-            numbers::EXPIRATION_PERIOD => set(&mut self.expiration_period_ms, tlv.number()?),
-            numbers::FACE_PERSISTENCY => set(&mut self.face_persistency, tlv.number()?),
-            numbers::BASE_CONGESTION_MARKING_INTERVAL => {
-                set(&mut self.base_congestion_marking_interval_ns, tlv.number()?);
-            }
-            numbers::DEFAULT_CONGESTION_THRESHOLD => {
-                set(&mut self.default_congestion_threshold, tlv.number()?);
-            }
-            numbers::MTU => set(&mut self.mtu, tlv.number()?),
-            numbers::DRIVER => set(&mut self.driver, tlv.number()?),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// The value of a flag bit that the sender wants changed (`Mask` has the bit).
@@ -162,14 +162,44 @@ impl ControlParameters {
     }
 }
 
-fn set<T>(field: &mut Option<T>, value: T) {
-    field.get_or_insert(value);
+/// A type of parameters, made of a value in the form of the parameter.
+trait FromValue: Sized {
+    /// The value; `None` if it is absent.
+    fn from_value(value: DatasetValue) -> Result<Option<Self>, String>;
 }
 
-/// The origin of a route: 16 bits, as clients of ndn-cxx take no longer ones, nor a list that has one.
-fn origin_of(tlv: Tlv<'_>) -> Result<u64, DecodeError> {
-    let origin = tlv.number()?;
-    if origin > route_origin::NONE { Err(tlv.invalid_value()) } else { Ok(origin) }
+impl FromValue for u64 {
+    fn from_value(value: DatasetValue) -> Result<Option<Self>, String> {
+        match value {
+            DatasetValue::None => Ok(None),
+            DatasetValue::Number(number) => Ok(Some(number)),
+            DatasetValue::Text(_) | DatasetValue::List(_) | DatasetValue::Structure(..) => {
+                Err("not a number".to_owned())
+            }
+        }
+    }
+}
+
+impl FromValue for String {
+    fn from_value(value: DatasetValue) -> Result<Option<Self>, String> {
+        match value {
+            DatasetValue::None => Ok(None),
+            DatasetValue::Text(text) => Ok(Some(text)),
+            DatasetValue::Number(_) | DatasetValue::List(_) | DatasetValue::Structure(..) => {
+                Err("not a text".to_owned())
+            }
+        }
+    }
+}
+
+impl FromValue for Name {
+    fn from_value(value: DatasetValue) -> Result<Option<Self>, String> {
+        let uri = String::from_value(value)?;
+        let parse = |uri: String| {
+            Self::from_uri(&uri).map_err(|error| format!("{uri} is not a name: {error}"))
+        };
+        uri.map(parse).transpose()
+    }
 }
 
 #[cfg(test)]

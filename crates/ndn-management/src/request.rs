@@ -4,7 +4,7 @@ use ndn_packet::Name;
 use ndn_types::{FaceUri, ZONE_IS_MISSING};
 
 use crate::announcement::ANNOUNCEMENT_COST;
-use crate::command::{Command, ParameterError, TopPrefix, Verb};
+use crate::command::{Command, Module, ParameterError, TopPrefix, Verb};
 use crate::response::{ControlResponse, status};
 use crate::types::{
     FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_flag, route_origin,
@@ -212,19 +212,9 @@ impl AcceptedCommand {
 /// The status text of success, which differs between the RIB and FIB modules of NFD 24.07.
 #[must_use]
 pub const fn success_text(verb: Verb) -> &'static str {
-    match verb {
-        Verb::RibRegister
-        | Verb::RibUnregister
-        | Verb::RibAnnounce
-        | Verb::FibAddNextHop
-        | Verb::FibRemoveNextHop => "Success",
-        Verb::FaceCreate
-        | Verb::FaceUpdate
-        | Verb::FaceDestroy
-        | Verb::CsConfig
-        | Verb::CsErase
-        | Verb::StrategySet
-        | Verb::StrategyUnset => "OK",
+    match verb.module() {
+        Module::Rib | Module::Fib => "Success",
+        Module::Faces | Module::Cs | Module::StrategyChoice | Module::Status => "OK",
     }
 }
 
@@ -276,7 +266,7 @@ impl Request {
             Verb::FaceCreate => return Self::face_create(parameters),
             Verb::FaceUpdate => Self::FaceUpdate {
                 face_id,
-                persistency: parameters.face_persistency,
+                persistency: parameters.persistency,
                 options: FaceOptions::of(parameters),
             },
             Verb::FaceDestroy => Self::FaceDestroy { face_id },
@@ -329,7 +319,7 @@ impl Request {
             .as_deref()
             .map(|text| parse(text, "Non-canonical local URI"))
             .transpose()?;
-        let persistency = parameters.face_persistency.unwrap_or(Persistency::Persistent.number());
+        let persistency = parameters.persistency.unwrap_or(Persistency::Persistent.number());
         let persistency = Persistency::from_number(persistency).ok_or_else(|| {
             ControlResponse::new(
                 status::NOT_ACCEPTABLE,

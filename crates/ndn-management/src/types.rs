@@ -1,6 +1,8 @@
 //! Enumerations and flag bits of the NFD management protocol.
 
 use ndn_types::wire_enum;
+
+use crate::dataset::description::{Form, described_by_text};
 pub use ndn_types::{LinkType, Persistency, Scope};
 
 /// The face that management itself uses.
@@ -18,50 +20,106 @@ pub const CS_ERASE_LIMIT: u64 = 256;
 /// Minimum MTU of a face.
 pub const MTU_MIN: u64 = 64;
 
-/// Bit numbers of `Flags` and `Mask` in `faces/*`.
-pub mod face_flag {
-    /// IncomingFaceId, NextHopFaceId and CachePolicy are understood on this face.
-    pub const LOCAL_FIELDS: u64 = 1 << 0;
-    /// NDNLPv2 reliability.
-    pub const LP_RELIABILITY: u64 = 1 << 1;
-    /// Congestion marks are set on a long queue.
-    pub const CONGESTION_MARKING: u64 = 1 << 2;
+/// Declares flags: a module of their bits, and their form.
+macro_rules! flags {
+    (
+        $(#[doc = $help:literal])+
+        $module:ident {
+            $( $(#[doc = $flag_help:literal])+ $FLAG:ident = $bit:literal => $name:literal, )+
+        }
+    ) => {
+        $(#[doc = $help])+
+        pub mod $module {
+            use crate::dataset::description::{Flag, Form};
+
+            $(
+                $(#[doc = $flag_help])+
+                pub const $FLAG: u64 = $bit;
+            )+
+
+            /// The flags by name.
+            pub const FLAGS: Form = Form::Flags(&[$( Flag {
+                name: $name,
+                help: concat!($($flag_help),+).trim_ascii(),
+                bit: $bit,
+            }, )+]);
+        }
+    };
 }
 
-/// Bit numbers of `Flags` and `Mask` in `cs/config` and `cs/info`.
-pub mod cs_flag {
-    /// Arriving Data is admitted.
-    pub const ADMIT: u64 = 1 << 0;
-    /// Interests are answered from the Content Store.
-    pub const SERVE: u64 = 1 << 1;
+flags! {
+    /// Bits of `Flags` and `Mask` in `faces/*`.
+    face_flag {
+        /// Whether applications may set IncomingFaceId, NextHopFaceId and CachePolicy.
+        LOCAL_FIELDS = 1 => "local_fields",
+        /// Whether the link is reliable (NDNLPv2 reliability).
+        LP_RELIABILITY = 2 => "reliability",
+        /// Whether the face sets congestion marks when its queue is long.
+        CONGESTION_MARKING = 4 => "congestion_marking",
+    }
 }
 
-/// Bits of a route's `Flags`.
-pub mod route_flag {
-    /// Longer RIB prefixes inherit the route.
-    pub const CHILD_INHERIT: u64 = 1;
-    /// The prefix and those below it inherit nothing from shorter prefixes.
-    pub const CAPTURE: u64 = 2;
+flags! {
+    /// Bits of `Flags` and `Mask` in `cs/config` and `cs/info`.
+    cs_flag {
+        /// Whether arriving Data are admitted to the Content Store.
+        ADMIT = 1 => "admit",
+        /// Whether the Content Store answers Interests.
+        SERVE = 2 => "serve",
+    }
 }
 
-/// Values of a route's `Origin`.
-pub mod route_origin {
+flags! {
+    /// Bits of a route's `Flags`.
+    route_flag {
+        /// Whether longer prefixes inherit the route; true by default.
+        CHILD_INHERIT = 1 => "child_inherit",
+        /// Whether the prefix, and those below it, inherit no routes of shorter prefixes.
+        CAPTURE = 2 => "capture",
+    }
+}
+
+/// Declares [`route_origin`].
+macro_rules! route_origins {
+    ($( $(#[doc = $help:literal])+ $ORIGIN:ident = $number:literal => $word:literal, )+) => {
+        /// Values of a route's `Origin`.
+        pub mod route_origin {
+            use crate::dataset::description::Form;
+
+            $(
+                $(#[doc = $help])+
+                pub const $ORIGIN: u64 = $number;
+            )+
+
+            /// The origins with the words of NFD's tools.
+            pub(super) const WORDS: &[(u64, &str)] = &[$( ($number, $word) ),+];
+
+            /// A word, or the number of an origin that has none.
+            pub const WORD: Form = Form::Word {
+                text_of: super::route_origin_text,
+                number_of: super::route_origin_from_text,
+            };
+        }
+    };
+}
+
+route_origins! {
     /// Registered by an application.
-    pub const APP: u64 = 0;
+    APP = 0 => "app",
     /// Automatic registration by `nfd-autoreg`.
-    pub const AUTOREG: u64 = 64;
+    AUTOREG = 64 => "autoreg",
     /// Remote registration by a client.
-    pub const CLIENT: u64 = 65;
+    CLIENT = 65 => "client",
     /// `ndn-autoconfig`.
-    pub const AUTOCONF: u64 = 66;
+    AUTOCONF = 66 => "autoconf",
     /// The NLSR routing daemon.
-    pub const NLSR: u64 = 128;
+    NLSR = 128 => "nlsr",
     /// A prefix announcement.
-    pub const PREFIX_ANNOUNCEMENT: u64 = 129;
+    PREFIX_ANNOUNCEMENT = 129 => "prefixann",
     /// An operator.
-    pub const STATIC: u64 = 255;
+    STATIC = 255 => "static",
     /// Of no known origin: the largest there is.
-    pub const NONE: u64 = 65_535;
+    NONE = 65_535 => "none",
 }
 
 wire_enum! {
@@ -89,34 +147,38 @@ wire_enum! {
     }
 }
 
+described_by_text!(FaceEventKind);
+
+/// The word of a variant that a number stands for, or the number itself.
+macro_rules! word {
+    ($Type:ty) => {
+        Form::Word {
+            text_of: |number| match <$Type>::from_number(number) {
+                Some(variant) => variant.to_string(),
+                None => number.to_string(),
+            },
+            number_of: |word| <$Type>::from_word(word).map(<$Type>::number),
+        }
+    };
+}
+
+/// The form of a [`Persistency`] that is held as a number.
+pub(crate) const PERSISTENCY_WORD: Form = word!(Persistency);
+/// The form of a [`FaceDriver`] that is held as a number.
+pub(crate) const DRIVER_WORD: Form = word!(FaceDriver);
+
 /// The word that NFD's tools print for a route origin, or the number itself.
 #[must_use]
 pub fn route_origin_text(origin: u64) -> String {
-    match origin {
-        route_origin::APP => "app".to_owned(),
-        route_origin::AUTOREG => "autoreg".to_owned(),
-        route_origin::CLIENT => "client".to_owned(),
-        route_origin::AUTOCONF => "autoconf".to_owned(),
-        route_origin::NLSR => "nlsr".to_owned(),
-        route_origin::PREFIX_ANNOUNCEMENT => "prefixann".to_owned(),
-        route_origin::STATIC => "static".to_owned(),
-        route_origin::NONE => "none".to_owned(),
-        other => other.to_string(),
-    }
+    let found = route_origin::WORDS.iter().find(|(number, _)| *number == origin);
+    found.map_or_else(|| origin.to_string(), |(_, word)| (*word).to_owned())
 }
 
 /// The route origin that a word of NFD's tools, or a number, stands for.
 #[must_use]
 pub fn route_origin_from_text(text: &str) -> Option<u64> {
-    Some(match text {
-        "app" => route_origin::APP,
-        "autoreg" => route_origin::AUTOREG,
-        "client" => route_origin::CLIENT,
-        "autoconf" => route_origin::AUTOCONF,
-        "nlsr" => route_origin::NLSR,
-        "prefixann" => route_origin::PREFIX_ANNOUNCEMENT,
-        "static" => route_origin::STATIC,
-        "none" => route_origin::NONE,
-        other => return other.parse::<u16>().ok().map(u64::from),
-    })
+    match route_origin::WORDS.iter().find(|(_, word)| *word == text) {
+        Some((number, _)) => Some(*number),
+        None => text.parse::<u16>().ok().map(u64::from),
+    }
 }

@@ -180,7 +180,7 @@ async fn create(
     let mut parameters = ControlParameters {
         uri: Some(canonical.to_string()),
         local_uri: local.map(|local| local.to_string()),
-        face_persistency: Some(persistency.number()),
+        persistency: Some(persistency.number()),
         driver: driver.map(FaceDriver::number),
         ..ControlParameters::default()
     };
@@ -199,20 +199,16 @@ async fn create(
                     face.face_id.unwrap_or(0)
                 )));
             }
-            let asked = ControlParameters {
-                face_persistency: None,
-                uri: None,
-                local_uri: None,
-                ..parameters
-            };
-            let known = face.face_persistency.and_then(Persistency::from_number);
+            let asked =
+                ControlParameters { persistency: None, uri: None, local_uri: None, ..parameters };
+            let known = face.persistency.and_then(Persistency::from_number);
             let longer = known.is_none_or(|known| lasts_longer(persistency, known));
             if !longer && asked == ControlParameters::default() {
                 return report(&face, common, "exists already");
             }
             let change = ControlParameters {
                 face_id: face.face_id,
-                face_persistency: longer.then(|| persistency.number()),
+                persistency: longer.then(|| persistency.number()),
                 ..asked
             };
             let accepted = command(&endpoint, Verb::FaceUpdate, &change).await?;
@@ -240,7 +236,7 @@ async fn update(
     common: &CommonOptions,
 ) -> Outcome {
     let mut parameters = ControlParameters {
-        face_persistency: persistency.map(Persistency::number),
+        persistency: persistency.map(Persistency::number),
         ..ControlParameters::default()
     };
     settings.apply(&mut parameters);
@@ -285,7 +281,7 @@ async fn destroy(argument: &FaceArgument, common: &CommonOptions) -> Outcome {
 fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outcome {
     let face_id = face.face_id.unwrap_or(0);
     let uri = face.uri.as_deref().unwrap_or("its peer");
-    let persistency = face.face_persistency.and_then(Persistency::from_number);
+    let persistency = face.persistency.and_then(Persistency::from_number);
     if common.json {
         return Ok(output::print_json(&json!({
             "what": what,

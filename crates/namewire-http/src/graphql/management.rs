@@ -1,6 +1,6 @@
 //! Datasets and commands of NFD's management protocol in GraphQL.
 //!
-//! The arguments of a command follow from the rules of its fields in `ndn_management`.
+//! The arguments of a command follow from the rules of its parameters in `ndn_management`.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,10 @@ use async_graphql::dynamic::{Field, FieldFuture, InputValue, ResolverContext, Ty
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerStatistics};
-use ndn_management::command::Field as Parameter;
 use ndn_management::{
-    CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetInfo, DatasetValue,
-    Described, FaceDriver, FaceStatus, FibEntry, ForwarderStatus, Management, NextHopRecord,
-    Persistency, RibEntry, RouteRecord, StrategyChoice, Verb, cs_flag, face_flag, route_flag,
-    route_origin_from_text, route_origin_text,
+    CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
+    DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus, Management,
+    NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
 };
 use ndn_packet::Name;
 use serde::Serialize;
@@ -69,44 +67,10 @@ results! {
         /// Counters of the first 1,000 faces by FaceId.
         pub faces: BTreeMap<u64, LinkCounters>,
     }
-
-    /// The parameters of a command as the forwarder has carried it out. Those that the command does not have are null.
-    pub struct Parameters {
-        /// Prefix.
-        pub name: Option<String>,
-        /// FaceId.
-        pub face_id: Option<u64>,
-        /// Remote URI.
-        pub uri: Option<String>,
-        /// Local URI.
-        pub local_uri: Option<String>,
-        /// Origin of the route.
-        pub origin: Option<String>,
-        /// Cost.
-        pub cost: Option<u64>,
-        /// Capacity, packets.
-        pub capacity: Option<u64>,
-        /// Number of packets.
-        pub count: Option<u64>,
-        /// Flags.
-        pub flags: Option<u64>,
-        /// Strategy.
-        pub strategy: Option<String>,
-        /// Lifetime of the route, milliseconds.
-        pub expiration_period_ms: Option<u64>,
-        /// Persistency of the face.
-        pub persistency: Option<String>,
-        /// Interval of congestion marking, nanoseconds.
-        pub base_congestion_marking_interval_ns: Option<u64>,
-        /// Queue length at which congestion marking starts, bytes.
-        pub default_congestion_threshold: Option<u64>,
-        /// Maximum length of a packet, bytes.
-        pub mtu: Option<u64>,
-    }
 }
 
-/// Structures of datasets that are types of the schema.
-const DATASETS: [&DatasetInfo; 9] = [
+/// Structures of management that are types of the schema.
+const STRUCTURES: [&DatasetInfo; 10] = [
     ForwarderStatus::INFO,
     FaceStatus::INFO,
     ChannelStatus::INFO,
@@ -116,16 +80,17 @@ const DATASETS: [&DatasetInfo; 9] = [
     RibEntry::INFO,
     CsInfo::INFO,
     StrategyChoice::INFO,
+    ControlParameters::INFO,
 ];
 
-/// Adds the types of datasets. The type of a face has its link, too.
+/// Adds the types of structures of management. The type of a face has its link, too.
 ///
 /// # Errors
 /// A field has a type without a shape.
-pub(super) fn declare_datasets(types: &mut Types) -> Result<(), String> {
-    for info in DATASETS {
+pub(super) fn declare_structures(types: &mut Types) -> Result<(), String> {
+    for info in STRUCTURES {
         let mut fields = fields_of(info)?;
-        if info == FaceStatus::INFO {
+        if info.name == FaceStatus::INFO.name {
             let shape = Shape::Optional(Box::new(Shape::Object("LinkCounters".to_owned())));
             let help = "State and counters of the link; null if the face has gone meanwhile.";
             fields.push(("link", help, shape));
@@ -135,26 +100,35 @@ pub(super) fn declare_datasets(types: &mut Types) -> Result<(), String> {
     Ok(())
 }
 
-/// The fields of a structure: name, help text, shape. Flags are a field each, and origins words.
+/// The fields of a structure: name, help text, shape. Flags are a field each.
 fn fields_of(
     info: &'static DatasetInfo,
 ) -> Result<Vec<(&'static str, &'static str, Shape)>, String> {
     let mut fields = Vec::new();
     for field in info.fields {
-        match field.part {
-            Some(part) => fields.extend(fields_of(part)?),
-            None if field.name == "flags" => {
-                let flags = flags_of(info).iter();
-                fields.extend(flags.map(|(name, _, help)| (*name, *help, Shape::Truth)));
+        match (field.part, field.form) {
+            (Some(part), _) => fields.extend(fields_of(part)?),
+            (None, Form::Flags(flags)) => {
+                fields.extend(flags.iter().map(|flag| (flag.name, flag.help, Shape::Truth)));
             }
-            None if field.name == "origin" => fields.push((field.name, field.help, Shape::Text)),
-            None => fields.push((field.name, field.help, Shape::parse(field.of)?)),
+            (None, Form::Plain | Form::Word { .. }) => {
+                fields.push((field.name, field.help, shape_of(field)?));
+            }
         }
     }
     Ok(fields)
 }
 
-/// A value of a dataset as JSON, with the same fields.
+/// The shape of a field that is not flags.
+fn shape_of(field: &DatasetField) -> Result<Shape, String> {
+    Ok(match (Shape::parse(field.of)?, field.form) {
+        (Shape::Number, Form::Word { .. }) => Shape::Text,
+        (Shape::Optional(_), Form::Word { .. }) => Shape::Optional(Box::new(Shape::Text)),
+        (shape, _) => shape,
+    })
+}
+
+/// A value of management as JSON, with the same fields.
 fn json_of_value(value: DatasetValue) -> Value {
     match value {
         DatasetValue::None => Value::Null,
@@ -171,61 +145,18 @@ fn json_of_value(value: DatasetValue) -> Value {
 
 fn insert_fields(into: &mut Map<String, Value>, info: &DatasetInfo, values: Vec<DatasetValue>) {
     for (field, value) in info.fields.iter().zip(values) {
-        if field.part.is_some()
-            && let DatasetValue::Structure(part, values) = value
-        {
-            insert_fields(into, part, values);
-        } else if field.name == "flags"
-            && let DatasetValue::Number(bits) = value
-        {
-            let flags = flags_of(info).iter();
-            into.extend(flags.map(|(name, bit, _)| ((*name).to_owned(), (bits & bit != 0).into())));
-        } else if field.name == "origin"
-            && let DatasetValue::Number(origin) = value
-        {
-            into.insert(field.name.to_owned(), route_origin_text(origin).into());
-        } else {
-            into.insert(field.name.to_owned(), json_of_value(value));
+        match (field.part, field.form, value) {
+            (Some(part), _, DatasetValue::Structure(_, values)) => {
+                insert_fields(into, part, values);
+            }
+            (None, Form::Flags(flags), DatasetValue::Number(bits)) => {
+                let is_set = |flag: &Flag| (bits & flag.bit != 0).into();
+                into.extend(flags.iter().map(|flag| (flag.name.to_owned(), is_set(flag))));
+            }
+            (_, _, value) => drop(into.insert(field.name.to_owned(), json_of_value(value))),
         }
     }
 }
-
-/// The flags of a structure.
-fn flags_of(info: &DatasetInfo) -> &'static [Flag] {
-    match info.name {
-        "FaceProperties" => &FACE_FLAGS,
-        "CsInfo" => &CS_FLAGS,
-        "RouteRecord" => &ROUTE_FLAGS,
-        _ => &[],
-    }
-}
-
-/// A flag: field or argument, bit, help text.
-type Flag = (&'static str, u64, &'static str);
-
-const FACE_FLAGS: [Flag; 3] = [
-    (
-        "localFields",
-        face_flag::LOCAL_FIELDS,
-        "Whether applications may set NextHopFaceId and similar fields.",
-    ),
-    ("reliability", face_flag::LP_RELIABILITY, "Whether the link is reliable."),
-    ("congestionMarking", face_flag::CONGESTION_MARKING, "Whether the face marks congestion."),
-];
-
-const CS_FLAGS: [Flag; 2] = [
-    ("admit", cs_flag::ADMIT, "Whether Data are cached."),
-    ("serve", cs_flag::SERVE, "Whether cached Data answer Interests."),
-];
-
-const ROUTE_FLAGS: [Flag; 2] = [
-    (
-        "childInherit",
-        route_flag::CHILD_INHERIT,
-        "Whether longer prefixes inherit the route; true by default.",
-    ),
-    ("capture", route_flag::CAPTURE, "Whether routes of shorter prefixes are not used."),
-];
 
 /// Which part of a dataset is selected.
 #[derive(Debug, Clone, Default)]
@@ -472,12 +403,15 @@ pub(super) fn command_name(verb: Verb) -> String {
 }
 
 /// The fields of commands.
-pub(super) fn mutations() -> impl Iterator<Item = Field> {
-    Verb::ALL.into_iter().map(mutation)
+///
+/// # Errors
+/// A parameter has a type without a shape.
+pub(super) fn mutations() -> Result<Vec<Field>, String> {
+    Verb::ALL.iter().map(|verb| mutation(*verb)).collect()
 }
 
-fn mutation(verb: Verb) -> Field {
-    let of = Shape::Object("Parameters".to_owned());
+fn mutation(verb: Verb) -> Result<Field, String> {
+    let of = Shape::Object(ControlParameters::INFO.name.to_owned());
     let field = Field::new(command_name(verb), of.type_ref(), move |context| {
         let of = of.clone();
         FieldFuture::new(async move {
@@ -498,11 +432,11 @@ fn mutation(verb: Verb) -> Field {
                 }
             };
             access::log_change(&principal, &verb.to_string(), &Value::Object(arguments), &done);
-            Ok(of.value(&json(shown(&done?))))
+            Ok(of.value(&json_of_value(done?.value())))
         })
     });
     let help = format!("`{verb}` of NFD management; role {}.", Role::Operate);
-    arguments(verb).into_iter().fold(field.description(help), Field::argument)
+    Ok(arguments(verb)?.into_iter().fold(field.description(help), Field::argument))
 }
 
 /// A command to be executed.
@@ -521,101 +455,39 @@ impl Command {
     }
 }
 
-/// An argument of commands, with its help text.
-struct Argument {
-    parameter: Parameter,
-    name: &'static str,
-    of: &'static str,
-    help: &'static str,
-}
-
-/// The arguments for parameters. Flags and Mask are arguments of their own.
-const ARGUMENTS: [Argument; 14] = [
-    argument(Parameter::Name, "name", TypeRef::STRING, "Prefix, as a URI."),
-    argument(Parameter::FaceId, "faceId", NUMBER, "FaceId."),
-    argument(Parameter::Uri, "uri", TypeRef::STRING, "Remote face URI."),
-    argument(Parameter::LocalUri, "localUri", TypeRef::STRING, "Local face URI."),
-    argument(
-        Parameter::Origin,
-        "origin",
-        TypeRef::STRING,
-        "Origin of the route: a word such as `static`, or a number.",
-    ),
-    argument(Parameter::Cost, "cost", NUMBER, "Cost; lower is preferred."),
-    argument(Parameter::Capacity, "capacity", NUMBER, "Capacity, packets."),
-    argument(Parameter::Count, "count", NUMBER, "Maximum number of packets."),
-    argument(Parameter::Strategy, "strategy", TypeRef::STRING, "Name of the strategy, as a URI."),
-    argument(
-        Parameter::ExpirationPeriod,
-        "expirationPeriodMs",
-        NUMBER,
-        "Lifetime of the route, milliseconds.",
-    ),
-    argument(
-        Parameter::Persistency,
-        "persistency",
-        TypeRef::STRING,
-        "`persistent` or `permanent`.",
-    ),
-    argument(
-        Parameter::BaseCongestionMarkingInterval,
-        "baseCongestionMarkingIntervalNs",
-        NUMBER,
-        "Interval of congestion marking, nanoseconds.",
-    ),
-    argument(
-        Parameter::DefaultCongestionThreshold,
-        "defaultCongestionThreshold",
-        NUMBER,
-        "Queue length at which congestion marking starts, bytes.",
-    ),
-    argument(Parameter::Mtu, "mtu", NUMBER, "Maximum length of a packet, bytes."),
-];
-
-const fn argument(
-    parameter: Parameter,
-    name: &'static str,
-    of: &'static str,
-    help: &'static str,
-) -> Argument {
-    Argument { parameter, name, of, help }
-}
-
-/// The flags of a command.
-const fn flags(verb: Verb) -> &'static [Flag] {
-    match verb {
-        Verb::FaceCreate | Verb::FaceUpdate => &FACE_FLAGS,
-        Verb::CsConfig => &CS_FLAGS,
-        Verb::RibRegister => &ROUTE_FLAGS,
-        Verb::FaceDestroy
-        | Verb::FibAddNextHop
-        | Verb::FibRemoveNextHop
-        | Verb::CsErase
-        | Verb::StrategySet
-        | Verb::StrategyUnset
-        | Verb::RibUnregister
-        | Verb::RibAnnounce => &[],
+/// The flags that a command has as arguments of their own, in the place of Flags and Mask.
+fn flags(verb: Verb) -> &'static [Flag] {
+    match verb.module().flags() {
+        Form::Flags(flags) if verb.takes(Parameter::Flags) => flags,
+        Form::Flags(_) | Form::Plain | Form::Word { .. } => &[],
     }
 }
 
-/// The arguments of a command, by the rules of its fields.
-fn arguments(verb: Verb) -> Vec<InputValue> {
-    let (required, optional) = (verb.required_fields(), verb.optional_fields());
+/// The parameters that are an argument of a command.
+fn parameters(verb: Verb) -> impl Iterator<Item = Parameter> {
+    let is_flags = |parameter| matches!(parameter, Parameter::Flags | Parameter::Mask);
+    let parameters = Parameter::ALL.iter().copied();
+    parameters.filter(move |parameter| verb.takes(*parameter) && !is_flags(*parameter))
+}
+
+/// The arguments of a command, by the rules of its parameters.
+fn arguments(verb: Verb) -> Result<Vec<InputValue>, String> {
     let mut arguments = Vec::new();
-    for Argument { parameter, name, of, help } in &ARGUMENTS {
-        if required.contains(parameter) {
-            arguments.push(InputValue::new(*name, TypeRef::named_nn(*of)).description(*help));
-        } else if optional.contains(parameter) {
-            arguments.push(InputValue::new(*name, TypeRef::named(*of)).description(*help));
-        }
+    for parameter in parameters(verb) {
+        let info = parameter.info();
+        let shape = shape_of(info)?;
+        let of = if let Shape::Optional(inner) = &shape
+            && verb.required().contains(&parameter)
+        {
+            inner.type_ref()
+        } else {
+            shape.type_ref()
+        };
+        arguments.push(InputValue::new(camel(info.name), of).description(info.help));
     }
-    if optional.contains(&Parameter::Driver) {
-        let help = "Driver of an Ethernet face: `packet` or `xdp`.";
-        arguments
-            .push(InputValue::new("driver", TypeRef::named(TypeRef::STRING)).description(help));
-    }
-    for (name, _, help) in flags(verb) {
-        arguments.push(InputValue::new(*name, TypeRef::named(TypeRef::BOOLEAN)).description(*help));
+    for flag in flags(verb) {
+        let of = TypeRef::named(TypeRef::BOOLEAN);
+        arguments.push(InputValue::new(camel(flag.name), of).description(flag.help));
     }
     if verb == Verb::RibAnnounce {
         let help = "The prefix announcement: a Data packet, in base64.";
@@ -623,7 +495,7 @@ fn arguments(verb: Verb) -> Vec<InputValue> {
             InputValue::new("announcement", TypeRef::named_nn(TypeRef::STRING)).description(help),
         );
     }
-    arguments
+    Ok(arguments)
 }
 
 /// The command of the arguments.
@@ -634,73 +506,32 @@ fn command(verb: Verb, context: &ResolverContext<'_>) -> Result<Command, Error> 
         let decoded = decoded.map_err(|error| bad_input(format!("announcement: {error}")))?;
         return Ok(Command::Announcement(decoded));
     }
-    let number = |name: &str| number(context, name);
-    let mut parameters = ControlParameters {
-        name: text(context, "name")?.map(|uri| name("name", &uri)).transpose()?,
-        face_id: number("faceId")?,
-        uri: text(context, "uri")?,
-        local_uri: text(context, "localUri")?,
-        origin: word(context, "origin", route_origin_from_text)?,
-        cost: number("cost")?,
-        capacity: number("capacity")?,
-        count: number("count")?,
-        flags: None,
-        mask: None,
-        strategy: text(context, "strategy")?.map(|uri| name("strategy", &uri)).transpose()?,
-        expiration_period_ms: number("expirationPeriodMs")?,
-        face_persistency: word(context, "persistency", |word| {
-            Persistency::from_word(word).map(Persistency::number)
-        })?,
-        base_congestion_marking_interval_ns: number("baseCongestionMarkingIntervalNs")?,
-        default_congestion_threshold: number("defaultCongestionThreshold")?,
-        mtu: number("mtu")?,
-        driver: word(context, "driver", |word| {
-            FaceDriver::from_word(word).map(FaceDriver::number)
-        })?,
-    };
-    for (name, bit, _) in flags(verb) {
-        if let Some(value) = truth(context, name)? {
-            parameters.set_flag(*bit, value);
+    let mut command = ControlParameters::default();
+    for parameter in parameters(verb) {
+        let name = camel(parameter.info().name);
+        let value = match context.args.get(&name).map(|value| json_of(value.as_value())) {
+            None | Some(Value::Null) => DatasetValue::None,
+            Some(Value::String(text)) => DatasetValue::Text(text),
+            Some(value) => match value.as_u64() {
+                Some(number) => DatasetValue::Number(number),
+                None => return Err(bad_input(format!("{name}: {value} is not a number"))),
+            },
+        };
+        let set = command.set(parameter, value);
+        set.map_err(|error| bad_input(format!("{name}: {error}")))?;
+    }
+    for flag in flags(verb) {
+        if let Some(value) = truth(context, &camel(flag.name))? {
+            command.set_flag(flag.bit, value);
         }
     }
-    if verb == Verb::RibRegister {
-        // A route has flags, but no mask.
-        let given = parameters.flags.take().unwrap_or(0);
-        let mask = parameters.mask.take().unwrap_or(0);
-        parameters.flags = Some(given | (route_flag::CHILD_INHERIT & !mask));
+    // Without a mask, flags that are not given have their default.
+    if !verb.takes(Parameter::Mask)
+        && let (Some(flags), Some(mask)) = (command.flags.take(), command.mask.take())
+    {
+        let mut default = ControlParameters::default();
+        verb.apply_defaults(&mut default);
+        command.flags = Some(flags | default.flags.unwrap_or(0) & !mask);
     }
-    Ok(Command::Parameters(verb, Box::new(parameters)))
-}
-
-/// An argument that is one of some words.
-fn word(
-    context: &ResolverContext<'_>,
-    name: &str,
-    number_of: impl Fn(&str) -> Option<u64>,
-) -> Result<Option<u64>, Error> {
-    let Some(word) = text(context, name)? else { return Ok(None) };
-    let number = number_of(&word);
-    number.map(Some).ok_or_else(|| bad_input(format!("{name}: `{word}` is unknown")))
-}
-
-/// The parameters of a response.
-fn shown(parameters: &ControlParameters) -> Parameters {
-    let persistency = parameters.face_persistency.and_then(Persistency::from_number);
-    Parameters {
-        name: parameters.name.as_ref().map(ToString::to_string),
-        face_id: parameters.face_id,
-        uri: parameters.uri.clone(),
-        local_uri: parameters.local_uri.clone(),
-        origin: parameters.origin.map(route_origin_text),
-        cost: parameters.cost,
-        capacity: parameters.capacity,
-        count: parameters.count,
-        flags: parameters.flags,
-        strategy: parameters.strategy.as_ref().map(ToString::to_string),
-        expiration_period_ms: parameters.expiration_period_ms,
-        persistency: persistency.map(|persistency| persistency.to_string()),
-        base_congestion_marking_interval_ns: parameters.base_congestion_marking_interval_ns,
-        default_congestion_threshold: parameters.default_congestion_threshold,
-        mtu: parameters.mtu,
-    }
+    Ok(Command::Parameters(verb, Box::new(command)))
 }

@@ -43,7 +43,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     types.declare(RESULTS)?;
     types.declare(SERVICE_TIMES_RESULTS)?;
     types.declare(management::RESULTS)?;
-    management::declare_datasets(&mut types)?;
+    management::declare_structures(&mut types)?;
     let mut query = Object::new("Query").description("Reads the state of the forwarder.");
     let mut mutation = Object::new("Mutation").description("Changes the forwarder.");
     for info in REQUESTS {
@@ -57,7 +57,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         query = query.field(field);
     }
     mutation = mutation.field(requests::measurement());
-    for field in management::mutations() {
+    for field in management::mutations()? {
         mutation = mutation.field(field);
     }
     let subscription = Subscription::new("Subscription").description("Follows the forwarder.");

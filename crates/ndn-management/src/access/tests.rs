@@ -141,7 +141,7 @@ const TIME_MS: u64 = 1_700_000_000_000;
 #[test]
 fn command_without_privilege_is_refused() {
     let mut access = AccessControl::default();
-    for verb in Verb::ALL.into_iter().filter(|verb| *verb != Verb::RibAnnounce) {
+    for verb in Verb::ALL.iter().copied().filter(|verb| *verb != Verb::RibAnnounce) {
         let wire = signed(LOCALHOST, verb, &DigestSigner, Some(TIME_MS));
         assert!(is_rejected(&ask(&mut access, &wire)), "{verb}");
     }

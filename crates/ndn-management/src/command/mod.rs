@@ -1,139 +1,14 @@
 //! Commands: signed Interests `/localhost/nfd/<module>/<verb>/<ControlParameters>/...`
 //! (NFD wiki, `ControlCommand`; `CommandInterest` for the older signature format).
 
-mod rules;
 mod signature;
+mod verb;
 
 use ndn_packet::{DecodeError, Interest, Name, NameRef};
 
 use crate::ControlParameters;
-pub use rules::{Field, ParameterError};
 pub use signature::{CommandSignature, SignatureError};
-
-/// A module of the management protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Module {
-    /// `faces`.
-    Faces,
-    /// `fib`.
-    Fib,
-    /// `rib`.
-    Rib,
-    /// `cs`.
-    Cs,
-    /// `strategy-choice`.
-    StrategyChoice,
-    /// `status`.
-    Status,
-}
-
-impl Module {
-    /// The name component.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Faces => "faces",
-            Self::Fib => "fib",
-            Self::Rib => "rib",
-            Self::Cs => "cs",
-            Self::StrategyChoice => "strategy-choice",
-            Self::Status => "status",
-        }
-    }
-}
-
-/// A command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verb {
-    /// `faces/create`.
-    FaceCreate,
-    /// `faces/update`.
-    FaceUpdate,
-    /// `faces/destroy`.
-    FaceDestroy,
-    /// `fib/add-nexthop`.
-    FibAddNextHop,
-    /// `fib/remove-nexthop`.
-    FibRemoveNextHop,
-    /// `cs/config`.
-    CsConfig,
-    /// `cs/erase`.
-    CsErase,
-    /// `strategy-choice/set`.
-    StrategySet,
-    /// `strategy-choice/unset`.
-    StrategyUnset,
-    /// `rib/register`.
-    RibRegister,
-    /// `rib/unregister`.
-    RibUnregister,
-    /// `rib/announce`.
-    RibAnnounce,
-}
-
-impl Verb {
-    /// Every command.
-    pub const ALL: [Self; 12] = [
-        Self::FaceCreate,
-        Self::FaceUpdate,
-        Self::FaceDestroy,
-        Self::FibAddNextHop,
-        Self::FibRemoveNextHop,
-        Self::CsConfig,
-        Self::CsErase,
-        Self::StrategySet,
-        Self::StrategyUnset,
-        Self::RibRegister,
-        Self::RibUnregister,
-        Self::RibAnnounce,
-    ];
-
-    /// The module that the command belongs to.
-    #[must_use]
-    pub const fn module(self) -> Module {
-        match self {
-            Self::FaceCreate | Self::FaceUpdate | Self::FaceDestroy => Module::Faces,
-            Self::FibAddNextHop | Self::FibRemoveNextHop => Module::Fib,
-            Self::CsConfig | Self::CsErase => Module::Cs,
-            Self::StrategySet | Self::StrategyUnset => Module::StrategyChoice,
-            Self::RibRegister | Self::RibUnregister | Self::RibAnnounce => Module::Rib,
-        }
-    }
-
-    /// The name component.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::FaceCreate => "create",
-            Self::FaceUpdate => "update",
-            Self::FaceDestroy => "destroy",
-            Self::FibAddNextHop => "add-nexthop",
-            Self::FibRemoveNextHop => "remove-nexthop",
-            Self::CsConfig => "config",
-            Self::CsErase => "erase",
-            Self::StrategySet => "set",
-            Self::StrategyUnset => "unset",
-            Self::RibRegister => "register",
-            Self::RibUnregister => "unregister",
-            Self::RibAnnounce => "announce",
-        }
-    }
-
-    /// The command of a module and verb component.
-    #[must_use]
-    pub fn find(module: &[u8], verb: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|candidate| {
-            candidate.module().as_str().as_bytes() == module
-                && candidate.as_str().as_bytes() == verb
-        })
-    }
-}
-
-impl std::fmt::Display for Verb {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}/{}", self.module().as_str(), self.as_str())
-    }
-}
+pub use verb::{Module, ParameterError, Verb};
 
 /// The prefix of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

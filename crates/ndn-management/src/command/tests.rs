@@ -4,6 +4,7 @@
 use ndn_packet::{InterestBuilder, SignatureInfo, SignatureType, types};
 
 use super::*;
+use crate::Parameter;
 use crate::client::CommandBuilder;
 use crate::testing::{hex, name};
 
@@ -81,7 +82,7 @@ fn signed_interest_of_ndnts() {
 fn own_commands_are_parsed() {
     let parameters = ControlParameters { face_id: Some(300), ..ControlParameters::default() };
     let announce = Verb::RibAnnounce;
-    for verb in Verb::ALL.into_iter().filter(|verb| *verb != announce) {
+    for verb in Verb::ALL.iter().copied().filter(|verb| *verb != announce) {
         let wire =
             CommandBuilder::default().digest_signed_interest(verb, &parameters, 7, 8).unwrap();
         let command = parse(&wire).unwrap();
@@ -198,24 +199,30 @@ fn signature_info_without_value_is_incomplete() {
 }
 
 #[test]
-fn field_rules() {
+fn parameter_rules() {
     let none = ControlParameters::default();
     let with_name = ControlParameters { name: Some(name("/a")), ..none.clone() };
     let with_face = ControlParameters { face_id: Some(300), ..none.clone() };
-    assert_eq!(Verb::RibRegister.check(&none), Err(ParameterError::Required(Field::Name)));
+    assert_eq!(Verb::RibRegister.check(&none), Err(ParameterError::Required(Parameter::Name)));
     assert_eq!(Verb::RibRegister.check(&with_name), Ok(()));
     let refused = ControlParameters { capacity: Some(1), ..with_name.clone() };
-    assert_eq!(Verb::RibRegister.check(&refused), Err(ParameterError::Refused(Field::Capacity)));
+    assert_eq!(
+        Verb::RibRegister.check(&refused),
+        Err(ParameterError::Refused(Parameter::Capacity))
+    );
     assert_eq!(Verb::FaceDestroy.check(&with_face), Ok(()));
     let zero = ControlParameters { face_id: Some(0), ..none.clone() };
-    assert_eq!(Verb::FaceDestroy.check(&zero), Err(ParameterError::Value(Field::FaceId)));
+    assert_eq!(Verb::FaceDestroy.check(&zero), Err(ParameterError::Value(Parameter::FaceId)));
     assert_eq!(Verb::FaceUpdate.check(&zero), Ok(()));
-    assert_eq!(Verb::StrategySet.check(&with_name), Err(ParameterError::Required(Field::Strategy)));
+    assert_eq!(
+        Verb::StrategySet.check(&with_name),
+        Err(ParameterError::Required(Parameter::Strategy))
+    );
     assert_eq!(Verb::StrategyUnset.check(&with_name), Ok(()));
     let root = ControlParameters { name: Some(Name::new()), ..none.clone() };
-    assert_eq!(Verb::StrategyUnset.check(&root), Err(ParameterError::Value(Field::Name)));
+    assert_eq!(Verb::StrategyUnset.check(&root), Err(ParameterError::Value(Parameter::Name)));
     let count = |count| ControlParameters { count: Some(count), ..with_name.clone() };
-    assert_eq!(Verb::CsErase.check(&count(0)), Err(ParameterError::Value(Field::Count)));
+    assert_eq!(Verb::CsErase.check(&count(0)), Err(ParameterError::Value(Parameter::Count)));
     assert_eq!(Verb::CsErase.check(&count(1)), Ok(()));
     assert_eq!(Verb::CsConfig.check(&none), Ok(()));
     let flags = ControlParameters { flags: Some(1), ..none.clone() };
@@ -228,10 +235,9 @@ fn field_rules() {
 }
 
 #[test]
-fn no_field_is_both_required_and_optional() {
-    for verb in Verb::ALL {
-        let both =
-            verb.required_fields().iter().any(|field| verb.optional_fields().contains(field));
+fn no_parameter_is_both_required_and_optional() {
+    for &verb in Verb::ALL {
+        let both = verb.required().iter().any(|parameter| verb.optional().contains(parameter));
         assert!(!both, "{verb}");
         assert_eq!(
             Verb::find(verb.module().as_str().as_bytes(), verb.as_str().as_bytes()),

@@ -1,103 +1,20 @@
-//! The declaration of datasets: structures with help texts for their fields, from which representations other than the
-//! blocks of the protocol follow.
+//! The declaration of datasets: structures whose fields have a TLV-TYPE and a help text. From the declaration follow the
+//! encoder, the decoder, and the description for representations other than the blocks of the protocol.
 
-use ndn_packet::Name;
-
-use crate::types::{LinkType, Persistency, Scope};
-
-/// A declared structure.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DatasetInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it describes, as sentences.
-    pub help: &'static str,
-    /// Its fields.
-    pub fields: &'static [DatasetField],
-}
-
-/// A declared field.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DatasetField {
-    /// Its name.
-    pub name: &'static str,
-    /// Its type, in Rust.
-    pub of: &'static str,
-    /// Its meaning, as sentences.
-    pub help: &'static str,
-    /// The structure whose fields stand in the place of the field.
-    pub part: Option<&'static DatasetInfo>,
-}
-
-/// The value of a declared field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DatasetValue {
-    /// An absent value.
-    None,
-    /// A number.
-    Number(u64),
-    /// A text: names as URIs, enumerations by their words.
-    Text(String),
-    /// A list.
-    List(Vec<DatasetValue>),
-    /// A structure, with the values of its fields in their order.
-    Structure(&'static DatasetInfo, Vec<DatasetValue>),
-}
-
-/// A type of fields.
-pub trait Described {
-    /// The structure, for a type whose fields stand in the place of the field.
-    const PART: Option<&'static DatasetInfo> = None;
-
-    /// Its value.
-    fn value(&self) -> DatasetValue;
-}
-
-impl Described for u64 {
-    fn value(&self) -> DatasetValue {
-        DatasetValue::Number(*self)
-    }
-}
-
-impl<T: Described> Described for Option<T> {
-    fn value(&self) -> DatasetValue {
-        self.as_ref().map_or(DatasetValue::None, Described::value)
-    }
-}
-
-impl<T: Described> Described for Vec<T> {
-    fn value(&self) -> DatasetValue {
-        DatasetValue::List(self.iter().map(Described::value).collect())
-    }
-}
-
-macro_rules! described_by_text {
-    ($($Type:ty),+) => {$(
-        impl Described for $Type {
-            fn value(&self) -> DatasetValue {
-                DatasetValue::Text(self.to_string())
-            }
-        }
-    )+};
-}
-
-described_by_text!(String, Name, Scope, Persistency, LinkType);
-
-/// Declares a structure. A `part` stands in other structures in the place of a field.
+/// Declares a structure: each field with its help text, type and TLV-TYPE (a constant of [`numbers`](crate::numbers)).
+///
+/// The elements stand in a block in the order of the fields. A field without a TLV-TYPE is a structure whose elements
+/// stand in its place; `after NUMBER` has a field, and those that are declared after it, follow one of these elements.
+/// `as FORM` is the [form](crate::dataset::Form) of a number in other representations.
+/// A structure with a TLV-TYPE is a block, which is an [item](crate::dataset::DatasetItem) of a dataset.
 macro_rules! dataset {
-    (part: $($structure:tt)+) => {
-        $crate::dataset::declare::dataset!(true, $($structure)+);
-    };
-    (item: $($structure:tt)+) => {
-        $crate::dataset::declare::dataset!(false, $($structure)+);
-    };
-    ($is_part:literal,
+    (
         $(#[doc = $help:literal])+
         #[derive($($derive:ident),+)]
-        pub struct $Structure:ident {
+        pub struct $Structure:ident $(= $block:ident)? {
             $(
                 $(#[doc = $field_help:literal])+
-                pub $field:ident: $Field:ty,
+                pub $field:ident: $Field:ty $(= $number:ident $(after $before:ident)? $(as $form:path)?)?,
             )+
         }
     ) => {
@@ -119,21 +36,97 @@ macro_rules! dataset {
                     name: stringify!($field),
                     of: stringify!($Field),
                     help: concat!($($field_help),+).trim_ascii(),
-                    part: <$Field as $crate::dataset::Described>::PART,
+                    part: match $crate::dataset::declare::number!($($number)?) {
+                        $crate::block::PART => <$Field as $crate::dataset::Described>::STRUCTURE,
+                        _ => None,
+                    },
+                    form: $crate::dataset::declare::form!($($($form)?)?),
                 }, )+],
             };
         }
 
+        impl $crate::block::Structure for $Structure {
+            type Found<'a> = [
+                Option<::ndn_packet::tlv::Tlv<'a>>;
+                <$Structure as $crate::block::WireField<{ $crate::block::PART }>>::ORDER.len()
+            ];
+        }
+
+        impl $crate::block::WireField<{ $crate::block::PART }> for $Structure {
+            const ORDER: $crate::block::ElementOrder = $crate::block::ElementOrder::NONE
+                $(
+                    $($( .after($crate::numbers::$before) )?)?
+                    .with_all(&<$Field as $crate::block::WireField<
+                        { $crate::dataset::declare::number!($($number)?) }
+                    >>::ORDER)
+                )+;
+
+            #[inline]
+            fn append(&self, ty: u32, out: &mut Vec<u8>) {
+                $( <$Field as $crate::block::WireField<
+                    { $crate::dataset::declare::number!($($number)?) }
+                >>::append(&self.$field, ty, out); )+
+            }
+
+            #[inline]
+            fn read(
+                elements: &$crate::block::Elements<'_, '_>,
+            ) -> Result<Self, ::ndn_packet::DecodeError> {
+                Ok(Self {
+                    $( $field: <$Field as $crate::block::WireField<
+                        { $crate::dataset::declare::number!($($number)?) }
+                    >>::read(elements)?, )+
+                })
+            }
+        }
+
+        $(
+            impl $crate::dataset::DatasetItem for $Structure {
+                const TYPE: u32 = $crate::numbers::$block;
+
+                fn encode(&self, out: &mut Vec<u8>) {
+                    $crate::block::Structure::append_block(self, Self::TYPE, out);
+                }
+
+                fn decode_fields(
+                    block: ::ndn_packet::tlv::Tlv<'_>,
+                ) -> Result<Self, ::ndn_packet::DecodeError> {
+                    $crate::block::Structure::read_in_order(block.reader())
+                }
+            }
+        )?
+
         impl $crate::dataset::Described for $Structure {
-            const PART: Option<&'static $crate::dataset::DatasetInfo> =
-                if $is_part { Some(Self::INFO) } else { None };
+            const STRUCTURE: Option<&'static $crate::dataset::DatasetInfo> = Some(Self::INFO);
 
             fn value(&self) -> $crate::dataset::DatasetValue {
-                use $crate::dataset::{DatasetValue, Described};
-                DatasetValue::Structure(Self::INFO, vec![$( Described::value(&self.$field) ),+])
+                $crate::dataset::DatasetValue::Structure(Self::INFO, vec![$(
+                    $crate::dataset::declare::form!($($($form)?)?)
+                        .apply($crate::dataset::Described::value(&self.$field)),
+                )+])
             }
         }
     };
 }
 
-pub(crate) use dataset;
+/// The TLV-TYPE of a field.
+macro_rules! number {
+    () => {
+        $crate::block::PART
+    };
+    ($number:ident) => {
+        $crate::numbers::$number
+    };
+}
+
+/// The form of a field.
+macro_rules! form {
+    () => {
+        $crate::dataset::Form::Plain
+    };
+    ($form:path) => {
+        $form
+    };
+}
+
+pub(crate) use {dataset, form, number};

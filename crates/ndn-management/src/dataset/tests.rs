@@ -4,6 +4,8 @@
 use std::fmt::Debug;
 
 use ndn_packet::Name;
+use ndn_packet::tlv::{self, Reader};
+use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{hex, name};
@@ -260,6 +262,112 @@ fn dataset_is_a_sequence_of_blocks() {
         items
     );
     assert!(decode_dataset::<ChannelStatus>(&[&content[..], &[0xF1, 0]].concat()).is_err());
+}
+
+/// The elements of a block.
+fn elements(block: &[u8]) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(block).read().unwrap().reader();
+    let mut elements = Vec::new();
+    while let Some(tlv) = reader.next_tlv().unwrap() {
+        elements.push(tlv.wire().to_vec());
+    }
+    elements
+}
+
+/// A block with another element before the one at `position`.
+fn with_element(block: &[u8], position: usize, element: &[u8]) -> Vec<u8> {
+    let ty = Reader::new(block).read().unwrap().ty();
+    let mut elements = elements(block);
+    elements.insert(position, element.to_vec());
+    let mut out = Vec::new();
+    tlv::append_tlv(&mut out, ty, &elements.concat());
+    out
+}
+
+/// A block is the same with a non-critical element at any place, and refused with a critical one before its last field.
+fn assert_extensible<T: DatasetItem + PartialEq + Debug>(item: &T) {
+    let block = item.to_vec();
+    let count = elements(&block).len();
+    for position in 0..=count {
+        let extended = with_element(&block, position, &[0xF0, 0]);
+        assert_eq!(T::decode(&extended).as_ref(), Ok(item), "before {position}");
+    }
+    for position in 0..count {
+        assert!(T::decode(&with_element(&block, position, &[0xF1, 0])).is_err(), "{position}");
+    }
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), "[a-zé/:]{1,20}"]
+}
+
+fn any_face() -> impl Strategy<Value = FaceStatus> {
+    let kind = (
+        prop::sample::select(vec![Scope::Local, Scope::NonLocal]),
+        prop::sample::select(vec![Persistency::OnDemand, Persistency::Permanent]),
+        prop::sample::select(vec![LinkType::MultiAccess, LinkType::AdHoc]),
+    );
+    (any_text(), any_text(), kind, any::<[Option<u64>; 4]>(), any::<[u64; 10]>()).prop_map(
+        |(remote_uri, local_uri, (scope, persistency, link_type), options, numbers)| {
+            let [expiration_period_ms, interval, threshold, mtu] = options;
+            let [face_id, flags, a, b, c, d, e, f, g, h] = numbers;
+            let properties = FaceProperties {
+                face_id,
+                remote_uri,
+                local_uri,
+                scope,
+                persistency,
+                link_type,
+                flags,
+            };
+            let counters = FaceCounters {
+                in_interests: a,
+                in_data: b,
+                in_nacks: c,
+                out_interests: d,
+                out_data: e,
+                out_nacks: f,
+                in_bytes: g,
+                out_bytes: h,
+            };
+            FaceStatus {
+                properties,
+                expiration_period_ms,
+                base_congestion_marking_interval_ns: interval,
+                default_congestion_threshold: threshold,
+                mtu,
+                counters,
+            }
+        },
+    )
+}
+
+fn any_rib_entry() -> impl Strategy<Value = RibEntry> {
+    let route = (any::<[u64; 4]>(), any::<Option<u64>>()).prop_map(|(numbers, expires)| {
+        let [face_id, origin, cost, flags] = numbers;
+        RouteRecord { face_id, origin, cost, flags, expiration_period_ms: expires }
+    });
+    ("(/[a-z]{1,3}){1,4}", prop::collection::vec(route, 0..4))
+        .prop_map(|(uri, routes)| RibEntry { name: name(&uri), routes })
+}
+
+proptest! {
+    #[test]
+    fn faces_survive_a_round_trip(face in any_face()) {
+        prop_assert_eq!(FaceStatus::decode(&face.to_vec()), Ok(face.clone()));
+        assert_extensible(&face);
+        let FaceStatus { properties, .. } = face;
+        assert_extensible(&FaceEventNotification { kind: FaceEventKind::Created, properties });
+    }
+
+    #[test]
+    fn routes_survive_a_round_trip(entry in any_rib_entry()) {
+        prop_assert_eq!(RibEntry::decode(&entry.to_vec()), Ok(entry.clone()));
+        let mut encoded = Vec::new();
+        append_entry(&mut encoded, entry.name.as_ref(), entry.routes.iter().copied());
+        prop_assert_eq!(encoded, entry.to_vec());
+        assert_extensible(&entry);
+    }
 }
 
 #[test]

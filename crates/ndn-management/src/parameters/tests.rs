@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use crate::dataset::Described;
 use crate::testing::{hex, name};
 use crate::types::{Persistency, face_flag, route_flag, route_origin};
 use crate::{ControlResponse, status};
@@ -31,7 +32,7 @@ fn face_creation() {
     let mut parameters = ControlParameters {
         uri: Some("udp4://192.0.2.1:6363".to_owned()),
         local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
-        face_persistency: Some(Persistency::Permanent.number()),
+        persistency: Some(Persistency::Permanent.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(1400),
@@ -94,6 +95,69 @@ fn fields_in_any_order_unknown_and_repeated_are_accepted() {
         ..ControlParameters::default()
     };
     assert_eq!(parameters, expected);
+}
+
+#[test]
+fn parameters_are_set_from_their_values() {
+    let numbers = ControlParameters {
+        name: Some(name("/a")),
+        face_id: Some(1),
+        uri: Some("dev://eth0".to_owned()),
+        local_uri: Some("fd://1".to_owned()),
+        origin: Some(255),
+        cost: Some(2),
+        capacity: Some(3),
+        count: Some(4),
+        flags: Some(5),
+        mask: Some(6),
+        strategy: Some(name("/s/v=1")),
+        expiration_period_ms: Some(7),
+        persistency: Some(2),
+        base_congestion_marking_interval_ns: Some(8),
+        default_congestion_threshold: Some(9),
+        mtu: Some(10),
+        driver: Some(2),
+    };
+    let DatasetValue::Structure(info, values) = numbers.value() else { panic!("no structure") };
+    let mut copy = ControlParameters::default();
+    for ((parameter, value), field) in Parameter::ALL.iter().zip(values).zip(info.fields) {
+        assert_eq!(parameter.info().name, field.name);
+        assert!(!parameter.is_in(&copy), "{parameter:?}");
+        copy.set(*parameter, value).unwrap();
+        assert!(parameter.is_in(&copy), "{parameter:?}");
+    }
+    assert_eq!(copy, numbers);
+    for parameter in Parameter::ALL {
+        copy.set(*parameter, DatasetValue::None).unwrap();
+    }
+    assert_eq!(copy, ControlParameters::default());
+}
+
+#[test]
+fn parameters_have_words_and_refuse_other_values() {
+    let text = |text: &str| DatasetValue::Text(text.to_owned());
+    let mut parameters = ControlParameters::default();
+    parameters.set(Parameter::Origin, text("static")).unwrap();
+    parameters.set(Parameter::Persistency, text("permanent")).unwrap();
+    parameters.set(Parameter::Driver, text("xdp")).unwrap();
+    let expected = ControlParameters {
+        origin: Some(route_origin::STATIC),
+        persistency: Some(Persistency::Permanent.number()),
+        driver: Some(crate::FaceDriver::Xdp.number()),
+        ..ControlParameters::default()
+    };
+    assert_eq!(parameters, expected);
+    for (parameter, value) in [
+        (Parameter::Persistency, text("forever")),
+        (Parameter::Origin, text("65536")),
+        (Parameter::Cost, text("1")),
+        (Parameter::Uri, DatasetValue::Number(1)),
+        (Parameter::Name, text("/%")),
+    ] {
+        let refused = parameters.set(parameter, value);
+        assert!(refused.is_err(), "{parameter:?}");
+        assert_eq!(parameters, expected);
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl FaceRecord {
     pub(super) fn update_response(&self) -> ControlParameters {
         ControlParameters {
             face_id: Some(self.properties.face_id),
-            face_persistency: Some(self.properties.persistency.number()),
+            persistency: Some(self.properties.persistency.number()),
             flags: Some(self.properties.flags),
             base_congestion_marking_interval_ns: self.base_congestion_marking_interval_ns,
             default_congestion_threshold: self.default_congestion_threshold,
@@ -106,7 +106,7 @@ impl FaceRecord {
         if options.local_fields == Some(true) && self.properties.scope != Scope::Local {
             conflicts.set_flag(face_flag::LOCAL_FIELDS, true);
         }
-        conflicts.face_persistency = persistency.filter(|number| {
+        conflicts.persistency = persistency.filter(|number| {
             let unchanged = *number == self.properties.persistency.number();
             let known = Persistency::from_number(*number).is_some();
             !(unchanged || known && self.capabilities.change_persistency)

@@ -136,7 +136,7 @@ pub(super) async fn create(session: &Session, arguments: &Arguments) -> Result<S
     let parameters = ControlParameters {
         uri: Some(remote.clone()),
         local_uri: local,
-        face_persistency: Some(persistency.number()),
+        persistency: Some(persistency.number()),
         ..requested.clone()
     };
     let response = session.respond(Verb::FaceCreate, &parameters, "creating face").await?;
@@ -200,9 +200,9 @@ fn difference(
         Persistency::Persistent => 2,
         Persistency::Permanent => 3,
     };
-    let has = existing.face_persistency.and_then(Persistency::from_number).map_or(0, rank);
+    let has = existing.persistency.and_then(Persistency::from_number).map_or(0, rank);
     let mut update = ControlParameters {
-        face_persistency: (has < rank(persistency)).then(|| persistency.number()),
+        persistency: (has < rank(persistency)).then(|| persistency.number()),
         mtu: requested.mtu.filter(|mtu| existing.mtu != Some(*mtu)),
         base_congestion_marking_interval_ns: requested.base_congestion_marking_interval_ns,
         default_congestion_threshold: requested.default_congestion_threshold,
@@ -222,7 +222,7 @@ fn difference(
 
 fn reported(what: &str, face: &ControlParameters) -> String {
     let mut line = Attributes::line();
-    let persistency = face.face_persistency.and_then(Persistency::from_number);
+    let persistency = face.persistency.and_then(Persistency::from_number);
     line.put("id", face.face_id.unwrap_or_default())
         .put("local", face.local_uri.as_deref().unwrap_or_default())
         .put("remote", face.uri.as_deref().unwrap_or_default())

@@ -31,7 +31,7 @@ fn face_is_created_once() {
     let mut harness = Harness::new();
     let uri = "udp4://192.0.2.7:6363";
     let mut parameters = create(uri);
-    parameters.face_persistency = Some(2);
+    parameters.persistency = Some(2);
     parameters.mtu = Some(1400);
     parameters.set_flag(face_flag::LP_RELIABILITY, true);
     let (ticket, specification) = begin_creation(&mut harness, &parameters);
@@ -56,7 +56,7 @@ fn face_is_created_once() {
         uri: Some(uri.to_owned()),
         local_uri: Some("unix:///run/nfd/nfd.sock".to_owned()),
         flags: Some(0),
-        face_persistency: Some(Persistency::OnDemand.number()),
+        persistency: Some(Persistency::OnDemand.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(8800),
@@ -176,15 +176,11 @@ fn invalid_face_specification_is_refused() {
             "Cannot create TCP faces to tcp6://[::]:6363: the address is that of no host",
         ),
         (
-            with("udp4://192.0.2.9:6363", |p| p.face_persistency = Some(1)),
+            with("udp4://192.0.2.9:6363", |p| p.persistency = Some(1)),
             406,
             "Outgoing UDP faces do not support on-demand persistency",
         ),
-        (
-            with("udp4://192.0.2.9:6363", |p| p.face_persistency = Some(9)),
-            406,
-            "Unknown persistency 9",
-        ),
+        (with("udp4://192.0.2.9:6363", |p| p.persistency = Some(9)), 406, "Unknown persistency 9"),
         (
             with("udp4://127.0.0.1:6363", local_fields),
             406,
@@ -228,7 +224,7 @@ fn application_enables_local_fields_on_its_face() {
     let expected = ControlParameters {
         face_id: Some(APP),
         flags: Some(face_flag::LOCAL_FIELDS),
-        face_persistency: Some(Persistency::OnDemand.number()),
+        persistency: Some(Persistency::OnDemand.number()),
         base_congestion_marking_interval_ns: Some(100_000_000),
         default_congestion_threshold: Some(65_536),
         mtu: Some(8800),
@@ -249,7 +245,7 @@ fn all_properties_of_a_tunnel_can_be_updated() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters {
         face_id: Some(TUNNEL),
-        face_persistency: Some(Persistency::Permanent.number()),
+        persistency: Some(Persistency::Permanent.number()),
         base_congestion_marking_interval_ns: Some(1),
         default_congestion_threshold: Some(2),
         mtu: Some(1300),
@@ -279,7 +275,7 @@ fn conflicting_update_lists_conflicts_and_changes_nothing() {
     let mut harness = Harness::new();
     let mut parameters = ControlParameters {
         face_id: Some(TUNNEL),
-        face_persistency: Some(7),
+        persistency: Some(7),
         default_congestion_threshold: Some(1),
         mtu: Some(63),
         ..ControlParameters::default()
@@ -294,7 +290,7 @@ fn conflicting_update_lists_conflicts_and_changes_nothing() {
     assert_eq!(harness.state.face(TUNNEL).cloned(), before);
     assert_eq!(harness.take_actions(), []);
 
-    let own = |p| ControlParameters { face_persistency: Some(p), ..ControlParameters::default() };
+    let own = |p| ControlParameters { persistency: Some(p), ..ControlParameters::default() };
     assert_eq!(harness.command(APP, Verb::FaceUpdate, &own(2)).code, 409);
     // What it is already is no change.
     assert_eq!(harness.command(APP, Verb::FaceUpdate, &own(1)).code, 200);
@@ -381,7 +377,7 @@ fn station_has_a_face_per_interface() {
             "Cannot create multicast Ethernet faces",
         ),
         (
-            ControlParameters { face_persistency: Some(1), ..on("dev://eth1") },
+            ControlParameters { persistency: Some(1), ..on("dev://eth1") },
             "Outgoing Ethernet faces do not support on-demand persistency",
         ),
         (

@@ -74,7 +74,7 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
     )
         .prop_map(
             |((name, face_id, uri), (origin, cost, capacity, count, flags, mask), more)| {
-                let (strategy, expiration_period_ms, face_persistency, base, threshold, mtu) = more;
+                let (strategy, expiration_period_ms, persistency, base, threshold, mtu) = more;
                 ControlParameters {
                     name,
                     face_id,
@@ -88,7 +88,7 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
                     mask,
                     strategy,
                     expiration_period_ms,
-                    face_persistency,
+                    persistency,
                     base_congestion_marking_interval_ns: base,
                     default_congestion_threshold: threshold,
                     mtu,
@@ -98,21 +98,14 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
         )
 }
 
-/// Drops what the verb does not take, so that most commands get past the rules.
-fn suited(verb: Verb, parameters: ControlParameters) -> ControlParameters {
-    use crate::command::Field;
-    let mut parameters = parameters;
-    let takes =
-        |field| verb.required_fields().contains(&field) || verb.optional_fields().contains(&field);
-    let keep = |field, value: Option<u64>| value.filter(|_| takes(field));
-    parameters.name = parameters.name.filter(|_| takes(Field::Name));
-    parameters.face_id = keep(Field::FaceId, parameters.face_id);
-    parameters.origin = keep(Field::Origin, parameters.origin);
-    parameters.cost = keep(Field::Cost, parameters.cost);
-    parameters.expiration_period_ms =
-        keep(Field::ExpirationPeriod, parameters.expiration_period_ms);
-    parameters.uri = parameters.uri.filter(|_| takes(Field::Uri));
-    parameters.strategy = parameters.strategy.filter(|_| takes(Field::Strategy));
+/// Drops what the verb does not take, so that most commands get past the rules. Rare parameters stay.
+fn suited(verb: Verb, mut parameters: ControlParameters) -> ControlParameters {
+    use crate::Parameter::{Cost, ExpirationPeriod, FaceId, Name, Origin, Strategy, Uri};
+    for parameter in [Name, FaceId, Origin, Cost, ExpirationPeriod, Uri, Strategy] {
+        if !verb.takes(parameter) {
+            parameters.set(parameter, crate::DatasetValue::None).unwrap();
+        }
+    }
     parameters
 }
 
