@@ -9,7 +9,9 @@ PROFILE ?= release
 BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
-TESTS = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" $(CARGO) test --workspace
+TESTS = $(CARGO) test --workspace --no-fail-fast
+# These wait for sockets and processes most of the time: a test needs about a quarter of a processor.
+END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" RUST_TEST_THREADS="$$(( 2 * $$(nproc) ))" $(TESTS)
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -74,8 +76,9 @@ instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (nee
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build --workspace --all-targets
-	$(TESTS) --no-fail-fast
-	NAMEWIRE_TEST_WORKERS=2 $(TESTS) --test forwarding --no-fail-fast
+	$(TESTS) --exclude namewire-tests
+	$(END_TO_END) --test forwarding --test program
+	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding
 	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine
 
 .PHONY: lint

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -128,16 +130,22 @@ pub fn run_to_end(mut command: Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
+    // Both outputs end with the process, which is noticed at once.
+    let (outputs_open, outputs_ended) = mpsc::channel::<()>();
     let drain = |stream: Option<Box<dyn Read + Send>>| {
+        let open = outputs_open.clone();
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            drop(open);
             bytes
         })
     };
     let stdout = drain(child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
     let stderr = drain(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    drop(outputs_open);
     let deadline = crate::now() + crate::TIMEOUT * 2;
+    let _ = outputs_ended.recv_timeout(crate::TIMEOUT * 2);
     let status = loop {
         if let Some(status) = child.try_wait().expect("its state") {
             break status;
@@ -147,7 +155,7 @@ pub fn run_to_end(mut command: Command) -> Output {
             let _ = child.wait();
             break ExitStatus::from_raw(9);
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(1));
     };
     Output {
         status,

@@ -235,15 +235,13 @@ fn second_copy_of_3002_files_takes_less_than_a_second() {
         bed.write(&format!("sub/{number}"), format!("{number}").as_bytes());
     }
     assert_eq!(counts(&bed.sync(&["--no-sync"]), ["files", "failed"]), [3002, 0]);
-    // The fastest of a few: other tests run at the same time.
-    let fastest = (0..5).map(|_| {
+    // Other tests run at the same time, so that some take longer.
+    wait_until("a copy in less than a second", || {
         let started = now();
         let again = bed.sync(&[]);
         assert_eq!(counts(&again, ["unchanged", "bytes"]), [3002, 0], "{again}");
-        started.elapsed()
+        (started.elapsed() < Duration::from_secs(1)).then_some(())
     });
-    let fastest = fastest.min().unwrap();
-    assert!(fastest < Duration::from_secs(1), "{fastest:?}");
 }
 
 /// Otherwise neither the old nor the new file of one that was renamed would be left.
