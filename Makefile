@@ -67,7 +67,7 @@ bench: build-bench ## Measure the pipeline and the relay (minutes; docs/internal
 	"$(BENCH)" relay
 
 .PHONY: instructions
-instructions: cargo ## Count instructions per exchange at 1, 2 and 8 shards (needs valgrind)
+instructions: cargo setup ## Count instructions per exchange; fails if they differ from scripts/instructions.txt
 	$(CARGO) build --release -p ndn-pipeline-bench --example in_turn
 	scripts/count-instructions
 

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use crate::floor::{BATCH, Exchange, Floor};
 use crate::measure::{Spread, resident_mib, steal_ns};
 use crate::rig::{Rig, RigConfig};
-use crate::traffic::{LAST_COMPONENT_LENGTH, NameShape};
+use crate::traffic::{NameOrder, NameShape};
 use crate::{PipelineCase, PipelineOptions};
 
 /// Number of pending Interests.
@@ -54,7 +54,7 @@ pub(crate) struct Case {
 }
 
 pub(crate) const BASE: RigConfig = RigConfig {
-    shape: NameShape { components: 4, prefix_count: 10_000 },
+    shape: NameShape { components: 4, prefix_count: 10_000, order: NameOrder::Random },
     payload: 1000,
     cs_packets: 1_000_000,
     pit_entries: 65_536,
@@ -63,6 +63,11 @@ pub(crate) const BASE: RigConfig = RigConfig {
     workers: 1,
 };
 
+/// The base with names in this order.
+pub(crate) fn with_order(order: NameOrder) -> RigConfig {
+    RigConfig { shape: NameShape { order, ..BASE.shape }, ..BASE }
+}
+
 /// All cases.
 pub(crate) fn cases() -> Vec<Case> {
     let unique = Kind::Unique(Mix::default());
@@ -70,11 +75,12 @@ pub(crate) fn cases() -> Vec<Case> {
     let unanswered = Kind::Unique(Mix { unanswered_every: 100, ..Mix::default() });
     let case = |name: &str, kind, config| Case { name: name.to_owned(), kind, config };
     let shaped = |components, prefix_count| RigConfig {
-        shape: NameShape { components, prefix_count },
+        shape: NameShape { components, prefix_count, ..BASE.shape },
         ..BASE
     };
     vec![
         case("base", unique, BASE),
+        case("segment-runs", unique, with_order(NameOrder::Segments)),
         case("cs-hits", Kind::Hits, BASE),
         case("can-be-prefix-1%", can_be_prefix, BASE),
         // Interests stay pending for 4 s, and their Nonces are remembered for 6 s.
@@ -156,7 +162,7 @@ impl Case {
         let shape = &self.config.shape;
         match self.kind {
             Kind::CommonPrefix => shape.prefix(0).len(),
-            Kind::Unique(_) | Kind::Hits => shape.name(0).len() - LAST_COMPONENT_LENGTH,
+            Kind::Unique(_) | Kind::Hits => shape.name(0).len() - shape.last_component_length(),
         }
     }
 
@@ -264,7 +270,7 @@ impl Run {
         for _ in 0..count {
             let name = shape.name(self.next_interest);
             if mix.is_can_be_prefix(self.next_interest) {
-                let parent = &name[..name.len() - LAST_COMPONENT_LENGTH];
+                let parent = &name[..name.len() - shape.last_component_length()];
                 self.rig.receive_interest_for(parent, true)?;
             } else {
                 self.rig.receive_interest_for(&name, false)?;

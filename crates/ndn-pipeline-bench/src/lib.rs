@@ -25,6 +25,7 @@ pub use machine::Machine;
 pub use measure::steal_ns;
 pub use shards::{Arrival, ShardsCase, ShardsReport, run_in_turn, run_shards};
 pub use trace_cost::{TraceCase, TraceReport, run_trace_cost};
+pub use traffic::NameOrder;
 
 /// Options of the bench.
 #[derive(Debug, Clone)]

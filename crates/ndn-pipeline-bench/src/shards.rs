@@ -12,9 +12,10 @@ use ndn_sys::clock;
 use serde::Serialize;
 
 use crate::PipelineOptions;
-use crate::case::BASE;
+use crate::case::{BASE, with_order};
 use crate::crew;
 use crate::rig::{Rig, RigConfig};
+use crate::traffic::NameOrder;
 
 /// Number of pending Interests.
 const OUTSTANDING: usize = 8_192;
@@ -106,10 +107,10 @@ pub fn run_shards(
 }
 
 fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<Vec<ShardsCase>> {
-    let mut alone = runs(1, None, CS_PACKETS, clock::now)?;
-    let mut independent = runs(count, None, CS_PACKETS, clock::now)?;
+    let mut alone = runs(BASE, 1, None, CS_PACKETS, clock::now)?;
+    let mut independent = runs(BASE, count, None, CS_PACKETS, clock::now)?;
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
-    let mut together = runs(count, shared, CS_PACKETS, clock::now)?;
+    let mut together = runs(BASE, count, shared, CS_PACKETS, clock::now)?;
     let mut crew = if count > 1 { crew::crew(count, CS_PACKETS, clock::now)? } else { Vec::new() };
     let [mut one, mut apart, mut joined, mut crossing] = [const { Vec::new() }; 4];
     for round in 0..=options.pairs {
@@ -161,15 +162,16 @@ fn run_count(count: usize, options: &PipelineOptions, cpus: &[usize]) -> Result<
 ///
 /// # Errors
 /// Memory is short, or a shard did not do its work.
-pub fn run_in_turn(count: usize, arrival: Arrival, exchanges: u64) -> Result<()> {
+pub fn run_in_turn(count: usize, names: NameOrder, arrival: Arrival, exchanges: u64) -> Result<()> {
     let cs_packets = CS_PACKETS_IN_TURN / u32::try_from(count)?;
     let exchanges = exchanges / count as u64;
     if arrival == Arrival::Uniform {
+        ensure!(names == NameOrder::Random, "the Nonce of a packet that crosses is its number");
         let mut crew = crew::crew(count, cs_packets, virtual_clock)?;
         return crew::stretch_in_turn(&mut crew, exchanges);
     }
     let shared = (count > 1).then(|| SharedTables::new(count, 2));
-    for run in &mut runs(count, shared, cs_packets, virtual_clock)? {
+    for run in &mut runs(with_order(names), count, shared, cs_packets, virtual_clock)? {
         run.outstanding = OUTSTANDING_IN_TURN / count;
         run.stretch(exchanges)?;
     }
@@ -192,6 +194,7 @@ struct Run {
 }
 
 fn runs(
+    base: RigConfig,
     count: usize,
     shared: Option<SharedTables>,
     cs_packets: u32,
@@ -200,7 +203,7 @@ fn runs(
     (0..count)
         .map(|number| {
             let shard = if shared.is_some() { u8::try_from(number)? } else { 0 };
-            let config = RigConfig { cs_packets, shard, ..BASE };
+            let config = RigConfig { cs_packets, shard, ..base };
             let prefix_length = config.shape.name(0).len();
             let mut rig = Rig::new(config, prefix_length, clock())?;
             rig.clock = clock;

@@ -1,4 +1,4 @@
-//! Names in random order, and the packets that carry them.
+//! Names, unrelated or of segments, and the packets that carry them.
 
 use ndn_packet::tlv::{Writer, tlv_len};
 use ndn_packet::types;
@@ -7,8 +7,22 @@ use ndn_packet::types;
 const NAME_BITS: u32 = 24;
 const NAME_MASK: u64 = (1 << NAME_BITS) - 1;
 
-/// Bytes of the last component of a name.
-pub(crate) const LAST_COMPONENT_LENGTH: usize = 9;
+/// Files that are transferred at the same time, and segments of each.
+const FILES: u64 = 8;
+const SEGMENTS: u64 = 1024;
+
+/// Type of a segment component, and the first number that takes two bytes.
+const SEGMENT: u8 = 50;
+const FIRST_SEGMENT: u64 = 256;
+
+/// How names follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameOrder {
+    /// Unrelated names: no two that are close in time have more than their route in common.
+    Random,
+    /// Eight files at a time, the segments of each in order.
+    Segments,
+}
 
 /// The shape of the names of a case; all have the same length.
 #[derive(Debug, Clone, Copy)]
@@ -17,19 +31,44 @@ pub(crate) struct NameShape {
     pub(crate) components: usize,
     /// Prefixes of two components that have a route.
     pub(crate) prefix_count: u32,
+    pub(crate) order: NameOrder,
 }
 
 impl NameShape {
-    /// Returns the value of the Name TLV of name `sequence`: consecutive sequences give unrelated names, and there
-    /// are 2^24 of them.
+    /// Returns the value of the Name TLV of name `sequence`. There are at least 2^24 different ones.
     pub(crate) fn name(&self, sequence: u64) -> NameValue {
-        let id = permute(sequence & NAME_MASK);
+        match self.order {
+            NameOrder::Random => {
+                let id = permute(sequence & NAME_MASK);
+                let mut name = self.object(id);
+                name.push_number::<7, 10>(b"", id % 9_999_991);
+                name
+            }
+            NameOrder::Segments => {
+                let (file, index) = (sequence % FILES, sequence / FILES);
+                let mut name = self.object(permute((index / SEGMENTS * FILES + file) & NAME_MASK));
+                let segment = u16::try_from(FIRST_SEGMENT + index % SEGMENTS).unwrap_or(u16::MAX);
+                name.push(SEGMENT, &segment.to_be_bytes());
+                name
+            }
+        }
+    }
+
+    /// Bytes of the last component of a name.
+    pub(crate) fn last_component_length(&self) -> usize {
+        match self.order {
+            NameOrder::Random => 9,
+            NameOrder::Segments => 4,
+        }
+    }
+
+    /// All but the last component of a name.
+    fn object(&self, id: u64) -> NameValue {
         let mut name = self.prefix(id % u64::from(self.prefix_count));
         for _ in 4..self.components {
             name.push_component(b"part00");
         }
         name.push_number::<12, 16>(b"", (id * 0x5851_F42D) & 0xFFFF_FFFF_FFFF);
-        name.push_number::<7, 10>(b"", id % 9_999_991);
         name
     }
 
@@ -57,7 +96,12 @@ pub(crate) struct NameValue {
 impl NameValue {
     /// Appends a generic component.
     fn push_component(&mut self, value: &[u8]) {
-        let header = [8, u8::try_from(value.len()).expect("a short component")];
+        self.push(8, value);
+    }
+
+    /// Appends a component of this type.
+    fn push(&mut self, ty: u8, value: &[u8]) {
+        let header = [ty, u8::try_from(value.len()).expect("a short component")];
         for part in [&header, value] {
             self.bytes[self.length..self.length + part.len()].copy_from_slice(part);
             self.length += part.len();
@@ -216,7 +260,8 @@ mod tests {
     #[test]
     fn templates_give_valid_packets() {
         for components in [4, 7, 13] {
-            let shape = NameShape { components, prefix_count: 10_000 };
+            let order = if components == 13 { NameOrder::Segments } else { NameOrder::Random };
+            let shape = NameShape { components, prefix_count: 10_000, order };
             let (first, other) = (shape.name(0), shape.name(77));
             assert_eq!(first.len(), other.len());
             let mut wire = [0; 2000];
@@ -234,6 +279,23 @@ mod tests {
             assert_eq!(data.content().unwrap().len(), 1000);
             assert_eq!(data.freshness_ms(), Some(10_000));
         }
-        assert_eq!(NameShape { components: 4, prefix_count: 1 }.name(1).len(), 40);
+        let shape = NameShape { components: 4, prefix_count: 1, order: NameOrder::Random };
+        assert_eq!(shape.name(1).len(), 40);
+    }
+
+    #[test]
+    fn files_take_turns_and_their_segments_ascend() {
+        let shape = NameShape { components: 4, prefix_count: 10, order: NameOrder::Segments };
+        let split = |sequence| {
+            let name = shape.name(sequence).to_vec();
+            let (file, segment) = name.split_at(name.len() - shape.last_component_length());
+            (file.to_vec(), segment.to_vec())
+        };
+        let (first, others) = (split(0), split(1));
+        assert_ne!(first.0, others.0);
+        assert_eq!(split(FILES), (first.0.clone(), vec![SEGMENT, 2, 1, 1]));
+        assert_eq!(split(FILES * (SEGMENTS - 1)), (first.0.clone(), vec![SEGMENT, 2, 4, 255]));
+        assert_ne!(split(FILES * SEGMENTS).0, first.0, "the next file");
+        assert_eq!(first.1, vec![SEGMENT, 2, 1, 0]);
     }
 }
