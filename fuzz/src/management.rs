@@ -100,6 +100,7 @@ fn face(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
         base_congestion_marking_interval_ns: None,
         default_congestion_threshold: None,
         mtu: Some(8800),
+        keeper: None,
         principal: PrincipalKey::LocalApplication { uid: 1000, pid: 7 },
         capabilities: FaceCapabilities { change_persistency: true, override_mtu: true },
     }

@@ -70,7 +70,7 @@ settings! {
 
 settings! {
     /// Limits on the resources that peers can use. The quotas apply to non-local faces that this forwarder accepts;
-    /// faces of the configuration and of commands, and local faces, have none.
+    /// faces of the configuration and of operators, and local faces, have none.
     pub struct Limits {
         /// Maximum number of faces. Principals share them: see `docs/operating/limits.md`.
         faces: usize = 16_384 => restart().within(1..=1 << 20),
@@ -103,7 +103,7 @@ settings! {
         management_reserve: u8 = 1 => restart().within(0..=30),
         /// Reserve of applications on this host, in the same way.
         local_reserve: u8 = 10 => restart().within(0..=30),
-        /// Reserve of the faces of the configuration and of commands, in the same way.
+        /// Reserve of the faces of the configuration and of operators, in the same way.
         neighbour_reserve: u8 = 20 => restart().within(0..=30),
     }
 }

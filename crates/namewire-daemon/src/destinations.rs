@@ -128,6 +128,7 @@ mod tests {
             base_congestion_marking_interval_ns: None,
             default_congestion_threshold: None,
             mtu: None,
+            keeper: None,
             principal: ndn_types::PrincipalKey::Neighbour { face_id },
             capabilities: ndn_management::FaceCapabilities::default(),
         }

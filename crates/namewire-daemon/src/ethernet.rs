@@ -14,8 +14,7 @@ use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
-use ndn_types::FaceUri;
-use ndn_types::duration_ns;
+use ndn_types::{FaceUri, PrincipalKey, duration_ns};
 use tracing::{info, warn};
 
 #[cfg(feature = "dpdk")]
@@ -24,7 +23,7 @@ pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
 use self::port::{Device, Found, Port, Purpose, asked, change, face_options, station_options};
-use super::faces::{FaceSpec, apply};
+use super::faces::FaceSpec;
 use crate::config::{Config, Driver};
 
 /// Poll interval without notifications of the kernel.
@@ -315,9 +314,10 @@ impl EthernetPorts {
         let mtu = port.mtu().ok_or_else(|| format!("{name} cannot be used"))?;
         port.kept_until_ns = context.now_ns + duration_ns(FACE_IN_THE_MAKING);
         let face_id = context.dataplane.allocate_face_id();
-        let properties = spec.properties(face_id, Scope::NonLocal);
+        let peer = PrincipalKey::station(mac);
+        let properties = spec.properties(face_id, Scope::NonLocal, Some(peer));
         let mut options = face_options(properties, spec.persistency, mtu, context.config);
-        apply(&spec.options, &mut options, Some(mtu));
+        spec.apply(&mut options, context.config, Some(mtu));
         Ok(NewFace {
             ticket: spec.ticket,
             transport: NewTransport::Station(port.id, mac),

@@ -45,6 +45,7 @@ pub(super) fn record(face: &FaceCreated) -> FaceRecord {
         default_congestion_threshold: Some(options.link.congestion_threshold as u64),
         mtu: Some(options.link.mtu.unwrap_or(MAX_PACKET_SIZE) as u64),
         principal: options.properties.principal,
+        keeper: options.keeper,
         capabilities: FaceCapabilities {
             // As in NFD, also for an accepted TCP connection.
             change_persistency: is_datagram || remote.is_tcp(),
@@ -121,7 +122,7 @@ pub(super) fn connected_tcp(
 ) -> NewFace {
     let local = ndn_sys::stream::tcp_addresses(stream.as_fd())
         .map_or(FaceUri::null(), |(local, _)| FaceUri::tcp(local));
-    let mut properties = spec.properties(face_id, identity.scope);
+    let mut properties = spec.properties(face_id, identity.scope, Some(identity.principal));
     if identity.principal.class() == PrincipalClass::Local {
         properties.principal = identity.principal;
     }
@@ -130,7 +131,7 @@ pub(super) fn connected_tcp(
         reconnect_to: Some(remote),
         ..FaceOptions::stream(properties, spec.persistency)
     };
-    spec.apply(&mut options);
+    spec.apply(&mut options, config, None);
     let transport = NewTransport::Stream(stream);
     NewFace { ticket: spec.ticket, transport, options, remote: FaceUri::tcp(remote), local }
 }
@@ -173,7 +174,8 @@ pub(super) fn opened_session(
     spec: &FaceSpec,
     config: &Config,
 ) -> NewFace {
-    let properties = spec.properties(face_id, Scope::NonLocal);
+    let peer = PrincipalKey::remote(session.remote);
+    let properties = spec.properties(face_id, Scope::NonLocal, Some(peer));
     let mut options = FaceOptions {
         link: LinkOptions {
             mtu: Some(mtu),
@@ -181,7 +183,7 @@ pub(super) fn opened_session(
         },
         ..FaceOptions::stream(properties, spec.persistency)
     };
-    apply(&spec.options, &mut options, Some(mtu));
+    spec.apply(&mut options, config, Some(mtu));
     NewFace {
         ticket: spec.ticket,
         transport: NewTransport::Stream(session.stream),
@@ -201,13 +203,14 @@ pub(super) fn datagram(
     config: &Config,
 ) -> NewFace {
     let mtu = settings::mtu(&config.faces);
-    let properties = spec.properties(face_id, Scope::NonLocal);
+    let peer = PrincipalKey::remote(remote);
+    let properties = spec.properties(face_id, Scope::NonLocal, Some(peer));
     let mut options = FaceOptions {
         link: settings::datagram_link(&config.faces, &config.limits),
         idle_timeout: Some(config.faces.idle_timeout),
         ..FaceOptions::datagram(properties, spec.persistency, mtu)
     };
-    spec.apply(&mut options);
+    spec.apply(&mut options, config, None);
     NewFace {
         ticket: spec.ticket,
         transport: NewTransport::Datagram(remote),
@@ -228,6 +231,8 @@ pub(super) struct FaceSpec {
     pub(super) ticket: Option<u64>,
     /// Persistency.
     pub(super) persistency: Persistency,
+    /// The principal that keeps the face; `None`: an operator.
+    pub(super) keeper: Option<PrincipalKey>,
     /// When the face sends PIT tokens of this forwarder.
     pub(super) pit_tokens: PitTokenPolicy,
     /// Settings that differ from the defaults.
@@ -242,11 +247,12 @@ impl FaceSpec {
 
     /// Specification of a face like a removed one, without a requester.
     pub(super) fn again(options: &FaceOptions) -> Self {
-        let FaceOptions { properties, persistency, link, .. } = options;
+        let FaceOptions { properties, persistency, keeper, link, .. } = options;
         let interval = duration_ns(link.congestion_interval);
         Self {
             ticket: None,
             persistency: *persistency,
+            keeper: *keeper,
             pit_tokens: properties.pit_tokens,
             options: ndn_management::request::FaceOptions {
                 lp_reliability: Some(link.reliability),
@@ -261,8 +267,17 @@ impl FaceSpec {
         }
     }
 
-    pub(super) fn properties(&self, face_id: u64, scope: Scope) -> FaceProperties {
+    /// Properties of the face, whose peer is this principal, if it is known by its address or user. The packets of a face
+    /// that a user keeps are charged as if the peer had connected by itself.
+    pub(super) fn properties(
+        &self,
+        face_id: u64,
+        scope: Scope,
+        peer: Option<PrincipalKey>,
+    ) -> FaceProperties {
+        let own = FaceProperties::point_to_point(face_id, scope);
         FaceProperties {
+            principal: self.keeper.map_or(own.principal, |keeper| peer.unwrap_or(keeper)),
             pit_tokens: match scope {
                 Scope::Local if self.pit_tokens == PitTokenPolicy::WhenSeen => {
                     PitTokenPolicy::Never
@@ -270,20 +285,34 @@ impl FaceSpec {
                 Scope::Local | Scope::NonLocal => self.pit_tokens,
             },
             local_fields: self.options.local_fields.unwrap_or(false),
-            ..FaceProperties::point_to_point(face_id, scope)
+            ..own
         }
     }
 
-    pub(super) fn apply(&self, options: &mut FaceOptions) {
-        apply(&self.options, options, None);
+    /// Applies the specification to the options of the face. The link limits the frame length, if known.
+    pub(super) fn apply(
+        &self,
+        options: &mut FaceOptions,
+        config: &Config,
+        mtu_of_link: Option<usize>,
+    ) {
+        options.keeper = self.keeper;
+        if options.properties.principal.class() == PrincipalClass::Remote {
+            options.link.interests_per_second = config.limits.interests_per_second;
+        }
+        apply(&self.options, options, mtu_of_link);
     }
 }
 
-/// Sets the persistency of a face. A face that an operator makes persistent or permanent is a neighbour, and has no
-/// rate limit.
-pub(super) fn set_persistency(persistency: Persistency, options: &mut FaceOptions) {
-    options.persistency = persistency;
-    if options.persistency != Persistency::OnDemand {
+/// Sets the persistency and the keeper of a face. A face that an operator makes persistent or permanent is a neighbour, and
+/// has no rate limit.
+pub(super) fn set_persistency(
+    persistency: Persistency,
+    keeper: Option<PrincipalKey>,
+    options: &mut FaceOptions,
+) {
+    (options.persistency, options.keeper) = (persistency, keeper);
+    if options.persistency != Persistency::OnDemand && keeper.is_none() {
         let properties = &mut options.properties;
         properties.principal = properties.principal.kept_by_operator(properties.face_id);
         options.link.interests_per_second = None;

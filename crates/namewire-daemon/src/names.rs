@@ -265,6 +265,7 @@ mod tests {
         FaceSpec {
             ticket: Some(ticket),
             persistency: Persistency::Permanent,
+            keeper: None,
             pit_tokens: PitTokenPolicy::WhenSeen,
             options: ndn_management::request::FaceOptions::default(),
         }

@@ -188,7 +188,7 @@ impl StaticSetup {
         mtu: Option<u64>,
     ) {
         let options = ndn_management::request::FaceOptions { mtu, ..Default::default() };
-        let spec = FaceSpec { ticket: None, persistency, pit_tokens, options };
+        let spec = FaceSpec { ticket: None, persistency, keeper: None, pit_tokens, options };
         let state = State::DueAt(0);
         let retry_ns = self.retry_ns_min;
         let (away, failure, lost) = (None, None, None);

@@ -129,9 +129,10 @@ impl FaceShares {
         };
         match (payer, class) {
             (Some(payer), _) => Admission::From(payer),
-            // Operators decide about these.
-            (None, PrincipalClass::Management | PrincipalClass::Neighbour) => Admission::Free,
-            (None, PrincipalClass::Local | PrincipalClass::Remote) => Admission::Refused,
+            (None, PrincipalClass::Management) => Admission::Free,
+            (None, PrincipalClass::Local | PrincipalClass::Neighbour | PrincipalClass::Remote) => {
+                Admission::Refused
+            }
         }
     }
 
@@ -342,6 +343,36 @@ mod tests {
         settle(&shares);
         assert!(shares.report().principals.iter().all(|one| one.held[0] <= 1));
         assert_eq!(shares.report().resources[0].total, 104);
+    }
+
+    #[test]
+    fn faces_of_operators_leave_the_reserves_of_others() {
+        let shares = shares(160, 160);
+        // 69 % of 150 places, and the reserve of neighbours.
+        let made = (0..200).filter(|id| shares.take(*id, PrincipalKey::Neighbour { face_id: *id }));
+        assert_eq!(made.count(), 104 + 30);
+        let application = |pid| PrincipalKey::LocalApplication { uid: 1, pid };
+        for pid in 0..15 {
+            assert!(shares.take(1000 + u64::from(pid), application(pid)), "10 % for applications");
+        }
+        assert!(shares.take(2000, PrincipalKey::Management));
+    }
+
+    #[test]
+    fn faces_that_a_user_keeps_give_way_to_others() {
+        let shares = shares(160, 160);
+        let user = PrincipalKey::LocalApplication { uid: 1, pid: 0 };
+        assert_eq!((0..200).filter(|face_id| shares.take(*face_id, user)).count(), 104 + 15);
+        let neighbour = |face_id| PrincipalKey::Neighbour { face_id };
+        for number in 0..60 {
+            assert!(shares.take(1000 + number, neighbour(number)), "neighbour {number}");
+            settle(&shares);
+        }
+        assert!(shares.take(2000, peer(1)));
+        settle(&shares);
+        // A face that the user keeps from now on takes no place of others.
+        shares.change_holder(2000, user);
+        assert!(shares.take(2001, peer(1)));
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub struct FaceOptions {
     pub properties: FaceProperties,
     /// When the face goes away.
     pub persistency: Persistency,
+    /// The principal whose command made the face persistent or permanent, if that was not an operator.
+    pub keeper: Option<PrincipalKey>,
     /// Settings of the link service.
     pub link: LinkOptions,
     /// Time without received frames after which an on-demand face closes; `None` for never.
@@ -114,6 +116,7 @@ impl FaceOptions {
         Self {
             properties,
             persistency,
+            keeper: None,
             link: LinkOptions { local_fields: properties.local_fields, ..LinkOptions::stream() },
             idle_timeout: None,
             reconnect_to: None,
@@ -134,14 +137,20 @@ impl FaceOptions {
     /// The principal that the face itself is charged to. One that an operator keeps is charged to itself:
     /// nobody gives it up for others.
     #[must_use]
-    pub const fn holder(&self) -> PrincipalKey {
+    pub fn holder(&self) -> PrincipalKey {
         let FaceProperties { principal, face_id, .. } = self.properties;
         match (self.persistency, principal) {
             (Persistency::OnDemand, _) | (_, PrincipalKey::Management) => principal,
             (Persistency::Persistent | Persistency::Permanent, _) => {
-                PrincipalKey::Neighbour { face_id }
+                self.keeper.unwrap_or(PrincipalKey::Neighbour { face_id })
             }
         }
+    }
+
+    /// Whether the face may be closed for those of others when its holder has more than its share.
+    #[must_use]
+    pub fn gives_way(&self) -> bool {
+        self.persistency == Persistency::OnDemand || self.keeper.is_some()
     }
 }
 
@@ -163,5 +172,17 @@ mod tests {
             assert_eq!(holder(peer, persistency), PrincipalKey::Neighbour { face_id: 7 });
             assert_eq!(holder(PrincipalKey::Management, persistency), PrincipalKey::Management);
         }
+    }
+
+    #[test]
+    fn faces_that_a_user_keeps_are_charged_to_the_user_and_give_way() {
+        let peer = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+        let own = FaceProperties::point_to_point(7, Scope::NonLocal);
+        let properties = FaceProperties { principal: peer, ..own };
+        let user = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+        let mut options = FaceOptions::datagram(properties, Persistency::Persistent, 1400);
+        assert!(!options.gives_way());
+        options.keeper = Some(user);
+        assert!(options.gives_way() && options.holder() == user);
     }
 }

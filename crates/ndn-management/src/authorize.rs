@@ -20,6 +20,16 @@ pub struct Requester {
     pub scope: Scope,
 }
 
+/// The party that is responsible for a command, and charged for what it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authority {
+    /// An operator: the command came over the control socket, or from a key that a trust rule or a certificate of the
+    /// configuration authorizes.
+    Operator,
+    /// The requester: anybody may send such a command.
+    Requester,
+}
+
 /// The decision on a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authorization {
@@ -27,6 +37,8 @@ pub enum Authorization {
     Accept {
         /// The signer, for logs.
         signer: String,
+        /// The party that is responsible for it.
+        authority: Authority,
     },
     /// Answer 403.
     Reject {
@@ -113,6 +125,8 @@ pub trait Authorizer {
 pub struct AnySigner {
     /// Answer 403 to commands without a signature.
     pub require_signature: bool,
+    /// The commands are those of operators.
+    pub is_operator: bool,
 }
 
 /// The decision on commands that are ignored for their scope.
@@ -148,6 +162,7 @@ impl Authorizer for AnySigner {
             let reason = "the command is not signed".to_owned();
             return Authorization::Reject { signer, reason };
         }
-        Authorization::Accept { signer }
+        let authority = if self.is_operator { Authority::Operator } else { Authority::Requester };
+        Authorization::Accept { signer, authority }
     }
 }

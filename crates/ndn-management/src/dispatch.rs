@@ -7,7 +7,7 @@ use ndn_packet::{ComponentType, Data, Interest, Name, NameRef, types};
 use ndn_security::Certificate;
 use ndn_security::trust::{Search, Validation};
 
-use crate::authorize::{Authorization, Authorizer, Requester};
+use crate::authorize::{Authority, Authorization, Authorizer, Requester};
 use crate::command::{self, Command, CommandError, Module, TopPrefix, Verb};
 use crate::dataset::{DatasetItem, FaceQueryFilter};
 use crate::request::AcceptedCommand;
@@ -184,7 +184,7 @@ fn dispatch_command(
             Dispatch::NeedsCertificates { verb, signer, search }
         }
         Authorization::Reject { signer, reason } => refuse(signer, forbidden(&reason)),
-        Authorization::Accept { signer } if verb == Verb::RibAnnounce => {
+        Authorization::Accept { signer, authority } if verb == Verb::RibAnnounce => {
             let announced = announcement(now, interest, authorizer, fetched);
             match announced {
                 Err(Missing::Certificates(search)) => {
@@ -193,12 +193,15 @@ fn dispatch_command(
                 Err(Missing::Trust(response)) => refuse(signer, response),
                 Ok(announcement) => {
                     authorizer.command_accepted(now, &command);
-                    let accepted = AcceptedCommand::announce(announcement, requester, signer);
+                    let accepted =
+                        AcceptedCommand::announce(announcement, requester, (signer, authority));
                     Dispatch::Execute(Box::new(accepted))
                 }
             }
         }
-        Authorization::Accept { signer } => accept(now, command, requester, authorizer, signer),
+        Authorization::Accept { signer, authority } => {
+            accept(now, command, requester, authorizer, (signer, authority))
+        }
     }
 }
 
@@ -207,11 +210,11 @@ fn accept(
     command: Command<'_>,
     requester: Requester,
     authorizer: &mut dyn Authorizer,
-    signer: String,
+    (signer, authority): (String, Authority),
 ) -> Dispatch {
     authorizer.command_accepted(now, &command);
     let verb = command.verb;
-    match AcceptedCommand::new(command, requester, signer.clone()) {
+    match AcceptedCommand::new(command, requester, (signer.clone(), authority)) {
         Ok(accepted) => Dispatch::Execute(Box::new(accepted)),
         Err(response) => {
             let reason = response.text.clone();

@@ -51,7 +51,7 @@ pub mod types;
 pub use access::AccessControl;
 pub use access::replay::ReplayRecords;
 pub use announcement::{AnnouncementError, PrefixAnnouncement};
-pub use authorize::{AnySigner, Authorization, Authorizer, Requester};
+pub use authorize::{AnySigner, Authority, Authorization, Authorizer, Requester};
 pub use calls::{CallError, Management};
 pub use client::CommandBuilder;
 pub use command::{

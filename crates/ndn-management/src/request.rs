@@ -4,6 +4,7 @@ use ndn_packet::Name;
 use ndn_types::{FaceUri, ZONE_IS_MISSING};
 
 use crate::announcement::ANNOUNCEMENT_COST;
+use crate::authorize::Authority;
 use crate::command::{Command, Module, ParameterError, TopPrefix, Verb};
 use crate::response::{ControlResponse, status};
 use crate::types::{
@@ -160,6 +161,8 @@ pub struct AcceptedCommand {
     pub parameters: ControlParameters,
     /// The signer, for logs.
     pub signer: String,
+    /// The party that is responsible for it.
+    pub authority: Authority,
 }
 
 impl AcceptedCommand {
@@ -170,7 +173,7 @@ impl AcceptedCommand {
     pub fn new(
         command: Command<'_>,
         requester: Requester,
-        signer: String,
+        (signer, authority): (String, Authority),
     ) -> Result<Self, ControlResponse> {
         let Command { verb, mut parameters, .. } = command;
         verb.check(&parameters).map_err(|error| refuse_parameters(&error))?;
@@ -179,7 +182,7 @@ impl AcceptedCommand {
             parameters.face_id = Some(requester.face_id);
         }
         let request = Request::new(verb, &parameters)?;
-        Ok(Self { verb, request, parameters, signer })
+        Ok(Self { verb, request, parameters, signer, authority })
     }
 
     /// The command of a trusted announcement.
@@ -187,7 +190,7 @@ impl AcceptedCommand {
     pub fn announce(
         announcement: PrefixAnnouncement,
         requester: Requester,
-        signer: String,
+        (signer, authority): (String, Authority),
     ) -> Self {
         let parameters = ControlParameters {
             name: Some(announcement.prefix.clone()),
@@ -199,7 +202,7 @@ impl AcceptedCommand {
             ..ControlParameters::default()
         };
         let request = Request::RibAnnounce { face_id: requester.face_id, announcement };
-        Self { verb: Verb::RibAnnounce, request, parameters, signer }
+        Self { verb: Verb::RibAnnounce, request, parameters, signer, authority }
     }
 
     /// The response of success, with the parameters.

@@ -126,6 +126,15 @@ impl PrincipalKey {
         }
     }
 
+    /// The principal of what outlives the process that asked for it: its user.
+    #[must_use]
+    pub const fn without_process(self) -> Self {
+        match self {
+            Self::LocalApplication { uid, .. } => Self::LocalApplication { uid, pid: 0 },
+            Self::Management | Self::Neighbour { .. } | Self::Remote(_) => self,
+        }
+    }
+
     /// Its class.
     #[must_use]
     pub const fn class(self) -> PrincipalClass {

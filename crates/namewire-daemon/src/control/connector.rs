@@ -330,6 +330,7 @@ mod tests {
         FaceSpec {
             ticket: Some(ticket),
             persistency: Persistency::Persistent,
+            keeper: None,
             pit_tokens: PitTokenPolicy::WhenSeen,
             options: ndn_management::request::FaceOptions::default(),
         }

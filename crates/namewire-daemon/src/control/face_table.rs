@@ -122,17 +122,18 @@ impl FaceTable {
         has_room
     }
 
-    /// Of some faces, the `count` on-demand ones that have received nothing for the longest time.
+    /// Of some faces that may be closed for those of others, the `count` ones that have received nothing for the longest
+    /// time.
     pub(super) fn least_recent(&self, count: usize, faces: Vec<u64>) -> Vec<u64> {
-        let on_demand = faces.into_iter().filter_map(|face_id| {
+        let giving_way = faces.into_iter().filter_map(|face_id| {
             // A face that was just made may not be known yet.
             let face = self.known.get(&face_id)?;
-            let is_on_demand = face.options.persistency == Persistency::OnDemand;
-            is_on_demand.then(|| (face.counters.last_received_ns.value(), face_id))
+            let last_received_ns = face.counters.last_received_ns.value();
+            face.options.gives_way().then_some((last_received_ns, face_id))
         });
-        let mut on_demand: Vec<_> = on_demand.collect();
-        on_demand.sort_unstable();
-        on_demand.into_iter().take(count).map(|(_, face_id)| face_id).collect()
+        let mut giving_way: Vec<_> = giving_way.collect();
+        giving_way.sort_unstable();
+        giving_way.into_iter().take(count).map(|(_, face_id)| face_id).collect()
     }
 
     /// Number of faces and its limit.

@@ -6,6 +6,7 @@ use ndn_dataplane::Command;
 use ndn_management::request::FaceOptions;
 use ndn_management::{Persistency, status};
 use ndn_sys::netlink::LinkMonitor;
+use ndn_types::PrincipalKey;
 use tracing::info;
 
 use super::service::{Cx, Reason, Service};
@@ -36,8 +37,12 @@ pub(super) enum InterfacesEvent {
     Reloaded,
     /// Create a face for an Ethernet station.
     CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
-    /// Change the settings of a face.
-    UpdateFace { face_id: u64, persistency: Option<Persistency>, options: FaceOptions },
+    /// Change the settings of a face, and how long it stays and who keeps it.
+    UpdateFace {
+        face_id: u64,
+        kept: Option<(Persistency, Option<PrincipalKey>)>,
+        options: FaceOptions,
+    },
 }
 
 impl Interfaces {
@@ -134,12 +139,12 @@ impl Service for Interfaces {
                     }
                 }
             }
-            InterfacesEvent::UpdateFace { face_id, persistency, options } => {
+            InterfacesEvent::UpdateFace { face_id, kept, options } => {
                 let Some(face) = cx.faces.known.get_mut(&face_id) else { return };
                 let mtu = face.interface().and_then(|name| self.ethernet.mtu(name));
                 faces::apply(&options, &mut face.options, mtu);
-                if let Some(persistency) = persistency {
-                    faces::set_persistency(persistency, &mut face.options);
+                if let Some((persistency, keeper)) = kept {
+                    faces::set_persistency(persistency, keeper, &mut face.options);
                 }
                 let options = Box::new(face.options);
                 return cx.dataplane.send(Command::UpdateFace { face_id, options });

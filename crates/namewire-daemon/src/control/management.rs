@@ -300,10 +300,12 @@ impl Management {
                 self.replies.push(interest_frame(&wire, next_hop));
             }
             Action::CreateFace { ticket, specification } => {
-                let FaceSpecification { remote, local, persistency, options, .. } = *specification;
+                let FaceSpecification { remote, local, persistency, keeper, options } =
+                    *specification;
                 let spec = FaceSpec {
                     ticket: Some(self.tickets.add(ticket)),
                     persistency,
+                    keeper,
                     pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
                     options,
                 };

@@ -391,9 +391,9 @@ fn server_failed(cx: &mut Cx, address: &Address, spec: &FaceSpec, reason: &str) 
 fn add_server(cx: &mut Cx, end: MemifEnd, address: &Address, local: i32, spec: &FaceSpec) {
     let face_id = cx.dataplane.allocate_face_id();
     // The server is most likely another forwarder.
-    let properties = spec.properties(face_id, Scope::NonLocal);
+    let properties = spec.properties(face_id, Scope::NonLocal, None);
     let mut options = options(&cx.config, properties, spec.persistency);
-    spec.apply(&mut options);
+    spec.apply(&mut options, &cx.config, None);
     cx.dataplane.send(Command::AddFace(Box::new(NewFace {
         ticket: spec.ticket,
         transport: NewTransport::Memif(end),

@@ -428,8 +428,9 @@ impl Control {
         while let Some(action) = self.cx.state.poll_action() {
             let cx = &mut self.cx;
             match action {
-                Action::UpdateFace { face_id, persistency, options } => {
-                    let event = InterfacesEvent::UpdateFace { face_id, persistency, options };
+                Action::UpdateFace { face_id, persistency, keeper, options } => {
+                    let kept = persistency.map(|persistency| (persistency, keeper));
+                    let event = InterfacesEvent::UpdateFace { face_id, kept, options };
                     self.interfaces.handle_event(cx, event);
                 }
                 Action::ForgetRoute { prefix, face_id, origin } => {

@@ -13,6 +13,7 @@ fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
     let spec = FaceSpec {
         ticket: Some(5),
         persistency: Persistency::Permanent,
+        keeper: None,
         pit_tokens: PitTokenPolicy::WhenSeen,
         options: ndn_management::request::FaceOptions::default(),
     };

@@ -19,7 +19,7 @@ use ndn_security::trust::{
 use replay::{ReplayGuard, ReplayRecords};
 
 use crate::Now;
-use crate::authorize::{Authorization, Authorizer, Requester, ignore_by_scope};
+use crate::authorize::{Authority, Authorization, Authorizer, Requester, ignore_by_scope};
 use crate::command::{Command, CommandSignature, Module, TopPrefix};
 
 /// The authorized signers of one module.
@@ -179,8 +179,10 @@ impl Authorizer for AccessControl {
         }
         let signer = command.signature.signer();
         let reject = |signer: String, reason: String| Authorization::Reject { signer, reason };
+        let by_requester =
+            |signer: String| Authorization::Accept { signer, authority: Authority::Requester };
         let guarded = match self.guarded(command) {
-            Ok(None) => return Authorization::Accept { signer },
+            Ok(None) => return by_requester(signer),
             Ok(Some(guarded)) => guarded,
             Err(reason) => return reject(signer, reason.to_owned()),
         };
@@ -188,7 +190,7 @@ impl Authorizer for AccessControl {
             return reject(signer, "the command is not signed".to_owned());
         };
         if guarded.policy.accepts_all() {
-            return Authorization::Accept { signer };
+            return by_requester(signer);
         }
         let key = match packet.key_name() {
             Ok(key) => key,
@@ -213,7 +215,10 @@ impl Authorizer for AccessControl {
             Some(_) | None => packet,
         };
         match guarded.policy.validate(&packet, fetched, unix_s(now)) {
-            Validation::Accepted => Authorization::Accept { signer },
+            Validation::Accepted if proves_key(&packet) => {
+                Authorization::Accept { signer, authority: Authority::Operator }
+            }
+            Validation::Accepted => by_requester(signer),
             Validation::Refused(error) => reject(signer, error.to_string()),
             Validation::NeedsCertificates(search) if is_rib => {
                 Authorization::NeedsCertificates { signer, search }

@@ -144,7 +144,7 @@ fn unsigned_command_is_accepted_unless_a_signature_is_required() {
     let unsigned = CommandBuilder::default().name(Verb::RibRegister, &parameters);
     let wire = InterestBuilder::new(&unsigned).to_vec().unwrap();
     assert!(matches!(run(&wire, LOCAL, &mut AnySigner::default()), Dispatch::Execute(_)));
-    let mut strict = AnySigner { require_signature: true };
+    let mut strict = AnySigner { require_signature: true, ..AnySigner::default() };
     let Dispatch::Refuse { response, signer, .. } = run(&wire, LOCAL, &mut strict) else {
         panic!()
     };

@@ -52,6 +52,8 @@ pub enum Action {
         face_id: u64,
         /// New persistency.
         persistency: Option<Persistency>,
+        /// The principal that keeps the face; `None`: an operator, or it is on demand.
+        keeper: Option<PrincipalKey>,
         /// New options.
         options: FaceOptions,
     },
@@ -104,6 +106,8 @@ pub struct FaceSpecification {
     pub local: Option<FaceUri>,
     /// Persistent or permanent.
     pub persistency: Persistency,
+    /// The principal that the face is charged to; `None`: to itself, as one of an operator.
+    pub keeper: Option<PrincipalKey>,
     /// Properties; `None` means the default of the kind of face.
     pub options: FaceOptions,
 }
@@ -156,6 +160,8 @@ pub struct FaceRecord {
     pub mtu: Option<u64>,
     /// The principal that is charged for what its Interests take.
     pub principal: PrincipalKey,
+    /// The principal whose command made it persistent or permanent, if that was not an operator.
+    pub keeper: Option<PrincipalKey>,
     /// The properties that commands can change.
     pub capabilities: FaceCapabilities,
 }

@@ -34,18 +34,8 @@ impl FaceRecord {
             default_congestion_threshold: is_internal.then_some(65_536),
             mtu: Some(MAX_PACKET_SIZE as u64),
             principal: PrincipalKey::Management,
+            keeper: None,
             capabilities: FaceCapabilities::default(),
-        }
-    }
-
-    /// The principal that is charged for what its Interests take.
-    pub(super) fn charged_to(&self) -> PrincipalKey {
-        let FaceProperties { face_id, persistency, .. } = self.properties;
-        match persistency {
-            Persistency::OnDemand => self.principal,
-            Persistency::Persistent | Persistency::Permanent => {
-                self.principal.kept_by_operator(face_id)
-            }
         }
     }
 
@@ -115,9 +105,23 @@ impl FaceRecord {
         (conflicts != ControlParameters::default()).then_some(conflicts)
     }
 
-    pub(super) fn apply(&mut self, persistency: Option<Persistency>, options: &FaceOptions) {
+    /// Changes the persistency by a command of `keeper`, or of an operator. A face that an operator keeps stays that of an
+    /// operator, and a remote peer is a neighbour from then on.
+    pub(super) fn keep(&mut self, persistency: Persistency, keeper: Option<PrincipalKey>) {
+        let FaceProperties { face_id, persistency: previous, .. } = self.properties;
+        self.properties.persistency = persistency;
+        self.keeper = match (previous, persistency) {
+            (_, Persistency::OnDemand) => None,
+            (Persistency::OnDemand, _) => keeper,
+            _ => self.keeper.and(keeper),
+        };
+        if persistency != Persistency::OnDemand && self.keeper.is_none() {
+            self.principal = self.principal.kept_by_operator(face_id);
+        }
+    }
+
+    pub(super) fn apply(&mut self, options: &FaceOptions) {
         let properties = &mut self.properties;
-        properties.persistency = persistency.unwrap_or(properties.persistency);
         for (bit, requested) in [
             (face_flag::LOCAL_FIELDS, options.local_fields),
             (face_flag::LP_RELIABILITY, options.lp_reliability),

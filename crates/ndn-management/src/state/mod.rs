@@ -54,7 +54,7 @@ pub use strategies::{
 };
 
 use crate::announcement::{ANNOUNCEMENT_COST, PrefixAnnouncement};
-use crate::authorize::{AnySigner, Authorizer, Requester};
+use crate::authorize::{AnySigner, Authority, Authorizer, Requester};
 use crate::command::{TopPrefix, Verb};
 use crate::dispatch::{self, Dispatch};
 use crate::fib::Fib;
@@ -89,7 +89,23 @@ struct Executing<'a> {
     now: Now,
     /// Name of the Interest: the name of the answer.
     name: NameRef<'a>,
+    /// The principal that is charged for what the command takes.
+    principal: PrincipalKey,
+    authority: Authority,
 }
+
+impl Executing<'_> {
+    /// The principal that keeps a face of this command; none for one of an operator.
+    fn keeper(&self) -> Option<PrincipalKey> {
+        match self.authority {
+            Authority::Operator => None,
+            Authority::Requester => Some(self.principal.without_process()),
+        }
+    }
+}
+
+/// In place of the FaceId of a requester that uses no face.
+const NO_FACE: u64 = 0;
 
 /// The result of a command.
 #[derive(Debug)]
@@ -324,8 +340,8 @@ impl ControlState {
             self.counters.malformed += 1;
             return Handled::Malformed;
         };
-        let requester = Requester { face_id: 0, scope: Scope::Local };
-        let mut authorizer = AnySigner::default();
+        let requester = Requester { face_id: NO_FACE, scope: Scope::Local };
+        let mut authorizer = AnySigner { is_operator: true, ..AnySigner::default() };
         let dispatched = dispatch::dispatch(now, &interest, requester, &mut authorizer, &[]);
         self.carry_out(now, &interest, requester, (dispatched, telemetry))
     }
@@ -339,7 +355,7 @@ impl ControlState {
     ) -> Handled {
         let name = interest.name();
         let handled = match dispatched {
-            Dispatch::Execute(command) => self.execute(Executing { now, name }, *command),
+            Dispatch::Execute(command) => self.execute((now, name, requester), *command),
             Dispatch::Refuse { verb, response, signer, reason } => {
                 self.refuse(name, verb, &response, signer, reason)
             }
@@ -668,7 +684,7 @@ impl ControlState {
     }
 
     fn principal(&self, face_id: u64) -> PrincipalKey {
-        self.faces.get(face_id).map_or(PrincipalKey::OTHER, FaceRecord::charged_to)
+        self.faces.get(face_id).map_or(PrincipalKey::OTHER, |face| face.principal)
     }
 
     /// Verifies a command again, with one certificate more.
@@ -687,9 +703,7 @@ impl ControlState {
             Dispatch::Refuse { verb, response, signer, reason } => {
                 self.refuse(interest.name(), verb, &response, signer, reason)
             }
-            Dispatch::Execute(command) => {
-                self.execute(Executing { now, name: interest.name() }, *command)
-            }
+            Dispatch::Execute(command) => self.execute((now, interest.name(), requester), *command),
             Dispatch::Ignore(reason) => Handled::Ignored(reason),
             // A command is dispatched as a command every time.
             Dispatch::Publish { .. }
@@ -860,9 +874,18 @@ impl ControlState {
 
 /// Commands, and the same operations for the forwarder's own configuration.
 impl ControlState {
-    fn execute(&mut self, executing: Executing<'_>, command: AcceptedCommand) -> Handled {
+    fn execute(
+        &mut self,
+        (now, name, requester): (Now, NameRef<'_>, Requester),
+        command: AcceptedCommand,
+    ) -> Handled {
         let success = command.success();
-        let AcceptedCommand { verb, request, parameters, signer } = command;
+        let AcceptedCommand { verb, request, parameters, signer, authority } = command;
+        let principal = match requester.face_id {
+            NO_FACE => PrincipalKey::Management,
+            face_id => self.principal(face_id),
+        };
+        let executing = Executing { now, name, principal, authority };
         // A slice of a removal, which no command waits for, may have made the requested change.
         if request.is_about_next_hops() {
             self.routes.await_updates();
@@ -873,11 +896,13 @@ impl ControlState {
                 Outcome::reply(status::CONFLICT, "Management's own route cannot be changed")
             }
             Request::FaceCreate { remote, local, persistency, options } => {
-                let specification = FaceSpecification { remote, local, persistency, options };
+                let keeper = executing.keeper();
+                let specification =
+                    FaceSpecification { remote, local, persistency, keeper, options };
                 self.create_face(executing, specification)
             }
             Request::FaceUpdate { face_id, persistency, options } => {
-                self.update_face(face_id, persistency, options)
+                self.update_face(executing, face_id, (persistency, options))
             }
             Request::FaceDestroy { face_id } => self.destroy_face(face_id, success),
             Request::FibAddNextHop { prefix, face_id, cost } => {
@@ -1157,9 +1182,9 @@ impl ControlState {
 
     fn update_face(
         &mut self,
+        executing: Executing<'_>,
         face_id: u64,
-        persistency: Option<u64>,
-        options: FaceOptions,
+        (persistency, options): (Option<u64>, FaceOptions),
     ) -> Outcome {
         let Some(face) = self.faces.change(face_id) else {
             return Outcome::reply(status::NOT_FOUND, "Specified face does not exist");
@@ -1169,23 +1194,27 @@ impl ControlState {
             return Outcome::Reply(response.with_body(&conflicts));
         }
         let persistency = persistency.and_then(Persistency::from_number);
-        face.apply(persistency, &options);
+        if let Some(persistency) = persistency {
+            face.keep(persistency, executing.keeper());
+        }
+        face.apply(&options);
+        let keeper = face.keeper;
         let response = ControlResponse::new(status::OK, "OK").with_body(&face.update_response());
         // A change of management's own face is confirmed and has no effect: management needs the incoming face of each
         // Interest, and its end does not acknowledge frames.
         if face_id > FACE_ID_RESERVED_MAX {
-            self.outbox.push(Action::UpdateFace { face_id, persistency, options });
+            self.outbox.push(Action::UpdateFace { face_id, persistency, keeper, options });
         }
         Outcome::Reply(response)
     }
 
-    /// Gives an on-demand face another persistency. Another face stays as it is.
+    /// Gives an on-demand face, or one of a user, another persistency, as a face of an operator. Another face stays as it is.
     pub fn adopt_face(&mut self, face_id: u64, persistency: Persistency) {
         let Some(face) = self.faces.change(face_id) else { return };
-        if face.properties.persistency == Persistency::OnDemand {
-            face.properties.persistency = persistency;
+        if face.properties.persistency == Persistency::OnDemand || face.keeper.is_some() {
+            face.keep(persistency, None);
             let (persistency, options) = (Some(persistency), FaceOptions::default());
-            self.outbox.push(Action::UpdateFace { face_id, persistency, options });
+            self.outbox.push(Action::UpdateFace { face_id, persistency, keeper: None, options });
         }
     }
 

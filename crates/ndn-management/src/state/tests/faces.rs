@@ -89,6 +89,50 @@ fn event_of(wire: &[u8]) -> (u64, FaceEventKind, u64) {
 }
 
 #[test]
+fn face_of_an_unproved_command_is_charged_to_the_user() {
+    let mut harness = Harness::new();
+    let user = PrincipalKey::LocalApplication { uid: 1000, pid: 0 };
+    let parameters = create("udp4://192.0.2.7:6363");
+    assert_eq!(begin_creation(&mut harness, &parameters).1.keeper, Some(user));
+    let by_operator = |harness: &mut Harness, verb, parameters: &ControlParameters| {
+        harness.nonce += 1;
+        let time = harness.now.unix_ms();
+        let wire = CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, harness.nonce, time)
+            .unwrap();
+        harness.state.handle_operator_interest(harness.now, &wire, &harness.telemetry);
+        harness.run();
+        harness.sent.clear();
+        harness.take_actions().remove(0)
+    };
+    let parameters = create("udp4://192.0.2.8:6363");
+    match by_operator(&mut harness, Verb::FaceCreate, &parameters) {
+        Action::CreateFace { specification, .. } => assert_eq!(specification.keeper, None),
+        other => panic!("{other:?}"),
+    }
+    let keep = ControlParameters {
+        face_id: Some(TUNNEL),
+        persistency: Some(Persistency::Permanent.number()),
+        ..ControlParameters::default()
+    };
+    let charges = |harness: &Harness| {
+        let face = harness.state.face(TUNNEL).unwrap();
+        (face.principal, face.keeper)
+    };
+    let address = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
+    assert_eq!(harness.command(APP, Verb::FaceUpdate, &keep).code, 200);
+    assert_eq!(charges(&harness), (address, Some(user)));
+    let [Action::UpdateFace { keeper, .. }] = harness.take_actions()[..] else { panic!() };
+    assert_eq!(keeper, Some(user));
+    // An operator takes it over, and it is that of an operator from then on.
+    by_operator(&mut harness, Verb::FaceUpdate, &keep);
+    let neighbour = PrincipalKey::Neighbour { face_id: TUNNEL };
+    assert_eq!(charges(&harness), (neighbour, None));
+    harness.command(APP, Verb::FaceUpdate, &keep);
+    assert_eq!(charges(&harness), (neighbour, None));
+}
+
+#[test]
 fn existing_face_of_the_data_plane_is_a_conflict() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
@@ -231,7 +275,7 @@ fn application_enables_local_fields_on_its_face() {
         ..ControlParameters::default()
     };
     assert_eq!((response.code, response.parameters().unwrap()), (200, expected));
-    let [Action::UpdateFace { face_id: APP, persistency: None, options }] =
+    let [Action::UpdateFace { face_id: APP, persistency: None, options, .. }] =
         &harness.take_actions()[..]
     else {
         panic!()

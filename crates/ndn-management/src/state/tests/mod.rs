@@ -109,6 +109,7 @@ fn record(face_id: u64, remote_uri: &str, scope: Scope) -> FaceRecord {
         default_congestion_threshold: Some(65_536),
         mtu: Some(65_535),
         principal: principal_of(remote_uri),
+        keeper: None,
         capabilities: FaceCapabilities { change_persistency: is_tunnel, override_mtu: is_tunnel },
     }
 }
