@@ -185,7 +185,8 @@ fn carry_out(
                 state.face_destroyed(now, face_id);
                 destroyed.insert(face_id);
             }
-            Action::SendInterest { .. }
+            Action::CancelFace { .. }
+            | Action::SendInterest { .. }
             | Action::UpdateFib { .. }
             | Action::UpdateFace { .. }
             | Action::ForgetRoute { .. }

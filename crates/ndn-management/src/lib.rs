@@ -78,8 +78,9 @@ pub use sign::{DataSigner, DigestSigner};
 pub use state::{
     Action, Collaborators, ControlConfig, ControlCounters, ControlState, CreatedFace,
     CsConfiguration, DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError,
-    FaceRecord, FaceSpecification, Handled, RequestBytes, RouteError, STRATEGY_CHOICES_MAX,
-    StrategyChanges, StrategyChoiceError, TableSizes, Telemetry, Ticket, WaitingPlaces,
+    FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError,
+    STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError, TableSizes, Telemetry, Ticket,
+    WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;

@@ -50,6 +50,8 @@ pub(super) struct Connector {
 pub(super) enum ConnectorEvent {
     /// Create a face.
     Create(Box<FaceRequest>),
+    /// The face of this ticket is no longer requested.
+    Cancel(u64),
     /// The connection attempt with this token has ended.
     Connected(u64),
     /// Host names have been resolved.
@@ -73,6 +75,15 @@ impl Service for Connector {
                 if let Err(error) = self.names.look_up(&remote, spec) {
                     let text = format!("{remote} cannot be looked up: {error}");
                     cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
+                }
+            }
+            ConnectorEvent::Cancel(ticket) => {
+                let ticket = Some(ticket);
+                let is_cancelled = |_: &u64, one: &mut Attempt| {
+                    one.spec.ticket == ticket && !self.shared.is_shared(ticket)
+                };
+                for (_, attempt) in self.attempts.extract_if(.., is_cancelled) {
+                    cx.attempt_failed(&attempt.spec, status::INTERNAL_ERROR, "given up");
                 }
             }
             ConnectorEvent::Connected(token) => self.connected(cx, token),

@@ -311,6 +311,11 @@ impl Management {
                 };
                 cx.post(Message::Create(Box::new(FaceRequest { remote, local, spec })));
             }
+            Action::CancelFace { ticket } => {
+                if let Some(ticket) = self.tickets.find(ticket) {
+                    cx.post(Message::Cancel { ticket });
+                }
+            }
             Action::DestroyFace { face_id } => cx.dataplane.send(Command::RemoveFace { face_id }),
             Action::SetStrategy { prefix, strategy } => {
                 self.is_fib_awaited = true;
@@ -454,6 +459,11 @@ impl Tickets {
         self.last += 1;
         self.tickets.insert(self.last, ticket);
         self.last
+    }
+
+    /// Returns the number of a request.
+    fn find(&self, ticket: Ticket) -> Option<u64> {
+        self.tickets.iter().find(|(_, one)| **one == ticket).map(|(number, _)| *number)
     }
 
     /// Ends a request and returns its ticket.

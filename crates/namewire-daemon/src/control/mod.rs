@@ -445,6 +445,7 @@ impl Control {
                 | Action::SendData { .. }
                 | Action::SendInterest { .. }
                 | Action::CreateFace { .. }
+                | Action::CancelFace { .. }
                 | Action::SetStrategy { .. }
                 | Action::UnsetStrategy { .. }
                 | Action::ConfigureCs(_)
@@ -570,6 +571,9 @@ impl Control {
             match message {
                 Message::Create(request) => {
                     self.connector.handle_event(cx, ConnectorEvent::Create(request));
+                }
+                Message::Cancel { ticket } => {
+                    self.connector.handle_event(cx, ConnectorEvent::Cancel(ticket));
                 }
                 Message::CreateStation { mac, interface, spec } => {
                     let event = InterfacesEvent::CreateStation { mac, interface, spec };

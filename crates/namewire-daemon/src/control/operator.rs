@@ -13,7 +13,7 @@ use ndn_dataplane::{
 };
 use ndn_face::{CallCounters, InternalEnd, MemoryKind};
 use ndn_forwarding::{Counters, DropReason, InterestAccount, ServiceTimes, TraceFilter};
-use ndn_management::{CallError, RequestBytes, WaitingPlaces};
+use ndn_management::{CallError, PendingPlaces, RequestBytes, WaitingPlaces};
 use ndn_packet::Name;
 use ndn_ring::PoolCounters;
 use ndn_sys::clock::Clock;
@@ -214,6 +214,7 @@ impl Operations for Operator {
             sum.add_of_control::<Handshakes>(&websocket.report());
             sum.add_of_control::<RequestBytes>(&cx.state.request_bytes());
             sum.add_of_control::<WaitingPlaces>(&cx.state.waiting_places());
+            sum.add_of_control::<PendingPlaces>(&cx.state.pending_places());
             cx.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;

@@ -109,6 +109,8 @@ pub(crate) struct FaceRequest {
 pub(crate) enum Message {
     /// Create a face.
     Create(Box<FaceRequest>),
+    /// Stop to connect the face of this ticket: its requester has given up.
+    Cancel { ticket: u64 },
     /// Create a face for an Ethernet station.
     CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
     /// Create a face of the interface of a memif server.

@@ -46,6 +46,11 @@ pub enum Action {
         /// The specification of the face.
         specification: Box<FaceSpecification>,
     },
+    /// Stop to create a face if it is still being connected: no command waits for it any more.
+    CancelFace {
+        /// That of [`CreateFace`](Self::CreateFace).
+        ticket: Ticket,
+    },
     /// Change properties of a face; they are checked.
     UpdateFace {
         /// The face.

@@ -13,7 +13,7 @@ use ndn_types::{
 
 use super::action::Action;
 use super::outbox::Outbox;
-use super::pending::{Pending, PendingTable, Work};
+use super::pending::{Pending, PendingTable, Placed, Work};
 use crate::announcement::PrefixAnnouncement;
 use crate::authorize::Requester;
 use crate::command::Verb;
@@ -588,7 +588,8 @@ impl FetchContext<'_> {
     /// Makes the Content Store forget a certificate.
     fn erase(&mut self, prefix: Name) {
         let work = Work::EraseCs { prefix: prefix.clone(), count: None };
-        if let Some(ticket) = self.pending.add(Pending::without_requester(self.now, work)) {
+        let pending = Pending::without_requester(self.now, work);
+        if let Some(Placed { ticket, .. }) = self.pending.add_erasure(pending) {
             self.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
         }
     }
@@ -720,7 +721,7 @@ mod tests {
     impl Surroundings {
         fn new() -> Self {
             let outbox = Outbox::new(Box::new(DigestSigner));
-            Self { outbox, fib: Fib::new(9), pending: PendingTable::default() }
+            Self { outbox, fib: Fib::new(9), pending: PendingTable::new(Reserves::default()) }
         }
 
         fn at(&mut self, monotonic_ns: u64) -> FetchContext<'_> {

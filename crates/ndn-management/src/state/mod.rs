@@ -46,6 +46,7 @@ pub use action::{
 pub use certificates::WaitingPlaces;
 pub use config::{Collaborators, ControlConfig};
 pub use learning::Learning;
+pub use pending::PendingPlaces;
 pub use report::{ControlCounters, Handled};
 pub use requests::RequestBytes;
 pub use routes::RouteError;
@@ -77,7 +78,7 @@ use datasets::{DatasetService, Tables};
 use faces::FaceTable;
 use learning::Announcements;
 use outbox::Outbox;
-use pending::{Pending, PendingTable, Work};
+use pending::{Pending, PendingTable, Placed, Work};
 use readvertise::Readvertising;
 use requests::{Request as Queued, Requests};
 use routes::RoutingTables;
@@ -107,6 +108,9 @@ impl Executing<'_> {
 /// In place of the FaceId of a requester that uses no face.
 const NO_FACE: u64 = 0;
 
+/// The status text of a command that finds no place, or gives it up.
+const TOO_MANY: &str = "Too many commands are in progress";
+
 /// The result of a command.
 #[derive(Debug)]
 enum Outcome {
@@ -121,7 +125,7 @@ impl Outcome {
     }
 
     fn busy() -> Self {
-        Self::reply(status::INTERNAL_ERROR, "Too many commands are in progress")
+        Self::reply(status::INTERNAL_ERROR, TOO_MANY)
     }
 }
 
@@ -187,7 +191,7 @@ impl ControlState {
             strategies: StrategyChoices::new(strategies, choices_max, instances_max),
             cs: config.cs,
             datasets: DatasetService::new(config.publisher),
-            pending: PendingTable::default(),
+            pending: PendingTable::new(config.reserves),
             requests: Requests::new(config.reserves),
             waiting: WaitingTable::new(config.reserves),
             fetches: CertificateFetches::default(),
@@ -297,6 +301,12 @@ impl ControlState {
     #[must_use]
     pub fn request_bytes(&self) -> LedgerReport<1> {
         self.requests.report()
+    }
+
+    /// What principals hold of the places for commands that wait for the data plane.
+    #[must_use]
+    pub fn pending_places(&self) -> LedgerReport<1> {
+        self.pending.report()
     }
 
     /// What principals hold of the places for commands that wait for certificates.
@@ -1093,10 +1103,7 @@ impl ControlState {
     fn cs_erase(&mut self, executing: Executing<'_>, prefix: Name, count: Option<u64>) -> Outcome {
         let limit = count.unwrap_or(u64::MAX).min(CS_ERASE_LIMIT);
         let work = Work::EraseCs { prefix: prefix.clone(), count };
-        let Some(ticket) = self.pending.add(Pending::new(executing.now, executing.name, work))
-        else {
-            return Outcome::busy();
-        };
+        let Some(ticket) = self.add_pending(executing, work) else { return Outcome::busy() };
         self.outbox.push(Action::EraseCs { ticket, prefix, limit });
         Outcome::Deferred
     }
@@ -1122,6 +1129,21 @@ impl ControlState {
         }
     }
 
+    /// Lets a command wait for the data plane; `None` if its principal has too many. A command that gives way is answered,
+    /// and its face is not created any more.
+    fn add_pending(&mut self, executing: Executing<'_>, work: Work) -> Option<Ticket> {
+        let pending = Pending::new(executing.now, executing.name, work);
+        let Placed { ticket, displaced } = self.pending.add(executing.principal, pending)?;
+        if let Some((ticket, Pending { requesters, work, .. })) = displaced {
+            let busy = ControlResponse::new(status::INTERNAL_ERROR, TOO_MANY);
+            requesters.iter().for_each(|name| self.outbox.respond(name.as_ref(), &busy));
+            if matches!(work, Work::CreateFace { .. }) {
+                self.outbox.push(Action::CancelFace { ticket });
+            }
+        }
+        Some(ticket)
+    }
+
     fn create_face(
         &mut self,
         executing: Executing<'_>,
@@ -1143,10 +1165,7 @@ impl ControlState {
             None => {}
         }
         let work = Work::CreateFace { remote_uri };
-        let Some(ticket) = self.pending.add(Pending::new(executing.now, executing.name, work))
-        else {
-            return Outcome::busy();
-        };
+        let Some(ticket) = self.add_pending(executing, work) else { return Outcome::busy() };
         let specification = Box::new(specification);
         self.outbox.push(Action::CreateFace { ticket, specification });
         Outcome::Deferred

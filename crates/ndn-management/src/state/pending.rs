@@ -3,16 +3,24 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
+use ndn_types::{
+    Capacity, LedgerReport, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+};
 
 use super::action::Ticket;
 use crate::time::Now;
 
-/// Maximum number of waiting commands, and of work that no command waits for.
+/// Maximum number of waiting commands, and of work that no command waits for. Principals share the places.
 const PENDING_MAX: usize = 1024;
 /// Maximum number of commands that wait for one face.
 const REQUESTERS_MAX: usize = 64;
 /// A command that waits longer is dropped: its Interest has expired.
 const LIFETIME_NS: u64 = 60_000_000_000;
+
+ndn_types::resource! {
+    /// Places for commands that wait for the data plane, which principals share.
+    pub struct PendingPlaces = "pending_commands";
+}
 
 /// The operation of the data plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +42,15 @@ pub(super) struct Pending {
     pub(super) requesters: Vec<Name>,
     pub(super) work: Work,
     deadline_ns: u64,
+    principal: PrincipalIndex,
+}
+
+/// The place of a new command.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) ticket: Ticket,
+    /// The command that gave way for it.
+    pub(super) displaced: Option<(Ticket, Pending)>,
 }
 
 impl Pending {
@@ -44,29 +61,61 @@ impl Pending {
     /// Work that no command waits for.
     pub(super) fn without_requester(now: Now, work: Work) -> Self {
         let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        Self { requesters: Vec::new(), work, deadline_ns }
+        Self { requesters: Vec::new(), work, deadline_ns, principal: PrincipalIndex::OTHER }
     }
 }
 
 /// The commands that wait for the data plane, by ticket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PendingTable {
     entries: BTreeMap<Ticket, Pending>,
+    ledger: RankedLedger<PendingPlaces, 1>,
     last_ticket: u64,
 }
 
 impl PendingTable {
-    /// `None` if too many commands wait. Half of the places are for commands alone.
-    pub(super) fn add(&mut self, pending: Pending) -> Option<Ticket> {
-        let has_requester = !pending.requesters.is_empty();
-        let places = if has_requester { PENDING_MAX } else { PENDING_MAX / 2 };
-        if self.entries.len() >= places {
+    pub(super) fn new(reserves: Reserves) -> Self {
+        let ledger = RankedLedger::new([Capacity::of(PENDING_MAX)], reserves);
+        Self { entries: BTreeMap::new(), ledger, last_ticket: 0 }
+    }
+
+    /// What principals hold.
+    pub(super) fn report(&self) -> LedgerReport<1> {
+        self.ledger.report()
+    }
+
+    /// `None` if a principal has its share and there is no room. If one below its share finds no room, the oldest command
+    /// of the principal with the most gives way.
+    pub(super) fn add(&mut self, key: PrincipalKey, mut pending: Pending) -> Option<Placed> {
+        let principal = self.ledger.attach(key);
+        let displaced = match self.ledger.verdict(principal, PendingPlaces, 1) {
+            Verdict::Room => Some(None),
+            Verdict::Evict(limits) => self.take_oldest(limits).map(Some),
+            Verdict::Refused => None,
+        };
+        let Some(displaced) = displaced else {
+            self.ledger.detach(principal);
             return None;
-        }
+        };
+        self.ledger.charge(principal, PendingPlaces, 1);
+        pending.principal = principal;
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.entries.insert(ticket, pending);
-        Some(ticket)
+        Some(Placed { ticket, displaced })
+    }
+
+    /// Adds work that no command waits for, if there is room for everybody: no command gives way to it.
+    pub(super) fn add_erasure(&mut self, pending: Pending) -> Option<Placed> {
+        let is_open = self.ledger.is_open(PendingPlaces, 1);
+        is_open.then(|| self.add(PrincipalKey::OTHER, pending)).flatten()
+    }
+
+    fn take_oldest(&mut self, limits: Limits) -> Option<(Ticket, Pending)> {
+        let victim = self.ledger.victim(PendingPlaces, limits)?;
+        let of_victim = |(_, pending): &(&Ticket, &Pending)| pending.principal == victim;
+        let (&ticket, _) = self.entries.iter().find(of_victim)?;
+        Some((ticket, self.take(ticket)?))
     }
 
     /// Lets a further command for the same face wait with the first one. `None` if there is no first one; `Some(false)` if
@@ -87,7 +136,10 @@ impl PendingTable {
     }
 
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Pending> {
-        self.entries.remove(&ticket)
+        let pending = self.entries.remove(&ticket)?;
+        self.ledger.release(pending.principal, PendingPlaces, 1);
+        self.ledger.detach(pending.principal);
+        Some(pending)
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
@@ -96,11 +148,10 @@ impl PendingTable {
     }
 
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
-        while let Some(first) = self.entries.first_entry() {
-            if first.get().deadline_ns > now_ns {
-                break;
-            }
-            first.remove();
+        while let Some((&ticket, first)) = self.entries.first_key_value()
+            && first.deadline_ns <= now_ns
+        {
+            self.take(ticket);
         }
     }
 }

@@ -337,14 +337,73 @@ fn erase_is_limited_and_reports_the_limit_when_more_remain() {
 #[test]
 fn waiting_commands_are_limited_and_expire() {
     let mut harness = Harness::new();
-    for _ in 0..1024 {
+    // 69 % that are open to all, and the reserve of applications.
+    for _ in 0..810 {
         harness.begin(APP, Verb::CsErase, &named("/a"));
     }
     assert_eq!(harness.command(APP, Verb::CsErase, &named("/a")).code, 500);
-    harness.take_actions();
+    assert_eq!(harness.take_actions().len(), 810);
     harness.advance(61 * SECOND_NS);
     harness.begin(APP, Verb::CsErase, &named("/a"));
     assert_eq!(harness.take_actions().len(), 1);
+}
+
+/// The commands go on waiting, as those that connect to a host that does not answer.
+#[test]
+fn waiting_commands_of_a_process_leave_places_to_others() {
+    const OTHER_APP: u64 = 302;
+    let mut harness = Harness::new();
+    let mut other = record(OTHER_APP, "fd://21", Scope::Local);
+    other.principal = PrincipalKey::LocalApplication { uid: 1000, pid: 8 };
+    harness.state.face_created(harness.now, other);
+    harness.run();
+    harness.sent.clear();
+    let create = |number: usize| {
+        let uri = Some(format!("tcp4://192.0.2.1:{}", 1000 + number));
+        ControlParameters { uri, ..ControlParameters::default() }
+    };
+    let tickets = |harness: &mut Harness| {
+        let (mut created, mut cancelled) = (Vec::new(), Vec::new());
+        for action in harness.take_actions() {
+            match action {
+                Action::CreateFace { ticket, .. } => created.push(ticket),
+                Action::CancelFace { ticket } => cancelled.push(ticket),
+                other => panic!("{other:?}"),
+            }
+        }
+        (created, cancelled)
+    };
+    for number in 0..1024 {
+        harness.begin(APP, Verb::FaceCreate, &create(number));
+    }
+    let (created, cancelled) = tickets(&mut harness);
+    assert_eq!((created.len(), cancelled.len()), (810, 0));
+    assert!(harness.responses().iter().all(|response| response.code == 500));
+    // An operator has a reserve.
+    harness.nonce += 1;
+    let wire = CommandBuilder::default()
+        .digest_signed_interest(
+            Verb::FaceCreate,
+            &create(2000),
+            harness.nonce,
+            harness.now.unix_ms(),
+        )
+        .unwrap();
+    harness.state.handle_operator_interest(harness.now, &wire, &harness.telemetry);
+    harness.run();
+    let (of_operator, cancelled) = tickets(&mut harness);
+    assert_eq!((of_operator.len(), cancelled.len()), (1, 0));
+    // Half of the places are the share of another process: the oldest commands of the first one give way.
+    for number in 3000..3100 {
+        harness.begin(OTHER_APP, Verb::FaceCreate, &create(number));
+    }
+    let (of_other, cancelled) = tickets(&mut harness);
+    assert_eq!((of_other.len(), &cancelled[..]), (100, &created[..100]));
+    let responses = harness.responses();
+    assert_eq!(responses.len(), 100);
+    assert!(responses.iter().all(|response| response.code == 500));
+    harness.advance(61 * SECOND_NS);
+    assert!(harness.state.pending_places().is_zero());
 }
 
 #[test]
