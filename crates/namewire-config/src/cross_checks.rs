@@ -61,7 +61,8 @@ impl Config {
     /// Settings that are valid, but probably not what was intended.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        self.unused_memif_secrets().collect()
+        let by_others = self.management.route_rules_evaded();
+        self.unused_memif_secrets().chain(by_others).collect()
     }
 
     fn check_capacity(&self) -> Option<Conflict> {

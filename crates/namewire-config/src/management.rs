@@ -9,6 +9,7 @@ use ndn_packet::Name;
 use ndn_security::trust::TrustPolicy;
 use toml::de::DeValue;
 
+use crate::conflict::Warning;
 use crate::declaration::{Reload, list_item, live, restart, settings, table, tables, value};
 use crate::http::Http;
 use crate::value::{Value, alternatives, one_of, quoted};
@@ -225,7 +226,41 @@ impl Value for TrustRules {
     }
 }
 
+/// The modules whose commands change where the Interests under a prefix go.
+const ROUTING_MODULES: [Module; 3] = [Module::Faces, Module::Fib, Module::StrategyChoice];
+
 impl Management {
+    /// Ways in which a local program changes next hops although the rules of `localhost_rib` limit its routes to prefixes.
+    pub(crate) fn route_rules_evaded(&self) -> Option<Warning> {
+        let limits_routes = match &self.localhost_rib {
+            TrustRules::Any | TrustRules::Nobody => false,
+            TrustRules::Inline { text, .. } => TrustPolicy::limits_routes(text),
+            // A file that cannot be read is an error elsewhere.
+            TrustRules::File(path) => {
+                std::fs::read_to_string(path).is_ok_and(|text| TrustPolicy::limits_routes(&text))
+            }
+        };
+        if !self.enabled || !limits_routes {
+            return None;
+        }
+        let is_open = |module: &Module| {
+            let any = |one: &&Authorize| one.certificate == AuthorizedSigner::Any;
+            let mut open = self.authorizations.iter().filter(any);
+            open.any(|one| one.privileges.contains(&Privilege(*module)))
+        };
+        let modules = ROUTING_MODULES.iter().filter(|module| is_open(module));
+        let mut open: Vec<String> = modules.map(|module| quoted(module.as_str())).collect();
+        if self.prefix_announcements == TrustRules::Any {
+            open.push("prefix_announcements".to_owned());
+        }
+        let reason = format!(
+            "the route rules limit `rib` commands only: with {} open to any program, others can change the next hops of \
+             a prefix (see [[management.authorizations]])",
+            open.join(", ")
+        );
+        (!open.is_empty()).then(|| Warning { key: "management.localhost_rib".to_owned(), reason })
+    }
+
     /// Makes relative paths absolute: they begin in `directory`, that of the configuration file.
     pub fn resolve_paths(&mut self, directory: &Path) {
         for authorize in &mut self.authorizations {
@@ -242,5 +277,34 @@ impl Management {
                 TrustRules::Any | TrustRules::Nobody => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    fn warning(text: &str) -> Option<String> {
+        let config = crate::parse("test", text).unwrap_or_else(|error| panic!("{error}"));
+        let mut warnings = config.warnings();
+        assert!(warnings.len() <= 1, "{warnings:?}");
+        warnings.pop().map(|warning| format!("{}: {}", warning.key, warning.reason))
+    }
+
+    #[test]
+    fn route_rules_that_other_modules_evade_are_reported() {
+        let rules = "[management]\nlocalhost_rib = \"route /scratch/** by digest\"\n";
+        let found = warning(rules).unwrap_or_default();
+        assert!(found.starts_with("management.localhost_rib: "), "{found}");
+        let open = r#"with "faces", "fib", "strategy-choice", prefix_announcements open"#;
+        assert!(found.contains(open), "{found}");
+        let operator = "[[management.authorizations]]\ncertificate = \"operator.cert\"\n\
+                        privileges = [\"faces\", \"fib\", \"strategy-choice\"]\n";
+        let any = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"cs\"]\n";
+        let found = warning(&format!("{rules}{operator}{any}")).unwrap_or_default();
+        assert!(found.contains("with prefix_announcements open"), "{found}");
+        let announcements = "prefix_announcements = \"nobody\"\n";
+        assert_eq!(warning(&format!("{rules}{announcements}{operator}{any}")), None);
+        // Rules without prefixes let each of their signers register any.
+        let plain = rules.replace("route /scratch/** by digest", "any");
+        assert_eq!(warning(&plain), None);
     }
 }

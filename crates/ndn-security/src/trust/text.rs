@@ -23,6 +23,12 @@ impl TrustPolicy {
         first.is_some_and(|word| matches!(word, "anchor" | "data" | "key" | "route"))
     }
 
+    /// Whether rules have lines that limit registrations to prefixes.
+    #[must_use]
+    pub fn limits_routes(text: &str) -> bool {
+        Self::is_text(text) && text.lines().any(|line| words(line).next() == Some("route"))
+    }
+
     /// Parses rules: in the format of [`Self::from_text`] if [`Self::is_text`], and otherwise in that of ndn-cxx. `include` reads included files, `load` reads certificates.
     ///
     /// # Errors
