@@ -1,6 +1,6 @@
 //! The existing faces, and the limits and logs of new ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -38,6 +38,8 @@ pub(crate) struct KnownFace {
     lost: Option<Down>,
     /// Set while the kernel reports that packets do not reach its peer.
     doubted: Option<Down>,
+    /// Whether it was down in the last notification about it.
+    is_reported_down: bool,
     /// The face has a receiving socket of its own, or never needs one.
     pub(crate) is_separated: bool,
 }
@@ -62,6 +64,7 @@ impl KnownFace {
             local: face.local.clone(),
             lost: None,
             doubted: None,
+            is_reported_down: false,
             // A requested face has its own socket from the start.
             is_separated: is_requested || !face.remote.is_udp(),
         }
@@ -85,6 +88,17 @@ impl KnownFace {
         (self.options.persistency == Persistency::OnDemand).then_some(left / 1_000_000)
     }
 
+    /// As [`LineLimit::admit`]; faces of operators and of this host have no limit.
+    fn admit(&self, limit: &mut LineLimit, now_ns: u64) -> Option<Option<u64>> {
+        let principal = self.options.properties.principal;
+        match principal.class() {
+            PrincipalClass::Remote => limit.admit(now_ns, principal),
+            PrincipalClass::Management | PrincipalClass::Local | PrincipalClass::Neighbour => {
+                Some(None)
+            }
+        }
+    }
+
     /// Returns whether the face belongs to a local application; such faces come and go often and are logged at a
     /// lower level.
     fn is_local(&self) -> bool {
@@ -103,6 +117,10 @@ pub(crate) struct FaceTable {
     pub(super) refused: Refusals,
     /// Limit of the lines about created and closed faces of remote peers.
     lines: LineLimit,
+    /// Limit of the lines and notifications about those that go down or up.
+    changes: LineLimit,
+    /// Faces that have gone down or up beyond this limit.
+    unreported: BTreeSet<u64>,
     /// In-memory faces being created.
     memory: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
 }
@@ -165,14 +183,7 @@ impl FaceTable {
 
     /// As [`LineLimit::admit`], for a line about a face that was created or closed.
     fn admit_line(&mut self, now_ns: u64, face: &KnownFace) -> Option<Option<u64>> {
-        let principal = face.options.properties.principal;
-        match principal.class() {
-            _ if face.is_local() => None,
-            PrincipalClass::Remote => self.lines.admit(now_ns, principal),
-            PrincipalClass::Management | PrincipalClass::Local | PrincipalClass::Neighbour => {
-                Some(None)
-            }
-        }
+        if face.is_local() { None } else { face.admit(&mut self.lines, now_ns) }
     }
 
     /// Handles a face that a worker did not create.
@@ -189,6 +200,7 @@ impl FaceTable {
         reason: Option<CloseReason>,
     ) -> Option<KnownFace> {
         let remote = self.remote_of(face_id);
+        self.unreported.remove(&face_id);
         let face = self.known.remove(&face_id);
         let line = face.as_ref().map_or(Some(None), |face| self.admit_line(now_ns, face));
         match (reason, line) {
@@ -202,7 +214,7 @@ impl FaceTable {
         face
     }
 
-    /// Handles a face that has no connection, or still has none. Returns whether it was up.
+    /// Handles a face that has no connection, or still has none. Returns whether to report that it is down.
     pub(super) fn face_down(&mut self, now_ns: u64, face_id: u64, reason: CloseReason) -> bool {
         // A face can start down: a memif face waits for its server's answer.
         let begins = reason == CloseReason::Failed(io::ErrorKind::NotConnected);
@@ -212,45 +224,84 @@ impl FaceTable {
             false => reason.to_string(),
         };
         let remote = self.remote_of(face_id);
-        let mut face = self.known.get_mut(&face_id);
-        let was_down = face.as_ref().is_some_and(|face| face.down().is_some());
-        let state = face.as_mut().map(|face| match is_doubt {
-            true => &mut face.doubted,
-            false => &mut face.lost,
-        });
-        let earlier = state.as_ref().and_then(|state| state.as_ref());
-        let since_ns = earlier.map_or(now_ns, |down| down.since_ns);
-        let is_news = earlier.is_none_or(|down| down.reason != reason);
-        match (begins, was_down) {
-            (true, _) => info!(face_id, %remote, "the face is not up yet: {reason}"),
-            (false, true) if is_news => info!(face_id, %remote, %reason, "the face stays down"),
-            (false, true) => debug!(face_id, %remote, %reason, "the face stays down"),
-            (false, false) => info!(face_id, %remote, %reason, "face down"),
+        // A face that was just destroyed is not known any more.
+        let Some(face) = self.known.get_mut(&face_id) else { return false };
+        let was_down = face.down().is_some();
+        let state = if is_doubt { &mut face.doubted } else { &mut face.lost };
+        let since_ns = state.as_ref().map_or(now_ns, |down| down.since_ns);
+        let is_news = state.as_ref().is_none_or(|down| down.reason != reason);
+        *state = Some(Down { reason: reason.clone(), since_ns });
+        if begins {
+            info!(face_id, %remote, "the face is not up yet: {reason}");
+        } else if was_down {
+            let line = if is_news { face.admit(&mut self.changes, now_ns) } else { None };
+            match line {
+                Some(unlogged) => {
+                    info!(face_id, %remote, %reason, unlogged, "the face stays down");
+                }
+                None => debug!(face_id, %remote, %reason, "the face stays down"),
+            }
         }
-        if let Some(state) = state {
-            *state = Some(Down { reason, since_ns });
-        }
-        !was_down
+        !was_down && self.report_change(now_ns, face_id, None)
     }
 
-    /// Handles a face that has a connection again, or whose peer has sent something (`is_reached`). Returns whether it is
-    /// up: each of these ends one reason why it was down.
+    /// Handles a face that has a connection again, or whose peer has sent something (`is_reached`). Returns whether to
+    /// report that it is up: each of these ends one reason why it was down.
     pub(super) fn face_up(&mut self, now_ns: u64, face_id: u64, is_reached: bool) -> bool {
         let remote = self.remote_of(face_id);
         let Some(face) = self.known.get_mut(&face_id) else { return false };
         let down = if is_reached { face.doubted.take() } else { face.lost.take() };
         if let Some(Down { reason, .. }) = face.down() {
-            info!(face_id, %remote, %reason, "the face stays down");
+            debug!(face_id, %remote, %reason, "the face stays down");
             return false;
         }
-        match down {
-            Some(Down { reason, since_ns }) => {
-                let down_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
-                info!(face_id, %remote, down_ms, was = %reason, "face up");
+        self.report_change(now_ns, face_id, down)
+    }
+
+    /// Logs that a face is down or up, unless this was its last reported state. Returns whether it may be reported now;
+    /// if not, [`take_unreported`](Self::take_unreported) reports it.
+    fn report_change(&mut self, now_ns: u64, face_id: u64, ended: Option<Down>) -> bool {
+        let remote = self.remote_of(face_id);
+        let Some(face) = self.known.get_mut(&face_id) else { return false };
+        let is_down = face.down().is_some();
+        if face.is_reported_down == is_down {
+            self.unreported.remove(&face_id);
+            return false;
+        }
+        let Some(unlogged) = face.admit(&mut self.changes, now_ns) else {
+            self.unreported.insert(face_id);
+            return false;
+        };
+        self.unreported.remove(&face_id);
+        face.is_reported_down = is_down;
+        match (face.down(), ended) {
+            (Some(Down { reason, .. }), _) => {
+                info!(face_id, %remote, %reason, unlogged, "face down");
             }
-            None => info!(face_id, %remote, "face up"),
+            (None, Some(Down { reason, since_ns })) => {
+                let down_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
+                info!(face_id, %remote, down_ms, was = %reason, unlogged, "face up");
+            }
+            (None, None) => info!(face_id, %remote, unlogged, "face up"),
         }
         true
+    }
+
+    /// The faces that have gone down or up beyond the limit and may be reported now, and whether they are up.
+    pub(super) fn take_unreported(&mut self, now_ns: u64) -> Vec<(u64, bool)> {
+        let mut reported = Vec::new();
+        for face_id in std::mem::take(&mut self.unreported) {
+            if self.report_change(now_ns, face_id, None) {
+                let is_up = self.known.get(&face_id).is_some_and(|face| face.down().is_none());
+                reported.push((face_id, is_up));
+            }
+        }
+        reported
+    }
+
+    /// Whether [`take_unreported`](Self::take_unreported) may return something.
+    pub(super) fn has_unreported(&self) -> bool {
+        !self.unreported.is_empty()
     }
 
     /// The remote URI of a face for the log; empty if it is not known.
@@ -322,6 +373,30 @@ mod tests {
             assert!(table.face_up(4, 300, !is_reached_first));
             assert_eq!(table.known[&300].down(), None);
         }
+    }
+
+    /// A peer that sends after each ICMP error changes the state of its face ten times a second.
+    #[test]
+    fn changes_of_faces_of_a_remote_peer_are_limited_and_the_last_one_is_reported() {
+        let unreachable = CloseReason::Unreachable(io::ErrorKind::ConnectionRefused);
+        let [hostile, other] =
+            [1, 2].map(|last| PrincipalKey::remote(([192, 0, 2, last], 6363).into()));
+        let mut table = FaceTable::default();
+        for (face_id, principal) in (300..400).map(|face_id| (face_id, hostile)) {
+            table.known.insert(face_id, face(face_id, principal));
+        }
+        table.known.insert(400, face(400, other));
+        table.known.insert(401, face(401, PrincipalKey::Neighbour { face_id: 401 }));
+        let down = |table: &mut FaceTable, face_id| table.face_down(1, face_id, unreachable);
+        assert_eq!((300..400).filter(|face_id| down(&mut table, *face_id)).count(), 5);
+        assert!(down(&mut table, 400) && down(&mut table, 401));
+        // The first five are reported as down; the others are up again before that was reported.
+        assert_eq!((300..400).filter(|face_id| table.face_up(1, *face_id, true)).count(), 0);
+        assert_eq!(table.unreported.len(), 5);
+        assert_eq!(table.take_unreported(1), []);
+        let reported = table.take_unreported(1_000_000_001);
+        assert_eq!(reported, [300, 301, 302, 303, 304].map(|face_id| (face_id, true)));
+        assert!(!table.has_unreported());
     }
 
     #[test]

@@ -519,11 +519,13 @@ impl Control {
                 if cx.faces.face_down(cx.now_ns(), face_id, reason) {
                     cx.state.face_changed_state(cx.now, face_id, false);
                 }
+                self.note_unreported();
             }
             Event::FaceUp { face_id, is_reached } => {
                 if cx.faces.face_up(cx.now_ns(), face_id, is_reached) {
                     cx.state.face_changed_state(cx.now, face_id, true);
                 }
+                self.note_unreported();
             }
             Event::PeerRefused { peer } => {
                 warn!(%peer, "UDP peer rejected: the limit of faces, or of faces per peer, is reached");
@@ -537,6 +539,12 @@ impl Control {
                 let event = ManagementEvent::CsErased { ticket, erased: erased as u64, more };
                 self.management.handle_event(cx, event);
             }
+        }
+    }
+
+    fn note_unreported(&mut self) {
+        if self.cx.faces.has_unreported() {
+            self.quotas.handle_event(&mut self.cx, QuotasEvent::FaceUnreported);
         }
     }
 

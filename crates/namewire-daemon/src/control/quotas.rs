@@ -7,7 +7,7 @@ use std::time::Duration;
 use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
 use ndn_management::Handled;
-use ndn_types::{PrincipalKey, duration_ns};
+use ndn_types::{PrincipalKey, Timestamp, duration_ns};
 use tracing::{info, warn};
 
 use super::refusals::{LineLimit, Refusals};
@@ -110,6 +110,8 @@ pub(super) struct Quotas {
 pub(super) enum QuotasEvent {
     /// A face is gone.
     FaceClosed(u64),
+    /// A face has gone down or up, and was not reported because of the limit.
+    FaceUnreported,
     /// A management Interest of a face was handled.
     Handled { face_id: u64, handled: Handled },
     /// The settings have changed.
@@ -123,11 +125,18 @@ impl Service for Quotas {
         match event {
             QuotasEvent::FaceClosed(face_id) => drop(self.excess.remove(&face_id)),
             QuotasEvent::Handled { face_id, handled } => self.note_handled(cx, face_id, handled),
+            QuotasEvent::FaceUnreported => {
+                let at = cx.timers.get(Reason::Quotas).map(Timestamp::as_nanos);
+                cx.timers.set(Reason::Quotas, at.or(Some(cx.after(PERIOD))));
+            }
             QuotasEvent::Reloaded => self.set_timer(cx, cx.now_ns()),
         }
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+        for (face_id, is_up) in cx.faces.take_unreported(cx.now.monotonic_ns) {
+            cx.state.face_changed_state(cx.now, face_id, is_up);
+        }
         self.end_rate_limits(cx);
         self.log(cx);
         self.set_timer(cx, cx.after(PERIOD));
@@ -148,6 +157,7 @@ impl Quotas {
         let limits = &cx.config.limits;
         let has_quotas = limits.interests_per_second.is_some()
             || limits.refused_commands_per_second.is_some()
+            || cx.faces.has_unreported()
             || !self.held.is_empty();
         cx.timers.set(Reason::Quotas, has_quotas.then_some(at_ns));
     }
