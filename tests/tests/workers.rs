@@ -80,7 +80,7 @@ fn a_window_of_thousands_over_one_face_loses_nothing_between_workers() {
     let workers = forwarder.json(&["workers", "--duration", "10ms"]);
     for worker in workers.as_array().unwrap() {
         assert!(worker["total"]["crossings_sent"].as_u64().unwrap() > 1000, "{worker}");
-        assert_eq!(worker["total"]["crossings_dropped"], 0, "{worker}");
+        assert_eq!(worker["total"]["ring_full"], 0, "{worker}");
     }
 }
 

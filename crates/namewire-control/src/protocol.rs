@@ -159,9 +159,9 @@ results! {
         /// The NUMA node that the worker is pinned to, if any.
         #[serde(default)]
         pub node: Option<usize>,
-        /// Messages dropped because the queue to another worker was full.
+        /// Messages dropped because a ring to another worker was full or no buffer was free.
         #[serde(default)]
-        pub crossings_dropped: u64,
+        pub ring_full: u64,
         /// Queues of Data from other workers.
         #[serde(default, with = "crate::values")]
         pub queued_data: QueueDepthValues,

@@ -180,7 +180,7 @@ fn names_of_a_worker_are_distinct() {
         ExchangeValues::declarations(),
     ];
     let mut names: Vec<&str> = all.iter().flatten().map(|info| info.name).collect();
-    let others = ["burst_sizes", "node", "crossings_dropped", "dropped", "drops", "interests"];
+    let others = ["burst_sizes", "node", "ring_full", "dropped", "drops", "interests"];
     names.extend(others.into_iter().chain(["queued_data", "queued_nacks", "queued_interests"]));
     names.sort_unstable();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");

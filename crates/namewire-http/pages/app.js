@@ -380,7 +380,7 @@ class Packets {
 // ---- Workers
 
 const WORKERS = `subscription { counters(intervalMs: 1000) { unixMs workers {
-  waitedNs packets bursts inInterests outData dropped drops { key value } crossingsSent crossingsDropped
+  waitedNs packets bursts inInterests outData dropped drops { key value } crossingsSent ringFull
   pitEntries csEntries packetBlocks packetBlocksCapacity sharedSocketDrops ownSocketDrops } } }`;
 
 class Workers extends Live {
@@ -447,13 +447,13 @@ class Workers extends Live {
       number(`${(100 * load).toFixed(0)} %`), number(short(rate("packets"), "/s")),
       number(bursts > 0 ? (rate("packets") / rate("bursts")).toFixed(1) : "–"),
       number(short(rate("inInterests"), "/s")), number(short(rate("outData"), "/s")), number(short(rate("dropped"), "/s")),
-      number(short(rate("crossingsSent"), "/s")), number(short(rate("crossingsDropped"), "/s")),
+      number(short(rate("crossingsSent"), "/s")), number(short(rate("ringFull"), "/s")),
       number(short(rate("sharedSocketDrops") + rate("ownSocketDrops"), "/s"))));
     const memory = this.rows.map(({ now }, index) => make("tr", {}, number(String(index)), number(short(now.pitEntries)),
       number(short(now.csEntries)), number(`${((100 * now.packetBlocks) / now.packetBlocksCapacity).toFixed(0)} %`)));
     const headings = (...texts) => texts.map((text) => [text, "number"]);
     const traffic = headings("Worker", "Load", "Packets", "Per burst", "Interests in", "Data out", "Dropped", "To other workers",
-      "Lost in rings", "Lost in sockets");
+      "Ring full", "Lost in sockets");
     const tables = headings("Worker", "PIT entries", "Packets in the CS", "Packet memory in use");
     const drops = this.drops.map(([reason, count, rate]) =>
       make("tr", {}, make("td", {}, words(reason)), number(short(rate, "/s")), number(short(count))));

@@ -169,10 +169,10 @@ fn station(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-/// Messages that workers have sent each other and lost.
-fn dropped(bed: &Bed) -> u64 {
+/// Messages between workers that were dropped because the ring was full.
+fn ring_full(bed: &Bed) -> u64 {
     let counters = bed.dataplane.workers().iter().filter_map(WorkerView::exchange_counters);
-    counters.map(|counters| counters.dropped_total()).sum()
+    counters.map(|counters| counters.ring_full_total()).sum()
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn station_has_one_face_across_queues() {
     assert_ne!(owners[0], owners[1], "stations are spread like the queues that they reach");
     let counters = bed.dataplane.counters();
     assert_eq!((counters.in_data.value(), counters.out_data.value()), (80, 80));
-    assert_eq!(dropped(&bed), 0);
+    assert_eq!(ring_full(&bed), 0);
     bed.dataplane.stop().unwrap();
 }
 
@@ -301,7 +301,7 @@ fn fragments_to_a_group_are_reassembled_per_sender_on_all_queues() {
         }
     }
     assert_eq!(group.counters.in_interests.value(), 80);
-    assert_eq!(dropped(&bed), 0);
+    assert_eq!(ring_full(&bed), 0);
     bed.dataplane.stop().unwrap();
 }
 

@@ -63,8 +63,8 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
         assert_eq!((counters.in_interests.value(), counters.cs_hits.value()), (120, 60));
         assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
         assert!(exchanged(&bed.dataplane, |counters| &counters.crossings_sent) > 0);
-        let dropped = exchanged(&bed.dataplane, |counters| &counters.crossings_dropped_data)
-            + exchanged(&bed.dataplane, |counters| &counters.crossings_dropped_interests);
+        let dropped = exchanged(&bed.dataplane, |counters| &counters.ring_full_data)
+            + exchanged(&bed.dataplane, |counters| &counters.ring_full_interests);
         assert_eq!(dropped, 0);
         assert_eq!(bed.erase("/p/3", 2), (2, true));
         assert_eq!(bed.erase("/", 1000), (58, false));
@@ -293,9 +293,9 @@ fn answer(wire: &[u8]) -> Vec<u8> {
 }
 
 /// Messages between workers that were dropped because the ring was full.
-fn dropped(dataplane: &Dataplane) -> u64 {
+fn ring_full(dataplane: &Dataplane) -> u64 {
     let all = dataplane.workers().iter().filter_map(|one| one.exchange_counters());
-    all.map(|counters| counters.dropped_total()).sum()
+    all.map(|counters| counters.ring_full_total()).sum()
 }
 
 /// Short names with CanBePrefix, all of the shard of one worker, which probes the other Content Stores for each.
@@ -324,9 +324,9 @@ fn workers_that_probe_each_other_make_room_and_drop_nothing() {
         all.map(|counters| counters.crossings_sent.value()).sum()
     };
     wait_until("all probes to end", || {
-        sent() + dropped(&bed.dataplane) >= (INTERESTS * WORKERS) as u64
+        sent() + ring_full(&bed.dataplane) >= (INTERESTS * WORKERS) as u64
     });
-    assert_eq!(dropped(&bed.dataplane), 0);
+    assert_eq!(ring_full(&bed.dataplane), 0);
     bed.dataplane.stop().unwrap();
 }
 

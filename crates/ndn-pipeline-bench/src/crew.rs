@@ -104,8 +104,8 @@ pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
         threads.into_iter().map(join).collect()
     });
     for member in members.iter() {
-        let lost = member.exchange.counters().dropped_total();
-        ensure!(lost == 0, "{lost} packets found no room in a ring");
+        let dropped = member.exchange.counters().ring_full_total();
+        ensure!(dropped == 0, "{dropped} packets found no room in a ring");
     }
     rates.into_iter().sum()
 }

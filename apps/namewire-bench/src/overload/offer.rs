@@ -104,7 +104,7 @@ struct Drops {
     shared_socket_drops: u64,
     own_socket_drops: u64,
     shed_interests: u64,
-    crossings_dropped: u64,
+    ring_full: u64,
 }
 
 impl<'a> Subject<'a> {
@@ -173,7 +173,7 @@ impl<'a> Subject<'a> {
             shared_socket_drops: sum.shared_socket_drops + one.shared_socket_drops,
             own_socket_drops: sum.own_socket_drops + one.own_socket_drops,
             shed_interests: sum.shed_interests + one.shed_interests,
-            crossings_dropped: sum.crossings_dropped + one.crossings_dropped,
+            ring_full: sum.ring_full + one.ring_full,
         }))
     }
 
@@ -212,7 +212,7 @@ impl<'a> Subject<'a> {
                 interest_socket: rate(drops.shared_socket_drops, drops_before.shared_socket_drops),
                 answer_socket: rate(drops.own_socket_drops, drops_before.own_socket_drops),
                 shed: rate(drops.shed_interests, drops_before.shed_interests),
-                between_workers: rate(drops.crossings_dropped, drops_before.crossings_dropped),
+                between_workers: rate(drops.ring_full, drops_before.ring_full),
                 producer_socket: drops_of(&producer.1),
                 consumer_socket: consumers.iter().map(|(_, figures)| drops_of(figures)).sum(),
             },

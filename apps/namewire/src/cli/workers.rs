@@ -30,8 +30,8 @@ const QUEUES: [(&str, Queue); 3] = [
 ///
 /// Values are those of an interval: load (busy), packets forwarded and mean burst length, bytes of its sockets,
 /// messages sent to and taken from other workers, mean number of waiting messages (queued), messages dropped because a
-/// ring to another worker was full (lost), wake-ups of other workers, and packets dropped by reason. PIT and CS are the
-/// numbers of entries at its end.
+/// ring to another worker was full (ring full), wake-ups of other workers, and packets dropped by reason. PIT and CS are
+/// the numbers of entries at its end.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Length of the interval
@@ -97,9 +97,9 @@ impl Interval {
             ("bad_remote_frames", |worker| worker.calls.bad_remote_frames),
             ("destroyed_face", |worker| worker.calls.destroyed_face),
             ("other_protocol", |worker| worker.calls.other_protocol),
-            ("queue_full_data", |worker| worker.exchange.crossings_dropped_data),
-            ("queue_full_nacks", |worker| worker.exchange.crossings_dropped_nacks),
-            ("queue_full_interests", |worker| worker.exchange.crossings_dropped_interests),
+            ("ring_full_data", |worker| worker.exchange.ring_full_data),
+            ("ring_full_nacks", |worker| worker.exchange.ring_full_nacks),
+            ("ring_full_interests", |worker| worker.exchange.ring_full_interests),
         ];
         for (reason, figure) in crossings {
             drops.insert(reason.to_owned(), self.difference(figure));
@@ -188,7 +188,7 @@ fn print(workers: &[Interval]) -> Outcome {
         ">sent/s",
         ">taken/s",
         ">queued",
-        ">lost",
+        ">ring full",
         ">wakes/s",
         ">PIT",
         ">CS",
@@ -204,7 +204,7 @@ fn print(workers: &[Interval]) -> Outcome {
             format!("{:.0}", worker.rate(|one| one.exchange.crossings_sent)),
             format!("{:.0}", worker.rate(|one| one.exchange.crossings_taken)),
             format!("{:.1}", QUEUES.iter().map(|(_, queue)| worker.queued(*queue)).sum::<f64>()),
-            grouped(worker.difference(|one| one.crossings_dropped)),
+            grouped(worker.difference(|one| one.ring_full)),
             format!("{:.0}", worker.rate(|one| one.exchange.wakes)),
             grouped(worker.after.shard.pit_entries),
             grouped(worker.after.shard.cs_entries),

@@ -76,7 +76,7 @@ impl WorkerFigures {
             exchange: exchange.map_or_else(ExchangeValues::default, ExchangeCounters::values),
             burst_sizes: rounds.burst_sizes.each_ref().map(Counter::value),
             node: *node,
-            crossings_dropped: exchange.map_or(0, ExchangeCounters::dropped_total),
+            ring_full: exchange.map_or(0, ExchangeCounters::ring_full_total),
             queued_data: queue(|exchange| &exchange.queued_data),
             queued_nacks: queue(|exchange| &exchange.queued_nacks),
             queued_interests: queue(|exchange| &exchange.queued_interests),

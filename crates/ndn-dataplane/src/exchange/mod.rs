@@ -352,7 +352,7 @@ mod tests {
                 prop_assert_eq!(parts[to].has_waiting(), waits);
                 parts[to].release(&pools[to]);
             }
-            let counted: u64 = parts.iter().map(|part| KINDS.map(|kind| part.counters.dropped(kind).value()).iter().sum::<u64>()).sum();
+            let counted: u64 = parts.iter().map(|part| KINDS.map(|kind| part.counters.ring_full(kind).value()).iter().sum::<u64>()).sum();
             prop_assert_eq!(counted, dropped);
             pools.iter().for_each(PacketPool::settle);
             for pool in &pools {
@@ -586,7 +586,7 @@ mod tests {
         for (part, pool) in &ends {
             pool.reclaim();
             assert_eq!(pool.counters().blocks_in_use(), 0, "every packet went home");
-            assert_eq!(part.counters().dropped_total(), 0);
+            assert_eq!(part.counters().ring_full_total(), 0);
         }
     }
 }

@@ -110,7 +110,7 @@ impl Outbound {
             self.counters.crossings_sent.increment();
             return true;
         }
-        self.counters.dropped(kind).increment();
+        self.counters.ring_full(kind).increment();
         false
     }
 
@@ -207,7 +207,7 @@ impl Outbound {
         let (Some(handle), Some(pit_token), Ok(announcement_length)) =
             (handle, pit_token, announcement_length)
         else {
-            self.counters.dropped(kind_of(packet.kind)).increment();
+            self.counters.ring_full(kind_of(packet.kind)).increment();
             return;
         };
         let mut handle = Some(handle);

@@ -40,11 +40,11 @@ ndn_types::counters! {
         /// Messages taken from other workers.
         crossings_taken: Monotone(Messages),
         /// Data that were dropped because a ring was full or no buffer was free.
-        crossings_dropped_data: Monotone(Messages),
+        ring_full_data: Monotone(Messages),
         /// Nacks that were dropped because a ring was full or no buffer was free.
-        crossings_dropped_nacks: Monotone(Messages),
+        ring_full_nacks: Monotone(Messages),
         /// Interests that were dropped because a ring was full or no buffer was free.
-        crossings_dropped_interests: Monotone(Messages),
+        ring_full_interests: Monotone(Messages),
         /// Times that another worker was woken.
         wakes: Monotone(Wakes),
         state
@@ -85,10 +85,10 @@ impl QueueDepth {
 }
 
 impl ExchangeCounters {
-    /// Messages of any kind that were dropped.
+    /// Messages of any kind that were dropped because a ring was full or no buffer was free.
     #[must_use]
-    pub fn dropped_total(&self) -> u64 {
-        KINDS.iter().map(|&kind| self.dropped(kind).value()).sum()
+    pub fn ring_full_total(&self) -> u64 {
+        KINDS.iter().map(|&kind| self.ring_full(kind).value()).sum()
     }
 
     /// The queue of a kind of packets.
@@ -100,11 +100,11 @@ impl ExchangeCounters {
         }
     }
 
-    pub(crate) fn dropped(&self, kind: PacketKind) -> &Counter {
+    pub(crate) fn ring_full(&self, kind: PacketKind) -> &Counter {
         match kind {
-            PacketKind::Data => &self.crossings_dropped_data,
-            PacketKind::Nack => &self.crossings_dropped_nacks,
-            PacketKind::Interest => &self.crossings_dropped_interests,
+            PacketKind::Data => &self.ring_full_data,
+            PacketKind::Nack => &self.ring_full_nacks,
+            PacketKind::Interest => &self.ring_full_interests,
         }
     }
 }

@@ -322,9 +322,7 @@ fn run_once(
         sent,
         satisfied,
         refused: refused
-            + total(|one| {
-                one.exchange.crossings_dropped_interests + one.exchange.crossings_dropped_data
-            }),
+            + total(|one| one.exchange.ring_full_interests + one.exchange.ring_full_data),
         // A shard counts what it passes on to the owner of the name, too.
         interests: total(|one| one.interests.entered - one.interests.passed_on),
         hits: total(|one| one.interests.answered),
