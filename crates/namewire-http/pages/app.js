@@ -453,7 +453,7 @@ class Workers extends Live {
       number(short(now.csEntries)), number(`${((100 * now.packetBlocks) / now.packetBlocksCapacity).toFixed(0)} %`)));
     const headings = (...texts) => texts.map((text) => [text, "number"]);
     const traffic = headings("Worker", "Load", "Packets", "Per burst", "Interests in", "Data out", "Dropped", "To other workers",
-      "Ring full", "Lost in sockets");
+      "Ring full", "Socket drops");
     const tables = headings("Worker", "PIT entries", "Packets in the CS", "Packet memory in use");
     const drops = this.drops.map(([reason, count, rate]) =>
       make("tr", {}, make("td", {}, words(reason)), number(short(rate, "/s")), number(short(count))));

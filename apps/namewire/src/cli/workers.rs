@@ -92,8 +92,8 @@ impl Interval {
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
         let crossings: [(&str, Figure); 8] = [
-            ("shared_socket_full", |worker| worker.calls.shared_socket_drops),
-            ("own_socket_full", |worker| worker.calls.own_socket_drops),
+            ("shared_socket_drops", |worker| worker.calls.shared_socket_drops),
+            ("own_socket_drops", |worker| worker.calls.own_socket_drops),
             ("bad_remote_frames", |worker| worker.calls.bad_remote_frames),
             ("destroyed_face", |worker| worker.calls.destroyed_face),
             ("other_protocol", |worker| worker.calls.other_protocol),
