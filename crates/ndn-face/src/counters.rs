@@ -3,7 +3,7 @@
 use ndn_types::Counter;
 
 ndn_types::drop_reasons! {
-    /// Why a face discarded a frame or a packet. Each variant has a counter in [`FaceCounters`].
+    /// Why a face dropped a frame or a packet. Each variant has a counter in [`FaceCounters`].
     pub enum LinkDropReason {
         "Receiving" {
             /// Not a well-formed LpPacket, Interest or Data.

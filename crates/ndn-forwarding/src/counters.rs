@@ -95,7 +95,7 @@ impl Default for Drops {
 }
 
 impl Counters {
-    /// Counts one discarded packet.
+    /// Counts one dropped packet.
     #[inline]
     pub fn drop_packet(&self, reason: DropReason) {
         self.dropped.0[reason.index()].increment();
@@ -121,13 +121,13 @@ impl Counters {
         total
     }
 
-    /// Packets discarded for `reason`.
+    /// Packets dropped for `reason`.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped.0[reason.index()].value()
     }
 
-    /// Packets discarded for any reason.
+    /// Packets dropped for any reason.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
         self.dropped.0.iter().map(Counter::value).sum()

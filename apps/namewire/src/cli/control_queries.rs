@@ -41,8 +41,8 @@ pub(super) fn links(endpoint: &Endpoint) -> BTreeMap<u64, LinkCounters> {
     }
 }
 
-/// Packets discarded by the links of all faces, by reason.
-pub(super) fn discarded(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u64> {
+/// Packets dropped by the links of all faces, by reason.
+pub(super) fn dropped(links: &BTreeMap<u64, LinkCounters>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (reason, count) in links.values().flat_map(|link| &link.drops) {
         *sums.entry(reason.clone()).or_default() += count;

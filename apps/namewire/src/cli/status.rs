@@ -46,7 +46,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             channels,
             cs,
             workers,
-            discarded: control_queries::discarded(&links),
+            dropped: control_queries::dropped(&links),
             waiting: control_queries::waiting_faces(&endpoint),
             memif: control_queries::memif(&endpoint),
             limit: control_queries::face_limit(&endpoint),
@@ -62,8 +62,8 @@ struct Found {
     channels: Vec<ChannelStatus>,
     cs: CsInfo,
     workers: Vec<WorkerStatistics>,
-    /// Packets discarded by the links of its faces, by reason.
-    discarded: BTreeMap<String, u64>,
+    /// Packets dropped by the links of its faces, by reason.
+    dropped: BTreeMap<String, u64>,
     /// Faces that are being created.
     waiting: Vec<WaitingFace>,
     /// The memif listener, if there is one.
@@ -189,7 +189,7 @@ impl Found {
             channels,
             cs,
             workers,
-            discarded,
+            dropped,
             waiting,
             memif,
             limit,
@@ -239,11 +239,11 @@ impl Found {
         if let Some(refused) = refused_for_people(*limit) {
             fields.push(("refused", refused));
         }
-        if !discarded.is_empty() {
-            let reasons = discarded.iter().map(|(reason, count)| {
+        if !dropped.is_empty() {
+            let reasons = dropped.iter().map(|(reason, count)| {
                 format!("{} {}", grouped(*count), output::reason_in_words(reason))
             });
-            fields.push(("discarded by faces", reasons.collect::<Vec<_>>().join(", ")));
+            fields.push(("dropped by faces", reasons.collect::<Vec<_>>().join(", ")));
         }
         if let Some(memif) = memif {
             fields.push(("memif clients", memif_for_people(memif)));
@@ -293,7 +293,7 @@ impl Found {
             "cs": super::cs::json(&self.cs),
             "channels": self.channels.iter().map(|channel| &channel.local_uri).collect::<Vec<_>>(),
             "workers": self.workers,
-            "discarded_by_faces": self.discarded,
+            "dropped_by_faces": self.dropped,
             "waiting_faces": self.waiting,
             "ethernet": self.ethernet,
             "memif": self.memif,

@@ -226,7 +226,7 @@ pub(super) fn show(face: &FaceStatus, links: &Links, json: bool) -> Outcome {
             format!("{} {}", grouped(*count), output::reason_in_words(reason))
         });
         let drops = drops.collect::<Vec<_>>().join(", ");
-        fields.push(("discarded", if drops.is_empty() { "none".to_owned() } else { drops }));
+        fields.push(("dropped", if drops.is_empty() { "none".to_owned() } else { drops }));
     }
     Ok(output::print_fields(&fields)?)
 }

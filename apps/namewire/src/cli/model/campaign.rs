@@ -322,7 +322,7 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
         file.write_all(line.as_bytes()).map_err(on_disk)?;
         let done = number + 1 - runs.len();
         let what = format!(
-            "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries discarded",
+            "{} workers, {} components, {} bytes, {} hits, {:.0}/s: {:.2} % unsatisfied, {} tries repeated",
             setting.workers,
             setting.components,
             setting.payload,
@@ -411,7 +411,7 @@ fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
     }
     table.print("no effects")?;
     output::print_line(&format!(
-        "{} runs, {} tries discarded; a run deviates by {:.1} % from these effects; measuring service times costs {:.1} %",
+        "{} runs, {} tries repeated; a run deviates by {:.1} % from these effects; measuring service times costs {:.1} %",
         calibration.runs,
         calibration.discarded,
         100.0 * calibration.residual,

@@ -590,7 +590,7 @@ impl Report {
             100.0 * self.model_part()
         ))?;
         output::print_line(&format!(
-            "{discarded} runs discarded because a worker waited for its processor; the load of the machine is {:.1}",
+            "{discarded} tries repeated because a worker waited for its processor; the load of the machine is {:.1}",
             load()
         ))?;
         Ok(())
