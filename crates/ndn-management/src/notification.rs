@@ -1,7 +1,8 @@
 //! A notification stream (NFD wiki, `Notification`): Data `<prefix>/seq=<n>`, one per event.
 //!
 //! A subscriber requests the prefix and then one sequence number after the other. The Interest for the next number is pending
-//! in the PIT until the event occurs, so that a stream sends each Data once, and keeps a few for late subscribers.
+//! in the PIT until the event occurs, so that a stream sends each Data once, and keeps a few for late subscribers. Without
+//! such an Interest the Data would be unsolicited, and is not sent.
 
 use std::collections::VecDeque;
 
@@ -33,6 +34,8 @@ impl Notification {
 pub struct NotificationStream {
     prefix: Name,
     next_sequence_num: u64,
+    /// One more than the greatest number that an Interest has requested before its event.
+    awaited_end: u64,
     recent: VecDeque<Notification>,
     recent_max: usize,
 }
@@ -44,11 +47,12 @@ impl NotificationStream {
     /// A stream under `prefix` that keeps the last `recent_max` notifications (at least one).
     #[must_use]
     pub const fn new(prefix: Name, recent_max: usize) -> Self {
-        Self { prefix, next_sequence_num: 0, recent: VecDeque::new(), recent_max }
+        Self { prefix, next_sequence_num: 0, awaited_end: 0, recent: VecDeque::new(), recent_max }
     }
 
-    /// Adds the next notification.
-    pub fn post(&mut self, now: Now, content: Vec<u8>) -> &Notification {
+    /// Adds the next notification, and returns it if an Interest for it, or for a later one, was here before.
+    pub fn post(&mut self, now: Now, content: Vec<u8>) -> Option<&Notification> {
+        let is_awaited = self.next_sequence_num < self.awaited_end;
         let mut name = self.prefix.clone();
         name.push_sequence_num(self.next_sequence_num);
         self.next_sequence_num += 1;
@@ -56,28 +60,42 @@ impl NotificationStream {
             self.recent.pop_front();
         }
         self.recent.push_back(Notification { name, content, made_ns: now.monotonic_ns });
-        &self.recent[self.recent.len() - 1]
+        self.recent.back().filter(|_| is_awaited)
     }
 
     /// The kept notification that answers `interest`: the one with its number, or for the prefix
-    /// the latest, if it is still fresh or need not be.
+    /// the latest, if it is still fresh or need not be. If there is none, a coming one that answers
+    /// it is sent ([`Self::post`]).
     #[must_use]
-    pub fn find(&self, now: Now, interest: &Interest<'_>) -> Option<&Notification> {
+    pub fn find(&mut self, now: Now, interest: &Interest<'_>) -> Option<&Notification> {
         let name = interest.name();
         let rest =
             name.starts_with(self.prefix.as_ref()).then(|| name.suffix(self.prefix.len()))?;
-        let found = match rest.last() {
-            None if interest.can_be_prefix() => self.recent.back()?,
+        let (found, awaited) = match rest.last() {
+            None if interest.can_be_prefix() => {
+                (self.recent.len().checked_sub(1), self.next_sequence_num)
+            }
             Some(component) if rest.len() == 1 => {
                 let requested = component.number_of_type(ComponentType::SEQUENCE_NUM)?;
-                let behind =
-                    usize::try_from(self.next_sequence_num.checked_sub(requested)?).ok()?;
-                self.recent.get(self.recent.len().checked_sub(behind)?)?
+                (self.index_of(requested), requested)
             }
             _ => return None,
         };
-        let age_ns = now.monotonic_ns.saturating_sub(found.made_ns);
-        (!interest.must_be_fresh() || age_ns < FRESHNESS_MS * 1_000_000).then_some(found)
+        let is_fresh = |found: &Notification| {
+            let age_ns = now.monotonic_ns.saturating_sub(found.made_ns);
+            !interest.must_be_fresh() || age_ns < FRESHNESS_MS * 1_000_000
+        };
+        let found = found.filter(|&index| self.recent.get(index).is_some_and(is_fresh));
+        if found.is_none() {
+            self.awaited_end = self.awaited_end.max(awaited.saturating_add(1));
+        }
+        self.recent.get(found?)
+    }
+
+    /// The position of this number among the kept notifications. That of the next one is after the last.
+    fn index_of(&self, number: u64) -> Option<usize> {
+        let behind = usize::try_from(self.next_sequence_num.checked_sub(number)?).ok()?;
+        self.recent.len().checked_sub(behind)
     }
 }
 

@@ -118,7 +118,7 @@ impl DatasetService {
         self.published
     }
 
-    /// Posts an event of a face.
+    /// Posts an event of a face, and sends it if an Interest for it is pending.
     pub(super) fn notify(
         &mut self,
         now: Now,
@@ -127,7 +127,9 @@ impl DatasetService {
         outbox: &mut Outbox,
     ) {
         let notification = FaceEventNotification { kind, properties: face.properties.clone() };
-        outbox.send_data(&self.events.post(now, notification.to_vec()).data(), false);
+        if let Some(notification) = self.events.post(now, notification.to_vec()) {
+            outbox.send_data(&notification.data(), false);
+        }
     }
 
     /// Sends the event that an Interest requests; false if it is not there.

@@ -45,6 +45,7 @@ fn face_is_created_once() {
     harness.begin(APP, Verb::FaceCreate, &create(uri));
     assert_eq!(harness.take_actions(), []);
 
+    assert_eq!(request_event(&mut harness, 0), Handled::Event { answered: false });
     let face = record(400, uri, Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
@@ -76,6 +77,13 @@ fn begin_creation_after_destruction(harness: &mut Harness, uri: &str) {
     harness.run();
     harness.sent.clear();
     begin_creation(harness, &create(uri));
+}
+
+/// Sends the Interest for an event, by its number as of [`event_of`].
+fn request_event(harness: &mut Harness, number: u64) -> Handled {
+    let mut stream = name("/localhost/nfd/faces/events");
+    stream.push_sequence_num(number + 2);
+    harness.interest(&InterestBuilder::new(&stream).to_vec().unwrap(), APP)
 }
 
 /// Sequence number, kind and face of a `faces/events` Data. The harness's own two faces had the
@@ -136,6 +144,7 @@ fn face_of_an_unproved_command_is_charged_to_the_user() {
 fn existing_face_of_the_data_plane_is_a_conflict() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
+    request_event(&mut harness, 0);
     // Its first packet came in while the command was under way.
     let face = record(400, "udp4://192.0.2.7:6363", Scope::NonLocal);
     harness.state.face_created(harness.now, face.clone());
@@ -149,7 +158,6 @@ fn existing_face_of_the_data_plane_is_a_conflict() {
     harness.state.face_created(harness.now, face.clone());
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
-    harness.sent.remove(0);
     assert_eq!(harness.response().code, 200);
 }
 
@@ -170,6 +178,7 @@ fn face_created_after_its_command_expired_is_known() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("tcp4://192.0.2.7:6363"));
     harness.advance(100 * SECOND_NS);
+    request_event(&mut harness, 0);
     let face = record(400, "tcp4://192.0.2.7:6363", Scope::NonLocal);
     harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
     harness.run();
@@ -360,8 +369,9 @@ fn destruction() {
 }
 
 #[test]
-fn face_events_are_sent_and_answered() {
+fn face_events_are_sent_to_readers_that_ask_before_and_after() {
     let mut harness = Harness::new();
+    assert_eq!(request_event(&mut harness, 2), Handled::Event { answered: false });
     harness.state.face_changed_state(harness.now, TUNNEL, false);
     harness.state.face_changed_state(harness.now, TUNNEL, true);
     harness.state.face_changed_state(harness.now, 9999, true);
@@ -384,11 +394,19 @@ fn face_events_are_sent_and_answered() {
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 2);
     harness.advance(2 * SECOND_NS);
     assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: false });
-    let mut fourth = stream.clone();
-    fourth.push_sequence_num(3);
-    let wire = InterestBuilder::new(&fourth).to_vec().unwrap();
-    assert_eq!(harness.interest(&wire, APP), Handled::Event { answered: true });
+    assert_eq!(request_event(&mut harness, 1), Handled::Event { answered: true });
     assert_eq!(event_of(&harness.sent.remove(0).0).0, 1);
+}
+
+/// Its Data would be unsolicited.
+#[test]
+fn face_event_without_an_interest_is_not_sent() {
+    let mut harness = Harness::new();
+    harness.state.face_destroyed(harness.now, TUNNEL);
+    harness.run();
+    assert_eq!(harness.sent, []);
+    assert_eq!(request_event(&mut harness, 0), Handled::Event { answered: true });
+    assert_eq!(event_of(&harness.sent.remove(0).0), (0, FaceEventKind::Destroyed, TUNNEL));
 }
 
 /// Management that can make Ethernet faces too.
