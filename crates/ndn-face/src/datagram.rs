@@ -23,7 +23,7 @@ use crate::output::Flushed;
 use crate::receive::{Progress, ReceivedFrame, RxSink, SocketDelay};
 use crate::source::Sender;
 use crate::source::{ChannelId, Source};
-use crate::transport::{Context, SendRequest, Shared, Transport};
+use crate::transport::{SendRequest, Shared, Transport, TransportContext};
 
 /// The state of one UDP face.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Transport for Datagrams {
     #[inline]
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         state: &mut DatagramState,
         outgoing: SendRequest<'_, '_>,
@@ -60,7 +60,7 @@ impl Transport for Datagrams {
         let Some(channel) = channel else { return };
         let to = Destination { face: face.index, target: Target::of(state.peer) };
         let bytes_max = face.link.options().queue_bytes_max;
-        let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
+        let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
         let mut sink = DatagramSink::new(&mut channel.queue, to, cx.pool, bytes_max, tap);
         outgoing.encode(&mut face.link, cx.now, &mut sink);
         if !channel.listed && !channel.waits_writable {
@@ -213,7 +213,7 @@ impl Datagrams {
     /// Receives from a socket: once, and again while many datagrams come, up to the limit of an event.
     pub(crate) fn handle_channel_event<T>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
         id: ChannelId,
         event: &Event,
@@ -243,7 +243,7 @@ impl Datagrams {
     /// Takes datagrams out of what was received.
     pub(crate) fn resume_channel<T>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
         id: ChannelId,
         sink: &mut impl RxSink,
@@ -267,7 +267,7 @@ impl Datagrams {
     }
 
     /// One system call.
-    fn receive(&mut self, cx: &mut Context<'_>, id: ChannelId) -> Call {
+    fn receive(&mut self, cx: &mut TransportContext<'_>, id: ChannelId) -> Call {
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return Call::Nothing };
         let Shared { calls, report, .. } = &mut *cx.shared;
@@ -296,7 +296,7 @@ impl Datagrams {
     /// Takes the datagrams of one message.
     fn take_message<T>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
         id: ChannelId,
         sink: &mut impl RxSink,
@@ -350,13 +350,18 @@ impl Datagrams {
     }
 
     /// Writes what was queued since the last flush.
-    pub(crate) fn flush_all<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>) {
+    pub(crate) fn flush_all<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
         while let Some(id) = self.unflushed.pop() {
             self.flush_channel(cx, faces, id);
         }
     }
 
-    fn flush_channel<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>, id: ChannelId) {
+    fn flush_channel<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        id: ChannelId,
+    ) {
         let Self { channels, writer, .. } = self;
         let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return };
@@ -705,7 +710,7 @@ impl DatagramInput {
 
     /// Opens the next message. After [`Opened::UnknownPeer`] the caller may make a face and open
     /// again; a message that has no face then is skipped.
-    fn open(&mut self, channel: &Channel, id: ChannelId, cx: &Context<'_>) -> Opened {
+    fn open(&mut self, channel: &Channel, id: ChannelId, cx: &TransportContext<'_>) -> Opened {
         let message = self.batch.message(self.next);
         let Some(face) = channel.face_of(message.peer) else {
             let unknown = message.peer.filter(|_| channel.accepts && !self.reported);

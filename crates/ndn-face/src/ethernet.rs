@@ -23,7 +23,7 @@ use crate::padding::without_padding;
 use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::source::Sender;
 use crate::source::{PortId, Source};
-use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room};
+use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room};
 
 pub use socket::PortSocket;
 
@@ -77,7 +77,7 @@ impl Transport for Ports {
     #[inline]
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         station: &mut StationState,
         outgoing: SendRequest<'_, '_>,
@@ -89,7 +89,7 @@ impl Transport for Ports {
             return outgoing.drop_while_down(&mut face.link, cx.now);
         };
         let bytes_max = face.link.options().queue_bytes_max;
-        let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
+        let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
         let mut sink = DatagramSink::new(&mut port.queue, to, cx.pool, bytes_max, tap);
         outgoing.encode(&mut face.link, cx.now, &mut sink);
         if !port.listed && !port.waits_writable {
@@ -245,7 +245,7 @@ impl Ports {
     /// Handles an event of a device.
     pub(crate) fn handle_port_event<T>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
         id: PortId,
         event: &Event,
@@ -275,7 +275,7 @@ impl Ports {
     /// Takes frames out of the receive ring of a device.
     pub(crate) fn resume_port<T>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
         id: PortId,
         sink: &mut impl RxSink,
@@ -334,7 +334,11 @@ impl Ports {
     }
 
     /// Tries again to send where that is due.
-    pub(crate) fn handle_timeouts<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>) {
+    pub(crate) fn handle_timeouts<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+    ) {
         let now = cx.now;
         let is_due = |(deadline, _): &(Timestamp, PortId)| *deadline <= now;
         while let Some(due) = self.deadlines.iter().position(is_due) {
@@ -344,13 +348,18 @@ impl Ports {
     }
 
     /// Writes what was queued since the last flush.
-    pub(crate) fn flush_all<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>) {
+    pub(crate) fn flush_all<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
         while let Some(port) = self.unflushed.pop() {
             self.flush_port(cx, faces, port);
         }
     }
 
-    fn flush_port<T>(&mut self, cx: &mut Context<'_>, faces: &mut FaceTable<T>, id: PortId) {
+    fn flush_port<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        id: PortId,
+    ) {
         let Self { ports, deadlines, writer, .. } = self;
         let port = ports.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(port) = port else { return };

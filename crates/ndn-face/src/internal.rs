@@ -19,7 +19,7 @@ use crate::output::FrameSink;
 use crate::receive::{Progress, RxSink};
 use crate::stream::FRAME_LENGTH_MAX;
 use crate::tap::TapPoint;
-use crate::transport::{Context, SendRequest, Shared, Transport};
+use crate::transport::{SendRequest, Shared, Transport, TransportContext};
 
 /// Minimum frames per event, however few datagrams the worker reads at a time.
 const FRAMES_PER_EVENT_MIN: usize = 64;
@@ -181,7 +181,7 @@ impl Transport for Internals {
 
     fn handle_event(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         end: &mut InternalEnd,
         _event: &Event,
@@ -195,7 +195,7 @@ impl Transport for Internals {
     /// Takes frames out of the queue.
     fn resume(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         end: &mut InternalEnd,
         sink: &mut impl RxSink,
@@ -235,12 +235,12 @@ impl Transport for Internals {
     #[inline]
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         end: &mut InternalEnd,
         outgoing: SendRequest<'_, '_>,
     ) {
-        let tap = Context::tap_point(&mut cx.shared.tap, cx.now, face.index);
+        let tap = TransportContext::tap_point(&mut cx.shared.tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut InternalSink { end, tap });
         face.list_unflushed(&mut self.unflushed);
     }
@@ -252,7 +252,7 @@ impl Transport for Internals {
     /// Wakes the other end.
     fn flush(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         end: &mut InternalEnd,
     ) -> Result<(), CloseReason> {

@@ -25,7 +25,7 @@ use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room, failed};
+use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room, failed};
 
 use queue::FrameQueue;
 
@@ -143,7 +143,7 @@ impl Transport for Memifs {
 
     fn handle_event(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
         event: &Event,
@@ -171,7 +171,7 @@ impl Transport for Memifs {
     /// Takes frames out of the rings.
     fn resume(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
         sink: &mut impl RxSink,
@@ -214,7 +214,7 @@ impl Transport for Memifs {
     #[inline]
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
         outgoing: SendRequest<'_, '_>,
@@ -222,7 +222,7 @@ impl Transport for Memifs {
         let Shared { memory, tap, .. } = &mut *cx.shared;
         let account = memory.output(face.holder);
         let bytes_max = face.link.options().queue_bytes_max;
-        let tap = Context::tap_point(tap, cx.now, face.index);
+        let tap = TransportContext::tap_point(tap, cx.now, face.index);
         outgoing.encode(&mut face.link, cx.now, &mut MemifSink { memif, account, bytes_max, tap });
         face.list_unflushed(&mut self.unflushed);
     }
@@ -234,7 +234,7 @@ impl Transport for Memifs {
     /// Shows the peer what was sent.
     fn flush(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
     ) -> Result<(), CloseReason> {
@@ -261,7 +261,7 @@ impl Transport for Memifs {
 
     fn handle_timeout(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         memif: &mut Box<MemifState>,
     ) -> Result<(), CloseReason> {
@@ -298,7 +298,7 @@ impl Transport for Memifs {
 
     fn disconnect(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &Face,
         memif: &mut Box<MemifState>,
     ) -> bool {
@@ -452,7 +452,12 @@ fn polled<T: Holds<Box<MemifState>>>(
 }
 
 /// Delivers the frame of `length` bytes behind the filled part of the receive block.
-fn take_frame(cx: &mut Context<'_>, face: &mut Face, length: usize, sink: &mut impl RxSink) {
+fn take_frame(
+    cx: &mut TransportContext<'_>,
+    face: &mut Face,
+    length: usize,
+    sink: &mut impl RxSink,
+) {
     let Some(mut block) = cx.shared.receive_block.take() else { return };
     // A bridge on the way may have padded it.
     match without_padding(&block.spare_mut()[..length]) {
@@ -470,7 +475,7 @@ fn take_frame(cx: &mut Context<'_>, face: &mut Face, length: usize, sink: &mut i
 
 /// Begins another attempt to connect.
 fn connect(
-    cx: &mut Context<'_>,
+    cx: &mut TransportContext<'_>,
     face: &mut Face,
     memif: &mut MemifState,
 ) -> Result<(), CloseReason> {
@@ -496,7 +501,7 @@ fn connect(
 
 /// The server has sent a message.
 fn continue_handshake(
-    cx: &mut Context<'_>,
+    cx: &mut TransportContext<'_>,
     face: &mut Face,
     memif: &mut MemifState,
 ) -> Result<(), CloseReason> {
@@ -529,7 +534,7 @@ fn continue_handshake(
 
 /// An attempt to connect has failed: a permanent face stays.
 fn attempt_failed(
-    cx: &mut Context<'_>,
+    cx: &mut TransportContext<'_>,
     face: &mut Face,
     memif: &mut MemifState,
     reason: CloseReason,

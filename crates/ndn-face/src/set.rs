@@ -28,7 +28,7 @@ use crate::source::Sender;
 use crate::source::{ChannelId, PortId, Source, WORKER_TOKEN_MIN};
 use crate::stream::{StreamState, Streams};
 use crate::tap::FrameTap;
-use crate::transport::{Context, Deadlines, SendRequest, Shared, Transport};
+use crate::transport::{Deadlines, SendRequest, Shared, Transport, TransportContext};
 
 /// Datagrams after which an event is done, unless the worker sets another number.
 const FRAMES_PER_EVENT: usize = 512;
@@ -213,7 +213,7 @@ impl FaceSet {
         while let Some(index) = self.next_unflushed() {
             self.flush_face(now, index, pool);
         }
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         self.datagrams.flush_all(&mut cx, &mut self.faces);
         self.ports.flush_all(&mut cx, &mut self.faces);
         if self.shared.memory.is_scarce() {
@@ -282,7 +282,7 @@ impl FaceSet {
 
     /// Does what is due: expires incomplete messages, closes idle faces, connects again.
     pub fn handle_timeouts(&mut self, now: Timestamp, pool: &PacketPool) {
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         self.ports.handle_timeouts(&mut cx, &mut self.faces);
         while let Some(index) = self.shared.deadlines.pop_due(now) {
             if let Err(reason) = self.handle_face_timeout(now, index, pool) {
@@ -320,7 +320,7 @@ impl FaceSet {
         self.shared.report = ReadReport::default();
         let Some(source) = Source::of(event.token) else { return Progress::Done };
         let Self { shared, faces, .. } = self;
-        let mut cx = Context { shared, pool, now };
+        let mut cx = TransportContext { shared, pool, now };
         let progress = match source {
             Source::Channel(id) => {
                 self.datagrams.handle_channel_event(&mut cx, faces, id, event, sink)
@@ -347,7 +347,7 @@ impl FaceSet {
     ) -> Progress {
         let Some(source) = self.suspended else { return Progress::Done };
         let Self { shared, faces, .. } = self;
-        let mut cx = Context { shared, pool, now };
+        let mut cx = TransportContext { shared, pool, now };
         let progress = match source {
             Source::Channel(id) => self.datagrams.resume_channel(&mut cx, faces, id, sink),
             Source::Port(id) => self.ports.resume_port(&mut cx, faces, id, sink),
@@ -381,7 +381,7 @@ impl FaceSet {
             return;
         };
         self.shared.note_reachable(now, face);
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         cx.deliver_copy(face, frame, sender, sink);
     }
 
@@ -954,7 +954,7 @@ impl FaceSet {
     fn flush_face(&mut self, now: Timestamp, index: FaceIndex, pool: &PacketPool) {
         let Some(entry) = self.faces.get_mut(index) else { return };
         entry.face.listed = false;
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         let result =
             with_transport!(self, entry, |kind, face, state| kind.flush(&mut cx, face, state));
         if let Err(reason) = result {
@@ -977,7 +977,7 @@ impl FaceSet {
         if face.idle_deadline().is_some_and(|deadline| deadline <= now) {
             return Err(CloseReason::Idle);
         }
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         with_transport!(self, entry, |kind, face, state| {
             kind.handle_timeout(&mut cx, face, state)?;
             if face.link.is_reliable() {
@@ -1031,7 +1031,7 @@ impl FaceSet {
         pool: &PacketPool,
     ) {
         let Some(entry) = self.faces.get_mut(index) else { return };
-        let mut cx = Context { shared: &mut self.shared, pool, now };
+        let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         let stays = with_transport!(self, entry, |kind, face, state| {
             kind.disconnect(&mut cx, face, state)
         });
@@ -1104,7 +1104,7 @@ impl TxSink for FaceSink<'_> {
             set.shared.calls.destroyed_face.increment();
             return;
         };
-        let mut cx = Context { shared: &mut set.shared, pool: self.pool, now: self.now };
+        let mut cx = TransportContext { shared: &mut set.shared, pool: self.pool, now: self.now };
         with_transport!(set, entry, |kind, face, state| {
             kind.send(&mut cx, face, state, SendRequest::Packet(packet));
             if face.link.is_reliable() {

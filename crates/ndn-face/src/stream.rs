@@ -23,7 +23,7 @@ use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{Context, SendRequest, Shared, Transport, block_with_room, failed};
+use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room, failed};
 use crate::websocket::{
     CONTROL_LENGTH_MAX, CloseCode, Due, HEAD_LENGTH_MAX, Head, Opcode, WebSocket, unmask,
     write_head,
@@ -87,7 +87,7 @@ impl Transport for Streams {
 
     fn handle_event(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         event: &Event,
@@ -108,7 +108,7 @@ impl Transport for Streams {
 
     fn resume(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         sink: &mut impl RxSink,
@@ -128,7 +128,7 @@ impl Transport for Streams {
     #[inline]
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         outgoing: SendRequest<'_, '_>,
@@ -144,7 +144,7 @@ impl Transport for Streams {
             account: memory.output(face.holder),
             bytes_max: face.link.options().queue_bytes_max,
             is_websocket: stream.websocket.is_some(),
-            tap: Context::tap_point(tap, cx.now, face.index),
+            tap: TransportContext::tap_point(tap, cx.now, face.index),
         };
         outgoing.encode(&mut face.link, cx.now, &mut sink);
         list(&mut self.unflushed, face, queue);
@@ -156,7 +156,7 @@ impl Transport for Streams {
 
     fn flush(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
     ) -> Result<(), CloseReason> {
@@ -195,7 +195,7 @@ impl Transport for Streams {
 
     fn handle_timeout(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
     ) -> Result<(), CloseReason> {
@@ -216,7 +216,12 @@ impl Transport for Streams {
         matches!(stream.connection, Connection::Down { .. })
     }
 
-    fn disconnect(&mut self, cx: &mut Context<'_>, face: &Face, stream: &mut StreamState) -> bool {
+    fn disconnect(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        face: &Face,
+        stream: &mut StreamState,
+    ) -> bool {
         let Some(remote) = face.options.reconnect_to.filter(|_| face.is_permanent()) else {
             return false;
         };
@@ -259,7 +264,7 @@ impl Streams {
     /// Reads once.
     fn read(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         sink: &mut impl RxSink,
@@ -292,7 +297,7 @@ impl Streams {
     /// Takes frames out of the receive block.
     fn take_frames(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         block: &mut FillBlock,
@@ -360,7 +365,7 @@ impl Streams {
     /// Takes messages out of the receive block.
     fn take_messages(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         block: &mut FillBlock,
@@ -414,7 +419,7 @@ impl Streams {
     /// Sends the peer the status code of the end (RFC 6455, section 7.1.2).
     fn end_websocket(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         code: CloseCode,
@@ -435,7 +440,7 @@ impl Streams {
     /// Queues a control frame, if there is room for it: a peer that reads nothing gets no answers.
     fn send_control(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         stream: &mut StreamState,
         opcode: Opcode,
@@ -471,7 +476,7 @@ enum FrameAction {
 
 /// Judges a frame by its header, and keeps the part of a message that comes in several frames.
 fn accept_frame(
-    cx: &mut Context<'_>,
+    cx: &mut TransportContext<'_>,
     holder: Holder,
     websocket: &mut WebSocket,
     head: &Head,
@@ -514,7 +519,12 @@ fn accept_frame(
 }
 
 /// Delivers a message that came in several frames, which is rare.
-fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: &mut impl RxSink) {
+fn deliver_message(
+    cx: &mut TransportContext<'_>,
+    face: &mut Face,
+    message: &[u8],
+    sink: &mut impl RxSink,
+) {
     cx.shared.memory.reassembly(face.holder).give_back(message.len());
     let Some(mut block) = cx.pool.allocate_block().filter(|_| !message.is_empty()) else { return };
     block.spare_mut()[..message.len()].copy_from_slice(message);
@@ -526,13 +536,13 @@ fn deliver_message(cx: &mut Context<'_>, face: &mut Face, message: &[u8], sink: 
 
 /// Counts a connection that is closed because of the first byte of a frame.
 #[cold]
-fn other_protocol(cx: &mut Context<'_>, first: u8) -> CloseReason {
+fn other_protocol(cx: &mut TransportContext<'_>, first: u8) -> CloseReason {
     cx.shared.calls.other_protocol.increment();
     CloseReason::OtherProtocol(first)
 }
 
 /// An attempt to connect has ended.
-fn connection_attempted(cx: &mut Context<'_>, face: &mut Face, stream: &mut StreamState) {
+fn connection_attempted(cx: &mut TransportContext<'_>, face: &mut Face, stream: &mut StreamState) {
     let Connection::Down { reconnect, attempt } = &mut stream.connection else { return };
     let Some(connected) = attempt.take() else { return };
     let token = Source::Face(face.index).token();
@@ -563,7 +573,7 @@ fn check_user(connection: BorrowedFd<'_>, principal: PrincipalKey) -> io::Result
 }
 
 /// Begins to connect again, or gives an attempt up, if that is due.
-fn poll_reconnect(cx: &mut Context<'_>, face: &Face, stream: &mut StreamState) {
+fn poll_reconnect(cx: &mut TransportContext<'_>, face: &Face, stream: &mut StreamState) {
     let Connection::Down { reconnect, attempt } = &mut stream.connection else { return };
     let failure = match reconnect.poll(cx.now) {
         ReconnectAction::None => return,

@@ -34,7 +34,7 @@ pub(crate) trait Transport {
     /// Handles an event of a descriptor of the face.
     fn handle_event(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         _state: &mut Self::State,
         _event: &Event,
@@ -46,7 +46,7 @@ pub(crate) trait Transport {
     /// Continues to take what [`handle_event`](Self::handle_event) has read.
     fn resume(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         _state: &mut Self::State,
         _sink: &mut impl RxSink,
@@ -57,7 +57,7 @@ pub(crate) trait Transport {
     /// Queues frames, and lists the face or its socket for the next flush.
     fn send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut TransportContext<'_>,
         face: &mut Face,
         state: &mut Self::State,
         outgoing: SendRequest<'_, '_>,
@@ -71,7 +71,7 @@ pub(crate) trait Transport {
     /// Writes what the face has queued.
     fn flush(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         _state: &mut Self::State,
     ) -> Result<(), CloseReason> {
@@ -86,7 +86,7 @@ pub(crate) trait Transport {
     /// Does what is due, if something is.
     fn handle_timeout(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         _state: &mut Self::State,
     ) -> Result<(), CloseReason> {
@@ -106,7 +106,7 @@ pub(crate) trait Transport {
     /// Gives up the connection of a face. True if the face stays and will connect again.
     fn disconnect(
         &mut self,
-        _cx: &mut Context<'_>,
+        _cx: &mut TransportContext<'_>,
         _face: &Face,
         _state: &mut Self::State,
     ) -> bool {
@@ -290,13 +290,13 @@ impl Shared {
 
 /// Everything that a transport needs for one call beside the face.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
+pub(crate) struct TransportContext<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) pool: &'a PacketPool,
     pub(crate) now: Timestamp,
 }
 
-impl Context<'_> {
+impl TransportContext<'_> {
     /// Gives the frame at the front of the filled part of `block` to the face, and the packet that it brings to
     /// `sink`. The frame is consumed.
     #[inline]
