@@ -47,7 +47,7 @@ ndn_types::drop_reasons! {
             InRecordsFull = "in_records_full",
             /// A pending Interest of a principal above its share gave way to one of another principal.
             Evicted = "evicted",
-            /// The strategy did not forward an Interest whose name is pending; the Data answers it, too.
+            /// Nothing is lost: the strategy did not forward an Interest whose name is pending, and the Data answers it, too.
             RetransmissionSuppressed = "retransmission_suppressed",
             /// The strategy found no next hop.
             NoNextHop = "no_next_hop" as "without a next hop",
