@@ -36,7 +36,8 @@ settings! {
         /// and by `namewire cs config` it can become at most the value at the start, or 65536 if that is larger and
         /// `capacity_bytes` has room for them.
         capacity_packets: usize = 65_536 => live().within(0..=TABLE_ENTRIES_MAX),
-        /// Maximum memory for Data packets. The default is 8 KiB for each of `capacity_packets`, at least for 65536.
+        /// Maximum memory for Data packets. The default has room for `capacity_packets`, and at least for 65536, of any
+        /// length: 9363 bytes for each.
         capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
         /// What a full store evicts first. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited Data,
         /// then stale Data, then the oldest Data.

@@ -13,8 +13,6 @@ use ndn_types::duration_ms;
 use crate::config::{self, Config, FaceDefaults, Limits};
 use crate::environment::Environment;
 
-/// Average size of a cached packet, bytes, if no byte limit is configured.
-const CS_BYTES_PER_PACKET: usize = 8192;
 /// Minimum of the Content Store's maximum capacity at run time, if its bytes suffice. It is not larger because the index
 /// is spread over its whole range, and a small index stays in the CPU cache.
 const CS_PACKETS_MIN: usize = 65_536;
@@ -131,14 +129,14 @@ fn share(total: u64, count: usize) -> u64 {
 fn shard_config(config: &Config, hasher: NameHasher, count: usize, now: Timestamp) -> ShardConfig {
     let tables = &config.tables;
     let packets = cs_capacity_max(config).div_ceil(count);
-    let bytes = match tables.cs.capacity_bytes {
-        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
-        None => cs_capacity_max(config).saturating_mul(CS_BYTES_PER_PACKET),
-    };
-    let bytes = super::memory::cs_bytes(bytes).div_ceil(count);
     let pit_capacity = tables.pit_capacity.div_ceil(count);
     let pit_entries = saturate(pit_capacity as u64);
     let sized = PcctConfig::with_capacity(pit_entries, saturate(packets as u64), now);
+    let bytes = match tables.cs.capacity_bytes {
+        Some(size) => usize::try_from(size.0).unwrap_or(usize::MAX),
+        None => sized.cs_bytes_max.saturating_mul(count),
+    };
+    let bytes = super::memory::cs_bytes(bytes).div_ceil(count);
     ShardConfig {
         shard: 0,
         hasher,

@@ -22,6 +22,11 @@ const CLASS_SIZES: [u16; 25] = [
 /// Largest block.
 pub(crate) const BLOCK_SIZE_MAX: usize = 9216;
 
+/// Bytes of a slab that holds `count` of the largest blocks, even if each smaller size takes a chunk.
+pub(crate) const fn bytes_for_largest(count: usize) -> usize {
+    (count.div_ceil(CHUNK_SIZE / BLOCK_SIZE_MAX) + CLASS_SIZES.len() - 1) * CHUNK_SIZE
+}
+
 /// Words of the bit map of a chunk: the smallest class has 512 blocks.
 const MAP_WORDS: usize = CHUNK_SIZE / 128 / 64;
 

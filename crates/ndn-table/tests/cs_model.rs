@@ -315,6 +315,21 @@ proptest! {
     }
 }
 
+/// A packet of each size, then as many of the longest as there may be.
+#[test]
+fn default_byte_capacity_has_room_for_all_packets_of_any_length() {
+    const PACKETS: u32 = 1000;
+    let now = Timestamp::from_millis(1);
+    let mut pcct = Pcct::new(&PcctConfig::with_capacity(16, PACKETS, now), hasher());
+    let lengths = (0..8500).step_by(64).chain(std::iter::repeat(8500));
+    for (number, length) in (0..PACKETS as u16).zip(lengths) {
+        let name = Hashed::new(&name_of(&[number]));
+        let packet = data(&name.value, &vec![7; length]);
+        pcct.insert_data(&name.data(), &packet, 0, true, now).unwrap();
+    }
+    assert_eq!(pcct.cs_len(), PACKETS as usize);
+}
+
 /// The limit is in bytes here, and sizes change: a packet of a new size soon finds room again.
 #[test]
 fn byte_capacity_holds_when_packet_sizes_change() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::byte_slab::bytes_for_largest;
 use crate::{Reserves, Timestamp};
 
 /// Which cached Data is evicted for a new one. Names and meaning are NFD's.
@@ -41,14 +42,14 @@ pub struct PcctConfig {
 }
 
 impl Default for PcctConfig {
-    /// 65,536 cached packets in at most 512 MiB, 65,536 PIT entries.
+    /// 65,536 cached packets in at most 587 MiB, 65,536 PIT entries.
     fn default() -> Self {
         Self::with_capacity(65_536, 65_536, Timestamp::ZERO)
     }
 }
 
 impl PcctConfig {
-    /// Sizes in proportion to a PIT of `pit_entries` and a Content Store of `cs_packets`.
+    /// Sizes in proportion to a PIT of `pit_entries` and a Content Store of `cs_packets`, of any length.
     #[must_use]
     pub fn with_capacity(pit_entries: u32, cs_packets: u32, now: Timestamp) -> Self {
         Self {
@@ -57,7 +58,7 @@ impl PcctConfig {
             extra_records_max: pit_entries.max(1024),
             reserves: Reserves::default(),
             cs_packets_max: cs_packets,
-            cs_bytes_max: (cs_packets as usize * 8192).max(4 << 20),
+            cs_bytes_max: bytes_for_largest(cs_packets as usize),
             cs_prefix_nodes_max: cs_packets.max(1024),
             cs_policy: CsPolicy::Lru,
             now,
