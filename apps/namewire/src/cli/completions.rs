@@ -195,7 +195,8 @@ fn item(argument: &clap::Arg) -> String {
         }
         item.push_str(&text);
     };
-    let values = argument.get_possible_values();
+    let mut values = argument.get_possible_values();
+    values.retain(|value| !value.is_hide_set());
     if takes_values && !argument.is_hide_possible_values_set() && !values.is_empty() {
         let values: Vec<_> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
         add(format!(" Values: {}.", values.join(", ")));

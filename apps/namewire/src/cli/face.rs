@@ -2,7 +2,7 @@
 
 mod show;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ndn_management::{ControlParameters, FaceDriver, FaceUri, Persistency, Verb, face_flag};
 use serde_json::json;
@@ -54,7 +54,7 @@ enum Command {
         local: Option<FaceUri>,
         /// persistent (destroyed on an error) or permanent (kept and reconnected; over https a new face takes over its
         /// routes)
-        #[arg(long, value_parser = persistency(), default_value = "persistent")]
+        #[arg(long, value_parser = persistency_of_new_face(), default_value = "persistent")]
         persistency: Persistency,
         /// Driver of the interface of an Ethernet face: packet (AF_PACKET) or xdp (AF_XDP)
         #[arg(long, value_parser = driver())]
@@ -130,6 +130,24 @@ impl Settings {
 fn persistency() -> impl TypedValueParser<Value = Persistency> {
     PossibleValuesParser::new(["persistent", "on-demand", "permanent"]).try_map(|word| {
         Persistency::from_word(&word).ok_or_else(|| format!("{word} is not a persistency"))
+    })
+}
+
+/// A face to a peer is not made on demand, which the error says.
+fn persistency_of_new_face() -> impl TypedValueParser<Value = Persistency> {
+    let values = [
+        PossibleValue::new("persistent"),
+        PossibleValue::new("permanent"),
+        PossibleValue::new("on-demand").hide(true),
+    ];
+    PossibleValuesParser::new(values).try_map(|word| match Persistency::from_word(&word) {
+        None => Err(format!("{word} is not a persistency")),
+        Some(Persistency::OnDemand) => Err(
+            "only the face of a peer that connects by itself is on-demand; a face that you create is persistent or \
+             permanent"
+                .to_owned(),
+        ),
+        Some(persistency) => Ok(persistency),
     })
 }
 
@@ -296,4 +314,30 @@ fn report(face: &ControlParameters, common: &CommonOptions, what: &str) -> Outco
     let persistency =
         persistency.map_or_else(String::new, |persistency| format!(" ({persistency})"));
     Ok(output::print_line(&format!("face {face_id} to {uri}{persistency} {what}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn on_demand_is_refused_for_a_new_face_with_the_reason() {
+        let create = |persistency| {
+            let words = ["face", "create", "udp4://192.0.2.1", "--persistency", persistency];
+            Line::try_parse_from(words).map(|line| line.options)
+        };
+        assert!(create("persistent").is_ok() && create("permanent").is_ok());
+        let error = create("on-demand").unwrap_err().to_string();
+        assert!(error.contains("a peer that connects by itself is on-demand"), "{error}");
+        let error = create("never").unwrap_err().to_string();
+        assert!(error.contains("[possible values: persistent, permanent]"), "{error}");
+    }
 }
