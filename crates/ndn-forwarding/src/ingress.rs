@@ -112,7 +112,7 @@ impl Ingress {
 
     /// Describes a packet in the common form with no link field but a short PIT token. Returns the
     /// change of its HopLimit: offset and new value. `None` for all other packets, valid or not, for
-    /// which [`Self::push_any`] decides.
+    /// which [`Self::push_any`] decides; the slot is overwritten in any case.
     #[inline(always)]
     fn describe_common(
         &self,

@@ -140,7 +140,8 @@ impl<'a> RxPacket<'a> {
     pub(crate) fn name(&self) -> NameRef<'a> {
         let start = usize::from(self.descriptor.name_offset);
         let end = start + usize::from(self.descriptor.name_length);
-        // Always in the packet. Without a panic, what does not use the name does not compute it.
+        debug_assert!(end <= self.bytes.len(), "the name is not in the packet");
+        // Without a panic, what does not use the name does not compute it.
         let value = self.bytes.get(start..end).unwrap_or_default();
         NameRef::from_validated(value, u16::from(self.descriptor.components))
     }

@@ -344,7 +344,7 @@ impl Shard {
         }
     }
 
-    /// Stage 2: look up the FIB for all Interests in lockstep.
+    /// Stage 2: continue the searches of the FIB for all Interests in lockstep.
     #[inline]
     fn find_routes(&mut self, packets: &RxPackets<'_>, mut interests: Positions) {
         let fib = &*self.fib;

@@ -52,7 +52,7 @@ impl Bucket {
         SlotMask(equal_lanes(&self.tags_and_overflow, tag) & ((1 << BUCKET_SLOTS) - 1))
     }
 
-    /// Whether no item of this tag is in this bucket or in those that follow it.
+    /// Whether there is no item of this tag whose home is this bucket.
     #[inline(always)]
     pub(crate) fn excludes(&self, tag: Tag) -> bool {
         self.matches(tag).0 == 0 && !self.has_overflowed()

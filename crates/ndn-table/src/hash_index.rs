@@ -68,7 +68,7 @@ impl HashIndex {
         }
     }
 
-    /// Whether there is no item of `hash`. A search that is likely to find none calls this first: it does not load what
+    /// Whether it is certain that there is no item of `hash`. A search that is likely to find none calls this first: it does not load what
     /// the loop of [`Self::find`] needs.
     #[inline(always)]
     pub(crate) fn excludes(&self, hash: u64) -> bool {
@@ -241,6 +241,7 @@ mod tests {
                     Operation::Find(hash) => {
                         let mut seen = Vec::new();
                         table.for_each(hash, |reference| seen.push(reference));
+                        prop_assert!(!table.excludes(hash) || seen.is_empty());
                         for (reference, _) in model.iter().filter(|&(_, &other)| other == hash) {
                             prop_assert!(seen.contains(reference));
                         }
@@ -249,6 +250,23 @@ mod tests {
                 prop_assert_eq!(table.len(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn items_that_overflowed_are_not_excluded() {
+        let mut table = HashIndex::new(1);
+        let (many, one) = (1 << 56, 2 << 56);
+        assert!(table.excludes(many) && table.excludes(one));
+        let room = u32::try_from(BUCKET_SLOTS).unwrap();
+        for reference in 0..room {
+            assert_eq!(table.insert(many, reference), Ok(()));
+        }
+        assert!(!table.excludes(many) && table.excludes(one));
+        assert_eq!(table.insert(one, room), Ok(()));
+        assert!(!table.excludes(one), "it is in the next bucket");
+        assert_eq!(table.find(one, |_| true), Some(room));
+        assert!(table.remove(one, room));
+        assert!(table.excludes(one));
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl BestRoute {
 
 impl Strategy for BestRoute {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        if !context.was_sent(interest.entry) {
+        if !context.has_out_records(interest.entry) {
             let next_hop = Self::cheapest(context, interest);
             return Self::send_or_reject(context, interest, next_hop);
         }

@@ -50,7 +50,7 @@ impl Context<'_> {
     /// Whether a PIT entry has out-records.
     #[inline]
     #[must_use]
-    pub fn was_sent(&self, entry: PitIndex) -> bool {
+    pub fn has_out_records(&self, entry: PitIndex) -> bool {
         self.tables.pcct.entry(entry).out_record_count() > 0
     }
 

@@ -97,6 +97,7 @@ impl FibSnapshot {
 
     /// One step of a search; prefetches what the next one, or [`Self::finish_search`], reads. Returns
     /// whether another is needed.
+    #[must_use]
     #[inline(always)]
     pub fn continue_search(&self, search: &mut FibSearch, hashes: &[u64]) -> bool {
         let mut next = search.next;
@@ -119,6 +120,7 @@ impl FibSnapshot {
     #[must_use]
     #[inline(always)]
     pub fn finish_search(&self, search: FibSearch, name: NameRef<'_>, hashes: &[u64]) -> FibSlot {
+        debug_assert_eq!(search.next.depth(), 0, "the search is not over");
         self.verify(search.best, name, hashes)
     }
 
