@@ -23,7 +23,8 @@ pub struct Requester {
 /// The party that is responsible for a command, and charged for what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// An operator: the command came over the control socket, or from a key that a trust rule or a certificate of the
+    /// An operator: the command came over the control socket, from a program of an
+    /// [operator's user](crate::ControlConfig::operator_users), or from a key that a trust rule or a certificate of the
     /// configuration authorizes.
     Operator,
     /// The requester: anybody may send such a command.

@@ -141,6 +141,19 @@ fn face_of_an_unproved_command_is_charged_to_the_user() {
 }
 
 #[test]
+fn face_of_an_unproved_command_of_an_operators_user_is_the_operators() {
+    for (operator_users, keeper) in [
+        (vec![0, 1000], None),
+        (vec![0, 1001], Some(PrincipalKey::LocalApplication { uid: 1000, pid: 0 })),
+    ] {
+        let mut harness =
+            Harness::with_config(ControlConfig { operator_users, ..ControlConfig::default() });
+        let parameters = create("udp4://192.0.2.7:6363");
+        assert_eq!(begin_creation(&mut harness, &parameters).1.keeper, keeper);
+    }
+}
+
+#[test]
 fn existing_face_of_the_data_plane_is_a_conflict() {
     let mut harness = Harness::new();
     let (ticket, _) = begin_creation(&mut harness, &create("udp4://192.0.2.7:6363"));
