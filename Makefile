@@ -10,8 +10,10 @@ BIN := target/$(PROFILE)/namewire
 BENCH := target/$(PROFILE)/namewire-bench
 # All packages each time: cargo compiles libraries anew when other packages are selected, because of their features.
 TESTS = $(CARGO) test --workspace --no-fail-fast
-# These wait for sockets and processes most of the time: a test needs about a quarter of a processor.
-END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" RUST_TEST_THREADS="$$(( 2 * $$(nproc) ))" $(TESTS)
+# These wait for sockets and processes most of the time: a test needs about a quarter of a processor. More than eight at a
+# time would not be faster, and nproc does not know the limits of containers.
+END_TO_END = NAMEWIRE_BIN="$(CURDIR)/target/debug/namewire" \
+	RUST_TEST_THREADS="$$(( $$(nproc) < 4 ? 2 * $$(nproc) : 8 ))" $(TESTS)
 # The one toolchain beside that of rust-toolchain.toml; Miri needs it.
 NIGHTLY := nightly-2026-05-20
 FUZZ_SECONDS ?= 60
@@ -76,9 +78,11 @@ instructions: cargo setup ## Count instructions per exchange; fails if they diff
 .PHONY: test
 test: cargo setup ## Run all tests, with real applications of other projects
 	$(CARGO) build --workspace --all-targets
-	$(TESTS) --exclude namewire-tests
-	$(END_TO_END) --test forwarding --test program
-	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding
+	failed=0; \
+	$(TESTS) --exclude namewire-tests || failed=1; \
+	$(END_TO_END) --test forwarding --test program || failed=1; \
+	NAMEWIRE_TEST_WORKERS=2 $(END_TO_END) --test forwarding || failed=1; \
+	exit $$failed
 	$(CARGO) test -p ndn-caching -p ndn-cache-sim --features ndn-caching/vip,ndn-cache-sim/vip --test vip --test engine
 
 .PHONY: lint

@@ -44,6 +44,7 @@ done
 [ -n "$key" ] || fail "--key is missing: the public key of the releases, from a place that you trust"
 [ -r "$key" ] || fail "$key: cannot be read"
 case $prefix in
+*[!A-Za-z0-9._/+-]*) fail "$prefix: the prefix may have letters, digits and ._/+- only" ;;
 /*) ;;
 *) fail "$prefix: the prefix has to begin with /" ;;
 esac
@@ -52,6 +53,7 @@ for tool in gpgv tar gzip sha256sum sed; do
 done
 [ "$(uname -s)" = Linux ] || fail "the forwarder is for Linux, and this is $(uname -s)"
 
+umask 022
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -86,9 +88,15 @@ expected=$(sed -n "s/^ \([0-9a-f]\{64\}\) [0-9]* $archive\$/\1/p" "$work/Release
 
 mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ] || fail "$prefix: cannot be written to; run this as root, or choose --prefix"
 tar -xzf "$work/$archive" -C "$work" -o
-unit=$work/${archive%.tar.gz}/lib/systemd/system/namewire.service
-sed "s#^ExecStart=/bin/#ExecStart=$prefix/bin/#" "$unit" >"$unit.new"
-mv "$unit.new" "$unit"
-# With -f, a program that is running keeps its former file.
-cp -Rf "$work/${archive%.tar.gz}/." "$prefix"
+cd "$work/${archive%.tar.gz}"
+bin/namewire --version >/dev/null || fail "the program of $archive does not run on this machine; nothing was installed"
+unit=lib/systemd/system/namewire.service
+sed "s#^ExecStart=/bin/#ExecStart=$prefix/bin/#" $unit >"$work/unit"
+mv "$work/unit" $unit
+# Each file takes the place of its former version at once; directories that are links stay so.
+find . -type f | while IFS= read -r file; do
+	mkdir -p "$prefix/$(dirname "$file")"
+	cp "$file" "$prefix/$file.new"
+	mv -f "$prefix/$file.new" "$prefix/$file"
+done
 echo "installed ${archive%.tar.gz} into $prefix"

@@ -14,9 +14,14 @@ pub(crate) struct Position(usize);
 
 impl Position {
     /// The end of the log, which is kept from the first call on.
+    ///
+    /// # Panics
+    /// The limit of open files cannot be raised.
     pub(crate) fn end() -> Self {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
+            // Forwarders and their peers share the descriptors of this process.
+            ndn_sys::cpu::raise_descriptor_limit().expect("the limit of open files");
             tracing_subscriber::fmt()
                 .with_max_level(LevelFilter::INFO)
                 .with_ansi(false)

@@ -1,7 +1,7 @@
 //! What is installed beside the program: the systemd unit, the Debian packages, releases, the image.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -173,7 +173,9 @@ fn make_release(work: &Path) -> Release {
 
 fn install(release: &Release, prefix: &Path) -> std::process::Output {
     let mut command = Command::new("sh");
-    command.arg(release.directory.join("install.sh"));
+    command
+        .args(["-c", "umask 077; exec sh \"$0\" \"$@\""])
+        .arg(release.directory.join("install.sh"));
     command.arg("--key").arg(&release.keys).arg("--prefix").arg(prefix).arg(&release.directory);
     run_to_end(command)
 }
@@ -232,8 +234,19 @@ fn a_release_installs_if_its_signature_and_digests_are_valid() {
         };
         apt("apt-get", &["--error-on=any", "update"]);
         let policy = apt("apt-cache", &["policy", "namewire", "namewire-nfd-compat"]);
-        assert_eq!(policy.matches("Candidate: 0.1.0").count(), 2, "{policy}");
+        let candidate = concat!("Candidate: ", env!("CARGO_PKG_VERSION"));
+        assert_eq!(policy.matches(candidate).count(), 2, "{policy}");
     }
+
+    // A second time: over files that are there, and through directories that are links.
+    std::fs::create_dir(prefix.join("share/elsewhere")).unwrap();
+    std::fs::rename(prefix.join("share/man"), prefix.join("share/elsewhere/man")).unwrap();
+    std::os::unix::fs::symlink("elsewhere/man", prefix.join("share/man")).unwrap();
+    let output = install(&release, &prefix);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(prefix.join("share/man").is_symlink());
+    let mode = std::fs::metadata(prefix.join("bin/namewire")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
 
     let elsewhere = work.path().join("elsewhere");
     let refused = |release: &Release, reason: &str| {

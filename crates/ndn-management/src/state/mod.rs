@@ -895,14 +895,10 @@ impl ControlState {
             NO_FACE => PrincipalKey::Management,
             face_id => self.principal(face_id),
         };
-        let authority = match principal {
-            PrincipalKey::LocalApplication { uid, .. }
-                if self.config.operator_users.contains(&uid) =>
-            {
-                Authority::Operator
-            }
-            _ => authority,
-        };
+        let users = &self.config.operator_users;
+        let is_operator =
+            matches!(principal, PrincipalKey::LocalApplication { uid, .. } if users.contains(&uid));
+        let authority = if is_operator { Authority::Operator } else { authority };
         let executing = Executing { now, name, principal, authority };
         // A slice of a removal, which no command waits for, may have made the requested change.
         if request.is_about_next_hops() {
