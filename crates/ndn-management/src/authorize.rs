@@ -24,7 +24,7 @@ pub struct Requester {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
     /// An operator: the command came over the control socket, from a program of an
-    /// [operator's user](crate::ControlConfig::operator_users), or from a key that a trust rule or a certificate of the
+    /// [operator's user](crate::ControlState::set_operator_users), or from a key that a trust rule or a certificate of the
     /// configuration authorizes.
     Operator,
     /// The requester: anybody may send such a command.

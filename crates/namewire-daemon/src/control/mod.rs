@@ -551,6 +551,8 @@ impl Control {
     /// Starts to accept connections. Earlier ones wait in the backlog: the worker gets the route to management before
     /// the first application.
     fn start_listening(&mut self) {
+        // The user is the final one: privileges have been given up.
+        self.cx.state.set_operator_users(vec![0, rustix::process::geteuid().as_raw()]);
         if let Err(error) = self.cx.state.register_management() {
             error!(%error, "management cannot be reached");
         }

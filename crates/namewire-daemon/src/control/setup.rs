@@ -59,7 +59,6 @@ pub(crate) fn management(
             serve: config.tables.cs.serve,
         },
         reserves: settings::reserves(&config.limits),
-        operator_users: vec![0, rustix::process::geteuid().as_raw()],
         ..ControlConfig::default()
     };
     let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);

@@ -38,8 +38,6 @@ pub struct ControlConfig {
     pub publisher: PublisherLimits,
     /// Reserves of what principals share: memory for requests, places for commands that wait for certificates.
     pub reserves: Reserves,
-    /// User IDs whose programs act for operators: those that may do everything anyway.
-    pub operator_users: Vec<u32>,
 }
 
 impl Default for ControlConfig {
@@ -56,7 +54,6 @@ impl Default for ControlConfig {
             cs_capacity_max: u64::MAX,
             publisher: PublisherLimits::default(),
             reserves: Reserves::default(),
-            operator_users: Vec::new(),
         }
     }
 }

@@ -166,6 +166,7 @@ pub struct ControlState {
     outcomes: VecDeque<(u64, Handled)>,
     anchor_changes: VecDeque<AnchorChange>,
     counters: ControlCounters,
+    operator_users: Vec<u32>,
 }
 
 impl std::fmt::Debug for ControlState {
@@ -201,6 +202,7 @@ impl ControlState {
             outcomes: VecDeque::new(),
             anchor_changes: VecDeque::new(),
             counters: ControlCounters::default(),
+            operator_users: Vec::new(),
             config,
         }
     }
@@ -623,6 +625,11 @@ impl ControlState {
         Ok(())
     }
 
+    /// Sets the user IDs whose programs act for operators: those that may do everything anyway.
+    pub fn set_operator_users(&mut self, users: Vec<u32>) {
+        self.operator_users = users;
+    }
+
     /// Replaces the authorizer. The route of `/localhop/nfd` is added or removed accordingly.
     ///
     /// # Errors
@@ -895,7 +902,7 @@ impl ControlState {
             NO_FACE => PrincipalKey::Management,
             face_id => self.principal(face_id),
         };
-        let users = &self.config.operator_users;
+        let users = &self.operator_users;
         let is_operator =
             matches!(principal, PrincipalKey::LocalApplication { uid, .. } if users.contains(&uid));
         let authority = if is_operator { Authority::Operator } else { authority };

@@ -146,8 +146,8 @@ fn face_of_an_unproved_command_of_an_operators_user_is_the_operators() {
         (vec![0, 1000], None),
         (vec![0, 1001], Some(PrincipalKey::LocalApplication { uid: 1000, pid: 0 })),
     ] {
-        let mut harness =
-            Harness::with_config(ControlConfig { operator_users, ..ControlConfig::default() });
+        let mut harness = Harness::new();
+        harness.state.set_operator_users(operator_users);
         let parameters = create("udp4://192.0.2.7:6363");
         assert_eq!(begin_creation(&mut harness, &parameters).1.keeper, keeper);
     }
