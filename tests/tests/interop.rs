@@ -2,7 +2,6 @@
 //! with Namewire over UDP. `interop_matrix.rs` has the others, to which the number of workers makes no difference.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use namewire_tests::transfers::OBJECT_BYTES;
 use namewire_tests::{Peer, Settings, Transport, noise, wait_until, worker_count};
 
 mod unix {
@@ -51,11 +50,11 @@ mod on_path {
 fn a_second_fetch_comes_from_the_content_store() {
     let forwarder = Settings::new().start();
     let unix = Transport(forwarder.unix());
-    let object = noise(3, OBJECT_BYTES);
+    let object = noise(3, 1 << 20);
     let file = forwarder.directory().join("object");
     std::fs::write(&file, &object).unwrap();
     let mut attempt = 0;
-    // Where a fetch takes longer than half a second, names may move to another worker, away from their cached Data.
+    // If a fetch takes longer than half a second, names may move to another worker, away from their cached Data.
     wait_until("a fetch during which no names move", || {
         attempt += 1;
         let prefix = format!("/cached/{attempt}");
@@ -79,5 +78,5 @@ fn a_second_fetch_comes_from_the_content_store() {
         Some(())
     });
     let hits = forwarder.json(&["cs"])["hits"].as_u64().unwrap();
-    assert!(hits >= 1400, "{hits} hits");
+    assert!(hits >= 1 << 7, "{hits} hits for at least as many segments");
 }
