@@ -213,7 +213,8 @@ fn interest_lifetime_is_limited() {
 fn many_ready_faces_are_read_over_several_rounds() {
     const SENDERS: usize = 60;
     const PACKETS: usize = 1200;
-    let mut bed = Bed::with_faces_max(SENDERS);
+    // With room for all of them beside the reserves of others.
+    let mut bed = Bed::with_faces_max(2 * SENDERS);
     let counters = Arc::clone(bed.dataplane.workers()[0].worker_counters());
     // Everything waits in the sockets before the worker learns of the first face.
     let mut senders = Vec::new();
