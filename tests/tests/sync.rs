@@ -228,7 +228,7 @@ fn tree_that_does_not_fit_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn second_copy_requests_the_listing_and_no_file() {
+fn second_copy_requests_the_metadata_of_files_and_no_content() {
     let bed = Bed::new(&[("sub/a", b"a"), ("sub/b", b"b")]);
     for number in 0..3000 {
         bed.write(&format!("sub/{number}"), format!("{number}").as_bytes());
@@ -242,7 +242,8 @@ fn second_copy_requests_the_listing_and_no_file() {
     let again = bed.sync(&[]);
     assert_eq!(counts(&again, ["unchanged", "bytes"]), [3002, 0], "{again}");
     let second = interests() - before;
-    assert!(first > 3002 && second < 1000, "{first} and {second} Interests");
+    // The metadata of each file, and its content. Some Interests are for the listing, or sent again.
+    assert!(first > 2 * 3002 && second < 4000, "{first} and {second} Interests");
 }
 
 /// Otherwise neither the old nor the new file of one that was renamed would be left.
