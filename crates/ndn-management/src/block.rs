@@ -158,6 +158,7 @@ impl ElementOrder {
 
     /// Adds an element.
     pub(crate) const fn with(mut self, ty: u32) -> Self {
+        assert!(ty != PART, "a field has no TLV-TYPE");
         assert!(self.position(ty).is_none(), "two fields have the same TLV-TYPE");
         let mut at = self.len;
         while at > self.next {

@@ -121,12 +121,12 @@ fn face_query_filter() {
         local_uri: Some("udp4://192.0.2.2:6363".to_owned()),
         scope: Some(Scope::NonLocal.number()),
         persistency: Some(Persistency::Permanent.number()),
-        link_type: Some(LinkType::AdHoc.number()),
+        link_type: Some(LinkType::MultiAccess.number()),
     };
     assert_wire(
         &filter,
         "9640 690107 830475647034 7215756470343a2f2f3139322e302e322e313a36333633
-         8115756470343a2f2f3139322e302e322e323a36333633 840100 850102 860102",
+         8115756470343a2f2f3139322e302e322e323a36333633 840100 850102 860101",
     );
     assert_eq!(FaceQueryFilter::default().to_vec(), hex("9600"));
     assert_eq!(FaceQueryFilter::decode(&hex("9600")).unwrap(), FaceQueryFilter::default());
