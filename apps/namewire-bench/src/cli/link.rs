@@ -10,7 +10,7 @@ use clap::Args;
 use ndn_client::link::LinkOptions;
 use serde_json::json;
 
-use super::print_json;
+use super::common::print_json;
 use namewire::cli::output::{self, Table, grouped};
 use namewire::cli::shared::duration;
 use namewire::cli::shared::on_interrupt;

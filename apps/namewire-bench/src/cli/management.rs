@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Change, ManagementOptions, ManagementReport, run_management};
 use clap::Args;
 
-use super::{end_when_interrupted, print_json};
+use super::common::{end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, grouped};
 use namewire::cli::shared::Outcome;
 use namewire::cli::shared::positive_duration;

@@ -1,5 +1,6 @@
 //! The command line of `namewire-bench`.
 
+mod common;
 mod files;
 mod link;
 mod management;
@@ -15,15 +16,15 @@ use std::time::Duration;
 
 use crate::{
     DistanceOptions, IdleOptions, IdleReport, ModelOptions, ModelReport, SkewOptions, SkewReport,
-    TransferOptions, end_started, relay_tcp, relay_udp, relay_unix, run_distance, run_idle,
-    run_model, run_skew, run_transfer,
+    TransferOptions, relay_tcp, relay_udp, relay_unix, run_distance, run_idle, run_model, run_skew,
+    run_transfer,
 };
 use clap::builder::RangedU64ValueParser;
 use clap::{Parser, Subcommand};
 
+use common::{at_least_one, end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, grouped};
-use namewire::cli::shared::on_interrupt;
-use namewire::cli::shared::{Failure, INTERRUPTED, Outcome};
+use namewire::cli::shared::{Failure, Outcome, on_interrupt};
 use namewire::cli::shared::{List, numbers, processors};
 use namewire::cli::shared::{positive_duration, size};
 use ndn_pipeline_bench::{
@@ -264,30 +265,11 @@ fn run(bench: &Bench) -> Outcome {
     }
 }
 
-/// Ends the bench and the programs that it has started on an interrupt, immediately.
-fn end_when_interrupted() -> Outcome {
-    on_interrupt(|| {
-        end_started();
-        output::note(&format_args!("namewire-bench: {}", Failure::Interrupted));
-        std::process::exit(INTERRUPTED.into());
-    })
-}
-
-/// Parser of a number of measurements.
-fn at_least_one() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
-}
-
 /// Parses two addresses with a hyphen between them.
 fn pair_of_addresses(text: &str) -> Result<(SocketAddr, SocketAddr), String> {
     let (own, peer) = text.split_once('-').ok_or("no hyphen between two addresses")?;
     let address = |text: &str| text.parse().map_err(|_| format!("{text}: no address and port"));
     Ok((address(own)?, address(peer)?))
-}
-
-fn print_json(report: &impl serde::Serialize) -> Outcome {
-    let value = serde_json::to_value(report).map_err(|error| Failure::Failed(error.to_string()))?;
-    Ok(output::print_json(&value)?)
 }
 
 /// Leaves several intervals after the first five seconds, which have a figure of their own.

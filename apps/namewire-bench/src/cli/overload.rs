@@ -7,7 +7,7 @@ use crate::{OverloadOptions, OverloadReport, plot, run_overload};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 
-use super::{end_when_interrupted, print_json};
+use super::common::{at_least_one, end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, grouped};
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors};
@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = positive_duration, default_value = "1s", value_name = "DURATION")]
     stretch: Duration,
     /// Repetitions of each rate
-    #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = super::at_least_one())]
+    #[arg(long, default_value_t = OverloadOptions::default().rounds, value_parser = at_least_one())]
     rounds: usize,
     /// Sizes of the content of a Data, for one run of all rates each
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "100B,1000B", value_parser = size(0..=8000_usize))]

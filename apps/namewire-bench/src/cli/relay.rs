@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 
-use super::{at_least_one, end_when_interrupted, print_json};
+use super::common::{at_least_one, end_when_interrupted, print_json};
 use namewire::cli::output::{self, Table, counted, grouped};
 use namewire::cli::shared::{Failure, Outcome};
 use namewire::cli::shared::{List, numbers, processors_of, repeated};

@@ -14,7 +14,7 @@ use ndn_traffic::{
 };
 use serde::Deserialize;
 
-use super::{Losses, OverloadOptions};
+use super::report::{Losses, OverloadOptions};
 use crate::relay::Transport;
 use crate::relay::addresses::Addresses;
 use crate::relay::attach::register_udp_face;

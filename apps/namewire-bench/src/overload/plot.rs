@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{OverloadCase, OverloadReport, OverloadRun};
+use super::report::{OverloadCase, OverloadReport, OverloadRun};
 
 /// Width of a panel.
 const WIDTH: f64 = 560.0;

@@ -3,10 +3,10 @@
 use ndn_traffic::{Arrivals, Load};
 
 use super::offer::{Outcome, Subject, to_f64};
-use super::search::largest_sustained;
-use super::{
+use super::report::{
     BORNE_OUT_MIN, Losses, OverloadCase, OverloadMode, OverloadOptions, OverloadRun, SUSTAINED_MIN,
 };
+use super::search::largest_sustained;
 use ndn_pipeline_bench::median;
 
 /// Maximum steal time of a valid round, as a share.

@@ -8,9 +8,10 @@ use anyhow::Context;
 use ndn_traffic::io::Endpoint;
 
 use super::addresses::Addresses;
+use super::attach;
 use super::link::{Link, Side, mac_text};
 use super::program::Program;
-use super::{Transport, attach};
+use super::transport::Transport;
 
 /// Sockets of the consumers, and of the producer.
 pub(super) type Sockets = (Vec<Endpoint>, Endpoint);

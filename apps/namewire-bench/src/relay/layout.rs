@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use super::link::{MTU_MAX, MTU_USUAL};
 use super::program::Program;
-use super::{FIB_ENTRIES, RelayOptions, Transport, wire};
+use super::report::{FIB_ENTRIES, RelayOptions};
+use super::transport::Transport;
+use super::wire;
 
 /// Maximum link header in a frame of the bench, bytes.
 const LINK_HEADER_MAX: usize = 32;

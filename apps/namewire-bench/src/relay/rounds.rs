@@ -16,9 +16,10 @@ use super::layout::{CaseShape, Contender, Layout};
 use super::link::Link;
 use super::program::Program;
 use super::programs::Running;
+use super::report::{RelayCase, RelayOptions};
 use super::statistics::{CallFigures, Quartiles, to_f64};
 use super::transport::Transport;
-use super::{RelayCase, RelayOptions, connect, wire};
+use super::{connect, wire};
 
 /// Window while a cache is filled.
 const WARM_WINDOW: u32 = 256;

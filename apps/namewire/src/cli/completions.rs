@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use super::failure::{self, Failure, Outcome};
@@ -36,19 +36,14 @@ pub(super) struct ManOptions {
     markdown: bool,
 }
 
-pub(super) fn run(options: &Options) -> Outcome {
+/// `program` without examples.
+pub(super) fn run(options: &Options, mut program: clap::Command) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(
-        options.shell,
-        &mut super::Arguments::command(),
-        "namewire",
-        &mut script,
-    );
+    clap_complete::generate(options.shell, &mut program, "namewire", &mut script);
     Ok(std::io::stdout().lock().write_all(&script)?)
 }
 
-pub(super) fn run_man(options: &ManOptions) -> Outcome {
-    let program = super::program();
+pub(super) fn run_man(options: &ManOptions, program: clap::Command) -> Outcome {
     if options.markdown {
         return Ok(std::io::stdout().lock().write_all(markdown(program).as_bytes())?);
     }

@@ -17,7 +17,7 @@ use super::resolve::canonical;
 use crate::config::{MTU_MAX, MTU_MIN};
 use namewire_control::WaitingFace;
 pub(super) use show::down_for_people;
-use show::{flag_words, run_list, show};
+use show::{ListOptions, flag_words, run_list, show};
 
 /// List, show, create, update and destroy faces
 #[derive(Args, Debug)]
@@ -84,18 +84,6 @@ enum Command {
         #[command(flatten)]
         common: CommonOptions,
     },
-}
-
-#[derive(Args, Debug)]
-struct ListOptions {
-    /// Only faces of this URI scheme, such as udp4 or unix
-    #[arg(long)]
-    scheme: Option<String>,
-    /// Also show local addresses, persistency, packets, retransmissions and drivers
-    #[arg(long, short)]
-    long: bool,
-    #[command(flatten)]
-    common: CommonOptions,
 }
 
 #[derive(Args, Debug)]

@@ -241,8 +241,8 @@ fn execute(command: &Command) -> Outcome {
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
         Command::Control(command) => api::run(command),
-        Command::Completions(options) => completions::run(options),
-        Command::Man(options) => completions::run_man(options),
+        Command::Completions(options) => completions::run(options, Arguments::command()),
+        Command::Man(options) => completions::run_man(options, program()),
     }
 }
 

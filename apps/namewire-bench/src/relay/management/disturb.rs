@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 
-use super::ManagementOptions;
 use super::hostile::Attacker;
+use super::report::ManagementOptions;
 use super::subject::Subject;
 use crate::relay::{clock, rounds};
 

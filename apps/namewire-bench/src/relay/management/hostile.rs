@@ -9,7 +9,7 @@ use ndn_management::{CommandBuilder, ControlParameters, Verb};
 use ndn_packet::{Component, InterestBuilder, Name, SignatureInfo};
 use ndn_security::{KeySigner, KeyType, Locator, PrivateKey, Signer, key_name};
 
-use super::ManagementOptions;
+use super::report::ManagementOptions;
 use super::subject::{HOSTILE_PREFIX, Subject};
 use crate::relay::clock;
 

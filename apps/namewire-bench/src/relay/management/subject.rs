@@ -16,12 +16,13 @@ use ndn_security::{Certificate, CertificateOptions, KeyType, PrivateKey, SELF, k
 use ndn_traffic::io::Endpoint;
 
 use super::super::addresses::Addresses;
+use super::super::generator::Generator;
 use super::super::program::Program;
 use super::super::programs::{CS_CAPACITY, Running};
 use super::super::statistics::to_f64;
 use super::super::wire::{PREFIX, split_tlv};
 use super::super::{Transport, attach, clock};
-use super::{Generator, ManagementOptions, PAYLOAD, TURNS, WINDOW};
+use super::report::{ManagementOptions, PAYLOAD, TURNS, WINDOW};
 use crate::started::Folder;
 
 /// Maximum commands in flight while the tables are filled.

@@ -2,20 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use clap::Args;
 use ndn_client::Endpoint;
 use ndn_management::{Dataset, FaceQueryFilter, FaceStatus, face_flag};
 use serde_json::{Value, json};
 
-use super::ListOptions;
 use crate::cli::connect::block_on;
 use crate::cli::control_queries;
 use crate::cli::failure::Outcome;
-use crate::cli::manage::words_of;
+use crate::cli::manage::{CommonOptions, words_of};
 use crate::cli::output::{self, Table, bytes_for_people, bytes_in_four, grouped, span_for_people};
 use namewire_control::{LinkCounters, LinkDown, WaitingFace};
 
 /// Link counters by FaceId.
 type Links = BTreeMap<u64, LinkCounters>;
+
+/// Options of `face list`.
+#[derive(Args, Debug)]
+pub(super) struct ListOptions {
+    /// Only faces of this URI scheme, such as udp4 or unix
+    #[arg(long)]
+    scheme: Option<String>,
+    /// Also show local addresses, persistency, packets, retransmissions and drivers
+    #[arg(long, short)]
+    long: bool,
+    #[command(flatten)]
+    common: CommonOptions,
+}
 
 /// Lists faces.
 pub(super) fn run_list(options: &ListOptions) -> Outcome {

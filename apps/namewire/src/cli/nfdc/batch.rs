@@ -4,8 +4,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::Exit;
 use super::grammar::{self, Parsed};
+use super::session::Exit;
 
 /// Reads the commands of a file, or of standard input for `-`.
 pub(super) fn read(file: &str) -> Result<Vec<Parsed>, Exit> {

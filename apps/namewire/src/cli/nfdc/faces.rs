@@ -6,8 +6,8 @@ use ndn_management::{
 };
 
 use super::grammar::{self, Arguments, FaceReference};
+use super::session::{CANONIZE_TIMEOUT, Exit, Session, no_answer, refusal, required};
 use super::text::{self, Attributes};
-use super::{CANONIZE_TIMEOUT, Exit, Session, refusal, required};
 use crate::cli::resolve;
 
 /// Exit statuses of nfdc.
@@ -34,7 +34,7 @@ impl Session {
         };
         let faces: Vec<FaceStatus> =
             self.endpoint.management().dataset(&dataset).await.map_err(|error| {
-                Exit::new(1, format!("Error {}", super::no_answer(&error, "querying face")))
+                Exit::new(1, format!("Error {}", no_answer(&error, "querying face")))
             })?;
         if faces.is_empty() { Err(Exit::new(NOT_FOUND, "Face not found")) } else { Ok(faces) }
     }

@@ -6,6 +6,7 @@
 //! | `grammar` | which commands there are, and their arguments |
 //! | `batch` | lines of a batch file |
 //! | `faces`, `routes`, `tables`, `report` | the commands |
+//! | `session` | the connection to the forwarder; early ends of commands |
 //! | `text`, `xml` | how things are written |
 
 mod batch;
@@ -14,24 +15,23 @@ mod faces;
 mod grammar;
 mod report;
 mod routes;
+mod session;
 mod tables;
 mod text;
 mod xml;
 
 pub(super) use text::extended_timestamp;
 
-use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
-use ndn_client::{CommandError, Endpoint, EndpointOptions};
-use ndn_management::{ControlParameters, ControlResponse, Verb};
+use ndn_client::{Endpoint, EndpointOptions};
 
 use super::connect::{ConnectOptions, block_on};
 use super::failure::Failure;
 use super::key_chain::usual_signer;
 use grammar::Parsed;
+use session::{Exit, Session, print};
 
 /// Run a command of NFD's nfdc, with its arguments, output and exit statuses
 ///
@@ -46,66 +46,6 @@ pub(super) struct Options {
 
 /// The version of NFD whose nfdc is the model.
 const LIKE_VERSION: &str = "24.07";
-
-/// An early end of a command: exit status and message for standard error.
-#[derive(Debug)]
-struct Exit {
-    status: u8,
-    message: String,
-}
-
-impl Exit {
-    fn new(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
-    }
-}
-
-impl From<std::io::Error> for Exit {
-    fn from(error: std::io::Error) -> Self {
-        let status = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
-        Self::new(status, if status == 0 { String::new() } else { error.to_string() })
-    }
-}
-
-/// The session of a command.
-struct Session {
-    endpoint: Endpoint,
-}
-
-impl Session {
-    /// Sends a command; a refusal is a failure with the message of nfdc.
-    async fn command(
-        &self,
-        verb: Verb,
-        parameters: &ControlParameters,
-        doing: &str,
-    ) -> Result<ControlParameters, Exit> {
-        let response = self.respond(verb, parameters, doing).await?;
-        if !response.is_ok() {
-            return Err(refusal(&response, doing));
-        }
-        response.parameters().map_err(|error| Exit::new(1, format!("Error when {doing}: {error}")))
-    }
-
-    async fn respond(
-        &self,
-        verb: Verb,
-        parameters: &ControlParameters,
-        doing: &str,
-    ) -> Result<ControlResponse, Exit> {
-        let answered = self.endpoint.management().respond(verb, parameters).await;
-        answered.map_err(|error| Exit::new(1, format!("Error {}", no_answer(&error, doing))))
-    }
-}
-
-fn refusal(response: &ControlResponse, doing: &str) -> Exit {
-    Exit::new(1, format!("Error {} when {doing}: {}", response.code, response.text))
-}
-
-/// ndn-cxx has codes for errors without a response.
-fn no_answer(error: &CommandError, doing: &str) -> String {
-    format!("10060 when {doing}: {error}")
-}
 
 /// Runs the command and returns its exit status.
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -227,22 +167,10 @@ async fn perform(session: &Session, parsed: &Parsed) -> Result<(), Exit> {
     print(&output?)
 }
 
-fn print(text: &str) -> Result<(), Exit> {
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
-}
-
 /// The output of `nfdc status report` in this format, for the status server.
 pub(super) async fn status_report(endpoint: &Endpoint, format: &str) -> Result<String, Failure> {
     let session = Session { endpoint: endpoint.clone() };
     let report = datasets::Report::fetch(&session).await;
     let report = report.map_err(|exit| Failure::NoAnswer(exit.message))?;
     Ok(report.render(Some(format)))
-}
-
-/// Timeout of the resolution of a host name.
-const CANONIZE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// Required arguments were checked by the parser.
-fn required<T: Clone>(value: Option<&T>) -> Result<T, Exit> {
-    value.cloned().ok_or_else(|| Exit::new(2, "required argument is missing"))
 }

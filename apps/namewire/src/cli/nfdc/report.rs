@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::datasets::Report;
 use super::grammar::Arguments;
-use super::{Exit, Session, no_answer, text, xml};
+use super::session::{Exit, Session, no_answer};
+use super::{text, xml};
 
 impl Session {
     /// Fetches a dataset; `what` is its name in messages of nfdc.

@@ -6,8 +6,8 @@ use ndn_management::{
 };
 
 use super::grammar::{Arguments, FaceReference};
+use super::session::{Exit, Session, print, required};
 use super::text::{self, Attributes};
-use super::{Exit, Session, print, required};
 
 /// Exit status for an unknown route.
 const ROUTE_NOT_FOUND: u8 = 6;

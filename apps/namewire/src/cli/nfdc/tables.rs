@@ -3,8 +3,8 @@
 use ndn_management::{ControlParameters, Dataset, StrategyChoice, Verb, cs_flag, status};
 
 use super::grammar::Arguments;
+use super::session::{Exit, Session, refusal, required};
 use super::text::{self, Attributes, on_off};
-use super::{Exit, Session, refusal, required};
 
 /// Exit status for an unknown strategy.
 const UNKNOWN_STRATEGY: u8 = 7;

@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 use super::super::arguments::{name, positive_duration, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
-use super::lifetime;
-use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
+use super::common::{
+    check_named, lifetime, ratio, read_file, report_all, stop_flag, wrong_scenario,
+};
+use super::faces;
 
 const WINDOW_DEFAULT: u32 = 64;
 const OUTSTANDING_DEFAULT: u32 = 1 << 16;

@@ -1,22 +1,14 @@
 //! `namewire traffic`: the traffic generator.
 
+mod common;
 mod consumer;
 mod faces;
 mod producer;
 mod routes;
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use clap::{Args, Subcommand};
-use ndn_traffic::ScenarioError;
-use ndn_traffic::io::{RunError, RunFigures};
-use serde::de::DeserializeOwned;
 
-use super::arguments::positive_duration;
-use super::failure::{Failure, Outcome};
-use super::interrupt::on_interrupt;
+use super::failure::Outcome;
 
 /// Generate load: send Interests, or answer them
 #[derive(Args, Debug)]
@@ -35,79 +27,5 @@ pub(super) fn run(options: &Options) -> Outcome {
     match &options.side {
         Side::Consumer(options) => consumer::run(options),
         Side::Producer(options) => producer::run(options),
-    }
-}
-
-/// Reads a scenario file; without one, the default of `T`.
-fn read_file<T: DeserializeOwned + Default>(path: Option<&Path>) -> Outcome<T> {
-    let Some(path) = path else { return Ok(T::default()) };
-    let text = crate::config::text_file::read(path)
-        .map_err(|error| Failure::file(path.display(), &error))?;
-    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
-}
-
-/// Rejects a command without prefixes or scenario.
-fn check_named(are_some: bool) -> Outcome {
-    match are_some {
-        true => Ok(()),
-        false => Err(Failure::Usage(
-            "give a prefix such as /load, or a scenario file with --scenario".to_owned(),
-        )),
-    }
-}
-
-/// True after the first interrupt.
-fn stop_flag() -> Outcome<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    on_interrupt(move || flag.store(true, Ordering::Relaxed))?;
-    Ok(stop)
-}
-
-/// Parses an InterestLifetime to milliseconds.
-fn lifetime(text: &str) -> Result<u32, String> {
-    let lifetime_ms = positive_duration(text)?.as_millis();
-    u32::try_from(lifetime_ms)
-        .ok()
-        .filter(|lifetime_ms| *lifetime_ms > 0)
-        .ok_or_else(|| "it is from 1ms to 4294967295ms".to_owned())
-}
-
-fn wrong_scenario(error: &ScenarioError) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
-/// Reports the results, even if the connection was lost.
-fn report_all(
-    ended: Result<RunFigures, RunError>,
-    report: impl FnOnce(&RunFigures) -> Outcome,
-) -> Outcome {
-    match ended {
-        Ok(figures) => report(&figures),
-        Err(RunError { error, figures }) => {
-            // A failure takes precedence over a closed standard output.
-            let _ = report(&figures);
-            Err(Failure::Failed(format!("the connection to the forwarder: {error}")))
-        }
-    }
-}
-
-/// CPU time per packet in microseconds, and other ratios.
-#[expect(clippy::cast_precision_loss, reason = "figures for display")]
-fn ratio(numerator: f64, denominator: u64) -> f64 {
-    if denominator == 0 { 0.0 } else { numerator / denominator as f64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lifetimes_have_units() {
-        assert_eq!(lifetime("4s"), Ok(4000));
-        assert_eq!(lifetime("500ms"), Ok(500));
-        for wrong in ["0", "300", "10us", "1h30", "s", "5000000s"] {
-            assert!(lifetime(wrong).is_err(), "{wrong}");
-        }
     }
 }

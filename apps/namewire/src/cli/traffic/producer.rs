@@ -14,7 +14,8 @@ use serde_json::json;
 use super::super::arguments::{duration, name, published_name, size};
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, counted, grouped};
-use super::{check_named, faces, ratio, read_file, report_all, stop_flag, wrong_scenario};
+use super::common::{check_named, ratio, read_file, report_all, stop_flag, wrong_scenario};
+use super::faces;
 
 /// Respond to the Interests of a traffic consumer
 ///

@@ -154,7 +154,7 @@ pub(super) fn set_permissions(
 
 /// A path for people: without control characters.
 pub(super) fn shown(path: &Path) -> String {
-    super::output::without_control(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
+    crate::cli::output::without_control(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
 }
 
 #[cfg(test)]

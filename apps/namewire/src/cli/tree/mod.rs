@@ -3,10 +3,12 @@
 //! A plan is made first: the entries of all directories, and the metadata of all files. Then files are fetched,
 //! and at last extra files are deleted and the times of directories set.
 
+mod fetched;
 mod filter;
 mod local;
 mod plan;
 mod root;
+mod rules;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,196 +17,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions, FetchProgress};
-use ndn_files::{Attributes, FileMetadata, ListingEntry, PartFile, Workers, parse_listing, record};
+use ndn_client::fetch::FetchProgress;
+use ndn_files::{Attributes, PartFile, Workers, record};
 use ndn_packet::Name;
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, Outcome};
-use super::fetch_file::{Already, Policy, failure, fetch_found};
+use super::fetch_file::{Already, Policy, fetch_found};
 use super::output::{self, bytes_for_people};
 use super::target::Target;
+use fetched::Action;
+pub(super) use fetched::{Change, Fetched, TreeProgress};
 pub(super) use filter::Filter;
+use local::Extra;
 pub(super) use local::umask;
-use local::{Extra, shown};
-use plan::{Decision, Plan, PlannedFile, find_file};
+pub(super) use plan::list;
+use plan::{Decision, Plan, PlannedFile, Planner, find_file};
 use root::{Identity, Root};
-
-/// Default number of files that are fetched at a time.
-pub(super) const JOBS_DEFAULT: u16 = 64;
-/// Maximum size of a listing, in bytes.
-const LISTING_LEN_MAX: usize = 64 << 20;
-
-/// What a copy contains, and what is done to make it one.
-#[derive(Debug)]
-pub(super) struct Rules {
-    pub(super) filter: Filter,
-    /// Deletes what the tree does not have.
-    pub(super) delete: bool,
-    /// Number of files that may be deleted; by default, half of them, at least 10, and none if the tree is empty.
-    pub(super) max_delete: Option<u64>,
-    /// Compares the contents of all files.
-    pub(super) checksum: bool,
-    pub(super) mode: Mode,
-    /// Number of files at a time.
-    pub(super) jobs: u16,
-    /// The user's umask, if existing files get the permissions of the server.
-    pub(super) umask: Option<u32>,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            filter: Filter::default(),
-            delete: false,
-            max_delete: None,
-            checksum: false,
-            mode: Mode::Copy,
-            jobs: JOBS_DEFAULT,
-            umask: None,
-        }
-    }
-}
-
-/// What is done with the differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    Copy,
-    /// They are only reported.
-    Preview,
-    /// They are reported after all contents were compared.
-    Verify,
-}
-
-/// A difference between the tree and its copy.
-#[derive(Debug)]
-pub(super) struct Change {
-    action: Action,
-    path: PathBuf,
-    /// Where the content of a renamed file is.
-    from: Option<PathBuf>,
-    bytes: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
-    /// There is no such file.
-    Add,
-    /// The file is another one.
-    Replace,
-    Rename,
-    Delete,
-    /// An entry of another kind is in the way.
-    Blocked,
-    /// For [`Mode::Verify`]: there is no such file, it is another one, or the tree does not have it.
-    Missing,
-    Differs,
-    Extra,
-}
-
-impl Action {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Replace => "replace",
-            Self::Rename => "rename",
-            Self::Delete => "delete",
-            Self::Blocked => "blocked",
-            Self::Missing => "missing",
-            Self::Differs => "differs",
-            Self::Extra => "extra",
-        }
-    }
-}
-
-impl Change {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "action": self.action.word(),
-            "path": self.path.to_string_lossy(),
-            "from": self.from.as_ref().map(|from| from.to_string_lossy()),
-            "bytes": self.bytes,
-        })
-    }
-}
-
-impl std::fmt::Display for Change {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:<7}  ", self.action.word())?;
-        if let Some(from) = &self.from {
-            write!(formatter, "{} -> ", shown(from))?;
-        }
-        formatter.write_str(&shown(&self.path))?;
-        match self.bytes {
-            Some(bytes) if self.action != Action::Rename => {
-                write!(formatter, "  ({})", bytes_for_people(bytes))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Result of the copy.
-#[derive(Debug, Default)]
-pub(super) struct Fetched {
-    /// Number of complete files.
-    pub(super) files: u64,
-    /// Number of these that were complete before and are unchanged.
-    pub(super) unchanged: u64,
-    /// Number of files that were at another place in the copy.
-    pub(super) renamed: u64,
-    /// Number of files and directories that were deleted.
-    pub(super) deleted: u64,
-    pub(super) directories: u64,
-    /// Number of content bytes fetched.
-    pub(super) bytes: u64,
-    /// Number of files and directories that could not be fetched, or have an invalid name.
-    pub(super) failed: u64,
-    /// Number of files and directories that do not have the server's time and permissions.
-    pub(super) without_attributes: u64,
-    /// The differences that were found.
-    pub(super) changes: Vec<Change>,
-    /// The first failure.
-    pub(super) failure: Option<Failure>,
-}
-
-impl Fetched {
-    fn take(&mut self, result: Result<Outcome<u64>, tokio::task::JoinError>) {
-        let result = result.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())));
-        match result {
-            Ok(bytes) => {
-                self.files += 1;
-                self.bytes += bytes;
-            }
-            Err(failure) => self.fail(failure),
-        }
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        output::note(&format_args!("namewire: {failure}"));
-        self.failed += 1;
-        self.failure.get_or_insert(failure);
-    }
-}
-
-/// How far a recursive fetch is.
-#[derive(Debug, Default)]
-pub(super) struct TreeProgress {
-    /// Files of the listings so far.
-    pub(super) files_found: AtomicU64,
-    pub(super) files_done: AtomicU64,
-    /// Bytes of the files that have to be fetched, as far as their sizes are known.
-    pub(super) bytes_found: AtomicU64,
-    pub(super) bytes_done: AtomicU64,
-    /// The metadata of all files is known.
-    pub(super) is_planned: AtomicBool,
-    /// Complete files whose time or permissions could not be set.
-    without_attributes: AtomicU64,
-}
+pub(super) use rules::{JOBS_DEFAULT, Mode, Rules};
 
 /// Bytes kept of incomplete files.
 #[derive(Debug, Default)]
@@ -260,13 +93,18 @@ pub(super) struct Tree<'a> {
     pub(super) rules: &'a Rules,
 }
 
-impl Tree<'_> {
+impl<'a> Tree<'a> {
+    fn planner(self) -> Planner<'a> {
+        let Self { endpoint, policy, progress, rules, .. } = self;
+        Planner { endpoint, policy, progress, rules }
+    }
+
     /// Copies the directory `name` to `output`, which is created if it does not exist.
     pub(super) async fn copy(self, name: &Name, output: &Path) -> Outcome<Fetched> {
         let mode = self.rules.mode;
         let mut root = Root::open(output, mode == Mode::Copy)?;
         let mut fetched = Fetched::default();
-        let mut plan = self.plan(name, &root, &mut fetched).await?;
+        let mut plan = self.planner().plan(name, &root, &mut fetched).await?;
         let mut extras = self.extras(&plan, &root, &mut fetched);
         let renames = self.renames(&plan, &mut extras, &root).await;
         if mode != Mode::Verify {
@@ -815,28 +653,4 @@ impl OneFile {
         progress.without_attributes.fetch_add(u64::from(is_without), Ordering::Relaxed);
         Ok(bytes)
     }
-}
-
-/// Reads a directory: its metadata and entries.
-pub(super) async fn list(
-    endpoint: &Endpoint,
-    name: &Name,
-    fetching: &FetchOptions,
-) -> Outcome<(FileMetadata, Vec<ListingEntry>)> {
-    let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
-    let found = endpoint.find(name, &fetching).await.map_err(failure)?;
-    let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
-    let Some(metadata) = metadata.filter(FileMetadata::is_directory) else {
-        return Err(Failure::Failed(format!(
-            "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
-        )));
-    };
-    let listing = endpoint.fetch_found(found, 0, &fetching);
-    let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
-    let entries = parse_listing(&listing).ok_or_else(|| {
-        Failure::Failed(format!(
-            "{name}: the listing is too long, has a name twice or an entry that is not a file name"
-        ))
-    })?;
-    Ok((metadata, entries))
 }

@@ -12,13 +12,15 @@ use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
 use ndn_files::{
     Attributes, FileMetadata, ListingEntry, Origin, has_content, is_reserved_name, is_unchanged,
-    newer_version,
+    newer_version, parse_listing,
 };
 use ndn_packet::Name;
 use tokio::task::JoinSet;
 
+use super::fetched::{Fetched, TreeProgress};
 use super::root::Root;
-use super::{Fetched, Tree, list};
+use super::rules::{Mode, Rules};
+
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::fetch_file::{Policy, failure, manifest_of};
 
@@ -26,6 +28,8 @@ use crate::cli::fetch_file::{Policy, failure, manifest_of};
 const ENTRIES_MAX: usize = 1 << 22;
 /// Maximum depth of directories.
 const DEPTH_MAX: usize = 128;
+/// Maximum size of a listing, in bytes.
+const LISTING_LEN_MAX: usize = 64 << 20;
 
 /// The directories and files of a tree.
 #[derive(Debug, Default)]
@@ -128,7 +132,16 @@ pub(super) struct Obstacle<'a> {
     pub(super) decision: &'a mut Decision,
 }
 
-impl Tree<'_> {
+/// Finds out what a copy needs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planner<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) policy: &'a Policy,
+    pub(super) progress: &'a TreeProgress,
+    pub(super) rules: &'a Rules,
+}
+
+impl Planner<'_> {
     /// Reads all directories and the metadata of all files. Failures are counted in `fetched`.
     ///
     /// # Errors
@@ -152,7 +165,7 @@ impl Tree<'_> {
                     policy: self.policy.clone(),
                     root: root.clone(),
                     compares_all: self.rules.checksum,
-                    must_compare: self.rules.mode == super::Mode::Verify,
+                    must_compare: self.rules.mode == Mode::Verify,
                     name,
                     path,
                 };
@@ -284,6 +297,30 @@ impl Tree<'_> {
         plan.paths.insert(path.as_os_str().as_bytes().to_vec(), entry.is_directory);
         Ok(Some((name, path)))
     }
+}
+
+/// Reads a directory: its metadata and entries.
+pub(in crate::cli) async fn list(
+    endpoint: &Endpoint,
+    name: &Name,
+    fetching: &FetchOptions,
+) -> Outcome<(FileMetadata, Vec<ListingEntry>)> {
+    let fetching = FetchOptions { discovery: Discovery::Metadata, ..fetching.clone() };
+    let found = endpoint.find(name, &fetching).await.map_err(failure)?;
+    let metadata = found.metadata().and_then(|content| FileMetadata::decode(content).ok());
+    let Some(metadata) = metadata.filter(FileMetadata::is_directory) else {
+        return Err(Failure::Failed(format!(
+            "{name} is not a directory of a file server: `namewire get {name}` fetches a file"
+        )));
+    };
+    let listing = endpoint.fetch_found(found, 0, &fetching);
+    let listing = listing.collect(LISTING_LEN_MAX).await.map_err(failure)?;
+    let entries = parse_listing(&listing).ok_or_else(|| {
+        Failure::Failed(format!(
+            "{name}: the listing is too long, has a name twice or an entry that is not a file name"
+        ))
+    })?;
+    Ok((metadata, entries))
 }
 
 /// Finds a file: its version and metadata.

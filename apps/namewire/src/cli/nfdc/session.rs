@@ -1,0 +1,79 @@
+//! The connection of a command to the forwarder, and how a command ends early.
+
+use std::io::Write;
+use std::time::Duration;
+
+use ndn_client::{CommandError, Endpoint};
+use ndn_management::{ControlParameters, ControlResponse, Verb};
+
+/// An early end of a command: exit status and message for standard error.
+#[derive(Debug)]
+pub(super) struct Exit {
+    pub(super) status: u8,
+    pub(super) message: String,
+}
+
+impl Exit {
+    pub(super) fn new(status: u8, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+}
+
+impl From<std::io::Error> for Exit {
+    fn from(error: std::io::Error) -> Self {
+        let status = if error.kind() == std::io::ErrorKind::BrokenPipe { 0 } else { 1 };
+        Self::new(status, if status == 0 { String::new() } else { error.to_string() })
+    }
+}
+
+/// The session of a command.
+pub(super) struct Session {
+    pub(super) endpoint: Endpoint,
+}
+
+impl Session {
+    /// Sends a command; a refusal is a failure with the message of nfdc.
+    pub(super) async fn command(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+        doing: &str,
+    ) -> Result<ControlParameters, Exit> {
+        let response = self.respond(verb, parameters, doing).await?;
+        if !response.is_ok() {
+            return Err(refusal(&response, doing));
+        }
+        response.parameters().map_err(|error| Exit::new(1, format!("Error when {doing}: {error}")))
+    }
+
+    pub(super) async fn respond(
+        &self,
+        verb: Verb,
+        parameters: &ControlParameters,
+        doing: &str,
+    ) -> Result<ControlResponse, Exit> {
+        let answered = self.endpoint.management().respond(verb, parameters).await;
+        answered.map_err(|error| Exit::new(1, format!("Error {}", no_answer(&error, doing))))
+    }
+}
+
+pub(super) fn refusal(response: &ControlResponse, doing: &str) -> Exit {
+    Exit::new(1, format!("Error {} when {doing}: {}", response.code, response.text))
+}
+
+/// ndn-cxx has codes for errors without a response.
+pub(super) fn no_answer(error: &CommandError, doing: &str) -> String {
+    format!("10060 when {doing}: {error}")
+}
+
+pub(super) fn print(text: &str) -> Result<(), Exit> {
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// Timeout of the resolution of a host name.
+pub(super) const CANONIZE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Required arguments were checked by the parser.
+pub(super) fn required<T: Clone>(value: Option<&T>) -> Result<T, Exit> {
+    value.cloned().ok_or_else(|| Exit::new(2, "required argument is missing"))
+}
