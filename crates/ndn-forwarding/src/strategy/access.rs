@@ -71,7 +71,7 @@ impl Strategy for Access {
     fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
         if let Some(record) = context.out_record(entry, data.face) {
             let rtt_ns = context.now().nanos_since(record.renewed);
-            context.note_answer(data, rtt_ns);
+            context.note_answer(entry, data, rtt_ns);
         }
     }
 

@@ -141,10 +141,11 @@ impl Asf {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) {
-        let (now, strategy) = (context.now, context.strategy);
+        let by = context.writer(interest.entry);
+        let now = by.now;
         let table = &mut context.tables.measurements;
-        table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
-        let hop = table.hop_mut(strategy, interest.namespace(), face, now, self.lifetime_ms);
+        table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
+        let hop = table.hop_mut(by, interest.namespace(), face, self.lifetime_ms);
         self.apply_timeout(hop, now);
         if hop.due == Timestamp::ZERO {
             hop.due = now.plus_nanos(hop.rtt.timeout_ns());
@@ -153,10 +154,11 @@ impl Asf {
     }
 
     fn probe(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, used: FaceIndex) {
-        let (now, strategy) = (context.now, context.strategy);
+        let by = context.writer(interest.entry);
+        let now = by.now;
         let random = mix(u64::from(interest.nonce) ^ interest.namespace());
         let table = &mut context.tables.measurements;
-        let namespace = table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
+        let namespace = table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         if namespace.due == Timestamp::ZERO {
             namespace.due = now.plus_millis(1 + random % FIRST_PROBE_MS);
         }
@@ -169,7 +171,7 @@ impl Asf {
             self.await_answer(context, interest, face);
         }
         let table = &mut context.tables.measurements;
-        let namespace = table.namespace_mut(strategy, interest.namespace(), now, self.lifetime_ms);
+        let namespace = table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         namespace.due = now.plus_millis(self.probing_interval_ms);
     }
 

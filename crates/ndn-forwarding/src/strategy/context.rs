@@ -3,6 +3,7 @@
 use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId, Timestamp};
 
+use super::measurements::Writer;
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, PendingInterest};
 use crate::face_table::{FaceFlags, Reliance};
@@ -253,15 +254,21 @@ impl Context<'_> {
         Some((known.last_next_hop, known.rtt.timeout_ns()))
     }
 
-    /// Records that a face answered after `rtt_ns`, under the parent of the name of `data`.
-    pub(super) fn note_answer(&mut self, data: &ArrivedData<'_>, rtt_ns: u64) {
+    /// The writer of measurements for the Interest of an entry.
+    pub(super) fn writer(&self, entry: PitIndex) -> Writer {
+        let principal = self.tables.pcct.entry(entry).principal();
+        Writer { strategy: self.strategy, principal, now: self.now }
+    }
+
+    /// Records that a face answered `entry` after `rtt_ns`, under the parent of the name of `data`.
+    pub(super) fn note_answer(&mut self, entry: PitIndex, data: &ArrivedData<'_>, rtt_ns: u64) {
         let [.., parent_hash, _] = *data.prefix_hashes else { return };
-        let (strategy, now) = (self.strategy, self.now);
+        let by = self.writer(entry);
         let measurements = &mut self.tables.measurements;
-        let of_face = measurements.face_mut(strategy, data.face, now);
+        let of_face = measurements.face_mut(by, data.face);
         of_face.rtt.add(rtt_ns);
         let face_rtt = of_face.rtt;
-        let of_prefix = measurements.prefix_mut(strategy, parent_hash, now);
+        let of_prefix = measurements.prefix_mut(by, parent_hash);
         if of_prefix.last_next_hop == data.face {
             of_prefix.rtt.add(rtt_ns);
         } else {

@@ -1,6 +1,8 @@
 //! Measurements of strategies, by name prefix and face.
 
-use ndn_table::{FaceIndex, StrategyId, Timestamp};
+use std::cmp::Reverse;
+
+use ndn_table::{FaceIndex, PrincipalIndex, StrategyId, Timestamp};
 
 use super::rtt::RttEstimate;
 
@@ -16,6 +18,8 @@ const LIFETIME_MS: u64 = 8000;
 pub(crate) struct Measurement {
     key: u64,
     expiry: Timestamp,
+    /// Whose Interest made it.
+    principal: PrincipalIndex,
     /// The face that answered last.
     pub(crate) last_next_hop: FaceIndex,
     /// Its round-trip time.
@@ -32,6 +36,7 @@ impl Measurement {
     const NONE: Self = Self {
         key: 0,
         expiry: Timestamp::ZERO,
+        principal: PrincipalIndex::OTHER,
         last_next_hop: FaceIndex::from_bits(u32::MAX),
         rtt: RttEstimate::UNKNOWN,
         due: Timestamp::ZERO,
@@ -40,7 +45,22 @@ impl Measurement {
     };
 }
 
-/// A set-associative table of fixed size; the entry with the oldest write is replaced.
+/// The strategy and the Interest that a measurement comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer {
+    /// The strategy.
+    pub(crate) strategy: StrategyId,
+    /// The principal of the Interest.
+    pub(crate) principal: PrincipalIndex,
+    /// The time.
+    pub(crate) now: Timestamp,
+}
+
+/// A set-associative table of fixed size.
+///
+/// A new entry takes the place of one that has expired. If there is none, the principal with most entries of the set
+/// gives way, the one that writes included; among several, the one that ends first. So Interests of one principal under
+/// any number of names leave a place in each set to others.
 ///
 /// Keys are keyed 64-bit hashes of name prefixes, without the names: if two prefixes collide, the
 /// strategy may prefer the wrong upstream, nothing worse.
@@ -73,24 +93,18 @@ impl Measurements {
     }
 
     /// The entry of a prefix, to be written.
-    pub(crate) fn prefix_mut(
-        &mut self,
-        strategy: StrategyId,
-        prefix_hash: u64,
-        now: Timestamp,
-    ) -> &mut Measurement {
-        self.entry_mut(prefix_key(strategy, prefix_hash), now)
+    pub(crate) fn prefix_mut(&mut self, by: Writer, prefix_hash: u64) -> &mut Measurement {
+        self.entry_mut(by, prefix_key(by.strategy, prefix_hash))
     }
 
     /// The entry of a namespace, to be written, with a lifetime of `lifetime_ms`.
     pub(crate) fn namespace_mut(
         &mut self,
-        strategy: StrategyId,
+        by: Writer,
         prefix_hash: u64,
-        now: Timestamp,
         lifetime_ms: u64,
     ) -> &mut Measurement {
-        self.lasting_mut(prefix_key(strategy, prefix_hash), now, lifetime_ms)
+        self.lasting_mut(by, prefix_key(by.strategy, prefix_hash), lifetime_ms)
     }
 
     /// The hash of the longest prefix that has an entry.
@@ -107,13 +121,12 @@ impl Measurements {
     /// The entry of a next hop of a namespace, to be written, with a lifetime of `lifetime_ms`.
     pub(crate) fn hop_mut(
         &mut self,
-        strategy: StrategyId,
+        by: Writer,
         prefix_hash: u64,
         face: FaceIndex,
-        now: Timestamp,
         lifetime_ms: u64,
     ) -> &mut Measurement {
-        self.lasting_mut(hop_key(strategy, prefix_hash, face), now, lifetime_ms)
+        self.lasting_mut(by, hop_key(by.strategy, prefix_hash, face), lifetime_ms)
     }
 
     /// The entry of a next hop of a namespace, if it exists.
@@ -129,21 +142,16 @@ impl Measurements {
         set.iter_mut().find(|entry| entry.key == key && entry.expiry > now)
     }
 
-    fn lasting_mut(&mut self, key: u64, now: Timestamp, lifetime_ms: u64) -> &mut Measurement {
-        let entry = self.entry_mut(key, now);
-        entry.expiry = now.plus_millis(lifetime_ms);
+    fn lasting_mut(&mut self, by: Writer, key: u64, lifetime_ms: u64) -> &mut Measurement {
+        let entry = self.entry_mut(by, key);
+        entry.expiry = by.now.plus_millis(lifetime_ms);
         entry
     }
 
     /// The entry of a face, to be written.
-    pub(crate) fn face_mut(
-        &mut self,
-        strategy: StrategyId,
-        face: FaceIndex,
-        now: Timestamp,
-    ) -> &mut Measurement {
+    pub(crate) fn face_mut(&mut self, by: Writer, face: FaceIndex) -> &mut Measurement {
         let hash = u64::from(face.to_bits()) | 1 << 63;
-        self.entry_mut(prefix_key(strategy, mix(hash)), now)
+        self.entry_mut(by, prefix_key(by.strategy, mix(hash)))
     }
 
     fn find(&self, key: u64, now: Timestamp) -> Option<&Measurement> {
@@ -151,17 +159,34 @@ impl Measurements {
         set.iter().find(|entry| entry.key == key && entry.expiry > now)
     }
 
-    fn entry_mut(&mut self, key: u64, now: Timestamp) -> &mut Measurement {
+    /// An entry belongs to the principal whose Interest made it, so that nobody takes over those of others by writing to
+    /// them.
+    fn entry_mut(&mut self, by: Writer, key: u64) -> &mut Measurement {
+        let Writer { principal, now, .. } = by;
         let set = &mut self.sets[set_index(key)];
         let known = set.iter().position(|entry| entry.key == key && entry.expiry > now);
         let way = known.unwrap_or_else(|| {
-            let oldest = (0..WAYS).min_by_key(|&way| set[way].expiry).unwrap_or(0);
-            set[oldest] = Measurement { key, ..Measurement::NONE };
-            oldest
+            let way = replaced_way(set, by);
+            set[way] = Measurement { key, principal, ..Measurement::NONE };
+            way
         });
         set[way].expiry = now.plus_millis(LIFETIME_MS);
         &mut set[way]
     }
+}
+
+/// The entry whose place a new one takes.
+fn replaced_way(set: &[Measurement; WAYS], by: Writer) -> usize {
+    let held = |principal| {
+        let of_principal = set.iter().filter(|entry| entry.principal == principal).count();
+        of_principal + usize::from(principal == by.principal)
+    };
+    let rank = |&way: &usize| {
+        let entry = &set[way];
+        let is_alive = entry.expiry > by.now;
+        (is_alive, Reverse(if is_alive { held(entry.principal) } else { 0 }), entry.expiry)
+    };
+    (0..WAYS).min_by_key(rank).unwrap_or(0)
 }
 
 fn prefix_key(strategy: StrategyId, hash: u64) -> u64 {
@@ -187,6 +212,9 @@ const _: () = assert!(SET_COUNT == 4 << 8);
 
 #[cfg(test)]
 mod tests {
+    use ndn_table::{Ledger, Reserves, Resource};
+    use ndn_types::{Capacity, PrincipalKey};
+
     use super::*;
 
     const A: StrategyId = StrategyId(0);
@@ -197,28 +225,61 @@ mod tests {
         let mut table = Measurements::new();
         let hashes = [11, 22, 33, 44];
         let start = Timestamp::from_millis(5);
-        table.prefix_mut(A, hashes[1], start).last_next_hop = FaceIndex::new(1, 0);
-        table.prefix_mut(B, hashes[3], start).last_next_hop = FaceIndex::new(3, 0);
+        let by = |strategy, now| Writer { strategy, principal: PrincipalIndex::OTHER, now };
+        table.prefix_mut(by(A, start), hashes[1]).last_next_hop = FaceIndex::new(1, 0);
+        table.prefix_mut(by(B, start), hashes[3]).last_next_hop = FaceIndex::new(3, 0);
         let find = |table: &Measurements, strategy, now| {
             table.find_longest_prefix(strategy, &hashes, now).map(|m| m.last_next_hop.slot())
         };
         assert_eq!(find(&table, A, start), Some(1));
         assert_eq!(find(&table, B, start), Some(3));
-        table.prefix_mut(A, hashes[2], start.plus_millis(4000)).last_next_hop =
+        table.prefix_mut(by(A, start.plus_millis(4000)), hashes[2]).last_next_hop =
             FaceIndex::new(2, 0);
         assert_eq!(find(&table, A, start.plus_millis(7999)), Some(2));
         assert_eq!(find(&table, A, start.plus_millis(12_000)), None);
     }
 
-    #[test]
-    fn full_set_replaces_the_oldest() {
+    /// The numbers of the entries in one set that are left when entries of these principals are written one after the
+    /// other.
+    fn left(principals: &[PrincipalIndex]) -> Vec<usize> {
         let mut table = Measurements::new();
-        let key = |n: u64| 7 | n << 20;
-        for n in 0..5 {
-            table.entry_mut(key(n), Timestamp::from_millis(n));
+        let key = |number: usize| 7 | (number as u64) << 20;
+        let mut now = Timestamp::ZERO;
+        for (number, &principal) in principals.iter().enumerate() {
+            now = now.plus_millis(1);
+            table.entry_mut(Writer { strategy: A, principal, now }, key(number));
         }
-        let now = Timestamp::from_millis(5);
-        let found = (0..5).filter(|&n| table.find(key(n), now).is_some()).collect::<Vec<_>>();
-        assert_eq!(found, [1, 2, 3, 4]);
+        (0..principals.len()).filter(|&number| table.find(key(number), now).is_some()).collect()
+    }
+
+    #[test]
+    fn full_set_replaces_the_oldest_of_the_principal_with_most() {
+        let mut ledger = Ledger::new([Capacity::of(1); Resource::COUNT], Reserves::NONE);
+        let [one, two, three, four, five] =
+            [1, 2, 3, 4, 5].map(|face_id| ledger.attach(PrincipalKey::Neighbour { face_id }));
+        assert_eq!(left(&[one; 5]), [1, 2, 3, 4]);
+        assert_eq!(left(&[one, two, two, two, two, two]), [0, 3, 4, 5], "its own");
+        assert_eq!(left(&[one, one, one, one, two, three]), [2, 3, 4, 5]);
+        assert_eq!(left(&[one, two, three, four, five]), [1, 2, 3, 4], "each has one");
+        assert_eq!(left(&[one, two, three, four, four]), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn entry_that_has_expired_is_replaced_first() {
+        let mut table = Measurements::new();
+        let mut write = |principal, number: u64, millis| {
+            let now = Timestamp::from_millis(millis);
+            table.entry_mut(Writer { strategy: A, principal, now }, 7 | number << 20);
+            let is_kept = |number: &u64| table.find(7 | number << 20, now).is_some();
+            (0..6).filter(is_kept).collect::<Vec<_>>()
+        };
+        let mut ledger = Ledger::new([Capacity::of(1); Resource::COUNT], Reserves::NONE);
+        let [one, two] = [1, 2].map(|face_id| ledger.attach(PrincipalKey::Neighbour { face_id }));
+        write(one, 0, 0);
+        for number in 1..4 {
+            write(two, number, 5000 + number);
+        }
+        assert_eq!(write(two, 4, 9000), [1, 2, 3, 4], "the first one had expired");
+        assert_eq!(write(one, 5, 9001), [2, 3, 4, 5]);
     }
 }

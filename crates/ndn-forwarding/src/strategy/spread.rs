@@ -131,9 +131,9 @@ impl Strategy for Turns {
         {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }
-        let (now, strategy) = (context.now, context.strategy);
+        let by = context.writer(interest.entry);
         let table = &mut context.tables.measurements;
-        let namespace = table.namespace_mut(strategy, interest.namespace(), now, LIFETIME_MS);
+        let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let turn = namespace.mark;
         namespace.mark = turn.wrapping_add(1);
         let position = self.position(turn, interest.next_hops.len());
@@ -195,9 +195,9 @@ impl FastRoute {
     const CHOSEN: u64 = 1;
 
     fn chosen(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
-        let (now, strategy) = (context.now, context.strategy);
+        let by = context.writer(interest.entry);
         let table = &mut context.tables.measurements;
-        let namespace = table.namespace_mut(strategy, interest.namespace(), now, LIFETIME_MS);
+        let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let face = (namespace.state == Self::CHOSEN).then_some(namespace.last_next_hop)?;
         let is_next_hop = interest.next_hops.iter().any(|hop| hop.face == face);
         (is_next_hop && context.is_eligible(interest, face)).then_some(face)
@@ -230,11 +230,11 @@ impl Strategy for FastRoute {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, _: PitIndex, data: &ArrivedData<'_>) {
-        let (now, strategy) = (context.now, context.strategy);
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
+        let by = context.writer(entry);
         let table = &mut context.tables.measurements;
-        if let Some(namespace) = table.find_namespace(strategy, data.prefix_hashes, now) {
-            let namespace = table.namespace_mut(strategy, namespace, now, LIFETIME_MS);
+        if let Some(namespace) = table.find_namespace(by.strategy, data.prefix_hashes, by.now) {
+            let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
             namespace.state = Self::CHOSEN;
             namespace.last_next_hop = data.face;
         }
@@ -242,12 +242,12 @@ impl Strategy for FastRoute {
 
     fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
         if nack.reason != NackReason::DUPLICATE {
-            let (now, strategy) = (context.now, context.strategy);
+            let by = context.writer(entry);
             let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
             let count = context.hash_name_of(entry, &mut hashes);
             let table = &mut context.tables.measurements;
-            if let Some(namespace) = table.find_namespace(strategy, &hashes[..count], now) {
-                let namespace = table.namespace_mut(strategy, namespace, now, LIFETIME_MS);
+            if let Some(namespace) = table.find_namespace(by.strategy, &hashes[..count], by.now) {
+                let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
                 if namespace.last_next_hop == nack.face {
                     namespace.state = 0;
                 }

@@ -669,3 +669,38 @@ fn one_principal_may_use_all_that_is_not_reserved() {
     assert_eq!(bed.shards[0].pcct_mut().pit_len(), 50);
     assert_eq!(bed.counters[0].dropped(DropReason::PitShare), 10);
 }
+
+/// Each Interest with a hint makes measurements of its own, which need no answer.
+#[test]
+fn hinted_interests_of_one_host_leave_measurements_to_others() {
+    let mut bed = bed(1, 20_000);
+    bed.add_route(&name("/asf"), HOLE, 0);
+    bed.add_route(&name("/asf"), PRODUCER, 10);
+    bed.set_strategy(&name("/asf"), "/localhost/nfd/strategy/asf");
+    // The upstreams that an Interest of a bystander is sent to.
+    let mut nonce = 0;
+    let mut ask = |bed: &mut Bed, now| -> Vec<Face> {
+        nonce += 1;
+        let uri = format!("/asf/by/{nonce}");
+        bed.sent.0.clear();
+        bed.process(now, &[from(50, interest(&uri, nonce))]);
+        let asked = bed.sent.0.iter().map(|sent| sent.face).collect();
+        bed.process(now + 10, &[from(PRODUCER, data(&uri))]);
+        asked
+    };
+    let mut now = 0;
+    for _ in 0..10 {
+        ask(&mut bed, now);
+        now += 5000;
+        bed.advance(now);
+    }
+    assert!(ask(&mut bed, now).contains(&PRODUCER), "the cheaper next hop does not answer");
+    for serial in 0..10_000 {
+        let hinted = interest(&format!("/asf/{serial}/x"), 1_000_000 + serial).hint("/hole");
+        bed.process(now + 20, &[from(100 + serial % 13, hinted)]);
+    }
+    for _ in 0..20 {
+        let asked = ask(&mut bed, now + 30);
+        assert!(asked.contains(&PRODUCER), "{asked:?}");
+    }
+}
