@@ -47,9 +47,9 @@ pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
     CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy,
     EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX, IN_RECORDS_PER_ENTRY_MAX,
-    InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_INTEREST_INLINE_MAX, PIT_MATCHES_MAX,
-    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex,
-    PitMatches, PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
+    InRecord, InRecordSearch, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_INTEREST_INLINE_MAX,
+    PIT_MATCHES_MAX, PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry,
+    PitError, PitIndex, PitMatches, PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
 };
 pub use short_prefix_interests::{
     SHORT_PREFIX_INTERESTS_MAX, ShortPrefixInterests, ShortPrefixInterestsFull,

@@ -7,6 +7,7 @@ use ndn_table::{FibSlot, PitIndex, PitPhase, Resource};
 
 use super::Matches;
 use super::finalize::Ending;
+use super::interest::Joined;
 use crate::descriptor::Flags;
 use crate::dispatch::{Answer, Content, CsProbe, DataVisit, Parcel, Stage};
 use crate::packet::RxPacket;
@@ -68,7 +69,7 @@ impl Context<'_> {
     pub(super) fn cross_shard_interest(
         &mut self,
         rx: &RxPacket<'_>,
-        pending: Option<PitIndex>,
+        pending: Option<&Joined>,
         is_pending: bool,
         route: FibSlot,
         strategies: &StrategyTable,
@@ -102,7 +103,7 @@ impl Context<'_> {
     fn join_and_publish(
         &mut self,
         rx: &RxPacket<'_>,
-        pending: Option<PitIndex>,
+        pending: Option<&Joined>,
         route: FibSlot,
     ) -> Result<PitIndex, DropReason> {
         let strategy = self.fib.entry(route).strategy();

@@ -3,9 +3,9 @@
 
 use ndn_packet::NackReason;
 use ndn_table::{
-    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, Ledger, Limits, PIT_TOKEN_INLINE_MAX, PitIndex,
-    PitPhase, PrincipalIndex, RecordPlace, Resource, Timestamp, VICTIM_STEPS, Verdict, Victim,
-    long_blocks,
+    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, Ledger, Limits,
+    PIT_TOKEN_INLINE_MAX, PitIndex, PitPhase, PrincipalIndex, RecordPlace, Resource, Timestamp,
+    VICTIM_STEPS, Verdict, Victim, long_blocks,
 };
 use ndn_types::PrincipalClass;
 
@@ -57,22 +57,22 @@ impl Context<'_> {
         if has_room { Ok(()) } else { Err(DropReason::PitShare) }
     }
 
-    /// Makes room for the in-record of a face in an entry, where its present one is in `own`, and for its
-    /// token. Returns where the present one is afterwards.
+    /// Makes room for an in-record in an entry, whose in-records are `found`, and for its token. Returns where that of
+    /// its face is afterwards, if it has one.
     #[inline]
     pub(super) fn admit_in_record(
         &mut self,
-        principal: PrincipalIndex,
         entry: PitIndex,
-        own: Option<(FaceIndex, RecordPlace)>,
+        record: &InRecord,
+        found: &InRecordSearch,
         token_length: usize,
     ) -> Result<Option<RecordPlace>, DropReason> {
-        let pcct = &self.tables.pcct;
-        let is_further = own.is_none() && pcct.entry(entry).in_record_count() > 0;
+        let (pcct, principal) = (&self.tables.pcct, record.principal);
+        let is_further = found.own.is_none() && found.count > 0;
         // A record that is renewed keeps the place of its token.
         let needs_token = token_length > PIT_TOKEN_INLINE_MAX
-            && !own.is_some_and(|(_, place)| pcct.has_long_token(entry, place));
-        if is_further && !self.make_room_in_entry(principal, entry) {
+            && !found.own.is_some_and(|place| pcct.has_long_token(entry, place));
+        if is_further && !self.make_room_in_entry(principal, entry, found) {
             return Err(DropReason::InRecordsFull);
         }
         let has_room = (!is_further
@@ -81,18 +81,23 @@ impl Context<'_> {
         if !has_room {
             return Err(DropReason::InRecordsFull);
         }
-        match own {
+        match found.own {
             // What gave way may have been a record of this entry.
-            Some((face, _)) if needs_token => Ok(self.tables.pcct.find_in_record(entry, face)),
-            own => Ok(own.map(|(_, place)| place)),
+            Some(_) if needs_token => Ok(self.tables.pcct.find_in_record(entry, record.face)),
+            own => Ok(own),
         }
     }
 
     /// Makes room among the in-records of an entry. Returns false if there is none.
     #[inline]
-    fn make_room_in_entry(&mut self, principal: PrincipalIndex, entry: PitIndex) -> bool {
-        let count = self.tables.pcct.entry(entry).in_record_count();
-        count < IN_RECORDS_PER_PRINCIPAL_MAX || self.make_room_among_many(principal, entry, count)
+    fn make_room_in_entry(
+        &mut self,
+        principal: PrincipalIndex,
+        entry: PitIndex,
+        found: &InRecordSearch,
+    ) -> bool {
+        found.count < IN_RECORDS_PER_PRINCIPAL_MAX
+            || self.make_room_among_many(principal, entry, found)
     }
 
     #[cold]
@@ -100,24 +105,22 @@ impl Context<'_> {
         &mut self,
         principal: PrincipalIndex,
         entry: PitIndex,
-        count: usize,
+        found: &InRecordSearch,
     ) -> bool {
         let (max, now) = (usize::from(IN_RECORDS_PER_ENTRY_MAX), self.now);
         let is_limited = principal != PrincipalIndex::OTHER
             && self.tables.pcct.ledger().class(principal) == PrincipalClass::Remote;
-        let has_many = |context: &Self| {
-            let records = context.in_records(entry);
-            is_limited
-                && records.filter(|record| record.principal == principal).count()
-                    >= IN_RECORDS_PER_PRINCIPAL_MAX
-        };
-        if count < max && !has_many(self) {
-            return true;
+        let has_many = |of_principal| is_limited && of_principal >= IN_RECORDS_PER_PRINCIPAL_MAX;
+        let (mut count, mut of_principal) = (found.count, found.of_principal);
+        if (count >= max || has_many(of_principal)) && found.earliest <= now {
+            let Tables { pcct, counters, .. } = &mut *self.tables;
+            let expired = pcct.retain_in_records(entry, |_, record| record.expiry() > now);
+            counters.in_records_expired.add(expired as u64);
+            count -= expired;
+            let left = self.in_records(entry);
+            of_principal = left.filter(|record| record.principal == principal).count();
         }
-        let Tables { pcct, counters, .. } = &mut *self.tables;
-        let expired = pcct.retain_in_records(entry, |_, record| record.expiry() > now);
-        counters.in_records_expired.add(expired as u64);
-        !has_many(self) && (count - expired < max || self.evict_from_entry(principal, entry))
+        !has_many(of_principal) && (count < max || self.evict_from_entry(principal, entry))
     }
 
     /// Ends the oldest in-record of a principal that gives way to `principal` among the in-records of an

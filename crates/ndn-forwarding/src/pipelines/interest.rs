@@ -5,12 +5,13 @@ use std::cmp::Ordering;
 use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
-    CsIndex, FibSlot, FibSnapshot, InRecord, InterestKey, NextHop, PIT_TOKEN_INLINE_MAX,
-    PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId, Timestamp,
+    CsIndex, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey, NextHop,
+    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId,
+    Timestamp,
 };
 
 use super::finalize::Ending;
-use crate::descriptor::Flags;
+use crate::descriptor::{Descriptor, Flags};
 use crate::packet::RxPacket;
 use crate::packet::sha256;
 use crate::strategy::{Context, DIRECTED, PendingInterest, Strategy, StrategyTable, hinted_depth};
@@ -18,6 +19,13 @@ use crate::{CONTENT_STORE_FACE_ID, DropReason, TxKind, TxPacket};
 
 /// Maximum number of ForwardingHint delegations looked up.
 const DELEGATIONS_MAX: usize = 8;
+
+/// The pending entry of an Interest that arrives.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) entry: PitIndex,
+    pub(super) downstreams: InRecordSearch,
+}
 
 impl<'a> Context<'a> {
     /// Incoming Interest pipeline. [`Ingress`](crate::Ingress) has checked and decremented
@@ -43,16 +51,17 @@ impl<'a> Context<'a> {
             self.tables.note_token(rx.descriptor.face);
         }
         let key = &rx.interest_key();
-        let pending = self.find_or_expire(key);
+        let pending = self.find_or_expire(key).map(|entry| self.search_downstreams(rx, entry));
+        let pending = pending.as_ref();
         if let Some(reason) = self.find_loop(rx, pending) {
             self.interest_loop(rx, reason);
             return;
         }
-        let is_pending = pending.is_some_and(|entry| {
-            self.in_records(entry).any(|record| self.face_exists(record.face))
+        let is_pending = pending.is_some_and(|pending| {
+            self.in_records(pending.entry).any(|record| self.face_exists(record.face))
         });
         if !is_pending && let Some(data) = self.tables.pcct.find_data(key, self.now, sha256) {
-            self.content_store_hit(rx, pending, data);
+            self.content_store_hit(rx, pending.map(|pending| pending.entry), data);
             return;
         }
         if rx.descriptor.flags.intersects(Flags::SHORT_PREFIX.union(Flags::PREVIOUS_OWNER)) {
@@ -95,25 +104,36 @@ impl<'a> Context<'a> {
         Some(entry)
     }
 
+    #[inline]
+    fn search_downstreams(&self, rx: &RxPacket<'_>, entry: PitIndex) -> Joined {
+        let new = self.new_in_record(rx);
+        let downstreams = self.tables.pcct.search_in_records(entry, &new);
+        Joined { entry, downstreams }
+    }
+
+    /// The in-record of an Interest.
+    #[inline(always)]
+    fn new_in_record(&self, rx: &RxPacket<'_>) -> InRecord {
+        let Descriptor { face, nonce, period_ms, .. } = *rx.descriptor;
+        let principal = self.tables.faces.principal(face).unwrap_or(PrincipalIndex::OTHER);
+        InRecord::new(face, nonce, period_ms, self.now).charged_to(principal)
+    }
+
     /// Whether the Nonce is a duplicate, and where it was found.
     #[inline]
-    fn find_loop(&mut self, rx: &RxPacket<'_>, pending: Option<PitIndex>) -> Option<DropReason> {
+    fn find_loop(&mut self, rx: &RxPacket<'_>, pending: Option<&Joined>) -> Option<DropReason> {
         let nonce = rx.descriptor.nonce;
         if self.tables.dead_nonces.contains(rx.descriptor.name_hash, nonce, self.now) {
             return Some(DropReason::DeadNonce);
         }
-        let entry = pending?;
-        let mut is_duplicate = false;
-        for record in self.tables.pcct.in_records(entry) {
-            if record.nonce == nonce {
-                // The same Nonce from the same neighbour is a retransmission.
-                if record.face == rx.descriptor.face && rx.has(Flags::FROM_POINT_TO_POINT) {
-                    return None;
-                }
-                is_duplicate = true;
-            }
+        let Joined { entry, downstreams } = pending?;
+        // The same Nonce from the same neighbour is a retransmission.
+        if downstreams.own_has_nonce && rx.has(Flags::FROM_POINT_TO_POINT) {
+            return None;
         }
-        is_duplicate |= self.tables.pcct.out_records(entry).any(|record| record.nonce == nonce);
+        let is_duplicate = downstreams.own_has_nonce
+            || downstreams.other_has_nonce
+            || self.tables.pcct.out_records(*entry).any(|record| record.nonce == nonce);
         is_duplicate.then_some(DropReason::DuplicateNonce)
     }
 
@@ -164,7 +184,7 @@ impl<'a> Context<'a> {
     pub(super) fn content_store_miss(
         &mut self,
         rx: &RxPacket<'_>,
-        pending: Option<PitIndex>,
+        pending: Option<&Joined>,
         route: FibSlot,
         strategies: &StrategyTable,
     ) {
@@ -245,15 +265,14 @@ impl<'a> Context<'a> {
     pub(super) fn join(
         &mut self,
         rx: &RxPacket<'_>,
-        pending: Option<PitIndex>,
+        pending: Option<&Joined>,
         strategy: StrategyId,
     ) -> Result<PitIndex, DropReason> {
-        let descriptor = rx.descriptor;
-        let principal = self.tables.faces.principal(descriptor.face);
-        let principal = principal.unwrap_or(PrincipalIndex::OTHER);
+        let record = self.new_in_record(rx);
         let entry = match pending {
-            Some(entry) => entry,
+            Some(pending) => pending.entry,
             None => {
+                let principal = record.principal;
                 self.admit_entry(principal, rx.wire().len())?;
                 let tables = &mut *self.tables;
                 let pcct = &mut tables.pcct;
@@ -264,7 +283,8 @@ impl<'a> Context<'a> {
                 entry
             }
         };
-        let expiry = match self.record_downstream(rx, entry, pending.is_some(), principal) {
+        let downstreams = pending.map(|pending| &pending.downstreams);
+        let expiry = match self.record_downstream(rx.token, entry, record, downstreams) {
             Ok(expiry) => expiry,
             Err(reason) => {
                 if pending.is_none() {
@@ -290,39 +310,46 @@ impl<'a> Context<'a> {
     #[inline(always)]
     fn record_downstream(
         &mut self,
-        rx: &RxPacket<'_>,
+        token: &[u8],
         entry: PitIndex,
-        is_pending: bool,
-        principal: PrincipalIndex,
+        record: InRecord,
+        downstreams: Option<&InRecordSearch>,
     ) -> Result<Timestamp, DropReason> {
-        let (face, lifetime_ms) = (rx.descriptor.face, rx.descriptor.period_ms);
+        let (principal, expiry) = (record.principal, record.expiry());
         let mut place = None;
-        let expiry = self.now.plus_millis(u64::from(lifetime_ms));
-        if is_pending {
+        if downstreams.is_some() {
             self.admit_latest(principal, entry, expiry)?;
         }
-        if is_pending || rx.token.len() > PIT_TOKEN_INLINE_MAX {
-            let own = self.tables.pcct.find_in_record(entry, face).map(|place| (face, place));
-            place = self.admit_in_record(principal, entry, own, rx.token.len())?;
+        if downstreams.is_some() || token.len() > PIT_TOKEN_INLINE_MAX {
+            let found = downstreams.unwrap_or(&InRecordSearch::NONE);
+            place = self.admit_in_record(entry, &record, found, token.len())?;
         }
         let pcct = &mut self.tables.pcct;
-        let record =
-            InRecord::new(face, rx.descriptor.nonce, lifetime_ms, self.now).charged_to(principal);
+        // What gave way may have been in-records of this entry.
+        let found = downstreams.filter(|found| found.count == pcct.entry(entry).in_record_count());
         let inserted = match place {
-            None => pcct.add_in_record(entry, record, rx.token),
-            Some(place) => pcct.renew_in_record(entry, place, record, rx.token).map(|()| place),
+            None => pcct.add_in_record(entry, record, token),
+            Some(place) => pcct.renew_in_record(entry, place, record, token).map(|()| place),
         };
         if place.is_some() && inserted.is_ok() {
             self.tables.counters.in_record_refreshes.increment();
         }
         let place = inserted.map_err(|_| DropReason::InRecordsFull)?;
-        if is_pending {
-            match expiry.cmp(&pcct.entry(entry).expiry()) {
+        if downstreams.is_some() {
+            let latest = match (expiry.cmp(&pcct.entry(entry).expiry()), found) {
+                (Ordering::Equal, _) => return Ok(expiry),
+                (Ordering::Greater, _) => (place, expiry),
                 // Only if this downstream had the latest expiry can the entry's expiry decrease.
-                Ordering::Less => return Ok(pcct.charge_to_latest(entry).unwrap_or(expiry)),
-                Ordering::Equal => {}
-                Ordering::Greater => pcct.charge_to(entry, place),
-            }
+                (Ordering::Less, Some(found)) => found
+                    .latest_other
+                    .filter(|(_, latest)| *latest >= expiry)
+                    .unwrap_or((place, expiry)),
+                (Ordering::Less, None) => {
+                    return Ok(pcct.charge_to_latest(entry).unwrap_or(expiry));
+                }
+            };
+            pcct.charge_to(entry, latest.0);
+            return Ok(latest.1);
         }
         Ok(expiry)
     }

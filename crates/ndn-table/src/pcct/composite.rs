@@ -10,7 +10,7 @@ use super::cs_entry::CsIndex;
 use super::data_match::PitMatches;
 use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
-use super::records::{InRecord, OutRecord, RecordPlace};
+use super::records::{InRecord, InRecordSearch, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
 use crate::{
     DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
@@ -292,6 +292,13 @@ impl Pcct {
     #[inline]
     pub fn find_in_record(&self, index: PitIndex, face: FaceIndex) -> Option<RecordPlace> {
         self.pit.find_in_record(index, face)
+    }
+
+    /// What an Interest that would have the in-record `new` finds among the in-records of an entry.
+    #[must_use]
+    #[inline]
+    pub fn search_in_records(&self, index: PitIndex, new: &InRecord) -> InRecordSearch {
+        self.pit.search_in_records(index, new)
     }
 
     /// Whether the in-record in a place has a token of more than 8 bytes.

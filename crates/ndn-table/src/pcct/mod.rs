@@ -40,6 +40,6 @@ pub use pit::{VICTIM_STEPS, Victim};
 pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
 pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
 pub use records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_TOKEN_INLINE_MAX,
-    PIT_TOKEN_LENGTH_MAX, RecordPlace,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
+    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, RecordPlace,
 };

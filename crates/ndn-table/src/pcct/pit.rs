@@ -11,8 +11,8 @@ use super::interest_store::{INTEREST_BLOCKS_MAX, InterestStore, StoredInterest};
 use super::packet_name::{packet_has_name, packet_name};
 use super::pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitFlags, PitIndex, long_blocks};
 use super::records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, RecordList,
-    RecordPlace, RecordStore, TokenStore,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
+    RecordList, RecordPlace, RecordStore, TokenStore,
 };
 use crate::arena::{Arena, NONE};
 use crate::hash_index::HashIndex;
@@ -397,6 +397,13 @@ impl Pit {
     pub(super) fn find_in_record(&self, slot: PitIndex, face: FaceIndex) -> Option<RecordPlace> {
         let entry = &self.entries[slot.0];
         self.in_store.find(&entry.in_first, entry.in_list, face)
+    }
+
+    /// What an Interest that would have the in-record `new` finds.
+    #[inline]
+    pub(super) fn search_in_records(&self, slot: PitIndex, new: &InRecord) -> InRecordSearch {
+        let entry = &self.entries[slot.0];
+        self.in_store.search(&entry.in_first, entry.in_list, new)
     }
 
     /// The in-record in a place.

@@ -155,6 +155,55 @@ impl RecordPlace {
     pub(super) const FIRST: Self = Self(NONE);
 }
 
+/// What an Interest finds among the in-records of an entry, in one pass: they may be many.
+#[derive(Clone, Copy, Debug)]
+pub struct InRecordSearch {
+    /// Number of in-records.
+    pub count: usize,
+    /// Where that of its face is.
+    pub own: Option<RecordPlace>,
+    /// Whether that of its face has its Nonce.
+    pub own_has_nonce: bool,
+    /// Whether one of another face has its Nonce.
+    pub other_has_nonce: bool,
+    /// Number of those of its principal.
+    pub of_principal: usize,
+    /// Of those of other faces, the one that expires last, and when.
+    pub latest_other: Option<(RecordPlace, Timestamp)>,
+    /// When the first of all expires.
+    pub earliest: Timestamp,
+}
+
+impl InRecordSearch {
+    /// In an entry without in-records.
+    pub const NONE: Self = Self {
+        count: 0,
+        own: None,
+        own_has_nonce: false,
+        other_has_nonce: false,
+        of_principal: 0,
+        latest_other: None,
+        earliest: Timestamp::MAX,
+    };
+
+    #[inline]
+    fn add(&mut self, place: RecordPlace, record: &InRecord, new: &InRecord) {
+        let (has_nonce, expiry) = (record.nonce == new.nonce, record.expiry());
+        self.count += 1;
+        self.of_principal += usize::from(record.principal == new.principal);
+        self.earliest = self.earliest.min(expiry);
+        if record.face == new.face {
+            self.own = Some(place);
+            self.own_has_nonce = has_nonce;
+            return;
+        }
+        self.other_has_nonce |= has_nonce;
+        if self.latest_other.is_none_or(|(_, latest)| latest <= expiry) {
+            self.latest_other = Some((place, expiry));
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link<T> {
     pub(super) record: T,
@@ -167,6 +216,29 @@ pub(super) struct Link<T> {
 #[derive(Debug)]
 pub(super) struct RecordStore<T> {
     links: Arena<Link<T>>,
+}
+
+impl RecordStore<InRecord> {
+    /// What an Interest that would have the in-record `new` finds.
+    #[inline]
+    pub(super) fn search(
+        &self,
+        first: &InRecord,
+        list: RecordList,
+        new: &InRecord,
+    ) -> InRecordSearch {
+        let mut search = InRecordSearch::NONE;
+        if list.count > 0 {
+            search.add(RecordPlace::FIRST, first, new);
+        }
+        let mut position = list.chain;
+        while position != NONE {
+            let link = &self.links[position];
+            search.add(RecordPlace(position), &link.record, new);
+            position = link.next;
+        }
+        search
+    }
 }
 
 impl<T: Record> RecordStore<T> {
