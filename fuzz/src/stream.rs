@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{FaceCounters, FaceOptions, FaceSet, FaceSetOptions, Persistency, Progress, RxSink};
+use ndn_face::{
+    FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, Persistency, Progress, RxSink,
+};
 use ndn_forwarding::{FaceProperties, LpFields, RxFace, Scope};
 use ndn_packet::{MAX_PACKET_SIZE, tlv, types};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
@@ -86,7 +88,7 @@ impl Peer {
         let mut properties = FaceProperties::point_to_point(u64::from(slot) + 256, Scope::NonLocal);
         properties.principal = PrincipalKey::Neighbour { face_id: u64::from(slot) };
         let options = FaceOptions::stream(properties, Persistency::OnDemand);
-        let counters = set.add_stream(Timestamp::ZERO, face, near, &options).ok()?;
+        let counters = set.open(Timestamp::ZERO, face, NewStream::Plain(near), &options).ok()?;
         Some(Self { face, counters, stream, written: Vec::new() })
     }
 

@@ -159,7 +159,7 @@ results! {
         /// The NUMA node that the worker is pinned to, if any.
         #[serde(default)]
         pub node: Option<usize>,
-        /// Messages dropped because a ring to another worker was full or no buffer was free.
+        /// Messages dropped because a ring to another worker was full.
         #[serde(default)]
         pub ring_full: u64,
         /// Queues of Data from other workers.

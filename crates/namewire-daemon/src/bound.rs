@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
-use ndn_face::{FaceOptions, Persistency};
+use ndn_dataplane::{Command, Dataplane, NewFace};
+use ndn_face::{FaceOptions, NewDatagram, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
@@ -141,7 +141,7 @@ fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) ->
     };
     dataplane.send(Command::AddFace(Box::new(NewFace {
         ticket: None,
-        transport: NewTransport::Connected(socket),
+        transport: NewDatagram::Connected(socket).into(),
         options,
         remote: FaceUri::udp(*remote),
         local: FaceUri::udp_device(remote.is_ipv4(), interface, port),

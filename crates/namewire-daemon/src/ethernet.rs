@@ -8,8 +8,8 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, NewFace, NewPort, NewTransport, PortChange};
-use ndn_face::{PortId, PortSocket};
+use ndn_dataplane::{Command, NewFace, NewPort, PortChange};
+use ndn_face::{NewStation, PortId, PortSocket};
 use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
@@ -22,7 +22,7 @@ pub(super) use self::port::LinkProbe;
 pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
-use self::port::{Device, Found, Port, Purpose, asked, change, face_options, station_options};
+use self::port::{Device, Found, Port, Purpose, asked, change, face_options, on_demand_settings};
 use super::faces::FaceSpec;
 use crate::config::{Config, Driver};
 
@@ -191,7 +191,7 @@ impl EthernetPorts {
             is_up,
             accepts,
             sockets: vec![PortSocket::Own(socket)],
-            stations: station_options(mtu, context.config),
+            on_demand: on_demand_settings(mtu, context.config),
         })));
         let mut port = Port {
             id,
@@ -245,7 +245,7 @@ impl EthernetPorts {
             is_up,
             accepts,
             sockets,
-            stations: station_options(device.mtu.min(payload_max), context.config),
+            on_demand: on_demand_settings(device.mtu.min(payload_max), context.config),
         })));
         let mut port = Port {
             id,
@@ -320,7 +320,7 @@ impl EthernetPorts {
         spec.apply(&mut options, context.config, Some(mtu));
         Ok(NewFace {
             ticket: spec.ticket,
-            transport: NewTransport::Station(port.id, mac),
+            transport: NewStation { port: port.id, mac }.into(),
             options,
             remote: FaceUri::ethernet(mac),
             local: FaceUri::device(name),

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use ndn_dataplane::{FaceCreated, NewFace, NewTransport};
-use ndn_face::{FaceOptions, LinkOptions, Persistency};
+use ndn_dataplane::{FaceCreated, NewFace};
+use ndn_face::{FaceOptions, LinkOptions, NewDatagram, NewStream, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
@@ -104,10 +104,10 @@ pub(super) fn accepted(
         ..FaceOptions::stream(properties, Persistency::OnDemand)
     };
     let transport = match is_websocket {
-        true => NewTransport::WebSocket(stream),
-        false => NewTransport::Stream(stream),
+        true => NewStream::WebSocket(stream),
+        false => NewStream::Plain(stream),
     };
-    NewFace { ticket: None, transport, options, remote, local }
+    NewFace { ticket: None, transport: transport.into(), options, remote, local }
 }
 
 /// Parameters of a TCP face to `remote`, already connected. A local one is charged to the user of its peer, whom it
@@ -132,7 +132,7 @@ pub(super) fn connected_tcp(
         ..FaceOptions::stream(properties, spec.persistency)
     };
     spec.apply(&mut options, config, None);
-    let transport = NewTransport::Stream(stream);
+    let transport = NewStream::Plain(stream).into();
     NewFace { ticket: spec.ticket, transport, options, remote: FaceUri::tcp(remote), local }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn accepted_session(
     };
     NewFace {
         ticket: None,
-        transport: NewTransport::Stream(session.stream),
+        transport: NewStream::Plain(session.stream).into(),
         options,
         remote: FaceUri::quic(session.remote),
         local: FaceUri::quic(session.local),
@@ -186,7 +186,7 @@ pub(super) fn opened_session(
     spec.apply(&mut options, config, Some(mtu));
     NewFace {
         ticket: spec.ticket,
-        transport: NewTransport::Stream(session.stream),
+        transport: NewStream::Plain(session.stream).into(),
         options,
         // The target was parsed from a face URI.
         remote: FaceUri::parse(&target.to_string())
@@ -213,7 +213,7 @@ pub(super) fn datagram(
     spec.apply(&mut options, config, None);
     NewFace {
         ticket: spec.ticket,
-        transport: NewTransport::Datagram(remote),
+        transport: NewDatagram::To(remote).into(),
         options,
         remote: FaceUri::udp(remote),
         // The worker assigns the socket, the kernel the address.

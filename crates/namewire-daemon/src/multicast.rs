@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport};
-use ndn_face::{FaceOptions, Persistency};
+use ndn_dataplane::{Command, Dataplane, NewFace};
+use ndn_face::{FaceOptions, NewDatagram, Persistency};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
@@ -131,7 +131,7 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
     };
     dataplane.send(Command::AddFace(Box::new(NewFace {
         ticket: None,
-        transport: NewTransport::Group(socket, group),
+        transport: NewDatagram::Group(socket, group).into(),
         options,
         remote: FaceUri::udp(group),
         local: FaceUri::udp(zoned(place.source)),

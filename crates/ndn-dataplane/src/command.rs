@@ -1,15 +1,13 @@
 //! Commands of the control thread to a worker.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
-use ndn_face::{FaceOptions, FrameTap, InternalEnd, MemifEnd, MemoryReport, PortId, PortSocket};
+use ndn_face::{
+    FaceOptions, FrameTap, MemoryReport, NewTransport, OnDemandSettings, PortId, PortSocket,
+};
 use ndn_forwarding::{LinkEvent, ProducerRegions, StrategyTable, TraceFilter, TraceSink};
 use ndn_packet::Name;
-use ndn_sys::udp::UdpSocket;
 use ndn_table::{FibSnapshot, LedgerReport, Token};
 use ndn_types::FaceUri;
 
@@ -99,7 +97,7 @@ pub enum Command {
     Stop,
 }
 
-/// What principals hold in one worker.
+/// Resources of one worker that principals hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerLedgers {
     /// The tables of its shard, if it forwards.
@@ -119,31 +117,8 @@ pub struct NewFace {
     pub options: FaceOptions,
     /// The remote FaceUri.
     pub remote: FaceUri,
-    /// The local FaceUri. The worker replaces it for a datagram face.
+    /// The local FaceUri. The worker replaces it for a face on a shared socket.
     pub local: FaceUri,
-}
-
-/// The transport of a new face.
-#[derive(Debug)]
-pub enum NewTransport {
-    /// A connected, non-blocking stream.
-    Stream(OwnedFd),
-    /// A stream behind a WebSocket handshake.
-    WebSocket(OwnedFd),
-    /// Rings in shared memory, or a connection attempt to a server of memif.
-    Memif(MemifEnd),
-    /// The worker's end of the face of management.
-    Internal(InternalEnd),
-    /// The worker's end of a face in memory. The embedding program has the other end.
-    Memory(InternalEnd),
-    /// A socket that has joined a UDP multicast group, and the group.
-    Group(UdpSocket, SocketAddr),
-    /// A connected UDP socket of the face.
-    Connected(UdpSocket),
-    /// A UDP peer, on the worker's socket for its address family.
-    Datagram(SocketAddr),
-    /// A station on a network device, or the group that the socket of the device has joined.
-    Station(PortId, [u8; 6]),
 }
 
 /// A new network device. Each face on it belongs to one worker.
@@ -160,17 +135,8 @@ pub struct NewPort {
     /// Its sockets, for one worker each, at most [`Dataplane::port_workers`](crate::Dataplane::port_workers). The
     /// worker of the first one gets the faces that commands make.
     pub sockets: Vec<PortSocket>,
-    /// Options of on-demand faces of stations.
-    pub stations: StationOptions,
-}
-
-/// Options of on-demand faces of stations.
-#[derive(Debug, Clone, Copy)]
-pub struct StationOptions {
-    /// Maximum payload of a frame, bytes.
-    pub mtu: usize,
-    /// Time without a packet after which they close.
-    pub idle_timeout: Duration,
+    /// Settings of on-demand faces of stations.
+    pub on_demand: OnDemandSettings,
 }
 
 /// A change of a network device.
@@ -178,9 +144,9 @@ pub struct StationOptions {
 pub enum PortChange {
     /// The link is up or down.
     Link(bool),
-    /// It has new sockets ([`NewPort::sockets`]), and other options of on-demand faces. For a worker without a
+    /// It has new sockets ([`NewPort::sockets`]), and other settings of on-demand faces. For a worker without a
     /// socket, the device is gone.
-    Sockets(Vec<PortSocket>, StationOptions),
+    Sockets(Vec<PortSocket>, OnDemandSettings),
     /// Close its sockets, because new ones cannot be opened before. Faces wait for those.
     Suspend,
     /// Its address has changed.

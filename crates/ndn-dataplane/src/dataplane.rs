@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ndn_face::{Direction, FrameTap, InternalEnd, PortId};
+use ndn_face::{Direction, FacePlacement, FrameTap, InternalEnd, PortId};
 use ndn_forwarding::{Counters, Dispatcher, SharedTables, StrategyTable};
 use ndn_packet::NameRef;
 use ndn_sys::poll::Waker;
@@ -17,7 +17,7 @@ use ndn_table::{
 use ndn_types::{LedgerReport, Persistency, PrincipalKey};
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
-use crate::command::{Command, CsSettings, NewFace, NewPort, NewTransport, PortChange};
+use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange};
 use crate::erasures::{Erasures, Progress};
 use crate::event::Event;
 use crate::exchange::{Exchange, slot_stride};
@@ -275,16 +275,10 @@ impl Dataplane {
     /// The worker of a new face: in turn those with the role for it. The face of management belongs to the first
     /// worker, which the control thread waits for.
     fn worker_for(&mut self, face: &NewFace) -> usize {
-        match face.transport {
-            NewTransport::Internal(_) => 0,
-            NewTransport::Station(port, _) => self.ports.get(&port).map_or(0, PortWorkers::first),
-            NewTransport::Stream(_)
-            | NewTransport::WebSocket(_)
-            | NewTransport::Datagram(_)
-            | NewTransport::Connected(_)
-            | NewTransport::Memif(_)
-            | NewTransport::Memory(_)
-            | NewTransport::Group(..) => {
+        match face.transport.placement() {
+            FacePlacement::First => 0,
+            FacePlacement::Device(port) => self.ports.get(&port).map_or(0, PortWorkers::first),
+            FacePlacement::Balanced => {
                 let is_client = face.options.persistency == Persistency::OnDemand;
                 self.next_worker(|roles| if is_client { roles.clients } else { roles.servers })
             }
@@ -418,7 +412,7 @@ impl Dataplane {
 
     /// Adds a device. Each device begins with another worker, so that devices with one socket are spread.
     pub(super) fn add_port(&mut self, new: NewPort) {
-        let NewPort { port, name, is_up, accepts, sockets, stations } = new;
+        let NewPort { port, name, is_up, accepts, sockets, on_demand } = new;
         let workers = (0..self.port_workers()).map(|_| self.next_worker(|roles| roles.servers));
         let workers = workers.collect();
         let mut device = PortWorkers { name: name.clone(), workers, socket_count: 0, is_up };
@@ -426,7 +420,7 @@ impl Dataplane {
         self.next_worker = device.first();
         for (worker, sockets) in device.deal(sockets) {
             let (name, is_up) = (name.clone(), is_up && !sockets.is_empty());
-            let new = NewPort { port, name, is_up, accepts, sockets, stations };
+            let new = NewPort { port, name, is_up, accepts, sockets, on_demand };
             self.workers[worker].send(Command::AddPort(Box::new(new)));
         }
         self.ports.insert(port, device);

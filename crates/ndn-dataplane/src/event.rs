@@ -1,7 +1,6 @@
 //! Events of a worker for the control thread.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, PortSocket};
@@ -56,11 +55,11 @@ pub enum Event {
         /// The peer has sent something. The face may have no link nevertheless.
         is_reached: bool,
     },
-    /// UDP peer rejected: a limit of faces is reached, of all or of this peer. Reported at most once a second;
-    /// [`WorkerCounters`](crate::WorkerCounters) counts all.
+    /// Peer rejected: a limit of faces is reached, of all, of this peer or of its device. Reported at most once a
+    /// second; [`WorkerCounters`](crate::WorkerCounters) counts all.
     PeerRefused {
         /// The peer.
-        peer: SocketAddr,
+        remote: FaceUri,
     },
     /// The socket of a network device is unused. Dropping it closes it, which may take the kernel some time.
     SocketUnused(PortSocket),

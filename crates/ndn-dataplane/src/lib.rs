@@ -34,9 +34,7 @@ mod view;
 mod worker;
 
 pub use balance::{Balanced, Balancer, EntryLoad, MEASURED_PACKETS_MIN};
-pub use command::{
-    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, StationOptions, WorkerLedgers,
-};
+pub use command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 pub use dataplane::Dataplane;
 pub use event::{Event, FaceCreated};
 pub use exchange::{

@@ -10,7 +10,7 @@ use ndn_sys::clock::Clock;
 use ndn_sys::udp::UdpSocket;
 use ndn_types::{FaceUri, Persistency, PrincipalKey};
 
-use crate::command::{NewFace, NewTransport};
+use crate::command::NewFace;
 use crate::overload::OverloadOptions;
 
 /// Options of a data plane.
@@ -152,7 +152,7 @@ impl MemoryFaceOptions {
             FaceProperties { principal: self.principal.unwrap_or(own.principal), ..own };
         NewFace {
             ticket,
-            transport: NewTransport::Memory(end),
+            transport: end.into(),
             options: FaceOptions::datagram(properties, self.persistency, self.mtu),
             remote: FaceUri::memory(self.number),
             local: FaceUri::memory(self.number),

@@ -1,27 +1,10 @@
 //! One face per peer across workers, whose sockets and queues receive from the same peers.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ndn_face::{ON_DEMAND_STATIONS_MAX, PortId};
+use ndn_face::{ON_DEMAND_STATIONS_MAX, PeerKey, PortId};
 use ndn_table::FaceIndex;
-
-/// A peer that may send to sockets or queues of several workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum PeerKey {
-    /// The local address, and a UDP peer.
-    Peer(SocketAddr, SocketAddr),
-    /// The network device, and a station; none for the group of the device.
-    Station(PortId, Option<[u8; 6]>),
-}
-
-impl PeerKey {
-    /// The station with this address, or the group if it is a group address.
-    pub(crate) fn station(port: PortId, mac: [u8; 6]) -> Self {
-        Self::Station(port, (mac[0] & 1 == 0).then_some(mac))
-    }
-}
 
 /// The faces of UDP peers and stations of all workers. A worker looks up only peers without a face of its own.
 #[derive(Debug, Default)]
@@ -37,7 +20,7 @@ struct PeerFaces {
 
 /// Why a face was not entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unclaimed {
+pub(crate) enum ClaimError {
     /// The peer has this face already, with this FaceId.
     Exists(FaceIndex, u64),
     /// The device has its maximum of on-demand faces.
@@ -61,24 +44,24 @@ impl PeerRegistry {
     /// Enters an on-demand face.
     ///
     /// # Errors
-    /// See [`Unclaimed`].
+    /// See [`ClaimError`].
     pub(crate) fn claim_on_demand(
         &self,
         peer: PeerKey,
         face: FaceIndex,
         face_id: u64,
-    ) -> Result<(), Unclaimed> {
+    ) -> Result<(), ClaimError> {
         let mut peers = self.lock();
         if let Some(&(other, face_id)) = peers.faces.get(&peer) {
-            return Err(Unclaimed::Exists(other, face_id));
+            return Err(ClaimError::Exists(other, face_id));
         }
-        if let PeerKey::Station(port, Some(_)) = peer
+        if let Some(port) = peer.device()
             && peers.stations.get(&port).is_some_and(|&count| count >= ON_DEMAND_STATIONS_MAX)
         {
-            return Err(Unclaimed::NoRoom);
+            return Err(ClaimError::NoRoom);
         }
         let entered = peers.enter(peer, face, face_id);
-        entered.map_err(|(other, face_id)| Unclaimed::Exists(other, face_id))
+        entered.map_err(|(other, face_id)| ClaimError::Exists(other, face_id))
     }
 
     /// The face of a peer, with its FaceId.
@@ -91,7 +74,7 @@ impl PeerRegistry {
         let mut peers = self.lock();
         if let Some(key) = peers.keys.remove(&face) {
             peers.faces.remove(&key);
-            if let PeerKey::Station(port, Some(_)) = key
+            if let Some(port) = key.device()
                 && let Some(count) = peers.stations.get_mut(&port)
             {
                 *count -= 1;
@@ -116,7 +99,7 @@ impl PeerFaces {
         }
         self.faces.insert(peer, (face, face_id));
         self.keys.insert(face, peer);
-        if let PeerKey::Station(port, Some(_)) = peer {
+        if let Some(port) = peer.device() {
             *self.stations.entry(port).or_default() += 1;
         }
         Ok(())
@@ -126,13 +109,20 @@ impl PeerFaces {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use ndn_face::{NewStation, StationPeer, UdpPeer};
+    use std::net::SocketAddr;
+
     use super::*;
+
+    fn station(port: u32, mac: [u8; 6]) -> PeerKey {
+        PeerKey::Ethernet(NewStation { port: PortId(port), mac }.peer())
+    }
 
     #[test]
     fn peer_has_one_face_per_local_address() {
         let registry = PeerRegistry::default();
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let peer = |local| PeerKey::Peer(address(local), address(9));
+        let peer = |local| PeerKey::Datagram(UdpPeer { local: address(local), remote: address(9) });
         let (first, second) = (FaceIndex::new(1, 0), FaceIndex::new(2, 0));
         assert_eq!(registry.claim(peer(1), first, 300), Ok(()));
         assert_eq!(registry.claim(peer(1), second, 301), Err((first, 300)));
@@ -146,15 +136,18 @@ mod tests {
     #[test]
     fn device_has_one_face_per_station_and_one_for_its_group() {
         let registry = PeerRegistry::default();
-        let station = |port, last| PeerKey::station(PortId(port), [2, 0, 0, 0, 0, last]);
-        let group = |last| PeerKey::station(PortId(1), [1, 0, 0x5e, 0, 0x17, last]);
+        let station = |port, last| station(port, [2, 0, 0, 0, 0, last]);
+        let group = |last| self::station(1, [1, 0, 0x5e, 0, 0x17, last]);
         let face = |slot| FaceIndex::new(slot, 0);
         assert_eq!(registry.claim(station(1, 7), face(1), 301), Ok(()));
         assert_eq!(registry.claim(station(2, 7), face(2), 302), Ok(()));
         assert_eq!(registry.claim(station(1, 8), face(3), 303), Ok(()));
         assert_eq!(registry.claim(group(0xaa), face(4), 304), Ok(()));
         assert_eq!(registry.claim(group(0xab), face(5), 305), Err((face(4), 304)));
-        assert_eq!(registry.find(PeerKey::Station(PortId(1), None)), Some((face(4), 304)));
+        assert_eq!(
+            registry.find(PeerKey::Ethernet(StationPeer { port: PortId(1), mac: None })),
+            Some((face(4), 304))
+        );
         registry.release(face(4));
         assert_eq!(registry.claim(group(0xab), face(5), 305), Ok(()));
     }
@@ -164,7 +157,7 @@ mod tests {
         let registry = PeerRegistry::default();
         let station = |port, number: u32| {
             let [_, _, high, low] = number.to_be_bytes();
-            PeerKey::station(PortId(port), [2, 0, 0, 0, high, low])
+            station(port, [2, 0, 0, 0, high, low])
         };
         let max = u32::try_from(ON_DEMAND_STATIONS_MAX).unwrap();
         let face = |slot| FaceIndex::new(slot, 0);
@@ -173,14 +166,14 @@ mod tests {
             assert_eq!(claimed, Ok(()), "{number}");
         }
         let next = |port| registry.claim_on_demand(station(port, max), face(max), 301);
-        assert_eq!(next(1), Err(Unclaimed::NoRoom));
+        assert_eq!(next(1), Err(ClaimError::NoRoom));
         let known = registry.claim_on_demand(station(1, 0), face(max), 301);
-        assert_eq!(known, Err(Unclaimed::Exists(face(0), 300)));
+        assert_eq!(known, Err(ClaimError::Exists(face(0), 300)));
         // Another device has room, and a face that is asked for has no limit.
         assert_eq!(next(2), Ok(()));
         assert_eq!(registry.claim(station(1, max + 1), face(max + 1), 302), Ok(()));
         registry.release(face(7));
-        assert_eq!(registry.claim_on_demand(station(1, 7), face(7), 303), Err(Unclaimed::NoRoom));
+        assert_eq!(registry.claim_on_demand(station(1, 7), face(7), 303), Err(ClaimError::NoRoom));
         registry.release(face(8));
         assert_eq!(registry.claim_on_demand(station(1, 7), face(7), 303), Ok(()));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
-use ndn_face::FaceSet;
+use ndn_face::{Datagrams, FaceSet};
 use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables, StrategyTable};
 use ndn_ring::{PacketPool, PagePreference, free_huge_bytes};
 use ndn_sys::cpu;
@@ -27,7 +27,7 @@ use crate::worker::{
 /// Stack of a worker's thread: several times the largest burst.
 const STACK_BYTES: usize = 1 << 20;
 
-/// What all workers have in common.
+/// The parts that all workers have in common.
 pub(crate) struct Parts {
     pub(crate) options: DataplaneOptions,
     pub(crate) fib: Arc<FibSnapshot>,
@@ -67,12 +67,11 @@ impl Parts {
         };
         let pool = PacketPool::with_pages(options.pool_blocks, options.pool_pages, huge_bytes_max)?;
         let mut faces = FaceSet::new(&options.faces)?;
-        let (mut channels, mut channel_counters) = (Vec::new(), Vec::new());
+        let mut channels = Vec::new();
         for (socket, accepts) in worker.channels {
             let local = socket.local_address()?;
-            let (id, counters) = faces.add_channel(socket, accepts)?;
-            channels.push((id, local));
-            channel_counters.push((local, counters));
+            let (_, counters) = faces.transport_mut::<Datagrams>().add_channel(socket, accepts)?;
+            channels.push((local, counters));
         }
         let (commands, command_inbox) = channel()?;
         let (event_sender, events) = channel_with(Arc::clone(&self.event_waker));
@@ -109,20 +108,18 @@ impl Parts {
             pool_counters: Arc::clone(pool.counters()),
             calls: Arc::clone(faces.call_counters()),
             service_times: Arc::clone(&service_times),
-            channels: channel_counters,
+            channels,
             exchange: inter_worker.as_ref().map(|one| Arc::clone(one.exchange.counters())),
             loads: inter_worker.as_ref().map(|one| Arc::clone(one.dispatcher.loads())),
             sent: 0,
         };
         let idle = if self.is_stepped { Idle::stepped() } else { Idle::new(options.spin) };
         if idle.may_poll() {
-            faces.enable_ring_polling();
+            faces.enable_polling();
         }
         let admission = FaceAdmission {
             numbers: FaceNumbers::new(number, self.stride, Arc::clone(&self.face_shares)),
-            channels,
             on_demand: options.on_demand,
-            stations: Vec::new(),
             next_face_id: Arc::clone(&self.next_face_id),
             next_rejection_report: Timestamp::ZERO,
         };

@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ndn_dataplane::{
-    Command, Event, NewFace, NewPort, NewTransport, PortChange, StationOptions, WorkerView,
+use ndn_dataplane::{Command, Event, NewFace, NewPort, PortChange, WorkerView};
+use ndn_face::{
+    CloseReason, FaceOptions, LinkDropReason, NewStation, OnDemandSettings, Persistency, PortId,
+    PortSocket,
 };
-use ndn_face::{CloseReason, FaceOptions, LinkDropReason, Persistency, PortId, PortSocket};
 use ndn_forwarding::{FaceProperties, Scope};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
@@ -26,8 +27,8 @@ const PORT: PortId = PortId(3);
 /// A worker that sleeps on what was handed to it wakes up by itself after eight seconds.
 const SOON: Duration = Duration::from_secs(5);
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
-const STATIONS: StationOptions =
-    StationOptions { mtu: 9000, idle_timeout: Duration::from_secs(600) };
+const STATIONS: OnDemandSettings =
+    OnDemandSettings { mtu: 9000, idle_timeout: Duration::from_secs(600) };
 
 type Sent = ([u8; 6], Vec<u8>);
 type Received = ([u8; 6], Delivery, Vec<u8>);
@@ -142,7 +143,7 @@ fn bed() -> (Bed, [Arc<Queue>; 2]) {
         is_up: true,
         accepts: true,
         sockets: sockets(&queues),
-        stations: STATIONS,
+        on_demand: STATIONS,
     })));
     (bed, queues)
 }
@@ -152,7 +153,7 @@ fn new_face(bed: &Bed, mac: [u8; 6]) -> Command {
     let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
     Command::AddFace(Box::new(NewFace {
         ticket: Some(face_id),
-        transport: NewTransport::Station(PORT, mac),
+        transport: NewStation { port: PORT, mac }.into(),
         options: FaceOptions::datagram(properties, Persistency::Permanent, 9000),
         remote: FaceUri::ethernet(mac),
         local: FaceUri::device("many0"),

@@ -10,10 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{
-    Command, Dataplane, Event, MemoryFaceOptions, NewFace, NewTransport, Roles, SteppedWorker,
-};
-use ndn_face::{FaceOptions, InternalEnd, Persistency};
+use ndn_dataplane::{Command, Dataplane, Event, MemoryFaceOptions, NewFace, Roles, SteppedWorker};
+use ndn_face::{FaceOptions, InternalEnd, NewDatagram, NewStream, Persistency};
 use ndn_forwarding::FaceProperties;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{DataBuilder, Interest as InterestView, Name, SignatureInfo, SignatureType};
@@ -65,7 +63,7 @@ impl Node {
         let properties = FaceProperties::point_to_point(face_id, Scope::Local);
         let index = self.add(NewFace {
             ticket: Some(face_id),
-            transport: NewTransport::Stream(near.into()),
+            transport: NewStream::Plain(near.into()).into(),
             options: FaceOptions::stream(properties, Persistency::OnDemand),
             remote: FaceUri::null(),
             local: FaceUri::null(),
@@ -200,7 +198,7 @@ fn pending_interests_of_all_shards_are_sent_again_when_a_udp_peer_is_gone() {
         let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
         let face = node.add(NewFace {
             ticket: Some(face_id),
-            transport: NewTransport::Datagram(peer.local_addr().unwrap()),
+            transport: NewDatagram::To(peer.local_addr().unwrap()).into(),
             options: FaceOptions::datagram(properties, Persistency::Persistent, MTU),
             remote: FaceUri::null(),
             local: FaceUri::null(),

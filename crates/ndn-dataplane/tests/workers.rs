@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, NewTransport, Roles};
-use ndn_face::{FaceOptions, Persistency};
+use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, Roles};
+use ndn_face::{FaceOptions, NewDatagram, Persistency};
 use ndn_forwarding::{FaceProperties, Histogram, Scope, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
@@ -108,7 +108,7 @@ fn peer_has_one_face_across_sockets() {
         let properties = FaceProperties::point_to_point(face_id, Scope::NonLocal);
         let face = || NewFace {
             ticket: Some(face_id),
-            transport: NewTransport::Datagram(peer.local_addr().unwrap()),
+            transport: NewDatagram::To(peer.local_addr().unwrap()).into(),
             options: FaceOptions::datagram(properties, Persistency::Persistent, 8800),
             remote: FaceUri::udp(peer.local_addr().unwrap()),
             local: FaceUri::null(),

@@ -131,7 +131,8 @@ ndn_types::counters! {
         shared_socket_drops: Monotone(Messages),
         /// Messages that the kernel dropped at UDP sockets of one face because the receive buffer was full.
         own_socket_drops: Monotone(Messages),
-        /// Malformed frames received by another worker than that of their face, or after the face was destroyed.
+        /// Frames dropped by another worker than that of their face, or after the face was destroyed, because they were
+        /// malformed or no buffer was free.
         bad_remote_frames: Monotone(Frames),
         /// Packets and frames dropped because their face had been destroyed when its worker got to them.
         destroyed_face: Monotone(Frames),

@@ -10,9 +10,9 @@ use hashbrown::HashMap;
 use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::clock::wall_clock;
 use ndn_sys::poll::{Event, Interest};
-use ndn_sys::udp::{ReceiveBatch, UdpSocket};
+use ndn_sys::udp::{ReceiveBatch, UdpSocket, udp_route};
 use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::duration_ns;
+use ndn_types::{FaceUri, PrincipalKey, duration_ns};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{
@@ -21,23 +21,47 @@ use crate::datagram_queue::{
 use crate::face::{Face, FaceTable, TrafficDirection};
 use crate::output::Flushed;
 use crate::receive::{Progress, ReceivedFrame, RxSink, SocketDelay};
-use crate::source::Sender;
-use crate::source::{ChannelId, Source};
-use crate::transport::{SendRequest, Shared, Transport, TransportContext};
+use crate::source::{ChannelId, Sender, Source};
+use crate::transport::{
+    OnDemandPeer, SendRequest, Shared, Transport, TransportContext, TransportHandle,
+};
 
 /// The state of one UDP face.
 #[derive(Debug)]
-pub(crate) struct DatagramState {
-    pub(crate) channel: ChannelId,
+pub struct DatagramState {
+    channel: ChannelId,
     /// `None` on a connected socket.
     peer: Option<SocketAddr>,
     /// A socket that only receives, from the peer alone.
     own_input: Option<ChannelId>,
 }
 
-/// All UDP sockets of a worker, and the faces on them.
+/// A UDP peer on the shared socket with this local address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UdpPeer {
+    /// The local address.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+}
+
+/// A UDP face to be made.
 #[derive(Debug)]
-pub(crate) struct Datagrams {
+pub enum NewDatagram {
+    /// A peer, on the shared socket that suits best: bound to the source address of the route, else to all
+    /// addresses, else any of the address family.
+    To(SocketAddr),
+    /// A peer on a certain shared socket.
+    Peer(UdpPeer),
+    /// A connected socket of the face.
+    Connected(UdpSocket),
+    /// A socket that has joined a multicast group, and the group: the face receives from every member.
+    Group(UdpSocket, SocketAddr),
+}
+
+/// All UDP sockets of a worker, and the faces on them.
+#[derive(Debug, Default)]
+pub struct Datagrams {
     channels: Vec<Option<Box<Channel>>>,
     input: Box<DatagramInput>,
     writer: DatagramWriter,
@@ -46,6 +70,156 @@ pub(crate) struct Datagrams {
 
 impl Transport for Datagrams {
     type State = DatagramState;
+    type New = NewDatagram;
+    type Peer = UdpPeer;
+
+    const KIND: u8 = 1;
+
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        _now: Timestamp,
+        index: FaceIndex,
+        new: NewDatagram,
+    ) -> io::Result<DatagramState> {
+        let (channel, peer) = match new {
+            NewDatagram::Connected(socket) => {
+                (self.open_channel(shared, socket, Some(index), false)?.0, None)
+            }
+            NewDatagram::Group(socket, group) => {
+                (self.open_channel(shared, socket, Some(index), false)?.0, Some(group))
+            }
+            NewDatagram::To(remote) => return self.open_peer(self.peer_at(remote)?, index),
+            NewDatagram::Peer(peer) => return self.open_peer(peer, index),
+        };
+        Ok(DatagramState { channel, peer, own_input: None })
+    }
+
+    fn resolve(&self, new: NewDatagram) -> io::Result<(NewDatagram, Option<UdpPeer>)> {
+        let peer = match new {
+            NewDatagram::To(remote) => self.peer_at(remote)?,
+            NewDatagram::Peer(peer) => peer,
+            NewDatagram::Connected(_) | NewDatagram::Group(..) => return Ok((new, None)),
+        };
+        Ok((NewDatagram::Peer(peer), Some(peer)))
+    }
+
+    fn handle_shared_event<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        number: u32,
+        event: &Event,
+        sink: &mut impl RxSink,
+    ) -> Progress<UdpPeer> {
+        let id = ChannelId(number);
+        if event.writable && self.channel_mut(id).is_some_and(|channel| channel.waits_writable) {
+            self.flush_channel(cx, faces, id);
+        }
+        if !event.readable {
+            return Progress::Done;
+        }
+        self.input.begin_event(cx.shared.frames_per_event);
+        match self.receive(cx, faces, id) {
+            Call::Received => self.resume_shared(cx, faces, number, sink),
+            Call::Nothing => Progress::Done,
+            Call::NoBlock => Progress::NoBlock,
+        }
+    }
+
+    fn resume_shared<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        number: u32,
+        sink: &mut impl RxSink,
+    ) -> Progress<UdpPeer> {
+        let id = ChannelId(number);
+        loop {
+            if self.input.is_done() {
+                if !self.input.reads_on() {
+                    return Progress::Done;
+                }
+                match self.receive(cx, faces, id) {
+                    Call::Received => {}
+                    Call::Nothing => return Progress::Done,
+                    Call::NoBlock => return Progress::NoBlock,
+                }
+            }
+            let progress = self.take_message(cx, faces, id, sink);
+            if progress != Progress::Done {
+                return progress;
+            }
+        }
+    }
+
+    fn shared_direction_mut(&mut self, number: u32) -> Option<&mut TrafficDirection> {
+        Some(&mut self.channel_mut(ChannelId(number))?.direction)
+    }
+
+    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
+        while let Some(id) = self.unflushed.pop() {
+            self.flush_channel(cx, faces, id);
+        }
+    }
+
+    fn face_of(&self, peer: UdpPeer) -> Option<FaceIndex> {
+        self.shared_at(peer.local)?.1.peers.get(&peer.remote).copied()
+    }
+
+    fn add_remote_peer(&mut self, peer: UdpPeer, face: FaceIndex) -> bool {
+        let Some(id) = self.shared_at(peer.local).map(|(id, _)| id) else { return false };
+        let channel = self.channel_mut(id);
+        channel.map(|channel| channel.peers.insert(peer.remote, face)).is_some()
+    }
+
+    fn remove_remote_peer(&mut self, peer: UdpPeer, face: FaceIndex) {
+        if let Some(id) = self.shared_at(peer.local).map(|(id, _)| id)
+            && let Some(channel) = self.channel_mut(id)
+        {
+            channel.remove_peer(peer.remote, face);
+        }
+    }
+
+    fn on_demand(&self, peer: UdpPeer) -> Option<(NewDatagram, OnDemandPeer)> {
+        let found = OnDemandPeer {
+            principal: PrincipalKey::remote(peer.remote),
+            remote: FaceUri::udp(peer.remote),
+            local: FaceUri::udp(peer.local),
+            has_room: true,
+            settings: None,
+        };
+        Some((NewDatagram::Peer(peer), found))
+    }
+
+    fn local_uri(&self, peer: UdpPeer) -> Option<FaceUri> {
+        Some(FaceUri::udp(peer.local))
+    }
+
+    fn separate_input(
+        &mut self,
+        shared: &mut Shared,
+        index: FaceIndex,
+        state: &mut DatagramState,
+    ) -> io::Result<()> {
+        let sender = self.channel_mut(state.channel).ok_or(io::ErrorKind::NotFound)?;
+        let Some(peer) = state.peer.filter(|_| state.own_input.is_none() && sender.owner.is_none())
+        else {
+            // It has one.
+            return Ok(());
+        };
+        let socket = sender.socket.branch(peer)?;
+        let (input, _) = self.open_channel(shared, socket, Some(index), false)?;
+        if let Some(channel) = self.channel_mut(input) {
+            channel.only = Some(peer);
+        }
+        state.own_input = Some(input);
+        Ok(())
+    }
+
+    fn release_blocks(&mut self, pool: &PacketPool) {
+        self.input.release(pool);
+    }
 
     #[inline]
     fn send(
@@ -71,35 +245,41 @@ impl Transport for Datagrams {
 
     fn close(
         &mut self,
-        _shared: &mut Shared,
+        shared: &mut Shared,
         pool: &PacketPool,
         face: &Face,
         state: &mut DatagramState,
     ) {
         if let Some(input) = state.own_input {
-            self.close_channel(input, pool);
+            self.close_channel(shared, input, pool);
         }
         let Some(channel) = self.channel_mut(state.channel) else { return };
         if channel.owner == Some(face.index) {
-            self.close_channel(state.channel, pool);
+            self.close_channel(shared, state.channel, pool);
         } else if let Some(peer) = state.peer {
-            channel.peers.remove(&peer);
+            channel.remove_peer(peer, face.index);
         }
     }
 }
 
-impl Datagrams {
-    pub(crate) fn new() -> Self {
-        Self {
-            channels: Vec::new(),
-            input: Box::new(DatagramInput::new()),
-            writer: DatagramWriter::new(),
-            unflushed: Vec::new(),
-        }
+impl<T> TransportHandle<'_, Datagrams, T> {
+    /// Takes an unconnected UDP socket, which faces share: [`NewDatagram::To`]. If it `accepts`, peers without a face
+    /// are reported as [`Progress::NewPeer`].
+    ///
+    /// # Errors
+    /// If the poller does not take the socket.
+    pub fn add_channel(
+        &mut self,
+        socket: UdpSocket,
+        accepts: bool,
+    ) -> io::Result<(ChannelId, Arc<ChannelCounters>)> {
+        self.transport.open_channel(self.shared, socket, None, accepts)
     }
+}
 
+impl Datagrams {
     /// Takes a socket: that of many peers, or that of the face `owner`.
-    pub(crate) fn open_channel(
+    fn open_channel(
         &mut self,
         shared: &mut Shared,
         socket: UdpSocket,
@@ -109,8 +289,9 @@ impl Datagrams {
         let local = socket.local_address()?;
         let vacant = self.channels.iter().position(Option::is_none);
         let slot = vacant.unwrap_or(self.channels.len());
-        let id = ChannelId(u32::try_from(slot).map_err(|_| io::ErrorKind::OutOfMemory)?);
-        shared.poller.add(&socket, Source::Channel(id).token(), Interest::Readable)?;
+        let number = u32::try_from(slot).ok().filter(|slot| *slot < Source::NUMBER_COUNT_MAX);
+        let id = ChannelId(number.ok_or(io::ErrorKind::OutOfMemory)?);
+        shared.poller.add(&socket, source(id).token(), Interest::Readable)?;
         let opened = Box::new(Channel::new(socket, local, owner, accepts));
         let counters = Arc::clone(&opened.counters);
         if slot == self.channels.len() {
@@ -120,154 +301,65 @@ impl Datagrams {
         Ok((id, counters))
     }
 
-    /// Closes a socket; returns the faces that were on it, those of other workers among them. The poller forgets the
-    /// socket.
-    pub(crate) fn close_channel(&mut self, id: ChannelId, pool: &PacketPool) -> Vec<FaceIndex> {
+    /// Closes the socket of one face. The poller forgets it.
+    fn close_channel(&mut self, shared: &mut Shared, id: ChannelId, pool: &PacketPool) {
         let closed = self.channels.get_mut(id.0 as usize).and_then(Option::take);
-        let Some(mut channel) = closed else { return Vec::new() };
+        let Some(mut channel) = closed else { return };
         channel.queue.discard(pool);
-        let mut faces: Vec<_> = channel.peers.drain().map(|(_, face)| face).collect();
-        faces.extend(channel.owner);
-        faces
-    }
-
-    /// The state of a face for `peer` on a shared socket.
-    pub(crate) fn add_peer(
-        &mut self,
-        id: ChannelId,
-        peer: SocketAddr,
-        face: FaceIndex,
-    ) -> io::Result<DatagramState> {
-        let shared = self.channel_mut(id).ok_or(io::ErrorKind::NotFound)?;
-        if shared.owner.is_some() || shared.peers.contains_key(&peer) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        shared.peers.insert(peer, face);
-        Ok(DatagramState { channel: id, peer: Some(peer), own_input: None })
-    }
-
-    /// Removes a peer from a shared socket, if `face` is its face.
-    pub(crate) fn remove_peer(&mut self, id: ChannelId, peer: SocketAddr, face: FaceIndex) {
-        if let Some(shared) = self.channel_mut(id)
-            && shared.peers.get(&peer) == Some(&face)
-        {
-            shared.peers.remove(&peer);
+        if shared.forget_suspended(source(id)) {
+            self.input.release(pool);
         }
     }
 
-    /// The face of `peer` on a shared socket.
-    pub(crate) fn face_of_peer(&self, id: ChannelId, peer: SocketAddr) -> Option<FaceIndex> {
-        self.channels.get(id.0 as usize)?.as_ref()?.peers.get(&peer).copied()
+    /// The state of a face for a peer on a shared socket.
+    fn open_peer(&mut self, peer: UdpPeer, face: FaceIndex) -> io::Result<DatagramState> {
+        let (id, _) = self.shared_at(peer.local).ok_or(io::ErrorKind::NotFound)?;
+        let channel = self.channel_mut(id).ok_or(io::ErrorKind::NotFound)?;
+        channel.peers.insert(peer.remote, face);
+        Ok(DatagramState { channel: id, peer: Some(peer.remote), own_input: None })
     }
 
-    /// Opens a socket for the face `face` alone: a connected one, or that of a group (`peer`).
-    pub(crate) fn add_own(
-        &mut self,
-        shared: &mut Shared,
-        socket: UdpSocket,
-        peer: Option<SocketAddr>,
-        face: FaceIndex,
-    ) -> io::Result<DatagramState> {
-        let (channel, _) = self.open_channel(shared, socket, Some(face), false)?;
-        Ok(DatagramState { channel, peer, own_input: None })
-    }
-
-    /// Gives a face on a shared socket a socket of its own to receive by.
-    pub(crate) fn separate_input(
-        &mut self,
-        shared: &mut Shared,
-        face: FaceIndex,
-        state: &mut DatagramState,
-    ) -> io::Result<()> {
-        if state.own_input.is_some() {
-            return Ok(());
+    /// A peer on the shared socket to send to it by ([`NewDatagram::To`]).
+    fn peer_at(&self, remote: SocketAddr) -> io::Result<UdpPeer> {
+        let usable = || {
+            let shared = self.shared_channels().map(|(_, channel)| channel.local);
+            shared.filter(|local| local.is_ipv4() == remote.is_ipv4())
+        };
+        let reason = "UDP is not enabled for this address family";
+        let first = usable().next().ok_or_else(|| io::Error::other(reason))?;
+        if usable().count() == 1 {
+            return Ok(UdpPeer { local: first, remote });
         }
-        let peer = state.peer.ok_or(io::ErrorKind::InvalidInput)?;
-        let sender = self.channel_mut(state.channel).ok_or(io::ErrorKind::NotFound)?;
-        let socket = sender.socket.branch(peer)?;
-        let (input, _) = self.open_channel(shared, socket, Some(face), false)?;
-        if let Some(channel) = self.channel_mut(input) {
-            channel.only = Some(peer);
-        }
-        state.own_input = Some(input);
-        Ok(())
+        // The kernel is asked only where there is a choice.
+        let source = udp_route(remote).ok().map(|route| route.source);
+        let at_source = usable().find(|local| Some(local.ip()) == source);
+        let at_all = || usable().find(|local| local.ip().is_unspecified());
+        Ok(UdpPeer { local: at_source.or_else(at_all).unwrap_or(first), remote })
     }
 
-    pub(crate) fn contains(&self, id: ChannelId) -> bool {
-        self.channels.get(id.0 as usize).is_some_and(Option::is_some)
+    /// The shared socket with this local address.
+    fn shared_at(&self, local: SocketAddr) -> Option<(ChannelId, &Channel)> {
+        self.shared_channels().find(|(_, channel)| channel.local == local)
     }
 
-    pub(crate) fn direction_mut(&mut self, id: ChannelId) -> Option<&mut TrafficDirection> {
-        Some(&mut self.channel_mut(id)?.direction)
+    /// The sockets that faces share.
+    fn shared_channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        let channels = (0..).map(ChannelId).zip(&self.channels);
+        let open = channels.filter_map(|(id, channel)| Some((id, channel.as_deref()?)));
+        open.filter(|(_, channel)| channel.owner.is_none())
     }
 
     fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
         self.channels.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
-    /// Gives up what was received and not taken, with its blocks.
-    pub(crate) fn release_blocks(&mut self, pool: &PacketPool) {
-        self.input.release(pool);
-    }
-
-    /// Receives from a socket: once, and again while many datagrams come, up to the limit of an event.
-    pub(crate) fn handle_channel_event<T>(
-        &mut self,
-        cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
-        id: ChannelId,
-        event: &Event,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        if event.writable && self.channel_mut(id).is_some_and(|channel| channel.waits_writable) {
-            self.flush_channel(cx, faces, id);
-        }
-        if !event.readable {
-            return Progress::Done;
-        }
-        self.input.begin_event(cx.shared.frames_per_event);
-        match self.receive(cx, id) {
-            Call::Received => self.resume_channel(cx, faces, id, sink),
-            Call::Nothing => Progress::Done,
-            Call::NoBlock => Progress::NoBlock,
-            Call::Failed(error) => {
-                let owner = self.channel_mut(id).and_then(|channel| channel.owner);
-                if let Some(face) = owner.and_then(|owner| faces.face_mut(owner)) {
-                    cx.shared.report_unreachable(cx.now, face, error);
-                }
-                Progress::Done
-            }
-        }
-    }
-
-    /// Takes datagrams out of what was received.
-    pub(crate) fn resume_channel<T>(
-        &mut self,
-        cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
-        id: ChannelId,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        loop {
-            if self.input.is_done() {
-                if !self.input.reads_on() {
-                    return Progress::Done;
-                }
-                match self.receive(cx, id) {
-                    Call::Received => {}
-                    Call::Nothing | Call::Failed(_) => return Progress::Done,
-                    Call::NoBlock => return Progress::NoBlock,
-                }
-            }
-            let progress = self.take_message(cx, faces, id, sink);
-            if progress != Progress::Done {
-                return progress;
-            }
-        }
-    }
-
     /// One system call.
-    fn receive(&mut self, cx: &mut TransportContext<'_>, id: ChannelId) -> Call {
+    fn receive<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        id: ChannelId,
+    ) -> Call {
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
         let Some(channel) = channel else { return Call::Nothing };
         let Shared { calls, report, .. } = &mut *cx.shared;
@@ -287,8 +379,12 @@ impl Datagrams {
                 Call::Nothing
             }
             Err(error) => {
+                // Such as an ICMP message for something sent, of which reading leaves no trace in the socket.
                 channel.counters.receive_errors.increment();
-                Call::Failed(error.kind())
+                if let Some(face) = channel.owner.and_then(|owner| faces.face_mut(owner)) {
+                    cx.shared.report_unreachable(cx.now, face, error.kind());
+                }
+                Call::Nothing
             }
         }
     }
@@ -300,7 +396,7 @@ impl Datagrams {
         faces: &mut FaceTable<T>,
         id: ChannelId,
         sink: &mut impl RxSink,
-    ) -> Progress {
+    ) -> Progress<UdpPeer> {
         let Self { input, channels, .. } = self;
         if input.current().is_none() {
             let channel = channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -317,8 +413,15 @@ impl Datagrams {
             cx.shared.report.counts.datagrams = input.taken();
             match opened {
                 Opened::Nothing => return Progress::Done,
-                Opened::UnknownPeer(peer) => {
-                    return Progress::NewPeer { channel: id, local: channel.local, peer };
+                Opened::UnknownPeer(remote) => {
+                    return Progress::NewPeer(UdpPeer { local: channel.local, remote });
+                }
+                Opened::Dropped(index, reason) => {
+                    match faces.face_mut(index) {
+                        Some(face) => face.note_arrival(cx.now, Some(reason)),
+                        None => cx.shared.calls.bad_remote_frames.increment(),
+                    }
+                    return Progress::Done;
                 }
                 Opened::Message(index) => {
                     if let Some(face) = faces.face_mut(index) {
@@ -347,13 +450,6 @@ impl Datagrams {
         }
         input.close();
         Progress::Done
-    }
-
-    /// Writes what was queued since the last flush.
-    pub(crate) fn flush_all<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
-        while let Some(id) = self.unflushed.pop() {
-            self.flush_channel(cx, faces, id);
-        }
     }
 
     fn flush_channel<T>(
@@ -388,21 +484,23 @@ impl Datagrams {
             channel.waits_writable = is_blocked;
             let interest =
                 if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-            let token = Source::Channel(id).token();
+            let token = source(id).token();
             let modified = cx.shared.poller.modify(&channel.socket, token, interest);
             debug_assert!(modified.is_ok(), "a channel's socket is in the poller");
         }
     }
 }
 
-/// How a system call that receives ended.
+fn source(id: ChannelId) -> Source {
+    Source::Shared { kind: Datagrams::KIND, number: id.0 }
+}
+
+/// Result of a system call that receives.
 #[derive(Debug)]
 enum Call {
     Received,
     Nothing,
     NoBlock,
-    /// Such as an ICMP message for something sent.
-    Failed(io::ErrorKind),
 }
 
 /// A UDP socket and the faces on it.
@@ -461,6 +559,13 @@ impl Channel {
         self.kernel_count = kernel_count;
         self.counters.kernel_drops.add(u64::from(new_drops));
         u64::from(new_drops)
+    }
+
+    /// Removes a peer, if `face` is its face.
+    fn remove_peer(&mut self, peer: SocketAddr, face: FaceIndex) {
+        if self.peers.get(&peer) == Some(&face) {
+            self.peers.remove(&peer);
+        }
     }
 
     /// The face of a message from `peer`.
@@ -546,14 +651,16 @@ struct OpenMessage {
     segment_length: usize,
 }
 
-/// What [`DatagramInput::open`] found.
+/// Result of [`DatagramInput::open`].
 #[derive(Debug)]
 enum Opened {
     /// A message for a face, in the block of its slot.
     Message(FaceIndex),
     /// A message from a peer that has no face yet.
     UnknownPeer(SocketAddr),
-    /// A message that cannot be used; it is skipped.
+    /// A message for a face that is dropped for this reason; it is skipped.
+    Dropped(FaceIndex, LinkDropReason),
+    /// A message without a face; it is skipped.
     Nothing,
 }
 
@@ -596,8 +703,8 @@ struct DatagramInput {
     wall_ns: Option<u64>,
 }
 
-impl DatagramInput {
-    fn new() -> Self {
+impl Default for DatagramInput {
+    fn default() -> Self {
         Self {
             batch: ReceiveBatch::with_capacity(SLOTS),
             blocks: Vec::with_capacity(SLOTS),
@@ -614,7 +721,9 @@ impl DatagramInput {
             wall_ns: None,
         }
     }
+}
 
+impl DatagramInput {
     /// Receives from the socket of `channel`; `Ok(false)` if there is no block to receive into.
     fn receive(&mut self, channel: &Channel, pool: &PacketPool) -> io::Result<bool> {
         debug_assert!(self.is_done());
@@ -724,10 +833,14 @@ impl DatagramInput {
         };
         self.recent_length =
             message.length.max(self.recent_length - self.recent_length / 16).max(ROOM_MIN);
-        if message.truncated || !self.commit(message.length, cx.pool) {
-            // A message is truncated only if it is longer than any that UDP can carry.
+        // A message is truncated only if it is longer than any that UDP can carry.
+        if message.truncated {
             self.close();
-            return Opened::Nothing;
+            return Opened::Dropped(face, LinkDropReason::Truncated);
+        }
+        if !self.commit(message.length, cx.pool) {
+            self.close();
+            return Opened::Dropped(face, LinkDropReason::NoBuffer);
         }
         let segment_length = message.segment_length.unwrap_or(message.length).max(1);
         self.taken += message.length.div_ceil(segment_length);

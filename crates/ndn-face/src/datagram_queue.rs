@@ -124,8 +124,8 @@ pub(crate) struct DatagramWriter {
     runs: Vec<usize>,
 }
 
-impl DatagramWriter {
-    pub(crate) fn new() -> Self {
+impl Default for DatagramWriter {
+    fn default() -> Self {
         Self {
             batch: SendBatch::with_capacity(MESSAGES_MAX, SLICES_MAX),
             runs: Vec::with_capacity(MESSAGES_MAX),

@@ -7,23 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
+use ndn_ring::{BLOCK_SIZE, CopyBlock, PacketPool};
 use ndn_sys::packet::{Delivery, LinkAddress};
 use ndn_sys::poll::{Event, Interest};
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::{FaceUri, PrincipalKey};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{
     DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
 };
 use crate::event::{CloseReason, FaceChange};
-use crate::face::{Face, FaceTable, TrafficDirection};
+use crate::face::{Face, FaceTable, HasState, TrafficDirection};
 use crate::output::Flushed;
 use crate::padding::without_padding;
 use crate::receive::{Progress, ReceivedFrame, RxSink};
-use crate::source::Sender;
-use crate::source::{PortId, Source};
-use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room};
+use crate::source::{PortId, Sender, Source};
+use crate::transport::{
+    FacePlacement, OnDemandPeer, OnDemandSettings, SendRequest, Shared, Transport,
+    TransportContext, TransportHandle, close_face,
+};
 
 pub use socket::PortSocket;
 
@@ -36,7 +39,7 @@ const FRAMES_PER_EVENT_MIN: usize = 64;
 /// How soon to try again when there is no free memory for frames.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// What to do with a network device.
+/// A network device and how faces on it are made.
 #[derive(Debug)]
 pub struct PortOptions {
     /// Its name.
@@ -49,18 +52,46 @@ pub struct PortOptions {
     pub accepts: bool,
     /// Other workers have queues of the device, too, and perhaps the faces of stations that reach ours.
     pub has_others: bool,
+    /// Settings of on-demand faces of stations.
+    pub on_demand: OnDemandSettings,
+}
+
+/// A station behind a network device, or the group that its socket has joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StationPeer {
+    /// The device.
+    pub port: PortId,
+    /// The address of the station; `None` for the group.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// A face for a station behind a network device, or for the group that its socket has joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewStation {
+    /// The device.
+    pub port: PortId,
+    /// The address of the station or the group.
+    pub mac: [u8; 6],
+}
+
+impl NewStation {
+    /// The peer of the face.
+    #[must_use]
+    pub fn peer(self) -> StationPeer {
+        StationPeer { port: self.port, mac: Some(self.mac).filter(|mac| !is_group(*mac)) }
+    }
 }
 
 /// The state of one Ethernet face: a station or a group behind a device.
 #[derive(Debug)]
-pub(crate) struct StationState {
+pub struct StationState {
     port: PortId,
     mac: [u8; 6],
 }
 
 /// All network devices of a worker, and the faces on them.
-#[derive(Debug)]
-pub(crate) struct Ports {
+#[derive(Debug, Default)]
+pub struct Ports {
     /// By their number.
     ports: Vec<Option<Box<Port>>>,
     /// Sockets that are out of use and not closed yet.
@@ -73,6 +104,120 @@ pub(crate) struct Ports {
 
 impl Transport for Ports {
     type State = StationState;
+    type New = NewStation;
+    type Peer = StationPeer;
+
+    const KIND: u8 = 2;
+
+    /// Reports the face as down if the device is.
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        _now: Timestamp,
+        index: FaceIndex,
+        new: NewStation,
+    ) -> io::Result<StationState> {
+        let port = self.get_mut(new.port).ok_or(io::ErrorKind::NotFound)?;
+        port.set_face(new.peer().mac, index);
+        port.own_count += usize::from(!is_group(new.mac));
+        if !port.is_up {
+            shared.report_change(index, FaceChange::Down(CloseReason::NoLink));
+        }
+        Ok(StationState { port: new.port, mac: new.mac })
+    }
+
+    fn placement(new: &NewStation) -> FacePlacement {
+        FacePlacement::Device(new.port)
+    }
+
+    fn resolve(&self, new: NewStation) -> io::Result<(NewStation, Option<StationPeer>)> {
+        Ok((new, Some(new.peer())))
+    }
+
+    fn handle_shared_event<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        number: u32,
+        event: &Event,
+        sink: &mut impl RxSink,
+    ) -> Progress<StationPeer> {
+        let id = PortId(number);
+        let Some(port) = self.get_mut(id) else { return Progress::Done };
+        if event.closed
+            && let Some(socket) = &port.socket
+            && socket.take_error().is_err()
+        {
+            // The device went down, which the control thread learns by netlink.
+            port.counters.receive_errors.increment();
+        }
+        if event.writable && port.waits_writable {
+            self.flush_port(cx, faces, id);
+        }
+        if !event.readable {
+            return Progress::Done;
+        }
+        let Some(port) = self.get_mut(id) else { return Progress::Done };
+        port.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
+        port.counters.receive_calls.increment();
+        cx.shared.calls.receive_calls.increment();
+        self.resume_shared(cx, faces, number, sink)
+    }
+
+    /// Takes frames out of the receive ring of a device.
+    fn resume_shared<T>(
+        &mut self,
+        cx: &mut TransportContext<'_>,
+        faces: &mut FaceTable<T>,
+        number: u32,
+        sink: &mut impl RxSink,
+    ) -> Progress<StationPeer> {
+        let id = PortId(number);
+        let Some(port) = self.get_mut(id) else { return Progress::Done };
+        loop {
+            if port.frames_left == 0 {
+                cx.shared.report.has_more = true;
+                return Progress::Done;
+            }
+            match port.next_frame(&mut cx.shared.receive_block, cx.pool, sink.is_full()) {
+                NextFrame::None => {
+                    cx.shared.report.has_more = false;
+                    return Progress::Done;
+                }
+                NextFrame::Skip => {
+                    port.counters.no_face.increment();
+                    port.release();
+                }
+                NextFrame::UnknownPeer(mac) => {
+                    port.reported = true;
+                    return Progress::NewPeer(StationPeer { port: id, mac });
+                }
+                NextFrame::Invalid(face, reason) => {
+                    port.release();
+                    match faces.face_mut(face) {
+                        Some(face) => face.note_arrival(cx.now, Some(reason)),
+                        // Only packets are handed over to the worker that has the face.
+                        None => cx.shared.calls.bad_remote_frames.increment(),
+                    }
+                }
+                NextFrame::SinkFull => return Progress::SinkFull,
+                NextFrame::NoBlock => return Progress::NoBlock,
+                NextFrame::Copied { face, sender, length } => {
+                    port.release();
+                    let mut blocks = std::mem::take(&mut cx.shared.receive_block);
+                    let Some(block) = blocks.current() else { continue };
+                    if let Some(face) = faces.face_mut(face) {
+                        face.note_arrival(cx.now, None);
+                    }
+                    cx.shared.calls.received_frames.increment();
+                    cx.shared.calls.received_bytes.add(length as u64);
+                    let arrival = ReceivedFrame { length, sender, delay: None };
+                    cx.deliver_to(faces, face, arrival, block, sink);
+                    cx.shared.receive_block = blocks;
+                }
+            }
+        }
+    }
 
     #[inline]
     fn send(
@@ -106,235 +251,27 @@ impl Transport for Ports {
         station: &mut StationState,
     ) {
         let Some(port) = self.get_mut(station.port) else { return };
-        if port.group == Some(face.index) {
-            port.group = None;
-        } else if port.stations.get(&station.mac) == Some(&face.index) {
-            port.stations.remove(&station.mac);
-            port.own_count -= 1;
-        }
+        let peer = NewStation { port: station.port, mac: station.mac }.peer();
+        let is_known = port.remove_face(peer.mac, face.index);
+        port.own_count -= usize::from(is_known && peer.mac.is_some());
     }
-}
 
-impl Ports {
-    pub(crate) fn new() -> Self {
-        Self {
-            ports: Vec::new(),
-            unused_sockets: Vec::new(),
-            deadlines: Vec::new(),
-            writer: DatagramWriter::new(),
-            unflushed: Vec::new(),
+    fn shared_direction_mut(&mut self, number: u32) -> Option<&mut TrafficDirection> {
+        Some(&mut self.get_mut(PortId(number))?.direction)
+    }
+
+    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
+        while let Some(port) = self.unflushed.pop() {
+            self.flush_port(cx, faces, port);
         }
     }
 
-    pub(crate) fn get(&self, id: PortId) -> Option<&Port> {
-        self.ports.get(id.0 as usize)?.as_deref()
-    }
-
-    pub(crate) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        self.ports.get_mut(id.0 as usize)?.as_deref_mut()
-    }
-
-    pub(crate) fn direction_mut(&mut self, id: PortId) -> Option<&mut TrafficDirection> {
-        Some(&mut self.get_mut(id)?.direction)
-    }
-
-    /// Takes a device.
-    pub(crate) fn add(
-        &mut self,
-        shared: &mut Shared,
-        id: PortId,
-        options: PortOptions,
-    ) -> io::Result<Arc<ChannelCounters>> {
-        let slot = id.0 as usize;
-        if id.0 >= PortId::COUNT_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        if self.get(id).is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        if let Some(socket) = &options.socket {
-            register(shared, socket, id)?;
-        }
-        if slot >= self.ports.len() {
-            self.ports.resize_with(slot + 1, || None);
-        }
-        let added = self.ports[slot].insert(Box::new(Port::new(options)));
-        Ok(Arc::clone(&added.counters))
-    }
-
-    /// The state of a face for a station, or for the group of the device. Reports the face as down if the device is.
-    pub(crate) fn add_station(
-        &mut self,
-        shared: &mut Shared,
-        id: PortId,
-        mac: [u8; 6],
-        face: FaceIndex,
-    ) -> io::Result<StationState> {
-        let port = self.get_mut(id).ok_or(io::ErrorKind::NotFound)?;
-        if is_group(mac) {
-            port.group = Some(face);
-        } else {
-            port.stations.insert(mac, face);
-            port.own_count += 1;
-        }
-        if !port.is_up {
-            shared.report_change(face, FaceChange::Down(CloseReason::NoLink));
-        }
-        Ok(StationState { port: id, mac })
-    }
-
-    /// Notes the link state of a device. False if it has not changed.
-    pub(crate) fn set_state(&mut self, id: PortId, is_up: bool) -> bool {
-        let port = self.get_mut(id);
-        port.is_some_and(|port| std::mem::replace(&mut port.is_up, is_up) != is_up)
-    }
-
-    /// Gives a device another socket. The old one must have been closed.
-    pub(crate) fn set_socket(
-        &mut self,
-        shared: &mut Shared,
-        id: PortId,
-        socket: PortSocket,
-    ) -> io::Result<()> {
-        register(shared, &socket, id)?;
-        if let Some(port) = self.get_mut(id) {
-            port.socket = Some(socket);
-        }
-        Ok(())
-    }
-
-    /// Takes the socket of a device away.
-    pub(crate) fn close_socket(
-        &mut self,
-        shared: &mut Shared,
-        id: PortId,
-        pool: &PacketPool,
-    ) -> io::Result<()> {
-        let port = self.get_mut(id).ok_or(io::ErrorKind::NotFound)?;
-        port.queue.discard(pool);
-        port.reported = false;
-        port.waits_writable = false;
-        let socket = port.socket.take();
-        self.retire(shared, socket);
-        Ok(())
-    }
-
-    /// Gives up a device, whose faces are gone.
-    pub(crate) fn remove(&mut self, shared: &mut Shared, id: PortId, pool: &PacketPool) {
-        let removed = self.ports.get_mut(id.0 as usize).and_then(Option::take);
-        if let Some(mut removed) = removed {
-            removed.queue.discard(pool);
-            self.retire(shared, removed.socket.take());
-        }
-    }
-
-    pub(crate) fn take_unused_socket(&mut self) -> Option<PortSocket> {
-        self.unused_sockets.pop()
-    }
-
-    fn retire(&mut self, shared: &mut Shared, socket: Option<PortSocket>) {
-        let Some(socket) = socket else { return };
-        for descriptor in socket.descriptors() {
-            // It was added when the port got it.
-            let removed = shared.poller.remove(descriptor);
-            debug_assert!(removed.is_ok(), "the sockets of a port are in the poller");
-        }
-        self.unused_sockets.push(socket);
-    }
-
-    /// Handles an event of a device.
-    pub(crate) fn handle_port_event<T>(
-        &mut self,
-        cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
-        id: PortId,
-        event: &Event,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(port) = self.get_mut(id) else { return Progress::Done };
-        if event.closed
-            && let Some(socket) = &port.socket
-            && socket.take_error().is_err()
-        {
-            // The device went down, which the control thread learns by netlink.
-            port.counters.receive_errors.increment();
-        }
-        if event.writable && port.waits_writable {
-            self.flush_port(cx, faces, id);
-        }
-        if !event.readable {
-            return Progress::Done;
-        }
-        let Some(port) = self.get_mut(id) else { return Progress::Done };
-        port.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
-        port.counters.receive_calls.increment();
-        cx.shared.calls.receive_calls.increment();
-        self.resume_port(cx, faces, id, sink)
-    }
-
-    /// Takes frames out of the receive ring of a device.
-    pub(crate) fn resume_port<T>(
-        &mut self,
-        cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
-        id: PortId,
-        sink: &mut impl RxSink,
-    ) -> Progress {
-        let Some(port) = self.get_mut(id) else { return Progress::Done };
-        loop {
-            if port.frames_left == 0 {
-                cx.shared.report.has_more = true;
-                return Progress::Done;
-            }
-            match port.next_frame(&mut cx.shared.receive_block, cx.pool, sink.is_full()) {
-                NextFrame::None => {
-                    cx.shared.report.has_more = false;
-                    return Progress::Done;
-                }
-                NextFrame::Skip => {
-                    port.counters.no_face.increment();
-                    port.release();
-                }
-                NextFrame::UnknownStation(peer) => {
-                    port.reported = true;
-                    return Progress::NewStation { port: id, peer };
-                }
-                NextFrame::UnknownGroup => {
-                    port.reported = true;
-                    return Progress::UnknownGroup { port: id };
-                }
-                NextFrame::Invalid(face, reason) => {
-                    port.release();
-                    match faces.face_mut(face) {
-                        Some(face) => face.note_arrival(cx.now, Some(reason)),
-                        // Only packets are handed over to the worker that has the face.
-                        None => cx.shared.calls.bad_remote_frames.increment(),
-                    }
-                }
-                NextFrame::SinkFull => return Progress::SinkFull,
-                NextFrame::NoBlock => return Progress::NoBlock,
-                NextFrame::Copied { face, sender, length } => {
-                    port.release();
-                    let Some(mut block) = cx.shared.receive_block.take() else { continue };
-                    if let Some(face) = faces.face_mut(face) {
-                        face.note_arrival(cx.now, None);
-                    }
-                    cx.shared.calls.received_frames.increment();
-                    cx.shared.calls.received_bytes.add(length as u64);
-                    let arrival = ReceivedFrame { length, sender, delay: None };
-                    cx.deliver_to(faces, face, arrival, &mut block, sink);
-                    cx.shared.receive_block = Some(block);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+    fn next_shared_deadline(&self) -> Option<Timestamp> {
         self.deadlines.iter().map(|(deadline, _)| *deadline).min()
     }
 
     /// Tries again to send where that is due.
-    pub(crate) fn handle_timeouts<T>(
+    fn handle_shared_timeouts<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
         faces: &mut FaceTable<T>,
@@ -347,11 +284,204 @@ impl Ports {
         }
     }
 
-    /// Writes what was queued since the last flush.
-    pub(crate) fn flush_all<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
-        while let Some(port) = self.unflushed.pop() {
-            self.flush_port(cx, faces, port);
+    fn face_of(&self, peer: StationPeer) -> Option<FaceIndex> {
+        self.get(peer.port)?.face_of(peer.mac)
+    }
+
+    fn add_remote_peer(&mut self, peer: StationPeer, face: FaceIndex) -> bool {
+        let port = self.get_mut(peer.port);
+        port.map(|port| port.set_face(peer.mac, face)).is_some()
+    }
+
+    fn remove_remote_peer(&mut self, peer: StationPeer, face: FaceIndex) {
+        if let Some(port) = self.get_mut(peer.port) {
+            port.remove_face(peer.mac, face);
         }
+    }
+
+    /// The face of a group is never made on demand. Of the faces of other workers, only those count here whose stations
+    /// have reached this worker.
+    fn on_demand(&self, peer: StationPeer) -> Option<(NewStation, OnDemandPeer)> {
+        let (port, mac) = (self.get(peer.port)?, peer.mac?);
+        let found = OnDemandPeer {
+            principal: PrincipalKey::station(mac),
+            remote: FaceUri::ethernet(mac),
+            local: FaceUri::device(&port.name),
+            has_room: port.own_count < ON_DEMAND_STATIONS_MAX,
+            settings: Some(port.on_demand),
+        };
+        Some((NewStation { port: peer.port, mac }, found))
+    }
+
+    fn local_uri(&self, peer: StationPeer) -> Option<FaceUri> {
+        Some(FaceUri::device(&self.get(peer.port)?.name))
+    }
+
+    fn device_of(peer: StationPeer) -> Option<PortId> {
+        peer.mac.map(|_| peer.port)
+    }
+}
+
+impl<T: HasState<StationState>> TransportHandle<'_, Ports, T> {
+    /// Takes a network device, to make faces on: [`NewStation`]. If it accepts, stations without a face are reported
+    /// as [`Progress::NewPeer`].
+    ///
+    /// # Errors
+    /// If there is such a port already, or the poller does not take the socket.
+    pub fn add(&mut self, id: PortId, options: PortOptions) -> io::Result<Arc<ChannelCounters>> {
+        let slot = id.0 as usize;
+        if id.0 >= PortId::COUNT_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let ports = &mut *self.transport;
+        if ports.get(id).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if let Some(socket) = &options.socket {
+            register(self.shared, socket, id)?;
+        }
+        if slot >= ports.ports.len() {
+            ports.ports.resize_with(slot + 1, || None);
+        }
+        let added = ports.ports[slot].insert(Box::new(Port::new(options)));
+        Ok(Arc::clone(&added.counters))
+    }
+
+    /// Notes whether frames can go out of a network device. Its faces stay.
+    pub fn set_state(&mut self, id: PortId, is_up: bool) {
+        let port = self.transport.get_mut(id);
+        if port.is_none_or(|port| std::mem::replace(&mut port.is_up, is_up) == is_up) {
+            return;
+        }
+        let change = if is_up { FaceChange::Up } else { FaceChange::Down(CloseReason::NoLink) };
+        for face in self.faces_on(id) {
+            self.shared.report_change(face, change);
+        }
+    }
+
+    /// Gives a port another socket: its device has another MTU or has come back. Without a socket,
+    /// the device is gone: permanent faces of stations wait for it, others close.
+    ///
+    /// # Errors
+    /// If there is no such port, or the poller does not take the socket.
+    pub fn set_socket(
+        &mut self,
+        id: PortId,
+        socket: Option<PortSocket>,
+        pool: &PacketPool,
+    ) -> io::Result<()> {
+        self.close_socket(id, pool)?;
+        if let Some(socket) = socket {
+            register(self.shared, &socket, id)?;
+            if let Some(port) = self.transport.get_mut(id) {
+                port.socket = Some(socket);
+            }
+            return Ok(());
+        }
+        let group = self.transport.get(id).and_then(|port| port.group);
+        for index in self.faces_on(id) {
+            let stays = self.faces.face_mut(index).is_some_and(|face| face.is_permanent());
+            if !stays || group == Some(index) {
+                close_face(self, index, CloseReason::InterfaceGone, pool);
+            }
+        }
+        self.set_state(id, false);
+        Ok(())
+    }
+
+    /// Takes the socket of a port away, whose faces wait for another one: a driver that has a device for
+    /// itself releases it once [`take_unused_socket`](Self::take_unused_socket) is closed.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn close_socket(&mut self, id: PortId, pool: &PacketPool) -> io::Result<()> {
+        self.shared.forget_suspended(source(id));
+        let port = self.transport.get_mut(id).ok_or(io::ErrorKind::NotFound)?;
+        port.queue.discard(pool);
+        port.reported = false;
+        port.waits_writable = false;
+        let socket = port.socket.take();
+        self.retire(socket);
+        Ok(())
+    }
+
+    /// A socket that is out of use, to be closed on another thread: for several queues, `close(2)` takes tens of
+    /// milliseconds.
+    pub fn take_unused_socket(&mut self) -> Option<PortSocket> {
+        self.transport.unused_sockets.pop()
+    }
+
+    /// Notes the new address of a device.
+    pub fn set_mac(&mut self, id: PortId, mac: [u8; 6]) {
+        let port = self.transport.get_mut(id);
+        if let Some(socket) = port.and_then(|port| port.socket.as_mut()) {
+            socket.set_mac(mac);
+        }
+    }
+
+    /// Changes the settings of on-demand faces that are made from now on.
+    pub fn set_on_demand(&mut self, id: PortId, settings: OnDemandSettings) {
+        if let Some(port) = self.transport.get_mut(id) {
+            port.on_demand = settings;
+        }
+    }
+
+    /// Sets whether stations without a face are reported, and closes the face of the group if the group has changed.
+    /// Faces of stations stay.
+    pub fn set_purpose(
+        &mut self,
+        id: PortId,
+        accepts: bool,
+        leaves_group: bool,
+        pool: &PacketPool,
+    ) {
+        let Some(port) = self.transport.get_mut(id) else { return };
+        port.accepts = accepts;
+        if let Some(group) = port.group.take_if(|_| leaves_group)
+            && self.faces.contains(group)
+        {
+            close_face(self, group, CloseReason::InterfaceGone, pool);
+        }
+    }
+
+    /// Gives up a network device and destroys its faces.
+    pub fn remove(&mut self, id: PortId, pool: &PacketPool) {
+        for index in self.faces_on(id) {
+            close_face(self, index, CloseReason::InterfaceGone, pool);
+        }
+        let removed = self.transport.ports.get_mut(id.0 as usize).and_then(Option::take);
+        if let Some(mut removed) = removed {
+            removed.queue.discard(pool);
+            self.retire(removed.socket.take());
+        }
+        self.shared.forget_suspended(source(id));
+    }
+
+    /// The faces on a port, except those of other workers.
+    fn faces_on(&self, id: PortId) -> Vec<FaceIndex> {
+        let mut faces = self.transport.get(id).map(Port::faces).unwrap_or_default();
+        faces.retain(|&face| self.faces.contains(face));
+        faces
+    }
+
+    fn retire(&mut self, socket: Option<PortSocket>) {
+        let Some(socket) = socket else { return };
+        for descriptor in socket.descriptors() {
+            // It was added when the port got it.
+            let removed = self.shared.poller.remove(descriptor);
+            debug_assert!(removed.is_ok(), "the sockets of a port are in the poller");
+        }
+        self.transport.unused_sockets.push(socket);
+    }
+}
+
+impl Ports {
+    fn get(&self, id: PortId) -> Option<&Port> {
+        self.ports.get(id.0 as usize)?.as_deref()
+    }
+
+    fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        self.ports.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
     fn flush_port<T>(
@@ -382,7 +512,7 @@ impl Ports {
                     port.waits_writable = is_blocked;
                     let interest =
                         if is_blocked { Interest::ReadableAndWritable } else { Interest::Readable };
-                    let token = Source::Port(id).token();
+                    let token = source(id).token();
                     let modified = cx.shared.poller.modify(&*socket, token, interest);
                     debug_assert!(modified.is_ok(), "it is in the poller");
                 }
@@ -399,20 +529,23 @@ impl Ports {
 
 /// Adds the descriptors of a port's socket to the poller.
 fn register(shared: &mut Shared, socket: &PortSocket, port: PortId) -> io::Result<()> {
-    let token = Source::Port(port).token();
+    let token = source(port).token();
     let mut descriptors = socket.descriptors();
     descriptors.try_for_each(|one| shared.poller.add(one, token, Interest::Readable))
 }
 
-/// What is to be done with the next frame.
+fn source(id: PortId) -> Source {
+    Source::Shared { kind: Ports::KIND, number: id.0 }
+}
+
+/// Result of the examination of the next frame.
 enum NextFrame {
     None,
     /// It has no face here.
     Skip,
-    /// It came from a station that has no face yet.
-    UnknownStation([u8; 6]),
-    /// It is for the group, whose face another worker may have.
-    UnknownGroup,
+    /// It came from a station that has no face yet, or (without an address) to the group, whose face another worker
+    /// may have.
+    UnknownPeer(Option<[u8; 6]>),
     /// It is for this face, and holds no packet.
     Invalid(FaceIndex, LinkDropReason),
     /// It is for this face; the `length` bytes of its packet were copied.
@@ -427,16 +560,17 @@ enum NextFrame {
 
 /// A network device and the faces on it.
 #[derive(Debug)]
-pub(crate) struct Port {
+struct Port {
     name: Arc<str>,
     socket: Option<PortSocket>,
     is_up: bool,
-    pub(crate) accepts: bool,
+    accepts: bool,
     has_others: bool,
+    on_demand: OnDemandSettings,
     /// The face of the group that the socket has joined: ours, or known to be another worker's.
-    pub(crate) group: Option<FaceIndex>,
+    group: Option<FaceIndex>,
     /// Likewise.
-    pub(crate) stations: HashMap<[u8; 6], FaceIndex>,
+    stations: HashMap<[u8; 6], FaceIndex>,
     /// Stations whose faces are ours.
     own_count: usize,
     queue: DatagramQueue,
@@ -454,13 +588,14 @@ pub(crate) struct Port {
 
 impl Port {
     fn new(options: PortOptions) -> Self {
-        let PortOptions { name, socket, is_up, accepts, has_others } = options;
+        let PortOptions { name, socket, is_up, accepts, has_others, on_demand } = options;
         Self {
             name,
             socket,
             is_up,
             accepts,
             has_others,
+            on_demand,
             group: None,
             stations: HashMap::new(),
             own_count: 0,
@@ -474,29 +609,38 @@ impl Port {
         }
     }
 
-    /// The name of the device, if one more station may have an on-demand face. Of the faces of other workers, only
-    /// those count here whose stations have reached this worker.
-    pub(crate) fn name_for_new_station(&self) -> Option<Arc<str>> {
-        (self.own_count < ON_DEMAND_STATIONS_MAX).then(|| Arc::clone(&self.name))
+    /// The face of a station, or of the group. It may be known to be another worker's.
+    fn face_of(&self, mac: Option<[u8; 6]>) -> Option<FaceIndex> {
+        match mac {
+            Some(mac) => self.stations.get(&mac).copied(),
+            None => self.group,
+        }
     }
 
-    /// The face of a station, or of the group. It may be known to be another worker's.
-    pub(crate) fn face_of(&self, mac: [u8; 6]) -> Option<FaceIndex> {
-        if is_group(mac) { self.group } else { self.stations.get(&mac).copied() }
+    /// Enters the face of a station, or of the group.
+    fn set_face(&mut self, mac: Option<[u8; 6]>, face: FaceIndex) {
+        match mac {
+            Some(mac) => _ = self.stations.insert(mac, face),
+            None => self.group = Some(face),
+        }
+    }
+
+    /// Removes the face of a station, or of the group. False if another face is entered there.
+    fn remove_face(&mut self, mac: Option<[u8; 6]>, face: FaceIndex) -> bool {
+        let is_known = self.face_of(mac) == Some(face);
+        match mac {
+            Some(mac) if is_known => _ = self.stations.remove(&mac),
+            None if is_known => self.group = None,
+            Some(_) | None => {}
+        }
+        is_known
     }
 
     /// All faces on the device, those of other workers among them.
-    pub(crate) fn faces(&self) -> Vec<FaceIndex> {
+    fn faces(&self) -> Vec<FaceIndex> {
         let mut faces: Vec<_> = self.stations.values().copied().chain(self.group).collect();
         faces.sort_unstable();
         faces
-    }
-
-    /// The device has another address.
-    pub(crate) fn set_mac(&mut self, mac: [u8; 6]) {
-        if let Some(socket) = &mut self.socket {
-            socket.set_mac(mac);
-        }
     }
 
     /// Where a face sends to, while there is the device.
@@ -507,12 +651,12 @@ impl Port {
         Some(Destination { face, target: Target::Link(address) })
     }
 
-    /// Examines the next frame once, and copies its packet to the end of a block of `place`, so that the slot of the
+    /// Examines the next frame once, and copies its packet to the end of the block of `blocks`, so that the slot of the
     /// ring can be released in any case.
     #[inline]
     fn next_frame(
         &mut self,
-        place: &mut Option<FillBlock>,
+        blocks: &mut CopyBlock,
         pool: &PacketPool,
         is_full: bool,
     ) -> NextFrame {
@@ -535,10 +679,12 @@ impl Port {
         };
         let Some(face) = face else {
             return match frame.delivery {
-                Delivery::Group if self.has_others && !self.reported => NextFrame::UnknownGroup,
+                Delivery::Group if self.has_others && !self.reported => {
+                    NextFrame::UnknownPeer(None)
+                }
                 // The address of a group cannot be that of a sender.
                 Delivery::Host if self.accepts && !self.reported && !is_group(source) => {
-                    NextFrame::UnknownStation(source)
+                    NextFrame::UnknownPeer(Some(source))
                 }
                 Delivery::Group | Delivery::Host | Delivery::Other => NextFrame::Skip,
             };
@@ -556,7 +702,7 @@ impl Port {
         if is_full {
             return NextFrame::SinkFull;
         }
-        let Some(block) = block_with_room(place, length, pool) else { return NextFrame::NoBlock };
+        let Some(block) = blocks.with_room(length, pool) else { return NextFrame::NoBlock };
         block.spare_mut()[..length].copy_from_slice(&frame.payload[..length]);
         block.commit(length);
         NextFrame::Copied { face, sender, length }

@@ -38,7 +38,7 @@ impl TrafficDirection {
     }
 }
 
-/// What all kinds of faces have: a link service, options and a place in the worker's lists.
+/// The part of a face that all kinds have: a link service, options and a place in the worker's lists.
 ///
 /// Ten thousand faces may be idle, so a face stays small: buffers that it needs only while it is active belong to the
 /// transport kind.
@@ -55,7 +55,7 @@ pub(crate) struct Face {
     pub(crate) deadline: Option<Timestamp>,
     /// The face is listed for the next flush.
     pub(crate) listed: bool,
-    /// What its own descriptor has brought.
+    /// The direction of the traffic of its own descriptor.
     pub(crate) direction: TrafficDirection,
     /// When [`FaceChange::Unreachable`](crate::FaceChange::Unreachable) was reported, until
     /// [`FaceChange::Reached`](crate::FaceChange::Reached) is.
@@ -132,7 +132,7 @@ impl Face {
 }
 
 /// Access to the state that one kind of transport keeps in a face. `T` is the registry's enum of all kinds.
-pub(crate) trait Holds<S> {
+pub trait HasState<S> {
     /// The state, if the face is of this kind.
     fn state_mut(&mut self) -> Option<&mut S>;
 }
@@ -173,7 +173,7 @@ impl<T> FaceTable<T> {
     #[inline]
     pub(crate) fn state_mut<S>(&mut self, index: FaceIndex) -> Option<&mut S>
     where
-        T: Holds<S>,
+        T: HasState<S>,
     {
         self.get_mut(index)?.transport.state_mut()
     }

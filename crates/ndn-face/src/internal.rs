@@ -10,16 +10,19 @@ use std::sync::Arc;
 
 use ndn_ring::{Consumer, PacketHandle, PacketPool, Producer, ring};
 use ndn_sys::poll::{Event, Waker};
-use ndn_table::FaceIndex;
+use ndn_table::{FaceIndex, Timestamp};
 
 use crate::counters::LinkDropReason;
 use crate::event::CloseReason;
-use crate::face::{Face, FaceTable, Holds};
+use crate::face::{Face, HasState};
 use crate::output::FrameSink;
 use crate::receive::{Progress, RxSink};
+use crate::source::Source;
 use crate::stream::FRAME_LENGTH_MAX;
 use crate::tap::TapPoint;
-use crate::transport::{SendRequest, Shared, Transport, TransportContext};
+use crate::transport::{
+    FacePlacement, NoPeer, SendRequest, Shared, Transport, TransportContext, TransportHandle,
+};
 
 /// Minimum frames per event, however few datagrams the worker reads at a time.
 const FRAMES_PER_EVENT_MIN: usize = 64;
@@ -34,7 +37,7 @@ pub struct InternalEnd {
     /// Frames that [`send`](Self::send) refused.
     refused: u64,
     /// The worker reads this end within its limit for management.
-    pub(crate) is_limited: bool,
+    is_limited: bool,
     /// Frames left for the current event.
     frames_left: usize,
     /// Readable when there may be something in `incoming`.
@@ -81,6 +84,13 @@ impl InternalEnd {
             other: WakeOnDrop(near_wakes),
         };
         Ok((near, far))
+    }
+
+    /// The same end, as the face of the forwarder's management: a worker reads it within
+    /// [`set_bytes_left`](TransportHandle::set_bytes_left).
+    #[must_use]
+    pub fn limited(self) -> Self {
+        Self { is_limited: true, ..self }
     }
 
     /// Sends a frame and wakes the other end.
@@ -168,16 +178,37 @@ impl AsFd for InternalEnd {
 
 /// All faces in memory of a worker.
 #[derive(Debug)]
-pub(crate) struct Internals {
+pub struct Internals {
     /// Bytes that may still be read from limited ends.
-    pub(crate) bytes_left: usize,
+    bytes_left: usize,
     /// Faces that were not read to the end because of the limit.
     unread: Vec<FaceIndex>,
     unflushed: Vec<FaceIndex>,
 }
 
+impl Default for Internals {
+    fn default() -> Self {
+        Self { bytes_left: usize::MAX, unread: Vec::new(), unflushed: Vec::new() }
+    }
+}
+
 impl Transport for Internals {
     type State = InternalEnd;
+    type New = InternalEnd;
+    type Peer = NoPeer;
+
+    const KIND: u8 = 4;
+
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        _now: Timestamp,
+        index: FaceIndex,
+        end: InternalEnd,
+    ) -> io::Result<InternalEnd> {
+        shared.poller.add_waker(end.waker(), Source::Face(index).token())?;
+        Ok(end)
+    }
 
     fn handle_event(
         &mut self,
@@ -186,10 +217,14 @@ impl Transport for Internals {
         end: &mut InternalEnd,
         _event: &Event,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         end.reset();
         end.frames_left = cx.shared.frames_per_event.max(FRAMES_PER_EVENT_MIN);
         self.resume(cx, face, end, sink)
+    }
+
+    fn placement(end: &InternalEnd) -> FacePlacement {
+        if end.is_limited { FacePlacement::First } else { FacePlacement::Balanced }
     }
 
     /// Takes frames out of the queue.
@@ -199,7 +234,7 @@ impl Transport for Internals {
         face: &mut Face,
         end: &mut InternalEnd,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         while !end.is_limited || self.bytes_left > 0 {
             if end.frames_left == 0 {
                 // The next poll reports the face again.
@@ -273,21 +308,37 @@ impl Transport for Internals {
 }
 
 impl Internals {
-    pub(crate) fn new() -> Self {
-        Self { bytes_left: usize::MAX, unread: Vec::new(), unflushed: Vec::new() }
+    /// Whether frames were left unread because of the limit.
+    #[must_use]
+    #[inline]
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
-    /// Whether frames were left unread because of the limit.
+    /// Rest of the last limit, bytes.
+    #[must_use]
     #[inline]
-    pub(crate) fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
+    pub fn bytes_left(&self) -> usize {
+        self.bytes_left
+    }
+}
+
+impl<T: HasState<InternalEnd>> TransportHandle<'_, Internals, T> {
+    /// Limits the frames read from limited ends from now on, in bytes; the last frame may exceed it. Unread frames
+    /// cause an event after the next call with more than 0. Without a call there is no limit.
+    #[inline]
+    pub fn set_bytes_left(&mut self, bytes: usize) {
+        self.transport.bytes_left = bytes;
+        if bytes > 0 && self.transport.has_unread() {
+            self.remind();
+        }
     }
 
     /// Has the poller report the faces with unread frames again.
     #[cold]
-    pub(crate) fn remind<T: Holds<InternalEnd>>(&mut self, faces: &mut FaceTable<T>) {
-        for index in self.unread.drain(..) {
-            if let Some(end) = faces.state_mut(index) {
+    fn remind(&mut self) {
+        for index in self.transport.unread.drain(..) {
+            if let Some(end) = self.faces.state_mut(index) {
                 end.remind();
             }
         }

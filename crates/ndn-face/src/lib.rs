@@ -6,8 +6,9 @@
 //! | module | content |
 //! |---|---|
 //! | `link` | [`LinkService`]: frames to packets and back, fragments, reliability, congestion marks |
-//! | `set` | [`FaceSet`]: all faces of one worker, the registry of transports |
-//! | `transport` | the trait of a kind of transport, and what all kinds share |
+//! | `set` | [`FaceSet`]: all faces of one worker |
+//! | `registry` | the registry of the kinds of transport; [`NewTransport`], [`PeerKey`] |
+//! | `transport` | the trait of a kind of transport, and the state that all kinds share |
 //! | `stream`, `datagram`, `ethernet`, `memif`, `internal` | the kinds of transport |
 //! | `receive` | [`RxSink`]: where received packets go; [`Progress`]: how a read ends |
 //! | `face` | one face without its transport, and the table of faces |
@@ -33,6 +34,7 @@ mod output;
 mod padding;
 mod receive;
 mod reconnect;
+mod registry;
 mod set;
 mod source;
 mod stream;
@@ -43,9 +45,12 @@ mod websocket;
 pub use counters::{
     CallCounters, CallValues, ChannelCounters, FaceCounters, FaceValues, LinkDropReason,
 };
-pub use ethernet::{ETHER_TYPE, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket};
+pub use datagram::{Datagrams, NewDatagram, UdpPeer};
+pub use ethernet::{
+    ETHER_TYPE, NewStation, ON_DEMAND_STATIONS_MAX, PortOptions, PortSocket, Ports, StationPeer,
+};
 pub use event::{CloseReason, FaceChange, FaceEvent};
-pub use internal::InternalEnd;
+pub use internal::{InternalEnd, Internals};
 pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
 pub use memory::{Account, FaceMemory, Holder, MemoryKind, MemoryReport};
@@ -56,8 +61,11 @@ pub use options::{
 };
 pub use output::FrameSink;
 pub use padding::without_padding;
-pub use receive::{Progress, ReadCounts, RxSink, SocketDelay};
+pub use receive::{Progress, ReadCounts, ReadReport, RxSink, SocketDelay};
 pub use reconnect::{CONNECT_TIMEOUT, ReconnectWaits};
+pub use registry::{NewTransport, PeerKey};
 pub use set::{FaceSet, FaceSetOptions, FaceSink};
 pub use source::{ChannelId, PortId, Sender, WORKER_TOKEN_MIN};
+pub use stream::NewStream;
 pub use tap::{Direction, FrameTap};
+pub use transport::{FacePlacement, OnDemandPeer, OnDemandSettings, TransportHandle};

@@ -17,7 +17,7 @@ use ndn_table::{FaceIndex, Timestamp};
 
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
-use crate::face::{Face, FaceTable, Holds};
+use crate::face::{Face, FaceTable, HasState};
 use crate::memory::{Account, Holder};
 use crate::output::{FrameSink, Shed};
 use crate::padding::without_padding;
@@ -25,7 +25,7 @@ use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room, failed};
+use crate::transport::{NoPeer, SendRequest, Shared, Transport, TransportContext, failed};
 
 use queue::FrameQueue;
 
@@ -45,17 +45,6 @@ pub enum MemifEnd {
     Client(Box<MemifClient>),
     /// We have connected to a server, and the handshake is done.
     Connected(Box<MemifConnection>),
-}
-
-impl MemifEnd {
-    /// Tells the peer that there will be no face.
-    pub fn reject(&self, reason: &str) {
-        match self {
-            Self::Accepted(link) => link.send_disconnect(reason),
-            Self::Client(client) => ndn_memif::send_disconnect(client.handshake.as_fd(), reason),
-            Self::Connected(connection) => connection.link.send_disconnect(reason),
-        }
-    }
 }
 
 /// A server to connect to.
@@ -106,7 +95,7 @@ enum Rings {
 
 /// The state of one memif face.
 #[derive(Debug)]
-pub(crate) struct MemifState {
+pub struct MemifState {
     rings: Rings,
     /// The server, if we are its client.
     server: Option<(Address, ClientOptions)>,
@@ -136,10 +125,59 @@ pub(crate) struct Memifs {
     /// The faces that are polled.
     polled: Vec<FaceIndex>,
     unflushed: Vec<FaceIndex>,
+    /// Where the search of `unflushed` for peers that poll continues.
+    publish_from: usize,
 }
 
 impl Transport for Memifs {
     type State = Box<MemifState>;
+    type New = MemifEnd;
+    type Peer = NoPeer;
+
+    const KIND: u8 = 3;
+
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        now: Timestamp,
+        index: FaceIndex,
+        end: MemifEnd,
+    ) -> io::Result<Box<MemifState>> {
+        if self.interrupter.is_none() {
+            self.interrupter = Some(Interrupter::new()?);
+        }
+        let token = Source::Face(index).token();
+        let poller = &shared.poller;
+        let (rings, server) = match end {
+            MemifEnd::Accepted(link) => {
+                attach(&link, poller, token)?;
+                (Rings::Up(link), None)
+            }
+            MemifEnd::Connected(connection) => {
+                let MemifConnection { address, options, link } = *connection;
+                attach(&link, poller, token)?;
+                (Rings::Up(link), Some((address, options)))
+            }
+            MemifEnd::Client(client) => {
+                let MemifClient { address, options, handshake } = *client;
+                poller.add(handshake.as_fd(), token, Interest::Readable)?;
+                let reconnect = Reconnect::begun(now, (), shared.reconnect_waits);
+                let handshake = Box::new(handshake);
+                (Rings::Connecting { handshake, reconnect }, Some((address, options)))
+            }
+        };
+        Ok(Box::new(MemifState::new(rings, server)))
+    }
+
+    fn reject(end: &MemifEnd, reason: &str) {
+        match end {
+            MemifEnd::Accepted(link) => link.send_disconnect(reason),
+            MemifEnd::Client(client) => {
+                ndn_memif::send_disconnect(client.handshake.as_fd(), reason);
+            }
+            MemifEnd::Connected(connection) => connection.link.send_disconnect(reason),
+        }
+    }
 
     fn handle_event(
         &mut self,
@@ -148,7 +186,7 @@ impl Transport for Memifs {
         memif: &mut Box<MemifState>,
         event: &Event,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         match &memif.rings {
             Rings::Waiting(_) => return Ok(Progress::Done),
             Rings::Connecting { .. } => {
@@ -175,7 +213,7 @@ impl Transport for Memifs {
         face: &mut Face,
         memif: &mut Box<MemifState>,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         let progress = loop {
             if memif.frames_left == 0 {
                 cx.shared.report.has_more = true;
@@ -184,8 +222,8 @@ impl Transport for Memifs {
             if sink.is_full() {
                 break Progress::SinkFull;
             }
-            let place = &mut cx.shared.receive_block;
-            let Some(block) = block_with_room(place, FRAME_LENGTH_MAX, cx.pool) else {
+            let blocks = &mut cx.shared.receive_block;
+            let Some(block) = blocks.with_room(FRAME_LENGTH_MAX, cx.pool) else {
                 break Progress::NoBlock;
             };
             memif.frames_left -= 1;
@@ -320,66 +358,18 @@ impl Transport for Memifs {
         memif.queue.shed(&mut shared.memory.output(face.holder), keeps)
     }
 
-    fn close(
-        &mut self,
-        shared: &mut Shared,
-        _pool: &PacketPool,
-        face: &Face,
-        memif: &mut Box<MemifState>,
-    ) {
-        memif.leave(face.holder, shared);
-    }
-}
-
-impl Memifs {
-    /// The state of a face with these rings, or of a connection in progress; the face is down then.
-    pub(crate) fn open(
-        &mut self,
-        shared: &mut Shared,
-        now: Timestamp,
-        face: FaceIndex,
-        end: MemifEnd,
-    ) -> io::Result<Box<MemifState>> {
-        if self.interrupter.is_none() {
-            self.interrupter = Some(Interrupter::new()?);
-        }
-        let token = Source::Face(face).token();
-        let poller = &shared.poller;
-        let (rings, server) = match end {
-            MemifEnd::Accepted(link) => {
-                attach(&link, poller, token)?;
-                (Rings::Up(link), None)
-            }
-            MemifEnd::Connected(connection) => {
-                let MemifConnection { address, options, link } = *connection;
-                attach(&link, poller, token)?;
-                (Rings::Up(link), Some((address, options)))
-            }
-            MemifEnd::Client(client) => {
-                let MemifClient { address, options, handshake } = *client;
-                poller.add(handshake.as_fd(), token, Interest::Readable)?;
-                let reconnect = Reconnect::begun(now, (), shared.reconnect_waits);
-                let handshake = Box::new(handshake);
-                (Rings::Connecting { handshake, reconnect }, Some((address, options)))
-            }
-        };
-        Ok(Box::new(MemifState::new(rings, server)))
-    }
-
-    /// From now on, faces that bring frames are polled.
-    pub(crate) fn enable_polling(&mut self) {
+    fn enable_polling(&mut self) {
         self.polls = true;
     }
 
     #[inline]
-    pub(crate) fn has_polled(&self) -> bool {
+    fn has_polled(&self) -> bool {
         !self.polled.is_empty()
     }
 
-    /// Adds an event for each polled face whose rings hold something, as long as there is room. Faces left out come
-    /// first the next time.
+    /// Faces left out come first the next time.
     #[inline]
-    pub(crate) fn poll<T: Holds<Box<MemifState>>>(
+    fn poll<T: HasState<Box<MemifState>>>(
         &mut self,
         faces: &mut FaceTable<T>,
         events: &mut Events,
@@ -396,11 +386,7 @@ impl Memifs {
         self.polled.rotate_left(left_out.unwrap_or(0));
     }
 
-    /// Has all peers raise interrupts again. True if the rings hold something already; polling goes on then.
-    pub(crate) fn stop_polling<T: Holds<Box<MemifState>>>(
-        &mut self,
-        faces: &mut FaceTable<T>,
-    ) -> bool {
+    fn stop_polling<T: HasState<Box<MemifState>>>(&mut self, faces: &mut FaceTable<T>) -> bool {
         let mut has_frames = false;
         for &index in &self.polled {
             let Some(memif) = polled(faces, index) else { continue };
@@ -424,27 +410,35 @@ impl Memifs {
         false
     }
 
-    /// Takes the next listed face whose peer polls its rings: showing it frames needs no system call. `position` is
-    /// where the search of the list continues; it starts at 0.
-    pub(crate) fn next_unflushed_polling<T: Holds<Box<MemifState>>>(
+    fn next_unflushed_polling<T: HasState<Box<MemifState>>>(
         &mut self,
         faces: &mut FaceTable<T>,
-        position: &mut usize,
     ) -> Option<FaceIndex> {
-        while let Some(&index) = self.unflushed.get(*position) {
+        while let Some(&index) = self.unflushed.get(self.publish_from) {
             let memif: Option<&mut Box<MemifState>> = faces.state_mut(index);
             if memif.is_some_and(|memif| memif.peer_polls()) {
                 // The last face of the list takes this position.
-                return Some(self.unflushed.swap_remove(*position));
+                return Some(self.unflushed.swap_remove(self.publish_from));
             }
-            *position += 1;
+            self.publish_from += 1;
         }
+        self.publish_from = 0;
         None
+    }
+
+    fn close(
+        &mut self,
+        shared: &mut Shared,
+        _pool: &PacketPool,
+        face: &Face,
+        memif: &mut Box<MemifState>,
+    ) {
+        memif.leave(face.holder, shared);
     }
 }
 
 /// The state of a face that is polled.
-fn polled<T: Holds<Box<MemifState>>>(
+fn polled<T: HasState<Box<MemifState>>>(
     faces: &mut FaceTable<T>,
     index: FaceIndex,
 ) -> Option<&mut Box<MemifState>> {
@@ -458,7 +452,8 @@ fn take_frame(
     length: usize,
     sink: &mut impl RxSink,
 ) {
-    let Some(mut block) = cx.shared.receive_block.take() else { return };
+    let mut blocks = std::mem::take(&mut cx.shared.receive_block);
+    let Some(block) = blocks.current() else { return };
     // A bridge on the way may have padded it.
     match without_padding(&block.spare_mut()[..length]) {
         None => face.note_arrival(cx.now, Some(LinkDropReason::Malformed)),
@@ -467,10 +462,10 @@ fn take_frame(
             face.note_arrival(cx.now, None);
             cx.shared.calls.received_frames.increment();
             cx.shared.calls.received_bytes.add(length as u64);
-            cx.deliver(face, ReceivedFrame::of(length), &mut block, sink);
+            cx.deliver(face, ReceivedFrame::of(length), block, sink);
         }
     }
-    cx.shared.receive_block = Some(block);
+    cx.shared.receive_block = blocks;
 }
 
 /// Begins another attempt to connect.

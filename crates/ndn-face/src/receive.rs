@@ -1,13 +1,10 @@
 //! Where received packets go, and how a read ends.
 
-use std::net::SocketAddr;
-
 use ndn_forwarding::{LpFields, RxFace};
 use ndn_ring::FillBlock;
 use ndn_table::{FaceIndex, Timestamp};
 
-use crate::source::Sender;
-use crate::source::{ChannelId, PortId};
+use crate::source::{ChannelId, Sender};
 
 /// Where received packets go: a burst, and the parser that fills it.
 pub trait RxSink {
@@ -58,57 +55,43 @@ pub struct SocketDelay {
 
 /// How far the handling of an event has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum Progress<P> {
     /// Everything that was read is taken. If the descriptor holds more, another event follows.
     Done,
     /// The sink is full. Make room, then [`resume`](crate::FaceSet::resume).
     SinkFull,
-    /// A peer without a face has sent to a channel that accepts: make a face with
-    /// [`add_datagram`](crate::FaceSet::add_datagram) or not, then [`resume`](crate::FaceSet::resume). Without a face
-    /// the message is dropped.
-    NewPeer {
-        /// The socket.
-        channel: ChannelId,
-        /// Its address.
-        local: SocketAddr,
-        /// The sender.
-        peer: SocketAddr,
-    },
-    /// A station without a face has sent to a port that accepts: make a face with
-    /// [`add_station`](crate::FaceSet::add_station) or not, then [`resume`](crate::FaceSet::resume). Without a face
-    /// the frame is dropped.
-    NewStation {
-        /// The network device.
-        port: PortId,
-        /// The sender.
-        peer: [u8; 6],
-    },
-    /// A frame for the group of a port whose queues several workers share, and this worker knows no face of the
-    /// group: call [`add_remote_station`](crate::FaceSet::add_remote_station) or not, then
-    /// [`resume`](crate::FaceSet::resume). Without a face the frame is dropped.
-    UnknownGroup {
-        /// The network device.
-        port: PortId,
-    },
+    /// A peer without a face of this worker has sent to a shared descriptor: make a face for it
+    /// ([`on_demand`](crate::FaceSet::on_demand)), enter that of another worker
+    /// ([`add_remote_peer`](crate::FaceSet::add_remote_peer)) or neither, then [`resume`](crate::FaceSet::resume).
+    /// Without a face the frame is dropped.
+    NewPeer(P),
     /// The pool has no free block, so nothing could be read; the event will come again. Release packets, or wait.
     NoBlock,
 }
 
-impl Progress {
+impl<P> Progress<P> {
     /// Whether there are bytes that were read and not taken.
     #[inline]
-    pub(crate) fn is_suspended(self) -> bool {
+    pub(crate) fn is_suspended(&self) -> bool {
         match self {
             Self::Done | Self::NoBlock => false,
-            Self::SinkFull
-            | Self::NewPeer { .. }
-            | Self::NewStation { .. }
-            | Self::UnknownGroup { .. } => true,
+            Self::SinkFull | Self::NewPeer(_) => true,
+        }
+    }
+
+    /// The same progress, with the peer in other words.
+    #[inline]
+    pub(crate) fn map<Q>(self, peer: impl FnOnce(P) -> Q) -> Progress<Q> {
+        match self {
+            Self::Done => Progress::Done,
+            Self::SinkFull => Progress::SinkFull,
+            Self::NewPeer(unknown) => Progress::NewPeer(peer(unknown)),
+            Self::NoBlock => Progress::NoBlock,
         }
     }
 }
 
-/// What an event of a UDP socket brought; zeros for any other.
+/// Datagrams and drops of an event of a UDP socket; zeros for any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Datagrams for faces.
@@ -118,17 +101,18 @@ pub struct ReadCounts {
     pub drops: u64,
 }
 
-/// What is known after the last event.
+/// Result of the last event.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ReadReport {
+pub struct ReadReport {
     /// The last read did not find the end of its queue.
-    pub(crate) has_more: bool,
-    /// The UDP socket whose queue the last read found empty.
-    pub(crate) drained: Option<ChannelId>,
-    pub(crate) counts: ReadCounts,
+    pub has_more: bool,
+    /// The UDP socket of the event, if its queue is empty now.
+    pub drained: Option<ChannelId>,
+    /// Datagrams and drops, if the event was one of a UDP socket.
+    pub counts: ReadCounts,
 }
 
-/// A frame that was read: its length, and what is known of its way.
+/// A frame that was read: its length, its sender and its delay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedFrame {
     /// Bytes of the frame.

@@ -1,4 +1,4 @@
-//! What a poller event speaks of.
+//! Poll tokens, and the identifiers of what faces share.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,10 @@ use ndn_table::FaceIndex;
 
 /// Poll tokens from here on belong to the worker; those below belong to the [`FaceSet`](crate::FaceSet).
 pub const WORKER_TOKEN_MIN: u64 = 1 << 33;
-/// Marks the token of a socket that several faces share; the low 32 bits are its number. The token of a face is its
-/// index.
-const SHARED_SOCKET: u64 = 1 << 32;
-/// Marks the numbers that are those of network devices.
-const PORT: u32 = 1 << 31;
+/// Marks the token of a descriptor that several faces share. The token of a face is its index.
+const SHARED: u64 = 1 << 32;
+/// Bits of the number of a shared descriptor; the kind of transport is above them.
+const NUMBER_BITS: u32 = 24;
 
 /// A UDP socket of a [`FaceSet`](crate::FaceSet).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,26 +41,34 @@ pub enum Sender {
     Station([u8; 6]),
 }
 
-/// What a poll token stands for: whatever has descriptors of its own.
+/// The owner of the descriptor that a poll token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A face with descriptors of its own: stream, memif, internal.
     Face(FaceIndex),
-    /// A UDP socket.
-    Channel(ChannelId),
-    /// A network device.
-    Port(PortId),
+    /// A descriptor that faces share: a UDP socket, a network device.
+    Shared {
+        /// The kind of transport ([`Transport::KIND`](crate::transport::Transport::KIND)).
+        kind: u8,
+        /// The number that the kind gave it.
+        number: u32,
+    },
 }
 
 impl Source {
+    /// Numbers of shared descriptors are below this.
+    pub(crate) const NUMBER_COUNT_MAX: u32 = 1 << NUMBER_BITS;
+
     /// The source of an event with this token; `None` if it is none of the face set's.
     #[inline]
     pub(crate) fn of(token: u64) -> Option<Self> {
-        let number = u32::try_from(token & (SHARED_SOCKET - 1)).ok()?;
-        Some(match (token & SHARED_SOCKET != 0, number & PORT != 0) {
-            (false, _) => Self::Face(FaceIndex::from_bits(number)),
-            (true, false) => Self::Channel(ChannelId(number)),
-            (true, true) => Self::Port(PortId(number & !PORT)),
+        let low = u32::try_from(token & (SHARED - 1)).ok()?;
+        Some(match token & SHARED != 0 {
+            false => Self::Face(FaceIndex::from_bits(low)),
+            true => Self::Shared {
+                kind: u8::try_from(low >> NUMBER_BITS).ok()?,
+                number: low & (Self::NUMBER_COUNT_MAX - 1),
+            },
         })
     }
 
@@ -69,8 +76,10 @@ impl Source {
     pub(crate) fn token(self) -> u64 {
         match self {
             Self::Face(index) => u64::from(index.to_bits()),
-            Self::Channel(channel) => SHARED_SOCKET | u64::from(channel.0),
-            Self::Port(port) => SHARED_SOCKET | u64::from(PORT | port.0),
+            Self::Shared { kind, number } => {
+                debug_assert!(number < Self::NUMBER_COUNT_MAX);
+                SHARED | u64::from(u32::from(kind) << NUMBER_BITS | number)
+            }
         }
     }
 }
@@ -84,10 +93,9 @@ mod tests {
         for source in [
             Source::Face(FaceIndex::from_bits(0)),
             Source::Face(FaceIndex::from_bits(u32::MAX)),
-            Source::Channel(ChannelId(0)),
-            Source::Channel(ChannelId(77)),
-            Source::Port(PortId(0)),
-            Source::Port(PortId(PortId::COUNT_MAX - 1)),
+            Source::Shared { kind: 0, number: 0 },
+            Source::Shared { kind: 1, number: 77 },
+            Source::Shared { kind: u8::MAX, number: Source::NUMBER_COUNT_MAX - 1 },
         ] {
             assert!(source.token() < WORKER_TOKEN_MIN);
             assert_eq!(Source::of(source.token()), Some(source));

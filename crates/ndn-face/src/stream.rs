@@ -23,7 +23,7 @@ use crate::receive::{Progress, ReceivedFrame, RxSink};
 use crate::reconnect::{Reconnect, ReconnectAction};
 use crate::source::Source;
 use crate::tap::TapPoint;
-use crate::transport::{SendRequest, Shared, Transport, TransportContext, block_with_room, failed};
+use crate::transport::{NoPeer, SendRequest, Shared, Transport, TransportContext, failed};
 use crate::websocket::{
     CONTROL_LENGTH_MAX, CloseCode, Due, HEAD_LENGTH_MAX, Head, Opcode, WebSocket, unmask,
     write_head,
@@ -40,7 +40,7 @@ const JOINED_HEADERS_SHORT: usize = 192;
 
 /// The state of one stream face.
 #[derive(Debug)]
-pub(crate) struct StreamState {
+pub struct StreamState {
     connection: Connection,
     /// The beginning of a frame whose end has not been read.
     partial: Vec<u8>,
@@ -57,17 +57,13 @@ enum Connection {
     Down { reconnect: Reconnect, attempt: Option<OwnedFd> },
 }
 
-impl StreamState {
-    /// The state of a face on a connected, non-blocking stream.
-    pub(crate) fn connected(stream: OwnedFd) -> Self {
-        let connection = Connection::Up(stream);
-        Self { connection, partial: Vec::new(), output: None, websocket: None }
-    }
-
-    /// As [`connected`](Self::connected), behind a WebSocket handshake with this host as the server.
-    pub(crate) fn websocket(now: Timestamp, stream: OwnedFd) -> Self {
-        Self { websocket: Some(Box::new(WebSocket::new(now))), ..Self::connected(stream) }
-    }
+/// A connected, non-blocking stream for a new face.
+#[derive(Debug)]
+pub enum NewStream {
+    /// Packets lie behind each other.
+    Plain(OwnedFd),
+    /// A stream on which a WebSocket handshake was made, with this host as the server.
+    WebSocket(OwnedFd),
 }
 
 /// All stream faces of a worker.
@@ -84,6 +80,26 @@ pub(crate) struct Streams {
 
 impl Transport for Streams {
     type State = StreamState;
+    type New = NewStream;
+    type Peer = NoPeer;
+
+    const KIND: u8 = 0;
+
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        now: Timestamp,
+        index: FaceIndex,
+        new: NewStream,
+    ) -> io::Result<StreamState> {
+        let (stream, websocket) = match new {
+            NewStream::Plain(stream) => (stream, None),
+            NewStream::WebSocket(stream) => (stream, Some(Box::new(WebSocket::new(now)))),
+        };
+        shared.poller.add(&stream, Source::Face(index).token(), Interest::Readable)?;
+        let connection = Connection::Up(stream);
+        Ok(StreamState { connection, partial: Vec::new(), output: None, websocket })
+    }
 
     fn handle_event(
         &mut self,
@@ -92,7 +108,7 @@ impl Transport for Streams {
         stream: &mut StreamState,
         event: &Event,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         if matches!(stream.connection, Connection::Down { .. }) {
             connection_attempted(cx, face, stream);
             return Ok(Progress::Done);
@@ -112,13 +128,14 @@ impl Transport for Streams {
         face: &mut Face,
         stream: &mut StreamState,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
-        let Some(mut block) = cx.shared.receive_block.take() else { return Ok(Progress::Done) };
+    ) -> Result<Progress<NoPeer>, CloseReason> {
+        let mut blocks = std::mem::take(&mut cx.shared.receive_block);
+        let Some(block) = blocks.current() else { return Ok(Progress::Done) };
         let result = match stream.websocket.is_some() {
-            true => self.take_messages(cx, face, stream, &mut block, sink),
-            false => self.take_frames(cx, face, stream, &mut block, sink),
+            true => self.take_messages(cx, face, stream, block, sink),
+            false => self.take_frames(cx, face, stream, block, sink),
         };
-        cx.shared.receive_block = Some(block);
+        cx.shared.receive_block = blocks;
         if !matches!(result, Ok(Progress::SinkFull)) {
             cx.shared.skip_received();
         }
@@ -268,10 +285,10 @@ impl Streams {
         face: &mut Face,
         stream: &mut StreamState,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         let Connection::Up(connection) = &stream.connection else { return Ok(Progress::Done) };
         let Shared { receive_block, calls, report, .. } = &mut *cx.shared;
-        let Some(block) = block_with_room(receive_block, READ_ROOM_MIN, cx.pool) else {
+        let Some(block) = receive_block.with_room(READ_ROOM_MIN, cx.pool) else {
             return Ok(Progress::NoBlock);
         };
         let partial = stream.partial.len();
@@ -302,7 +319,7 @@ impl Streams {
         stream: &mut StreamState,
         block: &mut FillBlock,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         loop {
             let filled = block.filled();
             // At the first byte, before the rest of it has arrived: a stream of another protocol must not be searched
@@ -370,7 +387,7 @@ impl Streams {
         stream: &mut StreamState,
         block: &mut FillBlock,
         sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<NoPeer>, CloseReason> {
         loop {
             let head = match Head::parse(block.filled(), FRAME_LENGTH_MAX) {
                 Ok(Some(head)) if head.total() <= block.filled().len() => head,
@@ -459,7 +476,7 @@ impl Streams {
     }
 }
 
-/// What a frame of the peer leads to.
+/// Action that a frame of the peer leads to.
 #[derive(Debug)]
 enum FrameAction {
     /// Its payload is a packet.
@@ -526,12 +543,10 @@ fn deliver_message(
     sink: &mut impl RxSink,
 ) {
     cx.shared.memory.reassembly(face.holder).give_back(message.len());
-    let Some(mut block) = cx.pool.allocate_block().filter(|_| !message.is_empty()) else { return };
-    block.spare_mut()[..message.len()].copy_from_slice(message);
-    block.commit(message.len());
-    cx.shared.calls.received_frames.increment();
-    cx.deliver(face, ReceivedFrame::of(message.len()), &mut block, sink);
-    cx.pool.finish(block);
+    if !message.is_empty() {
+        cx.shared.calls.received_frames.increment();
+        cx.deliver_message(face, message, sink);
+    }
 }
 
 /// Counts a connection that is closed because of the first byte of a frame.

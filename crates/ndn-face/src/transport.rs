@@ -1,4 +1,4 @@
-//! What the kinds of transport have in common: the interface that each implements, and what they share.
+//! The interface that each kind of transport implements, and the state that all kinds share.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -6,30 +6,64 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_forwarding::TxPacket;
-use ndn_ring::{FillBlock, PacketPool};
-use ndn_sys::poll::{Event, Poller};
+use ndn_ring::{CopyBlock, FillBlock, PacketPool};
+use ndn_sys::poll::{Event, Events, Poller};
 use ndn_table::{FaceIndex, Timestamp};
+use ndn_types::{FaceUri, PrincipalKey};
 
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
-use crate::face::{Face, FaceTable};
+use crate::face::{Face, FaceEntry, FaceTable, HasState, TrafficDirection};
 use crate::link::{LinkService, Received};
 use crate::memory::FaceMemory;
 use crate::output::{FrameSink, Shed};
 use crate::receive::{Progress, ReadReport, ReceivedFrame, RxSink};
 use crate::reconnect::ReconnectWaits;
+use crate::source::{PortId, Sender, Source};
 use crate::tap::{Direction, FrameTap, TapPoint};
 
-/// A kind of transport: the state that all its faces share, and what it does for one of them.
+/// A kind of transport: the state that all its faces share, and its operations for one of them.
 ///
-/// The [`FaceSet`](crate::FaceSet) has one object of each kind. It finds the face, calls the object of its kind, and
-/// closes the face (or reports it as down) if that returns a [`CloseReason`].
+/// The registry (`registry.rs`) has one object of each kind, and calls the object of the kind of a face. The
+/// [`FaceSet`](crate::FaceSet) closes a face (or reports it as down) if an operation returns a [`CloseReason`].
 ///
-/// UDP sockets and network devices are shared by many faces, so their objects have methods of their own for events,
-/// which get the table of faces.
+/// A kind whose faces have descriptors of their own implements [`handle_event`](Self::handle_event). A kind whose faces
+/// share a descriptor (a UDP socket, a network device) implements
+/// [`handle_shared_event`](Self::handle_shared_event), and adds the descriptor to the poller with the token of
+/// [`Source::Shared`]. Both must [`flush`](Self::flush) or [`flush_shared`](Self::flush_shared).
 pub(crate) trait Transport {
-    /// What the kind keeps for each face.
+    /// State that the kind keeps for each face.
     type State;
+    /// The means from which a face is made: a descriptor, or the address of a peer on a shared one.
+    type New;
+    /// A peer on a shared descriptor, in the same words for all workers; [`NoPeer`] without one.
+    type Peer: Copy;
+
+    /// Number of the kind in poll tokens. No two kinds have the same.
+    const KIND: u8;
+
+    /// Makes the state of a face. The caller has checked that the slot of `index` is free and that the peer has no face
+    /// of this worker.
+    fn open(
+        &mut self,
+        shared: &mut Shared,
+        now: Timestamp,
+        index: FaceIndex,
+        new: Self::New,
+    ) -> io::Result<Self::State>;
+
+    /// Decides which shared descriptor a new face uses; returns its peer there.
+    fn resolve(&self, new: Self::New) -> io::Result<(Self::New, Option<Self::Peer>)> {
+        Ok((new, None))
+    }
+
+    /// The worker that a new face belongs to.
+    fn placement(_new: &Self::New) -> FacePlacement {
+        FacePlacement::Balanced
+    }
+
+    /// Notifies the peer that there will be no face.
+    fn reject(_new: &Self::New, _reason: &str) {}
 
     /// Handles an event of a descriptor of the face.
     fn handle_event(
@@ -39,19 +73,47 @@ pub(crate) trait Transport {
         _state: &mut Self::State,
         _event: &Event,
         _sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<Self::Peer>, CloseReason> {
         Ok(Progress::Done)
     }
 
-    /// Continues to take what [`handle_event`](Self::handle_event) has read.
+    /// Continues to take the frames that [`handle_event`](Self::handle_event) has read.
     fn resume(
         &mut self,
         _cx: &mut TransportContext<'_>,
         _face: &mut Face,
         _state: &mut Self::State,
         _sink: &mut impl RxSink,
-    ) -> Result<Progress, CloseReason> {
+    ) -> Result<Progress<Self::Peer>, CloseReason> {
         Ok(Progress::Done)
+    }
+
+    /// Handles an event of the shared descriptor `number`.
+    fn handle_shared_event<T>(
+        &mut self,
+        _cx: &mut TransportContext<'_>,
+        _faces: &mut FaceTable<T>,
+        _number: u32,
+        _event: &Event,
+        _sink: &mut impl RxSink,
+    ) -> Progress<Self::Peer> {
+        Progress::Done
+    }
+
+    /// Continues to take the frames that [`handle_shared_event`](Self::handle_shared_event) has read.
+    fn resume_shared<T>(
+        &mut self,
+        _cx: &mut TransportContext<'_>,
+        _faces: &mut FaceTable<T>,
+        _number: u32,
+        _sink: &mut impl RxSink,
+    ) -> Progress<Self::Peer> {
+        Progress::Done
+    }
+
+    /// The direction of the traffic of the shared descriptor `number`.
+    fn shared_direction_mut(&mut self, _number: u32) -> Option<&mut TrafficDirection> {
+        None
     }
 
     /// Queues frames, and lists the face or its socket for the next flush.
@@ -68,7 +130,7 @@ pub(crate) trait Transport {
         None
     }
 
-    /// Writes what the face has queued.
+    /// Writes the frames that the face has queued.
     fn flush(
         &mut self,
         _cx: &mut TransportContext<'_>,
@@ -78,12 +140,15 @@ pub(crate) trait Transport {
         Ok(())
     }
 
+    /// Writes the frames queued at shared descriptors.
+    fn flush_shared<T>(&mut self, _cx: &mut TransportContext<'_>, _faces: &mut FaceTable<T>) {}
+
     /// When to call [`handle_timeout`](Self::handle_timeout). The face itself has other deadlines.
     fn next_deadline(_state: &Self::State) -> Option<Timestamp> {
         None
     }
 
-    /// Does what is due, if something is.
+    /// Does the work of the face that is due.
     fn handle_timeout(
         &mut self,
         _cx: &mut TransportContext<'_>,
@@ -91,6 +156,19 @@ pub(crate) trait Transport {
         _state: &mut Self::State,
     ) -> Result<(), CloseReason> {
         Ok(())
+    }
+
+    /// When to call [`handle_shared_timeouts`](Self::handle_shared_timeouts).
+    fn next_shared_deadline(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// Does the work of shared descriptors that is due.
+    fn handle_shared_timeouts<T>(
+        &mut self,
+        _cx: &mut TransportContext<'_>,
+        _faces: &mut FaceTable<T>,
+    ) {
     }
 
     /// Whether the face has lost its connection.
@@ -113,7 +191,8 @@ pub(crate) trait Transport {
         false
     }
 
-    /// Drops what a face has queued because its peer does not read, until its principal holds at most `keeps` bytes.
+    /// Drops frames that a face has queued because its peer does not read, until its principal holds at most `keeps`
+    /// bytes.
     fn shed(
         &mut self,
         _shared: &mut Shared,
@@ -124,7 +203,7 @@ pub(crate) trait Transport {
         Shed::default()
     }
 
-    /// Releases what a face held that is gone.
+    /// Releases the resources of a face that was taken out of the table.
     fn close(
         &mut self,
         shared: &mut Shared,
@@ -132,9 +211,157 @@ pub(crate) trait Transport {
         face: &Face,
         state: &mut Self::State,
     );
+
+    /// The face of a peer on a shared descriptor. It may be another worker's.
+    fn face_of(&self, _peer: Self::Peer) -> Option<FaceIndex> {
+        None
+    }
+
+    /// Enters a face of another worker for a peer. False if there is no such descriptor.
+    fn add_remote_peer(&mut self, _peer: Self::Peer, _face: FaceIndex) -> bool {
+        false
+    }
+
+    /// Undoes [`add_remote_peer`](Self::add_remote_peer), if `face` is still the face of the peer.
+    fn remove_remote_peer(&mut self, _peer: Self::Peer, _face: FaceIndex) {}
+
+    /// The on-demand face of a peer that has no face; `None` if such peers get none.
+    fn on_demand(&self, _peer: Self::Peer) -> Option<(Self::New, OnDemandPeer)> {
+        None
+    }
+
+    /// The local FaceUri of the face of a peer.
+    fn local_uri(&self, _peer: Self::Peer) -> Option<FaceUri> {
+        None
+    }
+
+    /// The network device whose on-demand faces are limited together, all workers included.
+    fn device_of(_peer: Self::Peer) -> Option<PortId> {
+        None
+    }
+
+    /// Gives a face on a shared descriptor a descriptor of its own to receive by.
+    fn separate_input(
+        &mut self,
+        _shared: &mut Shared,
+        _index: FaceIndex,
+        _state: &mut Self::State,
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// From now on, faces that bring frames raise no interrupts until [`stop_polling`](Self::stop_polling), if the kind
+    /// can be polled.
+    fn enable_polling(&mut self) {}
+
+    /// Whether there are faces to poll.
+    fn has_polled(&self) -> bool {
+        false
+    }
+
+    /// Adds an event for each polled face that holds frames, as long as there is room.
+    fn poll<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>, _events: &mut Events) {}
+
+    /// Has all peers raise interrupts again. True if there are frames already; polling continues then.
+    fn stop_polling<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>) -> bool {
+        false
+    }
+
+    /// Takes the next listed face whose peer polls: flushing it needs no system call.
+    fn next_unflushed_polling<T: HasState<Self::State>>(
+        &mut self,
+        _faces: &mut FaceTable<T>,
+    ) -> Option<FaceIndex> {
+        None
+    }
+
+    /// Returns the blocks that the kind holds, at the end of the worker.
+    fn release_blocks(&mut self, _pool: &PacketPool) {}
 }
 
-/// What a face is to send.
+/// The worker that a new face belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FacePlacement {
+    /// The first one, which has the face of management.
+    First,
+    /// The first one with a queue of this network device.
+    Device(PortId),
+    /// Any one that has faces of its role.
+    Balanced,
+}
+
+/// The peer type of a kind of transport without shared descriptors: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NoPeer {}
+
+/// An on-demand face that a peer would get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemandPeer {
+    /// The principal that the face is charged to.
+    pub principal: PrincipalKey,
+    /// The remote FaceUri.
+    pub remote: FaceUri,
+    /// The local FaceUri.
+    pub local: FaceUri,
+    /// Whether the descriptor may have one more on-demand face.
+    pub has_room: bool,
+    /// Settings of the device; `None` for those of the worker.
+    pub settings: Option<OnDemandSettings>,
+}
+
+/// Settings of on-demand faces on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnDemandSettings {
+    /// Maximum payload of a frame, bytes.
+    pub mtu: usize,
+    /// Time without a packet after which they close.
+    pub idle_timeout: Duration,
+}
+
+/// One kind of transport of a [`FaceSet`](crate::FaceSet), for the operations that only this kind has. `T` is the
+/// registry's enum of the states of all kinds.
+#[derive(Debug)]
+pub struct TransportHandle<'a, K, T> {
+    pub(crate) transport: &'a mut K,
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) faces: &'a mut FaceTable<T>,
+}
+
+/// Closes a face of the kind of `handle` and reports it.
+pub(crate) fn close_face<K: Transport, T: HasState<K::State>>(
+    handle: &mut TransportHandle<'_, K, T>,
+    index: FaceIndex,
+    reason: CloseReason,
+    pool: &PacketPool,
+) {
+    let TransportHandle { transport, shared, faces } = handle;
+    if let Some(mut entry) = faces.remove(index) {
+        let FaceEntry { face, transport: state } = &mut *entry;
+        if let Some(state) = state.state_mut() {
+            release_face(*transport, shared, pool, face, state);
+        }
+    }
+    shared.report_change(index, FaceChange::Closed(reason));
+}
+
+/// Releases everything that a face held which was taken out of the table.
+pub(crate) fn release_face<K: Transport>(
+    kind: &mut K,
+    shared: &mut Shared,
+    pool: &PacketPool,
+    face: &mut Face,
+    state: &mut K::State,
+) {
+    shared.deadlines.disarm(face);
+    face.link.close(&mut shared.memory.reassembly(face.holder));
+    kind.close(shared, pool, face, state);
+    shared.memory.detach(face.holder);
+    if shared.forget_suspended(Source::Face(face.index)) {
+        shared.skip_received();
+    }
+}
+
+/// The contents of a call of [`Transport::send`].
 #[derive(Debug)]
 pub(crate) enum SendRequest<'a, 'p> {
     /// A packet from the shard.
@@ -223,22 +450,24 @@ impl Deadlines {
     }
 }
 
-/// What the transports of a worker share.
+/// The state that the transports of a worker share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) poller: Poller,
     /// The block that streams are read into, and that frames are copied to. Taken out while frames are taken from it.
-    pub(crate) receive_block: Option<FillBlock>,
+    pub(crate) receive_block: CopyBlock,
     /// The block for packets that do not lie in a receive block: reassembled ones.
-    pub(crate) copy_block: Option<FillBlock>,
-    /// What is kept for peers that do not read, and of incomplete messages.
+    pub(crate) copy_block: CopyBlock,
+    /// Where an event has brought more than the sink has taken.
+    pub(crate) suspended: Option<Source>,
+    /// Output queues of peers that do not read, and incomplete messages.
     pub(crate) memory: FaceMemory,
     pub(crate) deadlines: Deadlines,
     pub(crate) events: VecDeque<FaceEvent>,
     pub(crate) reconnect_waits: ReconnectWaits,
     pub(crate) tap: Option<Box<dyn FrameTap>>,
     pub(crate) calls: Arc<CallCounters>,
-    /// What the last event has brought.
+    /// Result of the last event.
     pub(crate) report: ReadReport,
     /// Frames after which an event is done although there may be more.
     pub(crate) frames_per_event: usize,
@@ -282,9 +511,14 @@ impl Shared {
 
     /// Drops bytes that were read and not taken.
     pub(crate) fn skip_received(&mut self) {
-        if let Some(block) = &mut self.receive_block {
+        if let Some(block) = self.receive_block.current() {
             block.skip(block.filled().len());
         }
+    }
+
+    /// Forgets that an event of this source is suspended. True if it was.
+    pub(crate) fn forget_suspended(&mut self, source: Source) -> bool {
+        self.suspended.take_if(|suspended| *suspended == source).is_some()
     }
 }
 
@@ -328,8 +562,8 @@ impl TransportContext<'_> {
                 }
             }
             Ok(Received::Reassembled { packet, fields }) => {
-                let copy = block_with_room(&mut self.shared.copy_block, packet.len(), self.pool);
-                if let Some(copy) = copy {
+                let copies = &mut self.shared.copy_block;
+                if let Some(copy) = copies.with_room(packet.len(), self.pool) {
                     copy.spare_mut()[..packet.len()].copy_from_slice(packet);
                     copy.commit(packet.len());
                     let end = copy.carved_offset() + packet.len();
@@ -374,21 +608,46 @@ impl TransportContext<'_> {
         &mut self,
         face: &mut Face,
         frame: &[u8],
-        sender: Option<crate::source::Sender>,
+        sender: Option<Sender>,
         sink: &mut impl RxSink,
     ) {
         face.note_arrival(self.now, None);
-        let has_block = block_with_room(&mut self.shared.receive_block, frame.len(), self.pool);
-        if has_block.is_none() {
-            face.link.counters().dropped(LinkDropReason::NoBuffer).increment();
-            return;
+        let mut blocks = std::mem::take(&mut self.shared.receive_block);
+        match blocks.with_room(frame.len(), self.pool) {
+            Some(block) => self.deliver_from(face, frame, sender, block, sink),
+            None => face.link.counters().dropped(LinkDropReason::NoBuffer).increment(),
         }
-        let Some(mut block) = self.shared.receive_block.take() else { return };
+        self.shared.receive_block = blocks;
+    }
+
+    /// Copies a whole message to the block of copies and delivers it, while frames are taken from the receive block.
+    /// Drops and counts it if there is no block.
+    pub(crate) fn deliver_message(
+        &mut self,
+        face: &mut Face,
+        message: &[u8],
+        sink: &mut impl RxSink,
+    ) {
+        let mut blocks = std::mem::take(&mut self.shared.copy_block);
+        match blocks.with_room(message.len(), self.pool) {
+            Some(block) => self.deliver_from(face, message, None, block, sink),
+            None => face.link.counters().dropped(LinkDropReason::NoBuffer).increment(),
+        }
+        // A message may complete a reassembly, which takes another block.
+        std::mem::replace(&mut self.shared.copy_block, blocks).release(self.pool);
+    }
+
+    fn deliver_from(
+        &mut self,
+        face: &mut Face,
+        frame: &[u8],
+        sender: Option<Sender>,
+        block: &mut FillBlock,
+        sink: &mut impl RxSink,
+    ) {
         block.spare_mut()[..frame.len()].copy_from_slice(frame);
         block.commit(frame.len());
-        let arrival = ReceivedFrame { length: frame.len(), sender, delay: None };
-        self.deliver(face, arrival, &mut block, sink);
-        self.shared.receive_block = Some(block);
+        self.deliver(face, ReceivedFrame { length: frame.len(), sender, delay: None }, block, sink);
     }
 
     /// Where the tap sees frames that a face sends.
@@ -402,22 +661,7 @@ impl TransportContext<'_> {
     }
 }
 
-/// The block in `place`, replaced by a fresh one if it has less than `room` bytes to spare.
-pub(crate) fn block_with_room<'a>(
-    place: &'a mut Option<FillBlock>,
-    room: usize,
-    pool: &PacketPool,
-) -> Option<&'a mut FillBlock> {
-    if place.as_ref().is_none_or(|block| block.remaining() < room) {
-        let fresh = pool.allocate_block()?;
-        if let Some(used_up) = place.replace(fresh) {
-            pool.finish(used_up);
-        }
-    }
-    place.as_mut()
-}
-
-/// That a system call failed, as the reason for which its face closes.
+/// The reason for which the face of a failed system call closes.
 pub(crate) fn failed(error: &io::Error) -> CloseReason {
     CloseReason::Failed(error.kind())
 }

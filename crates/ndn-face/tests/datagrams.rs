@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{
-    ChannelCounters, ChannelId, CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions,
-    LinkDropReason, Persistency, ReadCounts,
+    ChannelCounters, CloseReason, Datagrams, FaceChange, FaceCounters, FaceEvent, FaceOptions,
+    LinkDropReason, NewDatagram, PeerKey, Persistency, ReadCounts, UdpPeer,
 };
 use ndn_forwarding::{Scope, TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
@@ -25,23 +25,26 @@ fn options(mtu: usize) -> FaceOptions {
     FaceOptions::datagram(properties(Scope::NonLocal), Persistency::OnDemand, mtu)
 }
 
-/// A socket of the worker, its address, and what it counts.
-fn channel(worker: &mut Worker, accepts: bool) -> (ChannelId, SocketAddr, Arc<ChannelCounters>) {
+/// A socket of the worker: its address and its counters.
+fn channel(worker: &mut Worker, accepts: bool) -> (SocketAddr, Arc<ChannelCounters>) {
     let socket = UdpSocket::new(&UdpOptions::bound_to(localhost())).unwrap();
     let address = socket.local_address().unwrap();
-    let (channel, counters) = worker.faces.add_channel(socket, accepts).unwrap();
-    (channel, address, counters)
+    let (_, counters) =
+        worker.faces.transport_mut::<Datagrams>().add_channel(socket, accepts).unwrap();
+    (address, counters)
 }
 
 fn add_peer(
     worker: &mut Worker,
-    channel: ChannelId,
-    peer: SocketAddr,
+    local: SocketAddr,
+    remote: SocketAddr,
     options: &FaceOptions,
 ) -> (FaceIndex, Arc<FaceCounters>) {
-    let index = worker.next_index();
-    let counters = worker.faces.add_datagram(worker.now, index, channel, peer, options).unwrap();
-    (index, counters)
+    worker.open(NewDatagram::Peer(UdpPeer { local, remote }), options)
+}
+
+fn peer_key(local: SocketAddr, remote: SocketAddr) -> PeerKey {
+    PeerKey::Datagram(UdpPeer { local, remote })
 }
 
 fn peer() -> (StdSocket, SocketAddr) {
@@ -74,18 +77,20 @@ fn linked(mtu: usize) -> Linked {
     let mut workers = [Worker::new(), Worker::new()];
     let ends = workers.each_mut().map(|worker| channel(worker, false));
     let [mut near, mut far] = workers;
-    let [(near_id, near_at, near_socket), (far_id, far_at, far_socket)] = ends;
-    let (face, sent) = add_peer(&mut near, near_id, far_at, &options(mtu));
-    let (_, received) = add_peer(&mut far, far_id, near_at, &options(mtu));
+    let [(near_at, near_socket), (far_at, far_socket)] = ends;
+    let (face, sent) = add_peer(&mut near, near_at, far_at, &options(mtu));
+    let (_, received) = add_peer(&mut far, far_at, near_at, &options(mtu));
     Linked { near, far, face, sent, received, near_socket, far_socket }
 }
 
 #[test]
 fn read_reports_a_drained_socket() {
     let mut worker = Worker::new();
-    let (id, address, _) = channel(&mut worker, false);
+    let socket = UdpSocket::new(&UdpOptions::bound_to(localhost())).unwrap();
+    let address = socket.local_address().unwrap();
+    let (id, _) = worker.faces.transport_mut::<Datagrams>().add_channel(socket, false).unwrap();
     let (peer, peer_address) = peer();
-    add_peer(&mut worker, id, peer_address, &options(8800));
+    add_peer(&mut worker, address, peer_address, &options(8800));
     worker.faces.set_frames_per_event(1);
     for _ in 0..3 {
         let before = worker.received.len();
@@ -96,15 +101,15 @@ fn read_reports_a_drained_socket() {
             let known = worker.received.len();
             assert!(worker.poll(TIMEOUT), "40 datagrams");
             let new = worker.received.len() - known;
-            assert_eq!(worker.faces.read_counts(), ReadCounts { datagrams: new, drops: 0 });
-            assert_eq!(worker.faces.drained_channel().is_some(), !worker.faces.has_more());
-            partial_reads += u32::from(worker.faces.has_more());
+            assert_eq!(worker.faces.report().counts, ReadCounts { datagrams: new, drops: 0 });
+            assert_eq!(worker.faces.report().drained.is_some(), !worker.faces.report().has_more);
+            partial_reads += u32::from(worker.faces.report().has_more);
         }
         assert!(partial_reads > 0);
         // Whether a full read was the last is known when the next one is not.
         peer.send_to(&tlv(5, 20, 1), address).unwrap();
         worker.run_until(|worker| worker.received.len() > before + 40);
-        assert_eq!(worker.faces.drained_channel(), Some(id));
+        assert_eq!(worker.faces.report().drained, Some(id));
     }
 }
 
@@ -114,9 +119,10 @@ fn kernel_drops_are_counted_once() {
     let options_of_socket = UdpOptions { receive_buffer: 1, ..UdpOptions::bound_to(localhost()) };
     let socket = UdpSocket::new(&options_of_socket).unwrap();
     let address = socket.local_address().unwrap();
-    let (id, counters) = worker.faces.add_channel(socket, false).unwrap();
+    let (_, counters) =
+        worker.faces.transport_mut::<Datagrams>().add_channel(socket, false).unwrap();
     let (peer, peer_address) = peer();
-    add_peer(&mut worker, id, peer_address, &options(8800));
+    add_peer(&mut worker, address, peer_address, &options(8800));
     let (mut reported, mut rounds) = (0, 0);
     while counters.kernel_drops.value() < 100 {
         rounds += 1;
@@ -124,7 +130,7 @@ fn kernel_drops_are_counted_once() {
         (0..40).for_each(|_| assert!(peer.send_to(&tlv(5, 20, 1), address).is_ok()));
         let mut timeout = TIMEOUT;
         while worker.poll(timeout) {
-            reported += worker.faces.read_counts().drops;
+            reported += worker.faces.report().counts.drops;
             timeout = Duration::ZERO;
         }
     }
@@ -135,21 +141,26 @@ fn kernel_drops_are_counted_once() {
 #[test]
 fn unknown_peers_get_a_face_or_are_dropped() {
     let mut worker = Worker::new();
-    let (id, address, counters) = channel(&mut worker, true);
+    let (address, counters) = channel(&mut worker, true);
     let (known, known_address) = peer();
     let (unknown_peer, unknown_address) = peer();
     known.send_to(&tlv(5, 20, 1), address).unwrap();
     worker.run_until(|worker| !worker.unknown_peers.is_empty());
-    assert_eq!(worker.unknown_peers.pop(), Some((id, known_address)));
+    assert_eq!(worker.unknown_peers.pop(), Some(peer_key(address, known_address)));
     worker.settle();
     assert!(worker.received.is_empty());
     assert_eq!(counters.no_face.value(), 1, "nobody made a face");
 
-    let (face, _) = add_peer(&mut worker, id, known_address, &options(8800));
+    let (face, _) = add_peer(&mut worker, address, known_address, &options(8800));
     let taken = worker.next_index();
-    let again = worker.faces.add_datagram(worker.now, taken, id, known_address, &options(8800));
+    let again = worker.faces.open(
+        worker.now,
+        taken,
+        NewDatagram::Peer(UdpPeer { local: address, remote: known_address }),
+        &options(8800),
+    );
     assert!(again.is_err());
-    assert_eq!(worker.faces.datagram_face(id, known_address), Some(face));
+    assert_eq!(worker.faces.face_of(peer_key(address, known_address)), Some(face));
     known.send_to(&tlv(5, 20, 2), address).unwrap();
     assert_eq!(worker.receive().1, tlv(5, 20, 2));
 
@@ -159,7 +170,7 @@ fn unknown_peers_get_a_face_or_are_dropped() {
     let (from, wire, _) = worker.receive();
     assert_eq!(wire, tlv(5, 20, 3));
     assert_ne!(from, face);
-    assert_eq!(worker.unknown_peers, [(id, unknown_address)]);
+    assert_eq!(worker.unknown_peers, [peer_key(address, unknown_address)]);
     worker.send(from, &tlv(6, 30, 4));
     worker.flush();
     assert_eq!(receive(&unknown_peer), tlv(6, 30, 4));
@@ -277,10 +288,10 @@ fn changed_mtu_applies_to_the_next_packet() {
 #[test]
 fn faces_of_one_socket_do_not_mix() {
     let mut worker = Worker::new();
-    let (id, address, counters) = channel(&mut worker, false);
+    let (address, counters) = channel(&mut worker, false);
     let peers: Vec<_> = (0..10).map(|_| peer()).collect();
     let faces: Vec<_> =
-        peers.iter().map(|(_, at)| add_peer(&mut worker, id, *at, &options(8800)).0).collect();
+        peers.iter().map(|(_, at)| add_peer(&mut worker, address, *at, &options(8800)).0).collect();
     for round in 0..6 {
         for (seed, face) in (0_u8..).zip(&faces) {
             worker.send(*face, &tlv(6, 100 + usize::from(seed), round));
@@ -299,20 +310,15 @@ fn faces_of_one_socket_do_not_mix() {
         let position = faces.iter().position(|face| *face == from).unwrap();
         assert_eq!(wire, tlv(5, 30, position as u8));
     }
-    // Removing the socket removes its faces.
-    let mut removed = worker.faces.remove_channel(id, &worker.pool);
-    removed.sort_unstable();
-    assert_eq!(removed, faces);
-    assert!(!worker.faces.contains(faces[0]));
     worker.finish();
 }
 
 #[test]
 fn malformed_datagram_is_counted_and_skipped() {
     let mut worker = Worker::new();
-    let (id, address, _) = channel(&mut worker, false);
+    let (address, _) = channel(&mut worker, false);
     let (socket, at) = peer();
-    let (_, counters) = add_peer(&mut worker, id, at, &options(8800));
+    let (_, counters) = add_peer(&mut worker, address, at, &options(8800));
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[], &[100, 9], &[0; 1400], &[6; 60_000]] {
         socket.send_to(bytes, address).unwrap();
     }
@@ -327,15 +333,15 @@ fn malformed_datagram_is_counted_and_skipped() {
 #[test]
 fn only_idle_faces_close() {
     let mut worker = Worker::new();
-    let (id, address, _) = channel(&mut worker, false);
+    let (address, _) = channel(&mut worker, false);
     let (busy_socket, busy_at) = peer();
     let (_idle_socket, idle_at) = peer();
     let timeout = Duration::from_secs(600);
-    let (idle, _) = add_peer(&mut worker, id, idle_at, &options(8800));
-    let (busy, _) = add_peer(&mut worker, id, busy_at, &options(8800));
+    let (idle, _) = add_peer(&mut worker, address, idle_at, &options(8800));
+    let (busy, _) = add_peer(&mut worker, address, busy_at, &options(8800));
     let persistent = FaceOptions { persistency: Persistency::Persistent, ..options(8800) };
     let (_, waiting_at) = peer();
-    let (waiting, _) = add_peer(&mut worker, id, waiting_at, &persistent);
+    let (waiting, _) = add_peer(&mut worker, address, waiting_at, &persistent);
     assert_eq!(worker.faces.next_deadline(), Some(worker.now.plus(timeout)));
     worker.advance(timeout - Duration::from_secs(1));
     busy_socket.send_to(&tlv(5, 20, 0), address).unwrap();
@@ -345,7 +351,7 @@ fn only_idle_faces_close() {
     let change = FaceChange::Closed(CloseReason::Idle);
     assert_eq!(worker.faces.poll_event(), Some(FaceEvent { face: idle, change }));
     assert_eq!(worker.faces.poll_event(), None);
-    assert_eq!(worker.faces.datagram_face(id, idle_at), None);
+    assert_eq!(worker.faces.face_of(peer_key(address, idle_at)), None);
     assert!(worker.faces.contains(busy) && worker.faces.contains(waiting));
     worker.advance(timeout);
     assert!(!worker.faces.contains(busy) && worker.faces.contains(waiting));
@@ -361,10 +367,8 @@ fn connected_face_survives_an_unreachable_peer() {
     let udp = UdpOptions { remote: Some(remote), ..UdpOptions::bound_to(localhost()) };
     let connected = UdpSocket::new(&udp).unwrap();
     let local = connected.local_address().unwrap();
-    let index = worker.next_index();
     let persistent = FaceOptions { persistency: Persistency::Persistent, ..options(8800) };
-    let counters =
-        worker.faces.add_connected_datagram(worker.now, index, connected, &persistent).unwrap();
+    let (index, counters) = worker.open(NewDatagram::Connected(connected), &persistent);
     for _ in 0..20 {
         worker.send(index, &tlv(5, 100, 0));
         worker.flush();
@@ -395,11 +399,11 @@ fn connected_face_survives_an_unreachable_peer() {
 #[test]
 fn separate_input_bypasses_the_shared_queue() {
     let mut worker = Worker::new();
-    let (id, address, shared) = channel(&mut worker, false);
+    let (address, shared) = channel(&mut worker, false);
     let (neighbour, neighbour_at) = peer();
     let (other, other_at) = peer();
-    let (face, _) = add_peer(&mut worker, id, neighbour_at, &options(8800));
-    let (other_face, _) = add_peer(&mut worker, id, other_at, &options(8800));
+    let (face, _) = add_peer(&mut worker, address, neighbour_at, &options(8800));
+    let (other_face, _) = add_peer(&mut worker, address, other_at, &options(8800));
     worker.faces.separate_input(face).unwrap();
     for seed in 0..10 {
         neighbour.send_to(&tlv(6, 100, seed), address).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, ETHER_TYPE, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason,
-    Persistency, PortId, PortOptions, PortSocket,
+    NewStation, OnDemandSettings, PeerKey, Persistency, PortId, PortOptions, PortSocket, Ports,
 };
 use ndn_forwarding::Scope;
 use ndn_sys::netlink::{Link, links};
@@ -122,6 +122,17 @@ fn settle(links: &[Link; 2]) {
     }
 }
 
+const ON_DEMAND: OnDemandSettings =
+    OnDemandSettings { mtu: 1500, idle_timeout: Duration::from_secs(600) };
+
+fn station(mac: [u8; 6]) -> NewStation {
+    NewStation { port: PORT, mac }
+}
+
+fn peer(mac: [u8; 6]) -> PeerKey {
+    PeerKey::Ethernet(station(mac).peer())
+}
+
 fn options(persistency: Persistency, mtu: u32) -> FaceOptions {
     FaceOptions::datagram(properties(Scope::NonLocal), persistency, mtu as usize)
 }
@@ -135,8 +146,9 @@ fn worker(link: &Link) -> Worker {
         is_up: true,
         accepts: true,
         has_others: false,
+        on_demand: ON_DEMAND,
     };
-    worker.faces.add_port(PORT, port).unwrap();
+    worker.faces.transport_mut::<Ports>().add(PORT, port).unwrap();
     worker.accept_unknown_peers = Some(options(Persistency::OnDemand, link.mtu));
     worker
 }
@@ -164,11 +176,8 @@ impl Ends {
 
     /// A face of `near` for a station or group.
     fn add(&mut self, mac: [u8; 6], persistency: Persistency) -> (FaceIndex, Arc<FaceCounters>) {
-        let index = self.near.next_index();
         let options = options(persistency, self.links[0].mtu);
-        let now = self.near.now;
-        let counters = self.near.faces.add_station(now, index, PORT, mac, &options).unwrap();
-        (index, counters)
+        self.near.open(NewStation { port: PORT, mac }, &options)
     }
 
     /// Sends by `near` and gives what `far` receives: from which face, and the packet.
@@ -206,8 +215,8 @@ fn inner_exchange() {
     let again = ends.near.next_index();
     let twice = options(Persistency::Persistent, 1500);
     let now = ends.near.now;
-    assert!(ends.near.faces.add_station(now, again, PORT, far_mac, &twice).is_err());
-    assert_eq!(ends.near.faces.station_face(PORT, far_mac), Some(face));
+    assert!(ends.near.faces.open(now, again, station(far_mac), &twice).is_err());
+    assert_eq!(ends.near.faces.face_of(peer(far_mac)), Some(face));
     // One frame, whole and in pieces.
     let mut there = None;
     for length in [20, 60, 1500, 1501, 8800] {
@@ -218,16 +227,13 @@ fn inner_exchange() {
         let data = tlv(6, length, 2);
         assert_eq!(ends.answer(from, &data), (face, data));
     }
-    assert_eq!(ends.far.unknown_stations, [(PORT, near_mac)]);
+    assert_eq!(ends.far.unknown_peers, [peer(near_mac)]);
     assert!(counters.out_frames.value() > 8, "the longest have become pieces");
 
     // A group: each host with a face of it receives the frame, and answers to all.
     let (group, _) = ends.add(GROUP, Persistency::Permanent);
-    assert_eq!(ends.near.faces.station_face(PORT, GROUP), Some(group));
-    let index = ends.far.next_index();
-    let group_options = options(Persistency::Permanent, 1500);
-    let now = ends.far.now;
-    ends.far.faces.add_station(now, index, PORT, GROUP, &group_options).unwrap();
+    assert_eq!(ends.near.faces.face_of(peer(GROUP)), Some(group));
+    let (index, _) = ends.far.open(station(GROUP), &options(Persistency::Permanent, 1500));
     for length in [20, 4000] {
         let interest = tlv(5, length, 3);
         assert_eq!(ends.pass(group, &interest), (index, interest));
@@ -236,7 +242,7 @@ fn inner_exchange() {
     }
     // A destroyed face leaves no trace.
     assert!(ends.near.faces.remove(face, &ends.near.pool));
-    assert_eq!(ends.near.faces.station_face(PORT, far_mac), None);
+    assert_eq!(ends.near.faces.face_of(peer(far_mac)), None);
     ends.near.finish();
     ends.far.finish();
 }
@@ -317,8 +323,8 @@ fn inner_device() {
     let (there, _) = ends.pass(permanent, &interest);
 
     // Without a link, all of them wait.
-    ends.near.faces.set_port_state(PORT, false);
-    ends.near.faces.set_port_state(PORT, false);
+    ends.near.faces.transport_mut::<Ports>().set_state(PORT, false);
+    ends.near.faces.transport_mut::<Ports>().set_state(PORT, false);
     let faces = [permanent, persistent, group];
     for face in faces {
         let down = FaceChange::Down(CloseReason::NoLink);
@@ -327,7 +333,7 @@ fn inner_device() {
     assert_eq!(ends.near.faces.poll_event(), None);
     ends.near.send(permanent, &interest);
     assert_eq!(counters.dropped(LinkDropReason::Down).value(), 1);
-    ends.near.faces.set_port_state(PORT, true);
+    ends.near.faces.transport_mut::<Ports>().set_state(PORT, true);
     for face in faces {
         assert_eq!(change(&mut ends.near), FaceEvent { face, change: FaceChange::Up });
     }
@@ -339,9 +345,9 @@ fn inner_device() {
     let reliable = FaceOptions { link: reliable, ..options(Persistency::Permanent, 1500) };
     ends.near.faces.update(permanent, &reliable, &ends.near.pool);
     ends.near.send(permanent, &interest);
-    ends.near.faces.set_port_state(PORT, false);
+    ends.near.faces.transport_mut::<Ports>().set_state(PORT, false);
     ends.near.advance(Duration::from_secs(60));
-    ends.near.faces.set_port_state(PORT, true);
+    ends.near.faces.transport_mut::<Ports>().set_state(PORT, true);
     while ends.near.faces.poll_event().is_some() {}
     let plain = options(Persistency::Permanent, 1500);
     ends.near.faces.update(permanent, &plain, &ends.near.pool);
@@ -351,7 +357,7 @@ fn inner_device() {
     ip("link del near");
     ends.near.poll(Duration::from_millis(1));
     let (faces, pool) = (&mut ends.near.faces, &ends.near.pool);
-    faces.set_port_socket(PORT, None, pool).unwrap();
+    faces.transport_mut::<Ports>().set_socket(PORT, None, pool).unwrap();
     for face in [persistent, group] {
         let closed = FaceChange::Closed(CloseReason::InterfaceGone);
         assert_eq!(change(&mut ends.near), FaceEvent { face, change: closed });
@@ -371,14 +377,14 @@ fn inner_device() {
     settle(&ends.links);
     ends.far = worker(&ends.links[1]);
     let (faces, pool) = (&mut ends.near.faces, &ends.near.pool);
-    faces.set_port_socket(PORT, Some(port_socket(&ends.links[0])), pool).unwrap();
-    faces.set_port_state(PORT, true);
+    faces
+        .transport_mut::<Ports>()
+        .set_socket(PORT, Some(port_socket(&ends.links[0])), pool)
+        .unwrap();
+    faces.transport_mut::<Ports>().set_state(PORT, true);
     assert_eq!(change(&mut ends.near), FaceEvent { face: permanent, change: FaceChange::Up });
-    let index = ends.far.next_index();
-    let now = ends.far.now;
-    let answers = options(Persistency::Persistent, 1500);
     let near_mac = ends.mac(0);
-    ends.far.faces.add_station(now, index, PORT, near_mac, &answers).unwrap();
+    let (index, _) = ends.far.open(station(near_mac), &options(Persistency::Persistent, 1500));
     // The station that `permanent` is for is gone; who speaks now gets another face.
     let (from, received) = ends.answer(index, &interest);
     assert_eq!(received, interest);
@@ -386,8 +392,8 @@ fn inner_device() {
     assert_eq!(ends.pass(from, &interest), (index, interest));
 
     let (faces, pool) = (&mut ends.near.faces, &ends.near.pool);
-    faces.remove_port(PORT, pool);
-    faces.remove_port(PORT, pool);
+    faces.transport_mut::<Ports>().remove(PORT, pool);
+    faces.transport_mut::<Ports>().remove(PORT, pool);
     assert!(!faces.contains(permanent) && !faces.contains(from));
     ends.near.finish();
     ends.far.finish();
@@ -402,24 +408,18 @@ fn changed_port_purpose_keeps_stations() {
         is_up: true,
         accepts: false,
         has_others: false,
+        on_demand: ON_DEMAND,
     };
-    worker.faces.add_port(PORT, port).unwrap();
-    let station = [2, 0, 0, 0, 0, 9];
-    let mut add = |mac| {
-        let index = worker.next_index();
-        let options = options(Persistency::Permanent, 1500);
-        worker.faces.add_station(worker.now, index, PORT, mac, &options).unwrap();
-        index
-    };
-    let (face, group) = (add(station), add(GROUP));
-    worker.faces.set_port_purpose(PORT, true, false, &worker.pool);
-    assert_eq!(worker.faces.station_face(PORT, GROUP), Some(group), "it is still this group");
-    worker.faces.set_port_purpose(PORT, true, true, &worker.pool);
-    assert_eq!(worker.faces.station_face(PORT, GROUP), None);
-    assert_eq!(worker.faces.station_face(PORT, station), Some(face));
-    let other = worker.next_index();
-    let of_group = options(Persistency::Permanent, 1500);
+    worker.faces.transport_mut::<Ports>().add(PORT, port).unwrap();
+    let mac = [2, 0, 0, 0, 0, 9];
+    let mut add = |mac| worker.open(station(mac), &options(Persistency::Permanent, 1500)).0;
+    let (face, group) = (add(mac), add(GROUP));
+    worker.faces.transport_mut::<Ports>().set_purpose(PORT, true, false, &worker.pool);
+    assert_eq!(worker.faces.face_of(peer(GROUP)), Some(group), "it is still this group");
+    worker.faces.transport_mut::<Ports>().set_purpose(PORT, true, true, &worker.pool);
+    assert_eq!(worker.faces.face_of(peer(GROUP)), None);
+    assert_eq!(worker.faces.face_of(peer(mac)), Some(face));
     let elsewhere = [1, 0, 0x5e, 0, 0x17, 0xab];
-    worker.faces.add_station(worker.now, other, PORT, elsewhere, &of_group).unwrap();
-    assert_eq!(worker.faces.station_face(PORT, elsewhere), Some(other));
+    let (other, _) = worker.open(station(elsewhere), &options(Persistency::Permanent, 1500));
+    assert_eq!(worker.faces.face_of(peer(elsewhere)), Some(other));
 }

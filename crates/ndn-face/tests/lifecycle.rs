@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, Direction, FaceChange, FaceEvent, FaceOptions, FaceSet, FaceSetOptions, FrameTap,
-    InternalEnd, LinkDropReason, MemoryKind, Persistency, Progress, ReconnectWaits,
+    InternalEnd, Internals, LinkDropReason, MemoryKind, NewStream, Persistency, Progress,
+    ReconnectWaits,
 };
 use ndn_forwarding::Scope;
 use ndn_ring::PacketPool;
@@ -172,12 +173,12 @@ fn stale_index_is_rejected() {
     let (face, _, _far) = worker.add_stream();
     let (near, _) = stream::unix_pair().unwrap();
     let next = FaceIndex::new(face.slot(), face.generation() + 1);
-    assert!(worker.faces.add_stream(worker.now, next, near, &local_stream()).is_err());
+    assert!(worker.faces.open(worker.now, next, NewStream::Plain(near), &local_stream()).is_err());
     assert!(worker.faces.remove(face, &worker.pool));
     assert!(!worker.faces.remove(face, &worker.pool));
     assert!(!worker.faces.update(face, &local_stream(), &worker.pool));
     let (near, far) = stream::unix_pair().unwrap();
-    worker.faces.add_stream(worker.now, next, near, &local_stream()).unwrap();
+    worker.faces.open(worker.now, next, NewStream::Plain(near), &local_stream()).unwrap();
     worker.send(face, &tlv(6, 100, 1));
     worker.send(next, &tlv(6, 100, 2));
     worker.flush();
@@ -216,7 +217,7 @@ fn without_free_blocks_reads_are_deferred() {
     let (near, far) = stream::unix_pair().unwrap();
     let index = FaceIndex::new(1, 1);
     let now = Timestamp::ZERO;
-    faces.add_stream(now, index, near, &local_stream()).unwrap();
+    faces.open(now, index, NewStream::Plain(near), &local_stream()).unwrap();
     let taken = pool.allocate_block().unwrap();
     stream::write_vectored(far.as_fd(), &[io::IoSlice::new(&tlv(5, 100, 1))]).unwrap();
     let mut events = Events::with_capacity(1);
@@ -238,7 +239,7 @@ fn internal(worker: &mut Worker, capacity: usize) -> (FaceIndex, InternalEnd) {
         persistency: Persistency::Permanent,
         ..FaceOptions::stream(properties(Scope::Local), Persistency::Permanent)
     };
-    worker.faces.add_internal(worker.now, index, near, &options).unwrap();
+    worker.faces.open(worker.now, index, near.limited(), &options).unwrap();
     (index, far)
 }
 
@@ -290,31 +291,31 @@ fn internal_face_is_read_within_its_limit() {
         far.send(tlv(6, 300, seed)).unwrap();
     }
     let frame = tlv(6, 300, 0).len();
-    worker.faces.set_internal_bytes_left(2 * frame + 1);
+    worker.faces.transport_mut::<Internals>().set_bytes_left(2 * frame + 1);
     for seed in 0..3 {
         let (from, wire, _) = worker.receive();
         assert_eq!((from, wire), (face, tlv(6, 300, seed)), "the last may go beyond");
     }
-    assert_eq!(worker.faces.internal_bytes_left(), 0);
-    assert!(worker.faces.has_unread_internals());
+    assert_eq!(worker.faces.transport::<Internals>().bytes_left(), 0);
+    assert!(worker.faces.transport::<Internals>().has_unread());
     far.send(tlv(6, 300, 5)).unwrap();
     worker.settle();
     assert!(worker.received.is_empty(), "it is not read, and nobody is kept from sleeping");
-    worker.faces.set_internal_bytes_left(usize::MAX);
-    assert!(!worker.faces.has_unread_internals());
+    worker.faces.transport_mut::<Internals>().set_bytes_left(usize::MAX);
+    assert!(!worker.faces.transport::<Internals>().has_unread());
     for seed in 3..6 {
         assert_eq!(worker.receive().1, tlv(6, 300, seed));
     }
-    worker.faces.set_internal_bytes_left(0);
+    worker.faces.transport_mut::<Internals>().set_bytes_left(0);
     far.send(tlv(6, 300, 6)).unwrap();
     worker.settle();
-    assert!(worker.faces.has_unread_internals());
-    worker.faces.set_internal_bytes_left(1);
+    assert!(worker.faces.transport::<Internals>().has_unread());
+    worker.faces.transport_mut::<Internals>().set_bytes_left(1);
     assert_eq!(worker.receive().1, tlv(6, 300, 6));
     // That the other end has gone is noticed, too, once something may be read.
     drop(far);
     worker.settle();
-    worker.faces.set_internal_bytes_left(1);
+    worker.faces.transport_mut::<Internals>().set_bytes_left(1);
     let change = FaceChange::Closed(CloseReason::PeerClosed);
     assert_eq!(event(&mut worker), FaceEvent { face, change });
     worker.settle();

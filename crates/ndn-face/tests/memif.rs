@@ -82,7 +82,7 @@ fn add_client(
     let index = worker.next_index();
     let client = MemifClient::connect(server.address(), options).unwrap();
     let end = MemifEnd::Client(Box::new(client));
-    worker.faces.add_memif(worker.now, index, end, &self::options(of)).unwrap();
+    worker.faces.open(worker.now, index, end, &self::options(of)).unwrap();
     let down = worker.faces.poll_event().unwrap();
     assert!(matches!(down.change, FaceChange::Down(_)), "{down:?}");
     index
@@ -106,7 +106,7 @@ fn connect(
     let link = server.accept(near);
     let accepted = far.next_index();
     let end = MemifEnd::Accepted(Box::new(link));
-    far.faces.add_memif(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
+    far.faces.open(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change: FaceChange::Up }));
     assert_eq!(far.faces.poll_event(), None);
     (client, accepted)
@@ -157,7 +157,7 @@ fn frames_are_queued_while_a_ring_is_full() {
 #[test]
 fn rings_are_polled_until_the_worker_sleeps() {
     let (mut near, client, mut far, accepted, _server) = connected(ClientOptions::default());
-    far.faces.enable_ring_polling();
+    far.faces.enable_polling();
     let mut send = |seed| {
         near.send(client, &tlv(6, 100, seed));
         near.flush();
@@ -166,20 +166,20 @@ fn rings_are_polled_until_the_worker_sleeps() {
     for round in 0..3 {
         send(3 * round);
         assert_eq!(far.receive().1, tlv(6, 100, 3 * round));
-        assert!(far.faces.has_polled_rings());
-        far.faces.poll_rings(&mut events);
+        assert!(far.faces.has_polled());
+        far.faces.poll(&mut events);
         assert!(events.is_empty(), "there is nothing in the ring");
         send(3 * round + 1);
         far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.is_empty(), "an interrupt was raised for a peer that polls");
-        far.faces.poll_rings(&mut events);
+        far.faces.poll(&mut events);
         assert_eq!(events.iter().count(), 1);
         events.clear();
         // It is there before the worker sleeps.
-        assert!(far.faces.stop_ring_polling());
+        assert!(far.faces.stop_polling());
         assert_eq!(far.receive().1, tlv(6, 100, 3 * round + 1));
         far.settle();
-        assert!(!far.faces.has_polled_rings());
+        assert!(!far.faces.has_polled());
         send(3 * round + 2);
         far.faces.poller().wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(!events.is_empty(), "nobody wakes a worker that sleeps");
@@ -188,8 +188,8 @@ fn rings_are_polled_until_the_worker_sleeps() {
     }
     // A closed face is not polled any more.
     far.faces.remove(accepted, &far.pool);
-    far.faces.poll_rings(&mut events);
-    assert!(events.is_empty() && !far.faces.has_polled_rings());
+    far.faces.poll(&mut events);
+    assert!(events.is_empty() && !far.faces.has_polled());
     near.finish();
     far.finish();
 }
@@ -201,22 +201,22 @@ fn only_polling_peers_are_shown_frames_early() {
     let (sleeping, _) = connect(&mut near, &mut asleep, &mut server, ClientOptions::default());
     let (stream, _, stream_far) = near.add_stream();
     // Both poll the rings between them, as busy workers do.
-    near.faces.enable_ring_polling();
-    busy.faces.enable_ring_polling();
+    near.faces.enable_polling();
+    busy.faces.enable_polling();
     busy.send(busy_face, &tlv(6, 100, 1));
     busy.flush();
     assert_eq!(near.receive().1, tlv(6, 100, 1));
     near.send(watched, &tlv(6, 100, 2));
     near.flush();
     assert_eq!(busy.receive().1, tlv(6, 100, 2));
-    assert!(near.faces.has_polled_rings() && busy.faces.has_polled_rings());
+    assert!(near.faces.has_polled() && busy.faces.has_polled());
 
     for face in [stream, sleeping, watched] {
         near.send(face, &tlv(6, 100, 3));
     }
-    near.faces.publish_rings(near.now, &near.pool);
+    near.faces.publish(near.now, &near.pool);
     let mut events = Events::with_capacity(4);
-    busy.faces.poll_rings(&mut events);
+    busy.faces.poll(&mut events);
     assert_eq!(events.len(), 1, "it has to wait for the flush");
     assert!(!asleep.poll(Duration::ZERO), "it is woken for every burst");
     assert!(support::read_available(&stream_far).is_empty());
@@ -236,7 +236,7 @@ fn only_polling_peers_are_shown_frames_early() {
 #[test]
 fn polled_rings_are_served_in_turn() {
     let (mut near, mut far, mut server) = (Worker::new(), Worker::new(), Server::new());
-    far.faces.enable_ring_polling();
+    far.faces.enable_polling();
     let clients =
         [(); 3].map(|()| connect(&mut near, &mut far, &mut server, ClientOptions::default()).0);
     for seed in 0..2 {
@@ -256,7 +256,7 @@ fn polled_rings_are_served_in_turn() {
     for _ in 0..6 {
         far.faces.poller().wait(&mut events, None).unwrap();
         assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [WORKER_TOKEN_MIN]);
-        far.faces.poll_rings(&mut events);
+        far.faces.poll(&mut events);
         turns.push(events.iter().skip(1).map(|event| event.token).collect::<Vec<_>>());
     }
     assert!(turns.iter().all(|turn| turn.len() == 1), "{turns:?}");
@@ -280,7 +280,7 @@ fn a_permanent_client_connects_again() {
     let link = server.accept(&mut near);
     let accepted = far.next_index();
     let end = MemifEnd::Accepted(Box::new(link));
-    far.faces.add_memif(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
+    far.faces.open(far.now, accepted, end, &options(Persistency::OnDemand)).unwrap();
     assert_eq!(near.faces.poll_event(), Some(FaceEvent { face: client, change: FaceChange::Up }));
     near.send(client, &tlv(6, 200, 2));
     near.flush();
@@ -388,7 +388,7 @@ fn malformed_frames_are_dropped_and_faults_close() {
     };
     let options = options(Persistency::OnDemand);
     let end = MemifEnd::Accepted(link);
-    let counters = far.faces.add_memif(far.now, index, end, &options).unwrap();
+    let counters = far.faces.open(far.now, index, end, &options).unwrap();
     peer.senders[0].send(&[b"no packet"]).unwrap();
     peer.senders[0].publish(&mut interrupter).unwrap();
     far.settle();

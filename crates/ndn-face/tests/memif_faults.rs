@@ -89,7 +89,7 @@ fn disconnect_names_the_fault_of_the_peer() {
         let (peer, link) = Hostile::connect();
         let index = near.next_index();
         let end = MemifEnd::Accepted(link);
-        near.faces.add_memif(near.now, index, end, &options).unwrap();
+        near.faces.open(near.now, index, end, &options).unwrap();
         if is_found_on_receipt {
             peer.set_head(0, 5);
             interrupter.raise(&peer.interrupt).unwrap();

@@ -8,7 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ndn_face::{
-    FaceOptions, LinkDropReason, Persistency, PortId, PortOptions, PortSocket, Progress,
+    FaceOptions, LinkDropReason, NewStation, OnDemandSettings, Persistency, PortId, PortOptions,
+    PortSocket, Ports, Progress,
 };
 use ndn_forwarding::Scope;
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
@@ -88,16 +89,20 @@ fn device(frames: impl Into<VecDeque<Vec<u8>>>, lost: u64) -> PortOptions {
         is_up: true,
         accepts: false,
         has_others: false,
+        on_demand: OnDemandSettings {
+            mtu: 1500,
+            idle_timeout: std::time::Duration::from_secs(600),
+        },
     }
 }
 
 #[test]
 fn event_that_is_not_readable_takes_no_frames() {
     let mut worker = Worker::new();
-    let channel = worker.faces.add_port(PORT, device([tlv(5, 60, 1)], 0)).unwrap();
+    let channel =
+        worker.faces.transport_mut::<Ports>().add(PORT, device([tlv(5, 60, 1)], 0)).unwrap();
     let options = FaceOptions::datagram(properties(Scope::NonLocal), Persistency::Permanent, 9000);
-    let index = worker.next_index();
-    worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();
+    worker.open(NewStation { port: PORT, mac: STATION }, &options);
     let mut events = Events::with_capacity(4);
     worker.faces.poller().wait(&mut events, Some(TIMEOUT)).unwrap();
     let ready = events.iter().next().unwrap();
@@ -116,10 +121,9 @@ fn frames_longer_than_a_block_are_dropped() {
     let interest = tlv(5, 60, 1);
     let frames = [tlv(6, 65_537, 2), tlv(6, 65_536, 3), long(200_000), interest.clone()];
     let mut worker = Worker::new();
-    let channel = worker.faces.add_port(PORT, device(frames, 5)).unwrap();
+    let channel = worker.faces.transport_mut::<Ports>().add(PORT, device(frames, 5)).unwrap();
     let options = FaceOptions::datagram(properties(Scope::NonLocal), Persistency::Permanent, 9000);
-    let index = worker.next_index();
-    let counters = worker.faces.add_station(worker.now, index, PORT, STATION, &options).unwrap();
+    let (_, counters) = worker.open(NewStation { port: PORT, mac: STATION }, &options);
     worker.run_until(|_| channel.kernel_drops.value() != 0);
     let wires = std::iter::from_fn(|| (!worker.received.is_empty()).then(|| worker.receive().1));
     assert_eq!(wires.last(), Some(interest));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, FaceChange, FaceCounters, FaceEvent, FaceOptions, FaceSetOptions, LinkDropReason,
-    LinkOptions,
+    LinkOptions, NewStream,
 };
 use ndn_forwarding::{TxKind, TxPacket};
 use ndn_packet::{LpHeader, LpPacket, NackReason};
@@ -510,7 +510,7 @@ fn unfinished_websocket_messages_of_one_address_leave_room_for_fragments_of_othe
         options.properties.principal = PrincipalKey::remote(([192, 0, 2, 1], 6363).into());
         let (near, far) = stream::unix_pair().unwrap();
         let index = worker.next_index();
-        worker.faces.add_websocket(worker.now, index, near, &options).unwrap();
+        worker.faces.open(worker.now, index, NewStream::WebSocket(near), &options).unwrap();
         write_all(&mut worker, &far, &first_part(&packet[..8000]));
         worker.settle();
         worker.flush();

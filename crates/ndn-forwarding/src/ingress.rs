@@ -7,7 +7,7 @@ use std::time::Duration;
 use ndn_packet::data::CommonData;
 use ndn_packet::interest::CommonInterest;
 use ndn_packet::{DEFAULT_LIFETIME_MS, Data, DecodeError, Interest, NackReason, Name, NameRef};
-use ndn_ring::{FillBlock, PacketPool};
+use ndn_ring::{CopyBlock, FillBlock, PacketPool};
 use ndn_table::NameHasher;
 
 use crate::burst::NextPacket;
@@ -33,7 +33,7 @@ pub struct Ingress {
     /// HopLimit for Interests without one; 0 for none.
     default_hop_limit: u8,
     /// Block for rewritten Interests.
-    rewrite_block: Option<FillBlock>,
+    rewrites: CopyBlock,
 }
 
 impl Ingress {
@@ -49,7 +49,7 @@ impl Ingress {
             interest_lifetime_max_ms: u32::MAX,
             remote_lifetime_max_ms: u32::MAX,
             default_hop_limit: 0,
-            rewrite_block: None,
+            rewrites: CopyBlock::default(),
         }
     }
 
@@ -322,15 +322,12 @@ impl Ingress {
         // Written to a separate block: the block of the packet may end in half a packet that the
         // next read completes.
         let longest = wire.len() + Rewrite::GROWTH_MAX;
-        let mut block = match self.rewrite_block.take() {
-            Some(block) if block.remaining() >= longest => block,
-            used_up => {
-                used_up.into_iter().for_each(|block| pool.finish(block));
-                pool.allocate_block().ok_or(DropReason::NoBuffer)?
-            }
+        let mut rewrites = std::mem::take(&mut self.rewrites);
+        let pushed = match rewrites.with_room(longest, pool) {
+            Some(block) => self.write_and_append(burst, block, wire, change, lp, face),
+            None => Err(DropReason::NoBuffer),
         };
-        let pushed = self.write_and_append(burst, &mut block, wire, change, lp, face);
-        self.rewrite_block = Some(block);
+        self.rewrites = rewrites;
         pushed
     }
 
@@ -818,7 +815,7 @@ mod tests {
         let mut other = block_of(&pool, wire);
         let result = ingress.push_any(&mut general, &pool, &mut other, wire.len(), lp, &face);
         assert_eq!(result, Ok(()), "{wire:x?}");
-        assert!(ingress.rewrite_block.is_none(), "not rewritten");
+        assert!(ingress.rewrites.current().is_none(), "not rewritten");
         let way = Way::Common(general.kind(general.len() - 1));
         assert_eq!(described(common, &pool), described(general, &pool), "{wire:x?}");
         way

@@ -18,6 +18,11 @@ impl CopyBlock {
         self.0.as_mut()
     }
 
+    /// The block as it is, if there is one.
+    pub fn current(&mut self) -> Option<&mut FillBlock> {
+        self.0.as_mut()
+    }
+
     /// Copies the parts of one packet; `None` if the pool has no free block or the packet is longer than one.
     pub fn copy<const N: usize>(
         &mut self,

@@ -91,7 +91,7 @@ impl Interval {
         let mut drops: BTreeMap<String, u64> = drops
             .map(|(reason, count)| (reason.clone(), count.saturating_sub(before(reason))))
             .collect();
-        let crossings: [(&str, Figure); 8] = [
+        let crossings: [(&str, Figure); 9] = [
             ("shared_socket_drops", |worker| worker.calls.shared_socket_drops),
             ("own_socket_drops", |worker| worker.calls.own_socket_drops),
             ("bad_remote_frames", |worker| worker.calls.bad_remote_frames),
@@ -100,6 +100,7 @@ impl Interval {
             ("ring_full_data", |worker| worker.exchange.ring_full_data),
             ("ring_full_nacks", |worker| worker.exchange.ring_full_nacks),
             ("ring_full_interests", |worker| worker.exchange.ring_full_interests),
+            ("crossing_no_buffer", |worker| worker.exchange.crossing_no_buffer),
         ];
         for (reason, figure) in crossings {
             drops.insert(reason.to_owned(), self.difference(figure));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, NewFace, NewTransport};
+use ndn_dataplane::{Command, NewFace};
 use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::status;
@@ -268,7 +268,7 @@ impl Memif {
         let options = options(&cx.config, properties, Persistency::OnDemand);
         cx.dataplane.send(Command::AddFace(Box::new(NewFace {
             ticket: None,
-            transport: NewTransport::Memif(MemifEnd::Accepted(link)),
+            transport: MemifEnd::Accepted(link).into(),
             options,
             remote: face_uri(&remote),
             local: face_uri(local),
@@ -396,7 +396,7 @@ fn add_server(cx: &mut Cx, end: MemifEnd, address: &Address, local: i32, spec: &
     spec.apply(&mut options, &cx.config, None);
     cx.dataplane.send(Command::AddFace(Box::new(NewFace {
         ticket: spec.ticket,
-        transport: NewTransport::Memif(end),
+        transport: end.into(),
         options,
         remote: face_uri(address),
         local: FaceUri::descriptor(local),

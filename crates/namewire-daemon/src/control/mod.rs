@@ -527,8 +527,8 @@ impl Control {
                 }
                 self.note_unreported();
             }
-            Event::PeerRefused { peer } => {
-                warn!(%peer, "UDP peer rejected: the limit of faces, or of faces per peer, is reached");
+            Event::PeerRefused { remote } => {
+                warn!(%remote, "peer rejected: the limit of faces, or of faces per peer, is reached");
             }
             // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
             Event::SocketUnused(socket) => drop(socket),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use ndn_dataplane::{NewFace, NewTransport};
+use ndn_dataplane::NewFace;
 use ndn_face::{FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::{FaceProperties, Scope, StrategyTable};
 use ndn_keychain::{Access, KeyChain, Locations};
@@ -123,7 +123,7 @@ pub(super) fn internal_face(end: InternalEnd) -> NewFace {
     options.link.congestion_marking = false;
     NewFace {
         ticket: None,
-        transport: NewTransport::Internal(end),
+        transport: end.limited().into(),
         options,
         remote: FaceUri::internal(),
         local: FaceUri::internal(),

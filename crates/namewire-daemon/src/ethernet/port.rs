@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ndn_dataplane::{Command, Dataplane, NewFace, NewTransport, PortChange, StationOptions};
-use ndn_face::{FaceOptions, Persistency, PortId};
+use ndn_dataplane::{Command, Dataplane, NewFace, PortChange};
+use ndn_face::{FaceOptions, NewStation, OnDemandSettings, Persistency, PortId};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
@@ -171,8 +171,8 @@ impl Port {
         (self.driver, self.payload_max, self.device) = (driver, payload_max, Some(device));
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
-        let stations = station_options(device.mtu.min(payload_max), context.config);
-        change(context.dataplane, self.id, PortChange::Sockets(sockets, stations));
+        let on_demand = on_demand_settings(device.mtu.min(payload_max), context.config);
+        change(context.dataplane, self.id, PortChange::Sockets(sockets, on_demand));
     }
 
     /// Changes the driver if the interface can be opened with it.
@@ -298,7 +298,7 @@ impl Port {
         };
         context.dataplane.send(Command::AddFace(Box::new(NewFace {
             ticket: None,
-            transport: NewTransport::Station(self.id, group),
+            transport: NewStation { port: self.id, mac: group }.into(),
             options: face_options(properties, Persistency::Permanent, mtu, context.config),
             remote: FaceUri::ethernet(group),
             local: FaceUri::device(name),
@@ -307,8 +307,8 @@ impl Port {
     }
 }
 
-pub(super) fn station_options(mtu: usize, config: &Config) -> StationOptions {
-    StationOptions { mtu, idle_timeout: config.listeners.ethernet.idle_timeout }
+pub(super) fn on_demand_settings(mtu: usize, config: &Config) -> OnDemandSettings {
+    OnDemandSettings { mtu, idle_timeout: config.listeners.ethernet.idle_timeout }
 }
 
 pub(super) fn face_options(

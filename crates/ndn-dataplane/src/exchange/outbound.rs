@@ -204,10 +204,11 @@ impl Outbound {
         };
         let pit_token = PitToken::new(packet.pit_token);
         let announcement_length = u16::try_from(packet.prefix_announcement.len());
+        // The token is one that a face has received, and the copy shows that the announcement fits a block.
         let (Some(handle), Some(pit_token), Ok(announcement_length)) =
             (handle, pit_token, announcement_length)
         else {
-            self.counters.ring_full(kind_of(packet.kind)).increment();
+            self.counters.crossing_no_buffer.increment();
             return;
         };
         let mut handle = Some(handle);

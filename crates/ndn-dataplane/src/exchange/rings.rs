@@ -39,12 +39,14 @@ ndn_types::counters! {
         crossings_sent: Monotone(Messages),
         /// Messages taken from other workers.
         crossings_taken: Monotone(Messages),
-        /// Data that were dropped because a ring was full or no buffer was free.
+        /// Data that were dropped because a ring was full.
         ring_full_data: Monotone(Messages),
-        /// Nacks that were dropped because a ring was full or no buffer was free.
+        /// Nacks that were dropped because a ring was full.
         ring_full_nacks: Monotone(Messages),
-        /// Interests that were dropped because a ring was full or no buffer was free.
+        /// Interests that were dropped because a ring was full.
         ring_full_interests: Monotone(Messages),
+        /// Packets for faces of other workers that were dropped because no buffer was free to copy them to.
+        crossing_no_buffer: Monotone(Packets),
         /// Times that another worker was woken.
         wakes: Monotone(Wakes),
         state
@@ -85,7 +87,7 @@ impl QueueDepth {
 }
 
 impl ExchangeCounters {
-    /// Messages of any kind that were dropped because a ring was full or no buffer was free.
+    /// Messages of any kind that were dropped because a ring was full.
     #[must_use]
     pub fn ring_full_total(&self) -> u64 {
         KINDS.iter().map(|&kind| self.ring_full(kind).value()).sum()

@@ -7,11 +7,10 @@
 //! nothing does not stop the others.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{ChannelId, PortId};
+use ndn_face::PeerKey;
 use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind};
 use ndn_ring::PacketPool;
 use ndn_table::{FaceIndex, Timestamp};
@@ -19,7 +18,7 @@ use ndn_table::{FaceIndex, Timestamp};
 use super::overload::Overload;
 use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
-use crate::peers::{PeerKey, PeerRegistry};
+use crate::peers::PeerRegistry;
 
 /// How long a worker waits for room in the rings of others before it goes on and drops packets.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,16 +49,7 @@ fn taken_max(kind: PacketKind, workers: usize) -> usize {
     }
 }
 
-/// What a face of another worker has received something on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RemoteFace {
-    /// A UDP socket, from a peer.
-    Peer(ChannelId, SocketAddr),
-    /// A network device, from a station, or to the group if there is none.
-    Station(PortId, Option<[u8; 6]>),
-}
-
-/// What a worker has if there are others.
+/// The state of a worker that exists only if there are others.
 #[derive(Debug)]
 pub(crate) struct InterWorker {
     pub(crate) exchange: Exchange,
@@ -68,7 +58,7 @@ pub(crate) struct InterWorker {
     pub(super) crossed: Burst,
     registry: Arc<PeerRegistry>,
     /// Faces of other workers whose peers have sent to a socket or queue of this worker.
-    remote_faces: HashMap<FaceIndex, RemoteFace>,
+    remote_faces: HashMap<FaceIndex, PeerKey>,
     /// Frames for faces of this worker that arrived while another face was being read.
     frames: Vec<RemoteFrame>,
     /// The queue management of the Interests of each worker.
@@ -100,13 +90,13 @@ impl InterWorker {
         }
     }
 
-    /// What reception needs of it.
+    /// The part that reception needs.
     #[inline]
     pub(super) fn receiving(&mut self) -> (&mut Outbound, &Dispatcher) {
         (&mut self.exchange.outbound, &self.dispatcher)
     }
 
-    /// What forwarding needs of it, and the burst of crossed packets.
+    /// The part that forwarding needs, and the burst of crossed packets.
     #[inline]
     pub(super) fn forwarding(&mut self) -> (Dispatch<'_>, &mut Burst) {
         let Self { exchange, dispatcher, crossed, .. } = self;
@@ -239,12 +229,12 @@ impl InterWorker {
     }
 
     /// Remembers how packets reach a face of another worker by this one.
-    pub(super) fn add_remote_face(&mut self, face: FaceIndex, remote: RemoteFace) {
-        self.remote_faces.insert(face, remote);
+    pub(super) fn add_remote_face(&mut self, face: FaceIndex, peer: PeerKey) {
+        self.remote_faces.insert(face, peer);
     }
 
     /// Forgets a face of another worker.
-    pub(super) fn remove_remote_face(&mut self, face: FaceIndex) -> Option<RemoteFace> {
+    pub(super) fn remove_remote_face(&mut self, face: FaceIndex) -> Option<PeerKey> {
         self.remote_faces.remove(&face)
     }
 
@@ -281,7 +271,7 @@ pub(super) struct Takeable {
     pub(super) is_full: bool,
 }
 
-/// What [`InterWorker::take`] needs of the worker.
+/// The parts of the worker that [`InterWorker::take`] needs.
 pub(super) struct TakeContext<'a> {
     pub(super) pool: &'a PacketPool,
     pub(super) overload: &'a mut Overload,

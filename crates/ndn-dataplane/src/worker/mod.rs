@@ -16,11 +16,13 @@ mod overload;
 mod read_order;
 mod service_meter;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{ChannelId, FaceChange, FaceSet, PortId, PortOptions, Progress, WORKER_TOKEN_MIN};
+use ndn_face::{
+    FaceChange, FaceSet, Internals, OnDemandPeer, PeerKey, PortId, PortOptions, Ports, Progress,
+    WORKER_TOKEN_MIN,
+};
 use ndn_forwarding::{
     Burst, Content, FaceProperties, Ingress, LinkEvent, PacketKind, PacketTracer, Shard,
     TxSink as _,
@@ -29,15 +31,13 @@ use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
 use ndn_table::{FaceIndex, NameHasher, Timestamp};
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_types::FaceUri;
 
-use crate::command::{
-    Command, CsSettings, NewFace, NewPort, NewTransport, PortChange, WorkerLedgers,
-};
+use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 use crate::event::{Event, FaceCreated};
 use crate::exchange::{KINDS, Message, Notice, RemoteFrame, RoutedSink};
 use crate::faces::FACE_LIMIT_REACHED;
-use crate::peers::{PeerKey, Unclaimed};
+use crate::peers::ClaimError;
 use crate::queue::{Inbox, Sender};
 
 pub(crate) use content_erasures::ContentErasures;
@@ -46,7 +46,7 @@ pub(crate) use face_admission::FaceAdmission;
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
 pub(crate) use inter_worker::InterWorker;
-use inter_worker::{ROOM_PAUSE, RemoteFace, TakeContext, Takeable, pause};
+use inter_worker::{ROOM_PAUSE, TakeContext, Takeable, pause};
 pub(crate) use management_budget::ManagementBudget;
 pub(crate) use overload::Overload;
 pub(crate) use read_order::ReadOrder;
@@ -256,8 +256,9 @@ impl Worker {
     fn work(&mut self, now: Timestamp, events: &Events, has_polled: bool) {
         self.state.packets = 0;
         self.state.starved = false;
-        let left = self.faces.internal_bytes_left();
-        self.faces.set_internal_bytes_left(self.management.allowance(now, left));
+        let left = self.faces.transport::<Internals>().bytes_left();
+        let allowance = self.management.allowance(now, left);
+        self.faces.transport_mut::<Internals>().set_bytes_left(allowance);
         self.pool.reclaim();
         // Commands first: a response of management must not overtake the change that it reports.
         self.state.has_commands = self.handle_commands(now);
@@ -277,9 +278,8 @@ impl Worker {
         }
         self.erasures.run(&mut self.shard, &self.hasher, &mut self.events);
         self.state.has_timers = self.with_sink(now, |shard, sink| shard.poll_timers(now, sink));
-        self.send_crossings(now);
         // Also publishes the number of PIT entries, when there is no burst.
-        self.shard.end_burst();
+        self.after_shard(now, 0);
         self.faces.handle_timeouts(now, &self.pool);
         self.flush(now);
         self.report_faces(now);
@@ -316,7 +316,7 @@ impl Worker {
         let until = deadline.into_iter().flatten().min().map(|at| at.since(now));
         // The control thread empties the event queue without waking the worker, which keeps requests meanwhile.
         let retry = self.events.is_full().then_some(NO_BLOCK_PAUSE);
-        let portion = self.faces.has_unread_internals();
+        let portion = self.faces.transport::<Internals>().has_unread();
         let portion = portion.then(|| self.management.next_portion().since(now));
         [until, retry, portion].into_iter().flatten().min()
     }
@@ -363,12 +363,12 @@ impl Worker {
             has_waiting = inter_worker.exchange.has_waiting();
         }
         // Interrupts are enabled before the rings are polled for the last time.
-        has_waiting |= self.faces.stop_ring_polling();
+        has_waiting |= self.faces.stop_polling();
         let timeout = if has_waiting { Some(Duration::ZERO) } else { timeout };
         self.counters.sleeps.add(u64::from(!has_waiting));
         let waited = self.faces.poller().wait(events, timeout);
-        if self.faces.has_polled_rings() {
-            self.faces.poll_rings(events);
+        if self.faces.has_polled() {
+            self.faces.poll(events);
         }
         if let Some(inter_worker) = &self.inter_worker {
             inter_worker.exchange.sleeper().flag.awake();
@@ -399,14 +399,14 @@ impl Worker {
         loop {
             let has_messages = self.has_messages();
             // Without other workers and polled rings, the kernel is the only source.
-            let has_rings = self.faces.has_polled_rings();
+            let has_rings = self.faces.has_polled();
             let is_only_source = self.inter_worker.is_none() && !has_rings;
             if is_only_source || self.idle.polls_kernel(now, has_messages) {
                 self.faces.poller().wait(events, Some(Duration::ZERO))?;
                 has_polled = true;
             }
             if has_rings {
-                self.faces.poll_rings(events);
+                self.faces.poll(events);
                 has_polled |= !events.is_empty();
             }
             let is_over = !self.idle.polls(now) || self.is_behind();
@@ -512,8 +512,8 @@ impl Worker {
         let end = self.state.packets + UPSTREAM_PACKETS_MAX;
         loop {
             self.receive_once(now, event);
-            self.read_order.batch.note(self.faces.read_counts());
-            if !self.faces.has_more() || self.state.starved || self.state.packets >= end {
+            self.read_order.batch.note(self.faces.report().counts);
+            if !self.faces.report().has_more || self.state.starved || self.state.packets >= end {
                 return;
             }
             if self.should_hold_back(now, PacketKind::Data) {
@@ -568,7 +568,7 @@ impl Worker {
         loop {
             match progress {
                 Progress::Done => {
-                    if let Some(channel) = self.faces.drained_channel() {
+                    if let Some(channel) = self.faces.report().drained {
                         self.overload.socket_is_empty(channel);
                     }
                     return self.take_deferred_frames(now);
@@ -578,11 +578,7 @@ impl Worker {
                     self.run_burst(now, BurstSource::Received);
                     self.make_room(kind.unwrap_or(PacketKind::Interest));
                 }
-                Progress::NewPeer { channel, local, peer } => {
-                    self.add_peer(now, channel, local, peer);
-                }
-                Progress::NewStation { port, peer } => self.add_station(now, port, peer),
-                Progress::UnknownGroup { port } => self.find_group(port),
+                Progress::NewPeer(peer) => self.add_peer(now, peer),
                 Progress::NoBlock => {
                     // Releasing the burst may free a block; the event comes again.
                     self.run_burst(now, BurstSource::Received);
@@ -683,17 +679,28 @@ impl Worker {
         }
         // The sink has copied or retained what it needs.
         burst.release(pool);
-        shard.end_burst();
         if let Some(timer) = observers.and_then(|observers| observers.timer) {
             timer.finish_forwarding();
         }
         if source == BurstSource::Received {
             service.next_burst(now);
         }
-        faces.publish_rings(now, pool);
         self.counters.count_burst(count);
+        self.after_shard(now, count);
+    }
+
+    /// The epilogue of every call of the shard, which has processed this many packets: publishes its counters and the
+    /// frames for polled rings, sends its messages to other shards, and writes the sent packets after
+    /// [`PACKETS_PER_FLUSH`].
+    fn after_shard(&mut self, now: Timestamp, packets: usize) {
+        self.shard.end_burst();
+        self.faces.publish(now, &self.pool);
         self.send_crossings(now);
-        self.count_unflushed(now, count);
+        self.state.packets += packets;
+        self.state.unflushed += packets;
+        if self.state.unflushed >= PACKETS_PER_FLUSH {
+            self.flush(now);
+        }
     }
 
     /// Calls `run` with the shard and the sink that routes what it sends.
@@ -705,15 +712,6 @@ impl Worker {
         let Self { faces, pool, shard, inter_worker, .. } = self;
         let outbound = inter_worker.as_mut().map(|one| &mut one.exchange.outbound);
         run(shard, &mut RoutedSink { faces: faces.sink(now, pool), outbound, pool })
-    }
-
-    /// Counts packets, and writes the sent packets after [`PACKETS_PER_FLUSH`].
-    fn count_unflushed(&mut self, now: Timestamp, count: usize) {
-        self.state.packets += count;
-        self.state.unflushed += count;
-        if self.state.unflushed >= PACKETS_PER_FLUSH {
-            self.flush(now);
-        }
     }
 
     /// Writes the sent packets. Wakes other workers before, if that is due.
@@ -793,23 +791,30 @@ impl Worker {
             });
             let is_full = inter_worker.crossed.is_full();
             left = if taken == 0 && had_room { 0 } else { left - taken };
-            self.count_unflushed(now, sent);
-            self.handle_other_messages(now);
+            let sent = sent + self.handle_other_messages(now);
+            if sent > 0 {
+                // Precedes the next messages, because the resulting ones need the room that is left now.
+                self.after_shard(now, sent);
+            }
             if is_full {
                 self.run_burst(now, BurstSource::Crossed);
             }
         }
     }
 
-    /// Handles the messages taken that are not packets.
-    fn handle_other_messages(&mut self, now: Timestamp) {
+    /// Handles the messages taken that are not packets. Returns how many of them the shard has processed.
+    fn handle_other_messages(&mut self, now: Timestamp) -> usize {
         let Some(inter_worker) = self.inter_worker.as_mut().filter(|one| one.has_others()) else {
-            return;
+            return 0;
         };
+        let mut processed = 0;
         let mut others = inter_worker.swap_others(Vec::new());
         for message in others.drain(..) {
             match message {
-                Message::Content(content) => self.process_crossing(now, content),
+                Message::Content(content) => {
+                    self.process_crossing(now, content);
+                    processed += 1;
+                }
                 Message::RemoteFrame(frame) => match &mut self.inter_worker {
                     Some(one) if self.faces.is_suspended() => one.defer_frame(frame),
                     Some(_) | None => self.take_frame(now, frame),
@@ -821,16 +826,12 @@ impl Worker {
             others.append(&mut inter_worker.swap_others(Vec::new()));
             inter_worker.swap_others(others);
         }
-        self.faces.publish_rings(now, &self.pool);
-        // Precedes the next messages, because the resulting ones need the room that is left now.
-        self.send_crossings(now);
+        processed
     }
 
-    /// Has the shard process a message of another shard.
+    /// Has the shard process a message of another shard; [`after_shard`](Self::after_shard) follows.
     fn process_crossing(&mut self, now: Timestamp, content: Content) {
         self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
-        self.shard.end_burst();
-        self.count_unflushed(now, 1);
     }
 
     /// Sends the messages of the shard to others, which are woken later: see [`Self::flush`].
@@ -848,15 +849,12 @@ impl Worker {
             }
         }
         outbound.publish();
-        if to_itself.is_empty() {
-            return;
-        }
-        for content in to_itself {
-            self.process_crossing(now, content);
+        let count = to_itself.len();
+        if count > 0 {
+            to_itself.into_iter().for_each(|content| self.process_crossing(now, content));
             // The resulting messages are for other shards.
-            self.send_crossings(now);
+            self.after_shard(now, count);
         }
-        self.faces.publish_rings(now, &self.pool);
     }
 
     /// Handles notices about faces of other workers.
@@ -870,14 +868,8 @@ impl Worker {
                 Notice::FaceGone(index) => {
                     self.shard.remove_face(index);
                     let inter_worker = self.inter_worker.as_mut();
-                    match inter_worker.and_then(|one| one.remove_remote_face(index)) {
-                        Some(RemoteFace::Peer(channel, peer)) => {
-                            self.faces.remove_remote_peer(channel, peer, index);
-                        }
-                        Some(RemoteFace::Station(port, mac)) => {
-                            self.faces.remove_remote_station(port, mac, index);
-                        }
-                        None => {}
+                    if let Some(peer) = inter_worker.and_then(|one| one.remove_remote_face(index)) {
+                        self.faces.remove_remote_peer(peer, index);
                     }
                 }
             }
@@ -1006,7 +998,8 @@ impl Worker {
             Command::AnswerLearning { ticket, announcement } => {
                 self.with_sink(now, |shard, sink| {
                     shard.answer_learning(now, ticket, announcement.as_deref(), sink);
-                })
+                });
+                self.after_shard(now, 0);
             }
             Command::SetRegions(regions) => self.ingress.set_producer_regions(regions),
             Command::ConfigureCs(settings) => self.configure_cs(settings),
@@ -1095,98 +1088,35 @@ impl Worker {
     }
 
     fn add_face(&mut self, now: Timestamp, face: NewFace) {
-        let (ticket, face_id) = (face.ticket, face.options.properties.face_id);
-        let mut channel = None;
-        if let NewTransport::Datagram(peer) = &face.transport {
-            channel = self.admission.channel_to(*peer);
-            if channel.is_none() {
-                let reason = "UDP is not enabled for this address family";
-                return self.refuse_face(ticket, face_id, std::io::Error::other(reason));
-            }
-        }
-        if let Some(existing) = self.existing_face(&face.transport, channel) {
+        let NewFace { ticket, transport, options, remote, local } = face;
+        let face_id = options.properties.face_id;
+        let (transport, peer) = match self.faces.resolve(transport) {
+            Ok(resolved) => resolved,
+            Err(error) => return self.refuse_face(ticket, face_id, error),
+        };
+        if let Some(existing) = peer.and_then(|peer| self.existing_face(peer)) {
             self.events.send(Event::FaceExists { ticket, face_id: existing });
             return;
         }
-        let holder = face.options.holder();
-        let Some(index) = self.admission.numbers.allocate(face_id, holder) else {
+        let Some(index) = self.admission.numbers.allocate(face_id, options.holder()) else {
             let reason = FACE_LIMIT_REACHED;
-            if let NewTransport::Memif(end) = &face.transport {
-                end.reject(reason);
-            }
+            transport.reject(reason);
             let kind = std::io::ErrorKind::QuotaExceeded;
             return self.refuse_face(ticket, face_id, std::io::Error::new(kind, reason));
         };
-        if let Some(peer) = peer_key(&face.transport, channel)
+        if let Some(peer) = peer
             && let Err((_, face_id)) = self.claim(peer, index, face_id)
         {
             self.admission.numbers.release(index);
             self.events.send(Event::FaceExists { ticket, face_id });
             return;
         }
-        self.add_transport(now, index, face, channel);
-    }
-
-    /// The FaceId of the face that the peer of this transport has already.
-    fn existing_face(
-        &self,
-        transport: &NewTransport,
-        channel: Option<(ChannelId, SocketAddr)>,
-    ) -> Option<u64> {
-        let own = match (transport, channel) {
-            (NewTransport::Datagram(peer), Some((channel, _))) => {
-                self.faces.datagram_face(channel, *peer)
-            }
-            (NewTransport::Station(port, mac), _) => self.faces.station_face(*port, *mac),
-            (_, _) => None,
-        };
-        let own = own.and_then(|index| self.admission.numbers.face_id(index));
-        own.or_else(|| {
-            let peer = peer_key(transport, channel)?;
-            self.face_of(peer).map(|(_, face_id)| face_id)
-        })
-    }
-
-    /// Makes a face of a transport, and reports it.
-    fn add_transport(
-        &mut self,
-        now: Timestamp,
-        index: FaceIndex,
-        face: NewFace,
-        channel: Option<(ChannelId, SocketAddr)>,
-    ) {
-        let NewFace { ticket, transport, options, remote, local } = face;
-        let face_id = options.properties.face_id;
-        let faces = &mut self.faces;
-        let added = match (transport, channel) {
-            (NewTransport::Stream(stream), _) => faces.add_stream(now, index, stream, &options),
-            (NewTransport::WebSocket(stream), _) => {
-                faces.add_websocket(now, index, stream, &options)
-            }
-            (NewTransport::Group(socket, group), _) => {
-                faces.add_group_datagram(now, index, socket, group, &options)
-            }
-            (NewTransport::Connected(socket), _) => {
-                faces.add_connected_datagram(now, index, socket, &options)
-            }
-            (NewTransport::Station(port, mac), _) => {
-                faces.add_station(now, index, port, mac, &options)
-            }
-            (NewTransport::Memif(end), _) => faces.add_memif(now, index, end, &options),
-            (NewTransport::Memory(end), _) => faces.add_memory(now, index, end, &options),
-            (NewTransport::Internal(end), _) => faces.add_internal(now, index, end, &options),
-            (NewTransport::Datagram(peer), Some((channel, _))) => {
-                faces.add_datagram(now, index, channel, peer, &options)
-            }
-            (NewTransport::Datagram(_), None) => Err(std::io::ErrorKind::NotFound.into()),
-        };
-        if added.is_ok() && channel.is_some() {
-            self.separate_input(index, face_id);
-        }
-        match added {
+        match self.faces.open(now, index, transport, &options) {
             Ok(counters) => {
+                self.separate_input(index, face_id);
                 self.announce_face(index, &options.properties);
-                let local = channel.map_or(local, |(_, address)| FaceUri::udp(address));
+                let shared = peer.and_then(|peer| self.faces.local_uri(peer));
+                let local = shared.unwrap_or(local);
                 let face = FaceCreated { index, options, remote, local, counters };
                 self.events.send(Event::FaceAdded { ticket, face: Box::new(face) });
             }
@@ -1197,84 +1127,43 @@ impl Worker {
         }
     }
 
+    /// The FaceId of the face that a peer has already, on any worker.
+    fn existing_face(&self, peer: PeerKey) -> Option<u64> {
+        let own = self.faces.face_of(peer).and_then(|index| self.admission.numbers.face_id(index));
+        own.or_else(|| self.face_of(peer).map(|(_, face_id)| face_id))
+    }
+
     fn refuse_face(&mut self, ticket: Option<u64>, face_id: u64, error: std::io::Error) {
         self.events.send(Event::FaceRefused { ticket, face_id, error });
     }
 
-    /// Makes an on-demand face for a UDP peer.
+    /// Makes an on-demand face for a peer, or finds that of another worker.
     #[cold]
-    fn add_peer(
-        &mut self,
-        now: Timestamp,
-        channel: ChannelId,
-        local: SocketAddr,
-        peer: SocketAddr,
-    ) {
-        let (key, remote) = (PeerKey::Peer(local, peer), RemoteFace::Peer(channel, peer));
-        if let Some((index, _)) = self.face_of(key) {
-            return self.adopt_remote(remote, index);
+    fn add_peer(&mut self, now: Timestamp, peer: PeerKey) {
+        if let Some((index, _)) = self.face_of(peer) {
+            return self.adopt_remote(peer, index);
         }
+        let Some((transport, found)) = self.faces.on_demand(peer) else { return };
         let face_id = self.admission.new_face_id();
-        let Some(index) = self.admission.allocate_for_peer(peer, face_id) else {
-            self.counters.refused_peers.increment();
-            if self.admission.reports_rejection(now) {
-                self.events.send(Event::PeerRefused { peer });
-            }
-            return;
-        };
-        if let Err((other, _)) = self.claim(key, index, face_id) {
-            self.admission.numbers.release(index);
-            return self.adopt_remote(remote, other);
-        }
-        let options = self.admission.peer_options(face_id, peer);
-        match self.faces.add_datagram(now, index, channel, peer, &options) {
-            Ok(counters) => {
-                self.announce_face(index, &options.properties);
-                let (remote, local) = (FaceUri::udp(peer), FaceUri::udp(local));
-                let face = FaceCreated { index, options, remote, local, counters };
-                self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
-            }
-            Err(_) => {
-                self.release_number(index);
-                self.counters.refused_peers.increment();
-            }
-        }
-    }
-
-    /// Makes an on-demand face for a station.
-    #[cold]
-    fn add_station(&mut self, now: Timestamp, port: PortId, mac: [u8; 6]) {
-        let (key, remote) = (PeerKey::station(port, mac), RemoteFace::Station(port, Some(mac)));
-        if let Some((other, _)) = self.face_of(key) {
-            return self.adopt_remote(remote, other);
-        }
-        let Some(stations) = self.admission.stations_of(port) else { return };
-        let name = self.faces.port_for_new_station(port);
-        let face_id = self.admission.new_face_id();
-        let allocated = name.and_then(|name| {
-            Some((name, self.admission.numbers.allocate(face_id, PrincipalKey::station(mac))?))
-        });
-        let Some((name, index)) = allocated else {
-            self.counters.refused_peers.increment();
-            return;
+        let Some(index) = self.admission.allocate_for_peer(&found, face_id) else {
+            return self.refuse_peer(now, found.remote);
         };
         let claimed = match &self.inter_worker {
-            Some(one) => one.registry().claim_on_demand(key, index, face_id),
+            Some(one) => one.registry().claim_on_demand(peer, index, face_id),
             None => Ok(()),
         };
-        if let Err(unclaimed) = claimed {
+        if let Err(error) = claimed {
             self.admission.numbers.release(index);
-            match unclaimed {
-                Unclaimed::Exists(other, _) => self.adopt_remote(remote, other),
-                Unclaimed::NoRoom => self.counters.refused_peers.increment(),
-            }
-            return;
+            return match error {
+                ClaimError::Exists(other, _) => self.adopt_remote(peer, other),
+                ClaimError::NoRoom => self.refuse_peer(now, found.remote),
+            };
         }
-        let options = self.admission.station_options(face_id, mac, stations);
-        match self.faces.add_station(now, index, port, mac, &options) {
+        let options = self.admission.peer_options(face_id, &found);
+        match self.faces.open(now, index, transport, &options) {
             Ok(counters) => {
                 self.announce_face(index, &options.properties);
-                let (remote, local) = (FaceUri::ethernet(mac), FaceUri::device(&name));
+                let OnDemandPeer { remote, local, .. } = found;
                 let face = FaceCreated { index, options, remote, local, counters };
                 self.events.send(Event::FaceAdded { ticket: None, face: Box::new(face) });
             }
@@ -1285,22 +1174,20 @@ impl Worker {
         }
     }
 
-    /// Finds the face of the group of a network device, which another worker may have.
-    #[cold]
-    fn find_group(&mut self, port: PortId) {
-        if let Some((other, _)) = self.face_of(PeerKey::Station(port, None)) {
-            self.adopt_remote(RemoteFace::Station(port, None), other);
+    /// Counts a peer that gets no face, and reports it now and then.
+    fn refuse_peer(&mut self, now: Timestamp, remote: FaceUri) {
+        self.counters.refused_peers.increment();
+        if self.admission.reports_rejection(now) {
+            self.events.send(Event::PeerRefused { remote });
         }
     }
 
     /// Sends frames for the face of another worker to that worker from now on.
-    fn adopt_remote(&mut self, remote: RemoteFace, face: FaceIndex) {
-        let is_new = match remote {
-            RemoteFace::Peer(channel, peer) => self.faces.add_remote_peer(channel, peer, face),
-            RemoteFace::Station(port, mac) => self.faces.add_remote_station(port, mac, face),
-        };
-        if is_new && let Some(inter_worker) = &mut self.inter_worker {
-            inter_worker.add_remote_face(face, remote);
+    fn adopt_remote(&mut self, peer: PeerKey, face: FaceIndex) {
+        if self.faces.add_remote_peer(peer, face)
+            && let Some(inter_worker) = &mut self.inter_worker
+        {
+            inter_worker.add_remote_face(face, peer);
         }
     }
 
@@ -1349,58 +1236,48 @@ impl Worker {
     }
 }
 
-/// The key by which other workers know the peer of a transport.
-fn peer_key(transport: &NewTransport, channel: Option<(ChannelId, SocketAddr)>) -> Option<PeerKey> {
-    match (transport, channel) {
-        (NewTransport::Datagram(peer), Some((_, local))) => Some(PeerKey::Peer(local, *peer)),
-        (NewTransport::Station(port, mac), _) => Some(PeerKey::station(*port, *mac)),
-        (_, _) => None,
-    }
-}
-
 // Network devices.
 impl Worker {
     fn add_port(&mut self, new: NewPort) {
-        let NewPort { port, name, is_up, accepts, sockets, stations } = new;
+        let NewPort { port, name, is_up, accepts, sockets, on_demand } = new;
         let (socket, has_others) = (sockets.into_iter().next(), self.inter_worker.is_some());
-        let options = PortOptions { name, socket, is_up, accepts, has_others };
-        match self.faces.add_port(port, options) {
-            Ok(_) => self.admission.stations.push((port, stations)),
-            Err(error) => tracing::warn!(?port, %error, "a network device cannot be used"),
+        let options = PortOptions { name, socket, is_up, accepts, has_others, on_demand };
+        if let Err(error) = self.faces.transport_mut::<Ports>().add(port, options) {
+            tracing::warn!(?port, %error, "a network device cannot be used");
         }
     }
 
     fn change_port(&mut self, now: Timestamp, port: PortId, change: PortChange) {
         self.flush(now);
+        let (mut ports, pool) = (self.faces.transport_mut::<Ports>(), &self.pool);
         let changed = match change {
             PortChange::Link(is_up) => {
-                self.faces.set_port_state(port, is_up);
+                ports.set_state(port, is_up);
                 Ok(())
             }
             PortChange::Sockets(sockets, options) => {
-                self.admission.set_stations(port, options);
-                self.faces.set_port_socket(port, sockets.into_iter().next(), &self.pool)
+                ports.set_on_demand(port, options);
+                ports.set_socket(port, sockets.into_iter().next(), pool)
             }
-            PortChange::Suspend => self.faces.close_port_socket(port, &self.pool),
+            PortChange::Suspend => ports.close_socket(port, pool),
             PortChange::Address(mac) => {
-                self.faces.set_port_mac(port, mac);
+                ports.set_mac(port, mac);
                 Ok(())
             }
             PortChange::Purpose { accepts, leaves_group } => {
-                self.faces.set_port_purpose(port, accepts, leaves_group, &self.pool);
+                ports.set_purpose(port, accepts, leaves_group, pool);
                 Ok(())
             }
-            PortChange::Gone => self.faces.set_port_socket(port, None, &self.pool),
+            PortChange::Gone => ports.set_socket(port, None, pool),
             PortChange::Remove => {
-                self.admission.stations.retain(|(id, _)| *id != port);
-                self.faces.remove_port(port, &self.pool);
+                ports.remove(port, pool);
                 Ok(())
             }
         };
         if let Err(error) = changed {
             tracing::warn!(?port, %error, "a network device cannot be used");
         }
-        while let Some(socket) = self.faces.take_unused_socket() {
+        while let Some(socket) = ports.take_unused_socket() {
             self.events.send(Event::SocketUnused(socket));
         }
         // The next command may make a face in the place of one that has closed.

@@ -91,7 +91,7 @@ impl Overload {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use ndn_face::{FaceSet, FaceSetOptions};
+    use ndn_face::{Datagrams, FaceSet, FaceSetOptions};
     use ndn_sys::udp::{UdpOptions, UdpSocket};
 
     use super::*;
@@ -101,7 +101,7 @@ mod tests {
         let mut faces = FaceSet::new(&FaceSetOptions::default()).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let socket = UdpSocket::new(&UdpOptions::bound_to(address)).unwrap();
-        let (channel, _) = faces.add_channel(socket, false).unwrap();
+        let (channel, _) = faces.transport_mut::<Datagrams>().add_channel(socket, false).unwrap();
         for is_emptied in [true, false] {
             let options = OverloadOptions::default();
             let mut overload = Overload::new(options, Arc::default(), Arc::default());

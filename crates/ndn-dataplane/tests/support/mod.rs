@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{
-    Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, NewTransport,
-    OnDemandOptions, OverloadOptions, Roles, WorkerOptions,
+    Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, OnDemandOptions,
+    OverloadOptions, Roles, WorkerOptions,
 };
-use ndn_face::{FaceOptions, FaceSetOptions, LinkOptions, Persistency};
+use ndn_face::{FaceOptions, FaceSetOptions, LinkOptions, NewStream, Persistency};
 use ndn_forwarding::{
     FaceProperties, PitTokenPolicy, Scope, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
@@ -118,7 +118,7 @@ impl Bed {
         let properties = FaceProperties::point_to_point(face_id, Scope::Local);
         Command::AddFace(Box::new(NewFace {
             ticket: Some(face_id),
-            transport: NewTransport::Stream(near.into()),
+            transport: NewStream::Plain(near.into()).into(),
             options: FaceOptions::stream(properties, Persistency::OnDemand),
             remote: FaceUri::null(),
             local: FaceUri::null(),

@@ -77,7 +77,7 @@ fn blocked_frames_hold_no_blocks() {
     let pool = PacketPool::new(1).unwrap();
     let (near, far) = pair();
     let mut queue = DatagramQueue::new(false);
-    let mut writer = DatagramWriter::new();
+    let mut writer = DatagramWriter::default();
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
     let counters = SendCounters { channel: &channel, calls: &calls };
     let mut fill = pool.allocate_block().unwrap();
@@ -131,7 +131,8 @@ fn sent(queue: &mut DatagramQueue, pool: &PacketPool) -> Vec<Vec<u8>> {
     let counters = SendCounters { channel: &channel, calls: &calls };
     let (mut received, mut buffer) = (Vec::new(), vec![0; 10_000]);
     while queue.pending_bytes() > 0 {
-        queue.flush(&near, pool, &mut DatagramWriter::new(), counters, |_, _| panic!("refused"));
+        queue
+            .flush(&near, pool, &mut DatagramWriter::default(), counters, |_, _| panic!("refused"));
         while let Ok((length, _)) = rustix::net::recv(&far, &mut buffer[..], RecvFlags::empty()) {
             received.push(buffer[..length].to_vec());
         }
@@ -202,7 +203,7 @@ fn blocked_frames_are_not_overtaken() {
     let pool = PacketPool::new(1).unwrap();
     let (near, far) = pair();
     let mut queue = DatagramQueue::new(false);
-    let mut writer = DatagramWriter::new();
+    let mut writer = DatagramWriter::default();
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
     let counters = SendCounters { channel: &channel, calls: &calls };
     for _ in 0..600 {
@@ -238,6 +239,6 @@ fn closed_socket_rejects_all_frames_and_keeps_none() {
     let (channel, calls) = (ChannelCounters::default(), CallCounters::default());
     let counters = SendCounters { channel: &channel, calls: &calls };
     let flushed =
-        queue.flush(&near, &pool, &mut DatagramWriter::new(), counters, |_, _| refused += 1);
+        queue.flush(&near, &pool, &mut DatagramWriter::default(), counters, |_, _| refused += 1);
     assert_eq!((flushed, refused, queue.pending_bytes()), (Flushed::All, 10, 0));
 }

@@ -7,7 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{FaceCounters, FaceOptions, FaceSet, FaceSetOptions, Persistency, Progress, RxSink};
+use ndn_face::{
+    FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, NewTransport, PeerKey,
+    Persistency, Progress, RxSink,
+};
 use ndn_forwarding::{FaceProperties, LpFields, RxFace, Scope, TxKind, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::poll::Events;
@@ -49,12 +52,8 @@ pub struct Worker {
     pub pool: PacketPool,
     pub now: Timestamp,
     pub received: VecDeque<Packet>,
-    /// UDP peers without a face that have been reported.
-    pub unknown_peers: Vec<(ndn_face::ChannelId, std::net::SocketAddr)>,
-    /// Stations likewise.
-    pub unknown_stations: Vec<(ndn_face::PortId, [u8; 6])>,
-    /// Devices whose group was heard, without a face of it.
-    pub groups_received: Vec<ndn_face::PortId>,
+    /// Peers without a face that have been reported.
+    pub unknown_peers: Vec<PeerKey>,
     /// How to make faces for them, if at all.
     pub accept_unknown_peers: Option<FaceOptions>,
     events: Events,
@@ -76,8 +75,6 @@ impl Worker {
             now: Timestamp::from_millis(1000),
             received: VecDeque::new(),
             unknown_peers: Vec::new(),
-            unknown_stations: Vec::new(),
-            groups_received: Vec::new(),
             accept_unknown_peers: None,
             events: Events::with_capacity(4),
             next_slot: 0,
@@ -101,8 +98,17 @@ impl Worker {
         stream: OwnedFd,
         options: &FaceOptions,
     ) -> (FaceIndex, Arc<FaceCounters>) {
+        self.open(NewStream::Plain(stream), options)
+    }
+
+    /// A face of any kind.
+    pub fn open(
+        &mut self,
+        transport: impl Into<NewTransport>,
+        options: &FaceOptions,
+    ) -> (FaceIndex, Arc<FaceCounters>) {
         let index = self.next_index();
-        let counters = self.faces.add_stream(self.now, index, stream, options).unwrap();
+        let counters = self.faces.open(self.now, index, transport, options).unwrap();
         (index, counters)
     }
 
@@ -117,11 +123,11 @@ impl Worker {
     /// Handles what is ready now. Returns whether there was anything.
     pub fn poll(&mut self, wait: Duration) -> bool {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        let has_frames = self.faces.stop_ring_polling();
+        let has_frames = self.faces.stop_polling();
         let wait = if has_frames { Duration::ZERO } else { wait };
         self.faces.poller().wait(&mut events, Some(wait)).unwrap();
         if has_frames {
-            self.faces.poll_rings(&mut events);
+            self.faces.poll(&mut events);
         }
         for event in events.iter() {
             let mut sink = Sink::default();
@@ -131,23 +137,14 @@ impl Worker {
                 match progress {
                     Progress::Done => break,
                     Progress::SinkFull => {}
-                    Progress::NewPeer { channel, peer, .. } => {
-                        self.unknown_peers.push((channel, peer));
-                        if let Some(options) = self.accept_unknown_peers {
-                            let (now, index) = (self.now, self.next_index());
-                            let added =
-                                self.faces.add_datagram(now, index, channel, peer, &options);
-                            added.unwrap();
+                    Progress::NewPeer(peer) => {
+                        self.unknown_peers.push(peer);
+                        if let Some(options) = self.accept_unknown_peers
+                            && let Some((transport, _)) = self.faces.on_demand(peer)
+                        {
+                            self.open(transport, &options);
                         }
                     }
-                    Progress::NewStation { port, peer } => {
-                        self.unknown_stations.push((port, peer));
-                        if let Some(options) = self.accept_unknown_peers {
-                            let (now, index) = (self.now, self.next_index());
-                            self.faces.add_station(now, index, port, peer, &options).unwrap();
-                        }
-                    }
-                    Progress::UnknownGroup { port } => self.groups_received.push(port),
                     Progress::NoBlock => panic!("the pool is exhausted"),
                 }
                 progress = self.faces.resume(self.now, &self.pool, &mut sink);
