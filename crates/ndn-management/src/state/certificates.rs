@@ -13,7 +13,7 @@ use ndn_types::{
 
 use super::action::Action;
 use super::outbox::Outbox;
-use super::pending::{Pending, PendingTable, Placed, Work};
+use super::pending::PendingTable;
 use crate::announcement::PrefixAnnouncement;
 use crate::authorize::Requester;
 use crate::command::Verb;
@@ -587,9 +587,7 @@ impl CertificateFetches {
 impl FetchContext<'_> {
     /// Makes the Content Store forget a certificate.
     fn erase(&mut self, prefix: Name) {
-        let work = Work::EraseCs { prefix: prefix.clone(), count: None };
-        let pending = Pending::without_requester(self.now, work);
-        if let Some(Placed { ticket, .. }) = self.pending.add_erasure(pending) {
+        if let Some(ticket) = self.pending.add_erasure(self.now, prefix.clone()) {
             self.outbox.push(Action::EraseCs { ticket, prefix, limit: CS_ERASE_LIMIT });
         }
     }

@@ -78,7 +78,7 @@ use datasets::{DatasetService, Tables};
 use faces::FaceTable;
 use learning::Announcements;
 use outbox::Outbox;
-use pending::{Pending, PendingTable, Placed, Work};
+use pending::{Claim, Displaced, NewCommand, Pending, PendingTable, Placed, Work};
 use readvertise::Readvertising;
 use requests::{Request as Queued, Requests};
 use routes::RoutingTables;
@@ -1114,14 +1114,16 @@ impl ControlState {
     fn cs_erase(&mut self, executing: Executing<'_>, prefix: Name, count: Option<u64>) -> Outcome {
         let limit = count.unwrap_or(u64::MAX).min(CS_ERASE_LIMIT);
         let work = Work::EraseCs { prefix: prefix.clone(), count };
-        let Some(ticket) = self.add_pending(executing, work) else { return Outcome::busy() };
+        let Some(Placed { ticket, .. }) = self.add_pending(executing, work) else {
+            return Outcome::busy();
+        };
         self.outbox.push(Action::EraseCs { ticket, prefix, limit });
         Outcome::Deferred
     }
 
     /// Reports the end of [`Action::EraseCs`]: the number of erased packets, and whether more remain under the prefix.
     pub fn cs_erase_done(&mut self, ticket: Ticket, erased: u64, more_remain: bool) {
-        let Some(Pending { requesters, work: Work::EraseCs { prefix, count }, .. }) =
+        let Some(Pending { claims, work: Work::EraseCs { prefix, count }, .. }) =
             self.pending.take(ticket)
         else {
             return;
@@ -1135,24 +1137,23 @@ impl ControlState {
             ..ControlParameters::default()
         };
         let response = ControlResponse::new(status::OK, "OK").with_body(&body);
-        for name in &requesters {
-            self.outbox.respond(name.as_ref(), &response);
-        }
+        self.respond_to(&claims, &response);
     }
 
     /// Lets a command wait for the data plane; `None` if its principal has too many. A command that gives way is answered,
-    /// and its face is not created any more.
-    fn add_pending(&mut self, executing: Executing<'_>, work: Work) -> Option<Ticket> {
-        let pending = Pending::new(executing.now, executing.name, work);
-        let Placed { ticket, displaced } = self.pending.add(executing.principal, pending)?;
-        if let Some((ticket, Pending { requesters, work, .. })) = displaced {
+    /// and its face is not created any more unless others wait for it.
+    fn add_pending(&mut self, executing: Executing<'_>, work: Work) -> Option<Placed> {
+        let Executing { now, name, principal, .. } = executing;
+        let command = NewCommand { now, name, principal, keeper: executing.keeper() };
+        let mut placed = self.pending.add(command, work)?;
+        if let Some(Displaced { name, abandoned }) = placed.displaced.take() {
             let busy = ControlResponse::new(status::INTERNAL_ERROR, TOO_MANY);
-            requesters.iter().for_each(|name| self.outbox.respond(name.as_ref(), &busy));
-            if matches!(work, Work::CreateFace { .. }) {
+            name.iter().for_each(|name| self.outbox.respond(name.as_ref(), &busy));
+            if let Some((ticket, Work::CreateFace { .. })) = abandoned {
                 self.outbox.push(Action::CancelFace { ticket });
             }
         }
-        Some(ticket)
+        Some(placed)
     }
 
     fn create_face(
@@ -1166,19 +1167,22 @@ impl ControlState {
         let remote_uri = specification.remote.to_string();
         let local_uri = specification.local.as_ref().map(ToString::to_string);
         if let Some(existing) = self.faces.find(&remote_uri, local_uri.as_deref()) {
-            return Outcome::Reply(existing.already_exists());
+            let (face_id, response) = (existing.properties.face_id, existing.already_exists());
+            if executing.keeper().is_none() {
+                self.change_keeper(face_id, None);
+            }
+            return Outcome::Reply(response);
         }
         // A station may be reachable through several interfaces.
         let remote_uri = local_uri.map_or(remote_uri.clone(), |local| remote_uri + " " + &local);
-        match self.pending.join_face(&remote_uri, executing.name) {
-            Some(true) => return Outcome::Deferred,
-            Some(false) => return Outcome::busy(),
-            None => {}
-        }
         let work = Work::CreateFace { remote_uri };
-        let Some(ticket) = self.add_pending(executing, work) else { return Outcome::busy() };
-        let specification = Box::new(specification);
-        self.outbox.push(Action::CreateFace { ticket, specification });
+        let Some(Placed { ticket, is_new, .. }) = self.add_pending(executing, work) else {
+            return Outcome::busy();
+        };
+        if is_new {
+            let specification = Box::new(specification);
+            self.outbox.push(Action::CreateFace { ticket, specification });
+        }
         Outcome::Deferred
     }
 
@@ -1190,24 +1194,59 @@ impl ControlState {
         ticket: Ticket,
         result: Result<CreatedFace, FaceCreationError>,
     ) {
-        let requesters =
-            self.pending.take(ticket).map(|pending| pending.requesters).unwrap_or_default();
-        let (record, mut is_new) = match result {
+        let claims = self.pending.take(ticket).map(|pending| pending.claims).unwrap_or_default();
+        let (record, is_new) = match result {
             Ok(CreatedFace::New(record)) => (record, true),
             Ok(CreatedFace::Existing(record)) => (record, false),
             Err(error) => {
                 let response = ControlResponse::new(error.code, error.reason);
-                requesters.iter().for_each(|name| self.outbox.respond(name.as_ref(), &response));
-                return;
+                return self.respond_to(&claims, &response);
             }
         };
         let created = ControlResponse::new(status::OK, "OK").with_body(&record.create_response());
-        let exists = record.already_exists();
+        let (exists, face_id) = (record.already_exists(), record.properties.face_id);
         self.face_created(now, record);
-        for name in &requesters {
-            self.outbox.respond(name.as_ref(), if is_new { &created } else { &exists });
-            is_new = false;
+        self.leave_face_to(&claims, face_id, is_new);
+        let (first, others) = claims.split_at(claims.len().min(usize::from(is_new)));
+        self.respond_to(first, &created);
+        self.respond_to(others, &exists);
+    }
+
+    fn respond_to(&mut self, claims: &[Claim], response: &ControlResponse) {
+        for name in claims.iter().filter_map(|claim| claim.name.as_ref()) {
+            self.outbox.respond(name.as_ref(), response);
         }
+    }
+
+    /// Decides who keeps a face that several commands requested: an operator, if one of them is an operator's. A user whose
+    /// command gave way does not keep it.
+    fn leave_face_to(&mut self, claims: &[Claim], face_id: u64, is_new: bool) {
+        let Some(kept_by) = self.faces.get(face_id).map(|face| face.keeper) else { return };
+        let has = |keeper| claims.iter().any(|claim| claim.keeper == keeper);
+        if has(None) {
+            self.change_keeper(face_id, None);
+        } else if let Some(first) = claims.first()
+            && is_new
+            && !has(kept_by)
+        {
+            self.change_keeper(face_id, first.keeper);
+        }
+    }
+
+    /// Another principal, or an operator, keeps a face that a user keeps; others stay as they are.
+    fn change_keeper(&mut self, face_id: u64, keeper: Option<PrincipalKey>) {
+        let face = self.faces.get(face_id).filter(|face| face.keeper.is_some());
+        if let Some(persistency) = face.map(|face| face.properties.persistency) {
+            self.keep_face(face_id, persistency, keeper);
+        }
+    }
+
+    fn keep_face(&mut self, face_id: u64, persistency: Persistency, keeper: Option<PrincipalKey>) {
+        let Some(face) = self.faces.change(face_id) else { return };
+        face.keep(persistency, keeper);
+        let keeper = face.keeper;
+        let (persistency, options) = (Some(persistency), FaceOptions::default());
+        self.outbox.push(Action::UpdateFace { face_id, persistency, keeper, options });
     }
 
     fn update_face(
@@ -1240,11 +1279,11 @@ impl ControlState {
 
     /// Gives an on-demand face, or one of a user, another persistency, as a face of an operator. Another face stays as it is.
     pub fn adopt_face(&mut self, face_id: u64, persistency: Persistency) {
-        let Some(face) = self.faces.change(face_id) else { return };
-        if face.properties.persistency == Persistency::OnDemand || face.keeper.is_some() {
-            face.keep(persistency, None);
-            let (persistency, options) = (Some(persistency), FaceOptions::default());
-            self.outbox.push(Action::UpdateFace { face_id, persistency, keeper: None, options });
+        let is_operators = |face: &FaceRecord| {
+            face.properties.persistency != Persistency::OnDemand && face.keeper.is_none()
+        };
+        if !self.faces.get(face_id).is_none_or(is_operators) {
+            self.keep_face(face_id, persistency, None);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ndn_packet::{Name, NameRef};
 use ndn_types::{
-    Capacity, LedgerReport, Limits, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
+    Capacity, LedgerReport, PrincipalIndex, PrincipalKey, RankedLedger, Reserves, Verdict,
 };
 
 use super::action::Ticket;
@@ -12,8 +12,6 @@ use crate::time::Now;
 
 /// Maximum number of waiting commands, and of work that no command waits for. Principals share the places.
 const PENDING_MAX: usize = 1024;
-/// Maximum number of commands that wait for one face.
-const REQUESTERS_MAX: usize = 64;
 /// A command that waits longer is dropped: its Interest has expired.
 const LIFETIME_NS: u64 = 60_000_000_000;
 
@@ -35,48 +33,76 @@ pub(super) enum Work {
     },
 }
 
-/// A command that waits for the data plane.
+impl Work {
+    /// Whether one operation does both: the creation of the same face.
+    fn is_shared_with(&self, other: &Self) -> bool {
+        matches!(self, Self::CreateFace { .. }) && self == other
+    }
+}
+
+/// A command that waits, and the place that is charged for it; or work that no command waits for.
+#[derive(Debug)]
+pub(super) struct Claim {
+    /// Name of its Interest, which is to be answered.
+    pub(super) name: Option<Name>,
+    /// The principal that keeps the face that it requests; `None`: an operator.
+    pub(super) keeper: Option<PrincipalKey>,
+    principal: PrincipalIndex,
+    /// Ascends with the time of arrival.
+    number: u64,
+}
+
+/// A command that is to wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewCommand<'a> {
+    pub(super) now: Now,
+    /// Name of its Interest.
+    pub(super) name: NameRef<'a>,
+    pub(super) principal: PrincipalKey,
+    /// As in [`Claim`].
+    pub(super) keeper: Option<PrincipalKey>,
+}
+
+/// Work of the data plane, and the commands that wait for it.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Names of the Interests to be answered.
-    pub(super) requesters: Vec<Name>,
+    /// In the order of their arrival; at least one.
+    pub(super) claims: Vec<Claim>,
     pub(super) work: Work,
     deadline_ns: u64,
-    principal: PrincipalIndex,
 }
 
 /// The place of a new command.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) ticket: Ticket,
+    /// The work is to be begun: no other command waits for it.
+    pub(super) is_new: bool,
     /// The command that gave way for it.
-    pub(super) displaced: Option<(Ticket, Pending)>,
+    pub(super) displaced: Option<Displaced>,
 }
 
-impl Pending {
-    pub(super) fn new(now: Now, name: NameRef<'_>, work: Work) -> Self {
-        Self { requesters: vec![name.to_name()], ..Self::without_requester(now, work) }
-    }
-
-    /// Work that no command waits for.
-    pub(super) fn without_requester(now: Now, work: Work) -> Self {
-        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
-        Self { requesters: Vec::new(), work, deadline_ns, principal: PrincipalIndex::OTHER }
-    }
+/// A command that gave way.
+#[derive(Debug)]
+pub(super) struct Displaced {
+    pub(super) name: Option<Name>,
+    /// The work that no command waits for any more.
+    pub(super) abandoned: Option<(Ticket, Work)>,
 }
 
-/// The commands that wait for the data plane, by ticket.
+/// What waits for the data plane, by ticket.
 #[derive(Debug)]
 pub(super) struct PendingTable {
     entries: BTreeMap<Ticket, Pending>,
     ledger: RankedLedger<PendingPlaces, 1>,
     last_ticket: u64,
+    last_number: u64,
 }
 
 impl PendingTable {
     pub(super) fn new(reserves: Reserves) -> Self {
         let ledger = RankedLedger::new([Capacity::of(PENDING_MAX)], reserves);
-        Self { entries: BTreeMap::new(), ledger, last_ticket: 0 }
+        Self { entries: BTreeMap::new(), ledger, last_ticket: 0, last_number: 0 }
     }
 
     /// What principals hold.
@@ -84,66 +110,100 @@ impl PendingTable {
         self.ledger.report()
     }
 
-    /// `None` if a principal has its share and there is no room. If one below its share finds no room, the oldest command
-    /// of the principal with the most gives way.
-    pub(super) fn add(&mut self, key: PrincipalKey, mut pending: Pending) -> Option<Placed> {
+    /// Lets a command wait for its work: with others, if they wait for the same face. `None` if its principal has its share
+    /// and there is no room. If one below its share finds no room, the oldest command of the principal with the most gives
+    /// way. A retransmitted command waits once.
+    pub(super) fn add(&mut self, command: NewCommand<'_>, work: Work) -> Option<Placed> {
+        let NewCommand { now, name, principal, keeper } = command;
+        let joined = self.entries.iter().find(|(_, pending)| work.is_shared_with(&pending.work));
+        let joined = joined.map(|(ticket, pending)| {
+            let is_repeated = |one: &Claim| one.name.as_ref().is_some_and(|own| *own == name);
+            (*ticket, pending.claims.iter().any(is_repeated))
+        });
+        if let Some((ticket, true)) = joined {
+            return Some(Placed { ticket, is_new: false, displaced: None });
+        }
+        // Its process often ends before the work is done.
+        let (claim, payer) = self.claim(principal.without_process())?;
+        let name = Some(name.to_name());
+        let claim = Claim { name, keeper, ..claim };
+        let joined = joined.and_then(|(ticket, _)| Some((ticket, self.entries.get_mut(&ticket)?)));
+        let (ticket, is_new) = match joined {
+            Some((ticket, pending)) => {
+                pending.claims.push(claim);
+                (ticket, false)
+            }
+            None => (self.insert(now, work, claim), true),
+        };
+        let displaced = payer.and_then(|payer| self.give_way(payer));
+        Some(Placed { ticket, is_new, displaced })
+    }
+
+    /// Adds work that no command waits for, if there is room for everybody: no command gives way to it.
+    pub(super) fn add_erasure(&mut self, now: Now, prefix: Name) -> Option<Ticket> {
+        if !self.ledger.is_open(PendingPlaces, 1) {
+            return None;
+        }
+        let (claim, _) = self.claim(PrincipalKey::OTHER)?;
+        Some(self.insert(now, Work::EraseCs { prefix, count: None }, claim))
+    }
+
+    /// Takes a place for a principal, and finds the one that has to give a place back for it.
+    fn claim(&mut self, key: PrincipalKey) -> Option<(Claim, Option<PrincipalIndex>)> {
         let principal = self.ledger.attach(key);
-        let displaced = match self.ledger.verdict(principal, PendingPlaces, 1) {
+        let payer = match self.ledger.verdict(principal, PendingPlaces, 1) {
             Verdict::Room => Some(None),
-            Verdict::Evict(limits) => self.take_oldest(limits).map(Some),
+            Verdict::Evict(limits) => self.ledger.victim(PendingPlaces, limits).map(Some),
             Verdict::Refused => None,
         };
-        let Some(displaced) = displaced else {
+        let Some(payer) = payer else {
             self.ledger.detach(principal);
             return None;
         };
         self.ledger.charge(principal, PendingPlaces, 1);
-        pending.principal = principal;
+        self.last_number += 1;
+        let claim = Claim { name: None, keeper: None, principal, number: self.last_number };
+        Some((claim, payer))
+    }
+
+    fn insert(&mut self, now: Now, work: Work, claim: Claim) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.entries.insert(ticket, pending);
-        Some(Placed { ticket, displaced })
+        let deadline_ns = now.monotonic_ns.saturating_add(LIFETIME_NS);
+        self.entries.insert(ticket, Pending { claims: vec![claim], work, deadline_ns });
+        ticket
     }
 
-    /// Adds work that no command waits for, if there is room for everybody: no command gives way to it.
-    pub(super) fn add_erasure(&mut self, pending: Pending) -> Option<Placed> {
-        let is_open = self.ledger.is_open(PendingPlaces, 1);
-        is_open.then(|| self.add(PrincipalKey::OTHER, pending)).flatten()
+    /// The oldest command of a principal gives way.
+    fn give_way(&mut self, payer: PrincipalIndex) -> Option<Displaced> {
+        let places = self.entries.iter().flat_map(|(ticket, pending)| {
+            let of_payer = pending.claims.iter().filter(|one| one.principal == payer);
+            of_payer.map(|one| (one.number, *ticket))
+        });
+        let (number, ticket) = places.min()?;
+        let claims = &mut self.entries.get_mut(&ticket)?.claims;
+        let at = claims.iter().position(|one| one.number == number)?;
+        let claim = claims.remove(at);
+        let is_abandoned = claims.is_empty();
+        self.release(&claim);
+        let abandoned = if is_abandoned { self.entries.remove(&ticket) } else { None };
+        let abandoned = abandoned.map(|pending| (ticket, pending.work));
+        Some(Displaced { name: claim.name, abandoned })
     }
 
-    fn take_oldest(&mut self, limits: Limits) -> Option<(Ticket, Pending)> {
-        let victim = self.ledger.victim(PendingPlaces, limits)?;
-        let of_victim = |(_, pending): &(&Ticket, &Pending)| pending.principal == victim;
-        let (&ticket, _) = self.entries.iter().find(of_victim)?;
-        Some((ticket, self.take(ticket)?))
-    }
-
-    /// Lets a further command for the same face wait with the first one. `None` if there is no first one; `Some(false)` if
-    /// too many commands wait for it. A retransmitted command waits once.
-    pub(super) fn join_face(&mut self, requested_uri: &str, name: NameRef<'_>) -> Option<bool> {
-        let pending = self.entries.values_mut().find(|pending| match &pending.work {
-            Work::CreateFace { remote_uri } => remote_uri == requested_uri,
-            Work::EraseCs { .. } => false,
-        })?;
-        if pending.requesters.iter().any(|other| *other == name) {
-            return Some(true);
-        }
-        if pending.requesters.len() >= REQUESTERS_MAX {
-            return Some(false);
-        }
-        pending.requesters.push(name.to_name());
-        Some(true)
+    fn release(&mut self, claim: &Claim) {
+        self.ledger.release(claim.principal, PendingPlaces, 1);
+        self.ledger.detach(claim.principal);
     }
 
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Pending> {
         let pending = self.entries.remove(&ticket)?;
-        self.ledger.release(pending.principal, PendingPlaces, 1);
-        self.ledger.detach(pending.principal);
+        pending.claims.iter().for_each(|claim| self.release(claim));
         Some(pending)
     }
 
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
-        // Tickets ascend with time, and all commands wait equally long.
+        // Tickets ascend with time, and all work waits equally long.
         self.entries.values().next().map(|pending| pending.deadline_ns)
     }
 

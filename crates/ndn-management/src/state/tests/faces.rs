@@ -103,13 +103,7 @@ fn face_of_an_unproved_command_is_charged_to_the_user() {
     let parameters = create("udp4://192.0.2.7:6363");
     assert_eq!(begin_creation(&mut harness, &parameters).1.keeper, Some(user));
     let by_operator = |harness: &mut Harness, verb, parameters: &ControlParameters| {
-        harness.nonce += 1;
-        let time = harness.now.unix_ms();
-        let wire = CommandBuilder::default()
-            .digest_signed_interest(verb, parameters, harness.nonce, time)
-            .unwrap();
-        harness.state.handle_operator_interest(harness.now, &wire, &harness.telemetry);
-        harness.run();
+        harness.operator_command(verb, parameters);
         harness.sent.clear();
         harness.take_actions().remove(0)
     };
@@ -151,6 +145,120 @@ fn face_of_an_unproved_command_of_an_operators_user_is_the_operators() {
         let parameters = create("udp4://192.0.2.7:6363");
         assert_eq!(begin_creation(&mut harness, &parameters).1.keeper, keeper);
     }
+}
+
+/// The principal and the keeper of a face, and what the data plane was asked to change.
+fn kept(harness: &mut Harness, face_id: u64) -> (PrincipalKey, Option<PrincipalKey>, Vec<Action>) {
+    let face = harness.state.face(face_id).unwrap();
+    let (principal, keeper) = (face.principal, face.keeper);
+    (principal, keeper, harness.take_actions())
+}
+
+/// The record of a persistent face that a user keeps.
+fn kept_record(face_id: u64, remote_uri: &str, uid: u32) -> FaceRecord {
+    let mut face = record(face_id, remote_uri, Scope::NonLocal);
+    face.properties.persistency = Persistency::Persistent;
+    face.keeper = Some(PrincipalKey::LocalApplication { uid, pid: 0 });
+    face
+}
+
+/// The change by which a face becomes an operator's.
+fn adoption(face_id: u64) -> Action {
+    let (persistency, options) = (Some(Persistency::Persistent), FaceOptions::default());
+    Action::UpdateFace { face_id, persistency, keeper: None, options }
+}
+
+#[test]
+fn face_that_an_operator_requests_beside_a_user_is_the_operators() {
+    let uri = "tcp4://192.0.2.7:6363";
+    for is_new in [true, false] {
+        let mut harness = Harness::new();
+        let (ticket, specification) = begin_creation(&mut harness, &create(uri));
+        assert!(specification.keeper.is_some());
+        harness.operator_command(Verb::FaceCreate, &create(uri));
+        assert_eq!(harness.take_actions(), [], "it waits for the same face");
+        let face = kept_record(400, uri, 1000);
+        let created = if is_new { CreatedFace::New(face) } else { CreatedFace::Existing(face) };
+        harness.state.face_creation_done(harness.now, ticket, Ok(created));
+        harness.run();
+        let codes: Vec<u32> = harness.responses().iter().map(|response| response.code).collect();
+        assert_eq!(codes, if is_new { [200, 409] } else { [409, 409] });
+        let neighbour = PrincipalKey::Neighbour { face_id: 400 };
+        assert_eq!(kept(&mut harness, 400), (neighbour, None, vec![adoption(400)]));
+    }
+}
+
+#[test]
+fn face_of_a_user_that_an_operator_requests_is_the_operators_and_an_on_demand_face_stays() {
+    let mut harness = Harness::new();
+    let uri = "udp4://192.0.2.7:6363";
+    harness.state.face_created(harness.now, kept_record(400, uri, 1001));
+    assert_eq!(harness.command(APP, Verb::FaceCreate, &create(uri)).code, 409);
+    assert_eq!(kept(&mut harness, 400).2, [], "another user takes over nothing");
+    harness.operator_command(Verb::FaceCreate, &create(uri));
+    assert_eq!(harness.response().code, 409);
+    let neighbour = PrincipalKey::Neighbour { face_id: 400 };
+    assert_eq!(kept(&mut harness, 400), (neighbour, None, vec![adoption(400)]));
+    harness.operator_command(Verb::FaceCreate, &create("udp4://192.0.2.1:6363"));
+    let on_demand = kept(&mut harness, TUNNEL);
+    assert_eq!(on_demand, (principal_of("udp4://192.0.2.1:6363"), None, vec![]), "as in NFD");
+}
+
+/// The oldest command of the principal with the most gives way. A face that others wait for is created nevertheless, and
+/// charged to one of them.
+#[test]
+fn face_is_created_for_others_although_the_first_command_gave_way() {
+    const OTHER_APP: u64 = 302;
+    let user = |uid| Some(PrincipalKey::LocalApplication { uid, pid: 0 });
+    for by_operator in [false, true] {
+        let mut harness = Harness::new();
+        let mut other = record(OTHER_APP, "fd://21", Scope::Local);
+        other.principal = PrincipalKey::LocalApplication { uid: 1001, pid: 8 };
+        harness.state.face_created(harness.now, other);
+        let uri = |number: u32| format!("tcp4://192.0.2.1:{number}");
+        let (ticket, _) = begin_creation(&mut harness, &create(&uri(1)));
+        harness.begin(OTHER_APP, Verb::FaceCreate, &create(&uri(1)));
+        for number in 2..=809 {
+            harness.begin(APP, Verb::FaceCreate, &create(&uri(number)));
+        }
+        harness.begin(OTHER_APP, Verb::FaceCreate, &create(&uri(2)));
+        if by_operator {
+            harness.operator_command(Verb::FaceCreate, &create(&uri(2)));
+        }
+        harness.take_actions();
+        let codes: Vec<u32> = harness.responses().iter().map(|response| response.code).collect();
+        assert_eq!(codes, [500], "the first command");
+        harness.begin(OTHER_APP, Verb::FaceCreate, &create(&uri(3)));
+        assert_eq!(harness.response().code, 500, "the second one");
+        assert_eq!(harness.take_actions(), [], "the others wait for these faces");
+        let face = kept_record(400, &uri(1), 1000);
+        harness.state.face_creation_done(harness.now, ticket, Ok(CreatedFace::New(face)));
+        harness.run();
+        assert_eq!(harness.response().code, 200);
+        assert_eq!(kept(&mut harness, 400).1, user(1001));
+        let second = Ticket(2);
+        let face = kept_record(401, &uri(2), 1000);
+        harness.state.face_creation_done(harness.now, second, Ok(CreatedFace::New(face)));
+        harness.run();
+        assert_eq!(harness.responses().len(), if by_operator { 2 } else { 1 });
+        assert_eq!(kept(&mut harness, 401).1, user(1001).filter(|_| !by_operator));
+        harness.advance(61 * SECOND_NS);
+        assert!(harness.state.pending_places().is_zero());
+    }
+}
+
+#[test]
+fn commands_that_wait_for_one_face_are_charged() {
+    let mut harness = Harness::new();
+    let parameters = create("tcp4://192.0.2.7:6363");
+    let (ticket, _) = begin_creation(&mut harness, &parameters);
+    (1..810).for_each(|_| drop(harness.begin(APP, Verb::FaceCreate, &parameters)));
+    assert_eq!(harness.sent, []);
+    assert_eq!(harness.command(APP, Verb::FaceCreate, &parameters).code, 500);
+    harness.state.face_creation_done(harness.now, ticket, Err(failed()));
+    harness.run();
+    assert_eq!(harness.responses().len(), 810);
+    assert!(harness.state.pending_places().is_zero());
 }
 
 #[test]

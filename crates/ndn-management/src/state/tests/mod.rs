@@ -208,6 +208,17 @@ impl Harness {
         self.interest(&wire, face_id)
     }
 
+    /// Issues a command of an operator, as over the control socket.
+    fn operator_command(&mut self, verb: Verb, parameters: &ControlParameters) -> Handled {
+        self.nonce += 1;
+        let wire = CommandBuilder::default()
+            .digest_signed_interest(verb, parameters, self.nonce, self.now.unix_ms())
+            .unwrap();
+        let handled = self.state.handle_operator_interest(self.now, &wire, &self.telemetry);
+        self.run();
+        handled
+    }
+
     /// Issues a command that is answered at once.
     fn command(
         &mut self,

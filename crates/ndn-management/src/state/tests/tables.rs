@@ -350,11 +350,11 @@ fn waiting_commands_are_limited_and_expire() {
 
 /// The commands go on waiting, as those that connect to a host that does not answer.
 #[test]
-fn waiting_commands_of_a_process_leave_places_to_others() {
+fn waiting_commands_of_a_user_leave_places_to_others() {
     const OTHER_APP: u64 = 302;
     let mut harness = Harness::new();
     let mut other = record(OTHER_APP, "fd://21", Scope::Local);
-    other.principal = PrincipalKey::LocalApplication { uid: 1000, pid: 8 };
+    other.principal = PrincipalKey::LocalApplication { uid: 1001, pid: 8 };
     harness.state.face_created(harness.now, other);
     harness.run();
     harness.sent.clear();
@@ -380,20 +380,10 @@ fn waiting_commands_of_a_process_leave_places_to_others() {
     assert_eq!((created.len(), cancelled.len()), (810, 0));
     assert!(harness.responses().iter().all(|response| response.code == 500));
     // An operator has a reserve.
-    harness.nonce += 1;
-    let wire = CommandBuilder::default()
-        .digest_signed_interest(
-            Verb::FaceCreate,
-            &create(2000),
-            harness.nonce,
-            harness.now.unix_ms(),
-        )
-        .unwrap();
-    harness.state.handle_operator_interest(harness.now, &wire, &harness.telemetry);
-    harness.run();
+    harness.operator_command(Verb::FaceCreate, &create(2000));
     let (of_operator, cancelled) = tickets(&mut harness);
     assert_eq!((of_operator.len(), cancelled.len()), (1, 0));
-    // Half of the places are the share of another process: the oldest commands of the first one give way.
+    // Half of the places are the share of another user: the oldest commands of the first one give way.
     for number in 3000..3100 {
         harness.begin(OTHER_APP, Verb::FaceCreate, &create(number));
     }
