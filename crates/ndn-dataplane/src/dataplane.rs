@@ -196,7 +196,7 @@ impl Dataplane {
         self.send(Command::RemoveFace { face_id });
     }
 
-    /// What principals have of the faces.
+    /// Faces that principals have.
     #[must_use]
     pub fn face_report(&self) -> LedgerReport<1> {
         self.face_shares.report()

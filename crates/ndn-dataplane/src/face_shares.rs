@@ -16,7 +16,7 @@ ndn_types::resource! {
     pub struct Faces = "faces";
 }
 
-/// What limits the number of faces.
+/// Limits of the number of faces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaceLimits {
     /// All faces.
@@ -47,7 +47,7 @@ struct State {
     holders: HashMap<u64, PrincipalIndex>,
     /// The same by principal.
     by_holder: BTreeSet<(PrincipalIndex, u64)>,
-    /// How many faces principals still have to give up.
+    /// Number of faces that principals still have to give up.
     owed: BTreeMap<PrincipalIndex, usize>,
 }
 
@@ -56,7 +56,7 @@ struct State {
 pub struct FaceDebt {
     /// The principal, or the one that the ledger charges for several.
     pub principal: PrincipalKey,
-    /// How many.
+    /// Their number.
     pub count: usize,
     /// FaceIds of all that it has.
     pub faces: Vec<u64>,
@@ -171,7 +171,7 @@ impl FaceShares {
         owed.iter().map(debt).collect()
     }
 
-    /// What principals have.
+    /// Faces that principals have.
     pub(crate) fn report(&self) -> LedgerReport<1> {
         self.lock().ledger.report()
     }

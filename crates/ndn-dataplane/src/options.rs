@@ -1,4 +1,4 @@
-//! What a data plane is made of.
+//! Options of a data plane.
 
 use std::io;
 use std::time::Duration;
@@ -65,9 +65,9 @@ pub struct WorkerOptions {
 /// The roles of a worker. By default all; a dedicated worker has one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
-    /// Has faces that peers and applications make: on-demand faces.
+    /// Whether it has faces that peers and applications make: on-demand faces.
     pub clients: bool,
-    /// Has faces that the forwarder makes: configured, or by a management command.
+    /// Whether it has faces that the forwarder makes: configured, or by a management command.
     pub servers: bool,
     /// Forwards: has a shard of PIT and Content Store.
     pub forwards: bool,

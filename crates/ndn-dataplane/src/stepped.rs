@@ -43,7 +43,7 @@ impl SteppedWorker {
         self.worker.as_ref()?.next_deadline(self.events.len())
     }
 
-    /// What principals hold of the tables of its shard and the memory of its faces; `None` once it has ended.
+    /// Tables of its shard and memory of its faces that principals hold; `None` once it has ended.
     #[must_use]
     pub fn ledgers(&self) -> Option<WorkerLedgers> {
         self.worker.as_ref().map(|worker| worker.ledgers(true))

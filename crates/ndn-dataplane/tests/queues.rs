@@ -58,7 +58,7 @@ impl Queue {
         to_it.map(|(_, payload)| payload.clone()).collect()
     }
 
-    /// What was sent to a station, once it is so much.
+    /// Packets sent to a station, once there are enough.
     fn sent_to(&self, station: [u8; 6], count: usize) -> Vec<Vec<u8>> {
         let start = Instant::now();
         loop {

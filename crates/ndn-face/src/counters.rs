@@ -148,7 +148,7 @@ impl CallCounters {
     }
 }
 
-/// What a UDP socket or a network device counts beside its faces.
+/// Counters of a UDP socket or a network device, beside those of its faces.
 #[derive(Debug, Default)]
 pub struct ChannelCounters {
     /// Messages of peers that have no face, dropped.

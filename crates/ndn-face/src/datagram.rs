@@ -578,9 +578,9 @@ impl Channel {
     }
 }
 
-/// How long the queue of a socket must have been non-empty before queueing delay is measured.
+/// Time for which the queue of a socket must have been non-empty before queueing delay is measured.
 const WATCH_AFTER: Duration = Duration::from_millis(1);
-/// How long every read must have emptied the queue before measuring stops.
+/// Time for which every read must have emptied the queue before measuring stops.
 const FORGET_AFTER: Duration = Duration::from_secs(1);
 
 /// Decides when queueing delay in a socket is measured.
@@ -645,7 +645,7 @@ struct OpenMessage {
     face: FaceIndex,
     /// The sender, if the face has several.
     sender: Option<SocketAddr>,
-    /// How long it was queued in the socket, if the kernel reports that.
+    /// Its time in the queue of the socket, if the kernel reports that.
     delay: Option<SocketDelay>,
     /// Length of each datagram but the last.
     segment_length: usize,
@@ -667,7 +667,7 @@ enum Opened {
 /// A longer delay in a socket is taken for a step of the wall clock.
 const DELAY_MAX_NS: u64 = 1_000_000_000;
 
-/// How many nanoseconds a message was queued at this time of the wall clock, if that is plausible.
+/// Nanoseconds that a message was queued at this time of the wall clock, if that is plausible.
 fn delay_ns(wall_ns: u64, received_at: Duration) -> Option<u64> {
     let delay_ns = wall_ns.checked_sub(u64::try_from(received_at.as_nanos()).ok()?)?;
     (delay_ns <= DELAY_MAX_NS).then_some(delay_ns)
@@ -790,7 +790,7 @@ impl DatagramInput {
         self.taken
     }
 
-    /// How many messages the kernel had dropped at this socket before the next one, modulo 2^32, if it
+    /// Number of messages that the kernel had dropped at this socket before the next one, modulo 2^32, if it
     /// reports that.
     #[inline]
     fn kernel_count(&self) -> Option<u32> {
@@ -853,7 +853,7 @@ impl DatagramInput {
         Opened::Message(face)
     }
 
-    /// How long a message was queued until it was read. One reading of the clock for each call.
+    /// Time that a message was queued until it was read, nanoseconds. One reading of the clock for each call.
     #[cold]
     fn delay_ns(&mut self, received_at: Duration) -> Option<u64> {
         let wall_clock = || duration_ns(wall_clock());

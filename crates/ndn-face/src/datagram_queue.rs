@@ -41,7 +41,7 @@ pub(crate) struct Destination {
 /// An address that frames are sent to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
-    /// That of a connected socket.
+    /// The peer of a connected socket.
     Connected,
     /// A UDP peer or group.
     Internet(SocketAddr),
@@ -50,7 +50,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// That of a UDP face.
+    /// The peer of a UDP face.
     #[inline]
     pub(crate) fn of(peer: Option<SocketAddr>) -> Self {
         peer.map_or(Self::Connected, Self::Internet)

@@ -36,7 +36,7 @@ pub const ETHER_TYPE: u16 = 0x8624;
 pub const ON_DEMAND_STATIONS_MAX: usize = 4096;
 /// Frames taken for one event, even if the worker asks for fewer.
 const FRAMES_PER_EVENT_MIN: usize = 64;
-/// How soon to try again when there is no free memory for frames.
+/// Time until the next attempt when there is no free memory for frames.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// A network device and how faces on it are made.

@@ -334,7 +334,7 @@ impl<T: HasState<InternalEnd>> TransportHandle<'_, Internals, T> {
         }
     }
 
-    /// Has the poller report the faces with unread frames again.
+    /// Makes the poller report the faces with unread frames again.
     #[cold]
     fn remind(&mut self) {
         for index in self.transport.unread.drain(..) {

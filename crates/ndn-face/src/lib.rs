@@ -55,10 +55,7 @@ pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
 pub use memory::{Account, FaceMemory, Holder, MemoryKind, MemoryReport};
 pub use ndn_types::Persistency;
-pub use options::{
-    CONGESTION_INTERVAL, CONGESTION_THRESHOLD, FaceOptions, IDLE_TIMEOUT, LinkOptions,
-    QUEUE_BYTES_MAX, ReassemblyLimits,
-};
+pub use options::{FaceOptions, LinkOptions, ReassemblyLimits};
 pub use output::FrameSink;
 pub use padding::without_padding;
 pub use receive::{Progress, ReadCounts, ReadReport, RxSink, SocketDelay};

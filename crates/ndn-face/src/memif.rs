@@ -33,10 +33,10 @@ use queue::FrameQueue;
 const FRAMES_PER_EVENT_MIN: usize = 64;
 /// Longest frame: the longest packet, with room for headers.
 const FRAME_LENGTH_MAX: usize = 9216;
-/// How soon to try again when a ring is full.
+/// Time until the next attempt when a ring is full.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// How a memif face gets its rings.
+/// The origin of the rings of a memif face.
 #[derive(Debug)]
 pub enum MemifEnd {
     /// A client has connected to our socket, and the handshake is done.
@@ -52,7 +52,7 @@ pub enum MemifEnd {
 pub struct MemifClient {
     /// Where it is.
     pub address: Address,
-    /// What to ask for.
+    /// The requested rings.
     pub options: ClientOptions,
     /// The handshake in progress.
     pub handshake: ClientHandshake,
@@ -63,7 +63,7 @@ pub struct MemifClient {
 pub struct MemifConnection {
     /// Where it is.
     pub address: Address,
-    /// What was asked for, and will be asked for when the connection is lost.
+    /// The requested rings, also of the next connection when this one is lost.
     pub options: ClientOptions,
     /// The connection.
     pub link: Box<Link>,
@@ -657,7 +657,7 @@ impl MemifState {
         self.is_polled = false;
     }
 
-    /// Has the peer raise interrupts, or none.
+    /// Makes the peer raise interrupts, or none.
     fn set_interrupts(&mut self, requested: bool) -> Result<(), Fault> {
         let Rings::Up(link) = &mut self.rings else { return Ok(()) };
         link.receivers.iter_mut().try_for_each(|receiver| receiver.set_interrupts(requested))

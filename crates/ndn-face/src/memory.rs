@@ -40,7 +40,7 @@ impl Resources<{ MemoryKind::COUNT }> for MemoryKind {
     }
 }
 
-/// What principals hold of the memory of a worker's faces.
+/// Memory of a worker's faces that principals hold.
 pub type MemoryReport = LedgerReport<{ MemoryKind::COUNT }>;
 
 /// A face in the books of its worker.
@@ -52,7 +52,7 @@ impl Holder {
     pub const UNACCOUNTED: Self = Self(0);
 }
 
-/// What a face holds.
+/// Memory of a face.
 #[derive(Debug, Clone, Copy, Default)]
 struct FaceAccount {
     /// `None` for [`Holder::UNACCOUNTED`].
@@ -63,9 +63,9 @@ struct FaceAccount {
     listed: [[bool; 2]; MemoryKind::COUNT],
 }
 
-/// How a face gives memory back.
+/// The step by which a face gives memory back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remedy {
+pub(crate) enum EvictionStep {
     /// It drops frames or messages.
     Shed = 0,
     /// It closes: what is left is a part of a frame or of a WebSocket message, without which its connection is of no
@@ -73,13 +73,13 @@ pub(crate) enum Remedy {
     Close = 1,
 }
 
-/// The faces of a principal that have taken memory since they were asked to give it back, by [`Remedy`].
+/// The faces of a principal that have taken memory since they were asked to give it back, by [`EvictionStep`].
 type Lists = [[Vec<Holder>; 2]; MemoryKind::COUNT];
 
 /// The memory of all faces of a worker.
 ///
 /// Within its share, a principal gets memory although none is left. What is used beyond the capacity then is taken from
-/// others, once, when the worker asks for claims: so the work is proportional to what was taken.
+/// others, once, when the worker asks for evictions: so the work is proportional to what was taken.
 #[derive(Debug)]
 pub struct FaceMemory {
     ledger: RankedLedger<MemoryKind, { MemoryKind::COUNT }>,
@@ -92,11 +92,11 @@ pub struct FaceMemory {
 
 /// A demand on a face to give memory back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct Eviction {
     pub(crate) face: FaceIndex,
     pub(crate) holder: Holder,
-    pub(crate) remedy: Remedy,
-    /// What the principal of the face may keep.
+    pub(crate) step: EvictionStep,
+    /// Bytes that the principal of the face may keep.
     pub(crate) keeps: u32,
 }
 
@@ -144,12 +144,12 @@ impl FaceMemory {
         for kind in MemoryKind::ALL {
             self.ledger.charge(next, kind, held[kind.index()]);
             self.ledger.release(previous, kind, held[kind.index()]);
-            for remedy in [Remedy::Shed, Remedy::Close] {
-                if listed[kind.index()][remedy as usize] {
+            for step in [EvictionStep::Shed, EvictionStep::Close] {
+                if listed[kind.index()][step as usize] {
                     let list = |principal: PrincipalIndex| (principal.index(), kind.index());
                     let (from, to) = (list(previous), list(next));
-                    self.lists[from.0][from.1][remedy as usize].retain(|listed| *listed != holder);
-                    self.lists[to.0][to.1][remedy as usize].push(holder);
+                    self.lists[from.0][from.1][step as usize].retain(|listed| *listed != holder);
+                    self.lists[to.0][to.1][step as usize].push(holder);
                 }
             }
         }
@@ -182,7 +182,7 @@ impl FaceMemory {
         Account { memory: self, holder, kind: MemoryKind::Reassembly }
     }
 
-    /// What principals hold.
+    /// Memory that principals hold.
     #[must_use]
     pub fn report(&self) -> MemoryReport {
         self.ledger.report()
@@ -194,7 +194,7 @@ impl FaceMemory {
         self.ledger.used(kind) as usize
     }
 
-    /// Whether a [`claim`](Self::claim) may be due.
+    /// Whether an eviction may be due ([`next_eviction`](Self::next_eviction)).
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
         !self.ledger.is_open(MemoryKind::Output, 0)
@@ -202,17 +202,17 @@ impl FaceMemory {
     }
 
     /// While more is used than there is: the face that gives back next. Its account says when it is done.
-    pub(crate) fn claim(&mut self, kind: MemoryKind) -> Option<Claim> {
+    pub(crate) fn next_eviction(&mut self, kind: MemoryKind) -> Option<Eviction> {
         let debt = self.ledger.debt(kind)?;
         let lists = &mut self.lists[debt.principal.index()][kind.index()];
-        for remedy in [Remedy::Shed, Remedy::Close] {
-            while let Some(holder) = lists[remedy as usize].pop() {
+        for step in [EvictionStep::Shed, EvictionStep::Close] {
+            while let Some(holder) = lists[step as usize].pop() {
                 let account = &mut self.accounts[holder.0 as usize];
-                account.listed[kind.index()][remedy as usize] = false;
+                account.listed[kind.index()][step as usize] = false;
                 if account.held[kind.index()] > 0
                     && let Some(face) = account.face
                 {
-                    return Some(Claim { face, holder, remedy, keeps: debt.keeps });
+                    return Some(Eviction { face, holder, step, keeps: debt.keeps });
                 }
             }
         }
@@ -220,19 +220,19 @@ impl FaceMemory {
         None
     }
 
-    /// Notes what a face could not shed, after a claim.
-    pub(crate) fn note_shed(&mut self, kind: MemoryKind, claim: Claim, has_more: bool) {
-        if self.accounts[claim.holder.0 as usize].held[kind.index()] > 0 {
-            let remedy = if has_more { Remedy::Shed } else { Remedy::Close };
-            self.list(claim.holder, kind, remedy);
+    /// Notes what a face could not shed, after an eviction.
+    pub(crate) fn note_shed(&mut self, kind: MemoryKind, eviction: Eviction, has_more: bool) {
+        if self.accounts[eviction.holder.0 as usize].held[kind.index()] > 0 {
+            let step = if has_more { EvictionStep::Shed } else { EvictionStep::Close };
+            self.list(eviction.holder, kind, step);
         }
     }
 
-    fn list(&mut self, holder: Holder, kind: MemoryKind, remedy: Remedy) {
+    fn list(&mut self, holder: Holder, kind: MemoryKind, step: EvictionStep) {
         let account = &mut self.accounts[holder.0 as usize];
-        let is_listed = &mut account.listed[kind.index()][remedy as usize];
+        let is_listed = &mut account.listed[kind.index()][step as usize];
         if account.face.is_some() && !std::mem::replace(is_listed, true) {
-            self.lists[account.principal.index()][kind.index()][remedy as usize].push(holder);
+            self.lists[account.principal.index()][kind.index()][step as usize].push(holder);
         }
     }
 }
@@ -292,7 +292,7 @@ impl Account<'_> {
         face.held[kind.index()] += count;
         let principal = face.principal;
         self.memory.ledger.charge(principal, kind, count);
-        self.memory.list(self.holder, kind, Remedy::Shed);
+        self.memory.list(self.holder, kind, EvictionStep::Shed);
     }
 
     /// Gives `bytes` back.
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_of_the_largest_principal_are_claimed_until_it_has_its_share() {
+    fn faces_of_the_largest_principal_are_evicted_until_it_has_its_share() {
         let mut memory = memory();
         let hog = [1, 2, 3].map(|slot| memory.attach(face(slot), neighbour(1)));
         let other = memory.attach(face(4), neighbour(2));
@@ -336,16 +336,16 @@ mod tests {
         }
         assert!(!memory.output(hog[0]).take(200_000));
         assert!(memory.output(other).take(400_000), "within its share");
-        let mut claimed = Vec::new();
-        while let Some(claim) = memory.claim(KIND) {
-            assert_eq!(claim.remedy, Remedy::Shed);
-            claimed.push(claim.face);
-            let mut account = memory.output(claim.holder);
+        let mut evicted = Vec::new();
+        while let Some(eviction) = memory.next_eviction(KIND) {
+            assert_eq!(eviction.step, EvictionStep::Shed);
+            evicted.push(eviction.face);
+            let mut account = memory.output(eviction.holder);
             let held = account.held();
             account.give_back(held);
-            memory.note_shed(KIND, claim, false);
+            memory.note_shed(KIND, eviction, false);
         }
-        assert_eq!(claimed, [face(3)]);
+        assert_eq!(evicted, [face(3)]);
         assert_eq!(memory.output(other).held(), 400_000);
     }
 
@@ -359,22 +359,22 @@ mod tests {
         }
         assert!(memory.reassembly(other).take(400_000));
         let (mut asked, mut closed) = (0, 0);
-        while let Some(claim) = memory.claim(MemoryKind::Reassembly) {
-            match claim.remedy {
-                Remedy::Shed => {
+        while let Some(eviction) = memory.next_eviction(MemoryKind::Reassembly) {
+            match eviction.step {
+                EvictionStep::Shed => {
                     asked += 1;
-                    memory.note_shed(MemoryKind::Reassembly, claim, false);
+                    memory.note_shed(MemoryKind::Reassembly, eviction, false);
                 }
-                Remedy::Close => {
+                EvictionStep::Close => {
                     closed += 1;
-                    let mut account = memory.reassembly(claim.holder);
+                    let mut account = memory.reassembly(eviction.holder);
                     account.give_back(account.held());
-                    memory.detach(claim.holder);
+                    memory.detach(eviction.holder);
                 }
             }
         }
         assert_eq!((asked, closed), (10, 4));
-        assert_eq!(memory.claim(MemoryKind::Reassembly), None);
+        assert_eq!(memory.next_eviction(MemoryKind::Reassembly), None);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         let other = memory.attach(face(3), neighbour(3));
         memory.output(second).give_back(400_000);
         assert!(memory.output(first).take(400_000) && memory.output(other).take(500_000));
-        assert_eq!(memory.claim(KIND).map(|claim| claim.face), Some(face(1)));
+        assert_eq!(memory.next_eviction(KIND).map(|eviction| eviction.face), Some(face(1)));
         memory.output(first).give_back(700_000);
         memory.output(other).give_back(500_000);
         [first, second, other].into_iter().for_each(|holder| memory.detach(holder));

@@ -8,14 +8,14 @@ use ndn_forwarding::FaceProperties;
 use ndn_types::{Persistency, PrincipalKey};
 
 /// Default of [`LinkOptions::congestion_interval`].
-pub const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const CONGESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Default of [`LinkOptions::congestion_threshold`], bytes.
-pub const CONGESTION_THRESHOLD: usize = 65_536;
+pub(crate) const CONGESTION_THRESHOLD: usize = 65_536;
 /// Default of [`LinkOptions::queue_bytes_max`]. Two windows of 1,000 packets of the largest size
 /// fit; memory is bounded by the worker's limit over all faces.
-pub const QUEUE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Idle time after which an on-demand UDP face closes.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Limits on the incomplete messages of one face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct ReassemblyLimits {
     /// Incomplete messages at a time. A further one evicts the oldest, which after loss will never be
     /// complete.
     pub messages_max: usize,
-    /// How long after its latest fragment a message is dropped. It is dropped after four times as long in any case.
+    /// Time after its latest fragment at which a message is dropped. It is dropped after four times as long in any case.
     pub timeout: Duration,
 }
 
@@ -49,7 +49,7 @@ pub struct LinkOptions {
     pub reliability: bool,
     /// Mark packets while the output queue exceeds the threshold (NDNLPv2, "Congestion Marking").
     pub congestion_marking: bool,
-    /// How long the queue must exceed the threshold before the first mark; also the longest time
+    /// Time for which the queue must exceed the threshold before the first mark; also the longest time
     /// between two marks.
     pub congestion_interval: Duration,
     /// Bytes in the output queue above which packets are marked.

@@ -44,7 +44,7 @@ struct Large {
     handle: PacketHandle,
 }
 
-/// What a queue gave back.
+/// Frames that a queue dropped to give memory back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shed {
     /// Frames dropped.
@@ -76,7 +76,7 @@ pub(crate) struct OutputQueue {
     charged: usize,
 }
 
-/// How a flush ended.
+/// Result of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// The queue is empty.

@@ -53,7 +53,7 @@ pub struct SocketDelay {
     pub since: Timestamp,
 }
 
-/// How far the handling of an event has come.
+/// Progress of the handling of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<P> {
     /// Everything that was read is taken. If the descriptor holds more, another event follows.

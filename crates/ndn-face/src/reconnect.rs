@@ -21,7 +21,7 @@ impl Default for ReconnectWaits {
     }
 }
 
-/// How long an attempt may take.
+/// Time limit of an attempt.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The phase of a face without a connection.
@@ -33,7 +33,7 @@ enum Phase {
     Connecting(Timestamp),
 }
 
-/// What to do when [`Reconnect::deadline`] has passed.
+/// The action that is due when [`Reconnect::deadline`] has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReconnectAction<Remote> {
     /// Nothing yet.
@@ -73,7 +73,7 @@ impl<Remote: Copy> Reconnect<Remote> {
         }
     }
 
-    /// What to do at `now`.
+    /// The action that is due at `now`.
     pub(crate) fn poll(&mut self, now: Timestamp) -> ReconnectAction<Remote> {
         if now < self.deadline() {
             return ReconnectAction::None;

@@ -14,7 +14,7 @@ use ndn_types::{FaceUri, Reserves, Resources as _};
 use crate::counters::{CallCounters, FaceCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
 use crate::face::{Face, FaceEntry, FaceTable, TrafficDirection};
-use crate::memory::{Claim, FaceMemory, MemoryKind, MemoryReport, Remedy};
+use crate::memory::{Eviction, EvictionStep, FaceMemory, MemoryKind, MemoryReport};
 use crate::options::FaceOptions;
 use crate::receive::{Progress, ReadReport, RxSink};
 use crate::reconnect::ReconnectWaits;
@@ -40,7 +40,7 @@ pub struct FaceSetOptions {
     pub reserves: Reserves,
     /// Where the numbering of fragments starts; should be random.
     pub first_sequence: u64,
-    /// How soon permanent faces connect again.
+    /// Times after which permanent faces connect again.
     pub reconnect_waits: ReconnectWaits,
 }
 
@@ -456,7 +456,7 @@ impl FaceSet {
         self.transports.poll(&mut self.faces, events);
     }
 
-    /// Has all peers raise interrupts again. True if there are frames already; polling continues then.
+    /// Makes all peers raise interrupts again. True if there are frames already; polling continues then.
     pub fn stop_polling(&mut self) -> bool {
         self.transports.stop_polling(&mut self.faces)
     }
@@ -489,7 +489,7 @@ impl FaceSet {
         let mut cx = TransportContext { shared: &mut self.shared, pool, now };
         self.transports.flush_shared(&mut cx, &mut self.faces);
         if self.shared.memory.is_scarce() {
-            self.settle_claims(now, pool);
+            self.evict(now, pool);
         }
     }
 
@@ -505,30 +505,30 @@ impl FaceSet {
     /// Evicts output and messages of principals above their shares, for others that were admitted within their shares
     /// although the memory was used up.
     #[cold]
-    fn settle_claims(&mut self, now: Timestamp, pool: &PacketPool) {
+    fn evict(&mut self, now: Timestamp, pool: &PacketPool) {
         for kind in MemoryKind::ALL {
-            while let Some(claim) = self.shared.memory.claim(kind) {
-                match claim.remedy {
-                    Remedy::Shed => {
-                        let has_more = self.shed(kind, claim);
-                        self.shared.memory.note_shed(kind, claim, has_more);
+            while let Some(eviction) = self.shared.memory.next_eviction(kind) {
+                match eviction.step {
+                    EvictionStep::Shed => {
+                        let has_more = self.shed(kind, eviction);
+                        self.shared.memory.note_shed(kind, eviction, has_more);
                     }
-                    Remedy::Close => {
-                        self.end_connection(now, claim.face, CloseReason::OverShare, pool);
+                    EvictionStep::Close => {
+                        self.end_connection(now, eviction.face, CloseReason::OverShare, pool);
                     }
                 }
             }
         }
     }
 
-    /// Has a face drop the excess of its principal. True if it could drop more.
-    fn shed(&mut self, kind: MemoryKind, claim: Claim) -> bool {
-        let Some(entry) = self.faces.get_mut(claim.face) else { return false };
+    /// Makes a face drop the excess of its principal. True if it could drop more.
+    fn shed(&mut self, kind: MemoryKind, eviction: Eviction) -> bool {
+        let Some(entry) = self.faces.get_mut(eviction.face) else { return false };
         match kind {
             MemoryKind::Reassembly => {
-                let memory = &mut self.shared.memory.reassembly(claim.holder);
+                let memory = &mut self.shared.memory.reassembly(eviction.holder);
                 let link = &mut entry.face.link;
-                while memory.principal_exceeds(claim.keeps) {
+                while memory.principal_exceeds(eviction.keeps) {
                     if !link.evict_message(memory) {
                         return false;
                     }
@@ -536,7 +536,7 @@ impl FaceSet {
                 true
             }
             MemoryKind::Output => {
-                let shed = self.transports.shed(&mut self.shared, entry, claim.keeps);
+                let shed = self.transports.shed(&mut self.shared, entry, eviction.keeps);
                 let counters = entry.face.link.counters();
                 counters.dropped(LinkDropReason::QueueFull).add(shed.dropped);
                 shed.has_more

@@ -262,7 +262,7 @@ pub(crate) trait Transport {
     /// Adds an event for each polled face that holds frames, as long as there is room.
     fn poll<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>, _events: &mut Events) {}
 
-    /// Has all peers raise interrupts again. True if there are frames already; polling continues then.
+    /// Makes all peers raise interrupts again. True if there are frames already; polling continues then.
     fn stop_polling<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>) -> bool {
         false
     }
@@ -371,7 +371,7 @@ pub(crate) enum SendRequest<'a, 'p> {
 }
 
 impl SendRequest<'_, '_> {
-    /// Has the link service make frames for `sink`.
+    /// Makes the link service write frames for `sink`.
     #[inline]
     pub(crate) fn encode(self, link: &mut LinkService, now: Timestamp, sink: &mut impl FrameSink) {
         match self {

@@ -19,7 +19,7 @@ pub(crate) const CONTROL_LENGTH_MAX: usize = 125;
 /// Longest header that is written here.
 pub(crate) const HEAD_LENGTH_MAX: usize = 10;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Continuation,
@@ -163,7 +163,7 @@ pub(crate) fn write_head(
     }
 }
 
-/// What is due on a connection.
+/// The action that is due on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -218,7 +218,7 @@ impl WebSocket {
         others.fold(self.next_ping, Timestamp::min)
     }
 
-    /// What is due by now; a ping is to be sent at once.
+    /// The action that is due by now; a ping is to be sent at once.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Due {
         if self.pong_due.is_some_and(|due| due <= now) {
             return Due::Silence;

@@ -331,6 +331,27 @@ fn malformed_datagram_is_counted_and_skipped() {
 }
 
 #[test]
+fn datagram_without_a_free_buffer_is_counted_at_its_face() {
+    let mut worker = Worker::new();
+    let (address, channel) = channel(&mut worker, false);
+    let (socket, at) = peer();
+    let (_, counters) = add_peer(&mut worker, address, at, &options(8800));
+    // The rest of the block of the socket is enough for such datagrams, and too little for a long one.
+    for seed in 0..45 {
+        socket.send_to(&tlv(5, 1200, seed), address).unwrap();
+        worker.receive();
+    }
+    let held: Vec<_> = std::iter::from_fn(|| worker.pool.allocate_block()).collect();
+    socket.send_to(&tlv(6, 30_000, 1), address).unwrap();
+    worker.run_until(|_| counters.dropped(LinkDropReason::NoBuffer).value() == 1);
+    assert_eq!((counters.in_frames.value(), channel.no_face.value()), (46, 0));
+    held.into_iter().for_each(|block| worker.pool.finish(block));
+    socket.send_to(&tlv(5, 40, 1), address).unwrap();
+    assert_eq!(worker.receive().1, tlv(5, 40, 1));
+    worker.finish();
+}
+
+#[test]
 fn only_idle_faces_close() {
     let mut worker = Worker::new();
     let (address, _) = channel(&mut worker, false);

@@ -26,7 +26,7 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 const EXPERIMENTAL: u16 = 0x88b5;
 const PORT: PortId = PortId(3);
 
-/// Has the ports of a test be driven by AF_XDP.
+/// Makes AF_XDP drive the ports of a test.
 const BY_XDP: &str = "PORTS_BY_XDP";
 
 /// Runs a test that is ignored otherwise, in a namespace, by each driver, if the kernel allows it.
@@ -63,7 +63,7 @@ fn link(name: &str) -> Link {
     links().unwrap().into_iter().find(|link| link.name == name).unwrap()
 }
 
-/// What a worker receives by.
+/// The driver that a worker receives by.
 fn port_socket(link: &Link) -> PortSocket {
     if std::env::var_os(BY_XDP).is_none() {
         return socket(link).into();

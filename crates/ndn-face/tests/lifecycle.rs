@@ -1,4 +1,4 @@
-//! How faces come, go, and come back; internal faces; what happens in between.
+//! Creation, removal and reconnection of faces; internal faces; events that are suspended meanwhile.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "test code")]
 
 mod support;

@@ -500,6 +500,27 @@ fn first_part(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn websocket_message_in_parts_without_a_free_buffer_is_counted() {
+    let mut worker = Worker::new();
+    let (near, far) = stream::unix_pair().unwrap();
+    let (face, counters) = worker.open(NewStream::WebSocket(near), &local_stream());
+    let packet = tlv(5, 1000, 1);
+    let last = [&[0x80, 0x80 | 126, 1, 244, 0, 0, 0, 0], &packet[500..]].concat();
+    write_all(&mut worker, &far, &first_part(&packet[..500]));
+    worker.settle();
+    let held: Vec<_> = std::iter::from_fn(|| worker.pool.allocate_block()).collect();
+    write_all(&mut worker, &far, &last);
+    worker.settle();
+    assert_eq!(counters.dropped(LinkDropReason::NoBuffer).value(), 1);
+    held.into_iter().for_each(|block| worker.pool.finish(block));
+    write_all(&mut worker, &far, &[first_part(&packet[..500]), last].concat());
+    let (from, wire, _) = worker.receive();
+    assert_eq!((from, wire), (face, packet));
+    assert!(worker.faces.remove(face, &worker.pool));
+    worker.finish();
+}
+
+#[test]
 fn unfinished_websocket_messages_of_one_address_leave_room_for_fragments_of_others() {
     let set = FaceSetOptions { reassembly_bytes_max: 1 << 20, ..FaceSetOptions::default() };
     let mut worker = Worker::with_options(&set);

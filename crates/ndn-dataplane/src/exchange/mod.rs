@@ -132,7 +132,7 @@ impl Exchange {
         &self.counters
     }
 
-    /// How this worker is woken.
+    /// The means to wake this worker.
     pub(crate) fn sleeper(&self) -> &Arc<Sleeper> {
         &self.sleeper
     }
@@ -250,7 +250,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use ndn_forwarding::{
-        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind,
+        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind, TxPacket,
     };
     use ndn_packet::{InterestBuilder, Name};
     use ndn_sys::poll::{Events, Poller};
@@ -483,6 +483,36 @@ mod tests {
             assert_eq!(pool.bytes(&frame.handle), bytes);
             taken.release(&pool);
         }
+    }
+
+    #[test]
+    fn packet_without_a_buffer_for_its_copy_is_not_counted_as_a_full_ring() {
+        let pool = PacketPool::new(1).unwrap();
+        let held = pool.allocate_block().unwrap();
+        let mut parts = Exchange::between(2).unwrap();
+        let packet = TxPacket {
+            kind: TxKind::Data,
+            wire: &[6, 0],
+            handle: None,
+            pit_token: &[],
+            congestion_mark: 0,
+            incoming_face_id: None,
+            non_discovery: false,
+            prefix_announcement: &[],
+        };
+        let counts = |parts: &[Exchange]| {
+            let counters = parts[0].counters();
+            (counters.crossing_no_buffer.value(), counters.crossings_sent.value())
+        };
+        parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+        assert_eq!(counts(&parts), (1, 0));
+        pool.finish(held);
+        parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+        assert_eq!(counts(&parts), (1, 1));
+        assert_eq!(parts[0].counters().ring_full_total(), 0);
+        parts[0].outbound.wake();
+        parts[1].take(0, PacketKind::Data).expect("the packet").release(&pool);
+        parts[0].release(&pool);
     }
 
     #[test]

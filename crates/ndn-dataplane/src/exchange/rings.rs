@@ -111,7 +111,7 @@ impl ExchangeCounters {
     }
 }
 
-/// How a worker is woken.
+/// The means to wake a worker.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     pub(crate) flag: SleepFlag,

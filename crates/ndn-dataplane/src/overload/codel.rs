@@ -24,7 +24,7 @@ pub(crate) struct Codel {
     next_signal: Timestamp,
     /// Signals since this phase of signalling began.
     count: u32,
-    /// What the count was when it began.
+    /// The count when it began.
     count_at_start: u32,
 }
 

@@ -29,7 +29,7 @@ const SUSTAINABLE_PER_S: f64 = 1e9 / (2 * PACKET_NS) as f64;
 /// most.
 const ROUND_TRIP_NS: u64 = 500_000;
 const JITTER_NS: u64 = 5_000_000;
-/// How long Interests are offered.
+/// Time for which Interests are offered.
 const TIME_NS: u64 = 600_000_000;
 /// Packets that a queue holds.
 const QUEUE_MAX: usize = 1024;

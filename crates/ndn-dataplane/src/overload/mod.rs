@@ -20,16 +20,16 @@ pub struct OverloadOptions {
     pub mark_after: Duration,
     /// Waiting time above which Interests are refused.
     pub shed_after: Duration,
-    /// How long the waiting time has to be above a limit.
+    /// Time for which the waiting time has to be above a limit.
     pub interval: Duration,
-    /// How Interests are refused.
+    /// The way in which Interests are refused.
     pub shed: ShedAction,
     /// Whether Data and Nacks go before Interests. Otherwise packets are taken in the order of arrival, for
     /// comparison in benches.
     pub answers_first: bool,
 }
 
-/// How Interests are refused.
+/// The way in which Interests are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShedAction {
     /// With a Nack of reason Congestion.

@@ -20,9 +20,9 @@ use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};
 use crate::peers::PeerRegistry;
 
-/// How long a worker waits for room in the rings of others before it goes on and drops packets.
+/// Time for which a worker waits for room in the rings of others before it goes on and drops packets.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How long it only yields the processor, before it sleeps a little each time.
+/// Time for which it only yields the processor, before it sleeps a little each time.
 const YIELD_TIME: Duration = Duration::from_millis(1);
 /// Sleep between two checks for room.
 pub(super) const ROOM_PAUSE: Duration = Duration::from_micros(100);
@@ -103,7 +103,7 @@ impl InterWorker {
         (Dispatch { dispatcher, outbound: &mut exchange.outbound }, crossed)
     }
 
-    /// How many of `waiting` messages of a ring to take now, so that there is room for the messages that result.
+    /// Number of `waiting` messages of a ring to take now, so that there is room for the messages that result.
     pub(super) fn takeable(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> Takeable {
         let max = taken_max(kind, self.exchange.worker_count());
         let count = waiting.min(max).min(self.room_for(now, kind, waiting));
@@ -205,12 +205,12 @@ impl InterWorker {
         self.crowded_since = None;
     }
 
-    /// How long others have had little room.
+    /// Time for which others have had little room.
     pub(super) fn crowded_for(&self, now: Timestamp) -> Duration {
         self.crowded_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// How many of `waiting` messages of a kind may be taken, so that there is room for the messages that result.
+    /// Number of `waiting` messages of a kind that may be taken, so that there is room for the messages that result.
     fn room_for(&self, now: Timestamp, kind: PacketKind, waiting: usize) -> usize {
         let outbound = &self.exchange.outbound;
         let rooms = caused_by(kind).iter().map(|&kind| outbound.least_room(kind, waiting));
@@ -265,7 +265,7 @@ impl Dispatch<'_> {
 /// Messages in a ring.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Takeable {
-    /// How many to take.
+    /// Number to take.
     pub(super) count: usize,
     /// The ring has hardly any room.
     pub(super) is_full: bool,

@@ -17,7 +17,7 @@ const PORTION_BYTES: usize = 48 << 10;
 /// Time between two portions of a busy worker, nanoseconds.
 const PORTION_PAUSE_NS: u64 = 4_000_000;
 
-/// What one worker may read from its internal face.
+/// The bytes that one worker may read from its internal face.
 #[derive(Debug, Default)]
 pub(crate) struct ManagementBudget {
     window_began: Timestamp,

@@ -71,7 +71,7 @@ const PACKETS_PER_ROUND: usize = 4096;
 const UPSTREAM_PACKETS_MAX: usize = 4096;
 /// Maximum number of commands in a round, so that packets do not wait for long.
 const COMMANDS_PER_ROUND: usize = 256;
-/// How long a worker waits for a free block of its pool before it reads again.
+/// Time for which a worker waits for a free block of its pool before it reads again.
 const NO_BLOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// One worker: a shard, its faces, and what they need.
@@ -829,7 +829,7 @@ impl Worker {
         processed
     }
 
-    /// Has the shard process a message of another shard; [`after_shard`](Self::after_shard) follows.
+    /// Makes the shard process a message of another shard; [`after_shard`](Self::after_shard) follows.
     fn process_crossing(&mut self, now: Timestamp, content: Content) {
         self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
     }
@@ -924,7 +924,7 @@ impl Worker {
 
 // Commands.
 impl Worker {
-    /// What principals hold; of the tables too if the worker forwards.
+    /// Resources that principals hold; of the tables too if the worker forwards.
     pub(crate) fn ledgers(&self, forwards: bool) -> WorkerLedgers {
         let tables = forwards.then(|| self.shard.ledger());
         WorkerLedgers { tables, memory: self.faces.memory() }

@@ -25,7 +25,7 @@ const UPSTREAMS_MAX: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InterestBatch {
     packets: usize,
-    /// What the current poll of the upstream sockets has found so far.
+    /// Result of the current poll of the upstream sockets so far.
     found: ReadCounts,
     /// A poll of this round has found something.
     is_answered: bool,
@@ -139,7 +139,7 @@ impl ReadOrder {
         self.recent.get(number).copied()
     }
 
-    /// Has this face or socket read first in the next round, unless another one comes first already.
+    /// Makes this face or socket be read first in the next round, unless another one comes first already.
     pub(super) fn hold_back(&mut self, token: u64) {
         self.held_back.get_or_insert(token);
     }

@@ -25,7 +25,7 @@ use ndn_table::{
 };
 use ndn_types::FaceUri;
 
-/// How long a test waits for the worker before it fails.
+/// Time for which a test waits for the worker before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 pub const UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 

@@ -1,4 +1,4 @@
-//! What loopback cannot show: runs, refusals by the kernel, and a socket without room.
+//! Cases that loopback cannot show: runs, refusals by the kernel, and a socket without room.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers in tests")]
 
 use std::os::fd::OwnedFd;

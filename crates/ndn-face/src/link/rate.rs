@@ -64,7 +64,7 @@ mod tests {
         assert!(!is_for_management(&interest("/localhost/nfd")[..10]), "it is cut short");
     }
 
-    /// How many of `offered` Interests at each millisecond from `from_ms` to `to_ms` are admitted.
+    /// Number of `offered` Interests at each millisecond from `from_ms` to `to_ms` that are admitted.
     fn admitted(rate: &mut InterestRate, from_ms: u64, to_ms: u64, offered: u32) -> u32 {
         let per_second = NonZeroU32::new(10_000).unwrap();
         let mut count = 0;

@@ -69,7 +69,7 @@ struct PartialMessage {
 
 /// Timeouts after which a message is dropped although fragments of it keep arriving.
 const TIMEOUTS_MAX: u32 = 4;
-/// How long an unused reassembler keeps its memory.
+/// Time for which an unused reassembler keeps its memory.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The incomplete messages of one face.

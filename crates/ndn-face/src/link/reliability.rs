@@ -23,7 +23,7 @@ use crate::output::FrameSink;
 const RETRANSMISSIONS_MAX: u8 = 3;
 /// Acknowledgements of later frames after which a frame is lost.
 const LATER_ACKS_MAX: u8 = 3;
-/// How long an acknowledgement is delayed to be piggybacked on a frame.
+/// Time for which an acknowledgement is delayed to be piggybacked on a frame.
 const IDLE_ACK_WAIT: Duration = Duration::from_millis(5);
 /// Acknowledgements in one frame.
 const ACKS_PER_FRAME: usize = 64;
@@ -451,7 +451,7 @@ impl RttEstimator {
         self.smoothed = Some((smoothed * 7 + sample) / 8);
     }
 
-    /// How long to wait for an acknowledgement.
+    /// Time to wait for an acknowledgement.
     fn timeout(&self) -> Duration {
         self.smoothed.map_or(INITIAL_TIMEOUT, |smoothed| {
             (smoothed + self.variation * 4).clamp(TIMEOUT_MIN, TIMEOUT_MAX)

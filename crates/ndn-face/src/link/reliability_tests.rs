@@ -34,7 +34,7 @@ fn resend(end: &mut LinkService, now: Timestamp) -> Vec<Vec<u8>> {
     sink.frames
 }
 
-/// What `frame` is made of: the packet, or nothing, or a reason.
+/// The contents of `frame`: the packet, or nothing, or a reason.
 fn receive(end: &mut LinkService, now: Timestamp, frame: &[u8]) -> Result<Option<Vec<u8>>, Reason> {
     match end.receive(now, frame, &mut memory().reassembly(OWNER)) {
         Ok(Received::Packet { offset, .. }) => Ok(Some(frame[offset..].to_vec())),

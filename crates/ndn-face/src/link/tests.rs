@@ -10,8 +10,9 @@ use ndn_ring::PacketHandle;
 use proptest::prelude::*;
 
 use super::*;
+use crate::LinkDropReason as Reason;
 use crate::memory::{FaceMemory, Holder, MemoryKind};
-use crate::{CONGESTION_INTERVAL, CONGESTION_THRESHOLD, LinkDropReason as Reason};
+use crate::options::{CONGESTION_INTERVAL, CONGESTION_THRESHOLD};
 use ndn_types::Reserves;
 
 pub(super) fn service(mtu: Option<usize>) -> LinkService {
@@ -80,7 +81,7 @@ pub(super) fn frames(service: &mut LinkService, packet: &TxPacket<'_>) -> Vec<Ve
     sink.frames
 }
 
-/// What `receive` hands to forwarding.
+/// The result of `receive` for forwarding.
 pub(super) fn deliver(
     service: &mut LinkService,
     now: Timestamp,

@@ -54,13 +54,13 @@ pub struct Worker {
     pub received: VecDeque<Packet>,
     /// Peers without a face that have been reported.
     pub unknown_peers: Vec<PeerKey>,
-    /// How to make faces for them, if at all.
+    /// Options of faces to make for them, if at all.
     pub accept_unknown_peers: Option<FaceOptions>,
     events: Events,
     next_slot: u32,
 }
 
-/// How long a test waits for the kernel before it fails.
+/// Time for which a test waits for the kernel before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Worker {
