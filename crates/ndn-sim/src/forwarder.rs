@@ -26,6 +26,8 @@ const MTU: usize = 8800;
 const FACE_QUEUE: usize = 2048;
 /// The same of the consumer's face, the first: a burst, which is more than a ring between workers has room for.
 const CONSUMER_QUEUE: usize = 16_384;
+/// Packet buffers that a worker without packets holds: partly filled ones for reception and for copies.
+const BLOCKS_AT_REST: u32 = 4;
 /// Bytes of a Content Store: room for 256 packets of any scenario in the two workers of a forwarder.
 const CS_BYTES: namewire_config::ByteSize = namewire_config::ByteSize(1 << 19);
 /// A planted fault strikes once in this number of occasions.
@@ -364,6 +366,12 @@ impl Node for ForwarderNode {
         });
         if sent != taken {
             return Err(format!("workers sent {sent} messages to others, which took {taken}"));
+        }
+        for worker in self.forwarder.workers() {
+            let blocks = worker.pool_counters().blocks_in_use();
+            if blocks > BLOCKS_AT_REST {
+                return Err(format!("a worker holds {blocks} packet buffers"));
+            }
         }
         Ok(())
     }

@@ -13,7 +13,17 @@ use rand::{RngExt, SeedableRng};
 use crate::node::NodeSpec;
 
 /// Strategies that scenarios choose from, by their name below `/localhost/nfd/strategy`.
-pub const STRATEGIES: [&str; 4] = ["best-route", "multicast", "asf", "random"];
+pub const STRATEGIES: [&str; 9] = [
+    "best-route",
+    "multicast",
+    "asf",
+    "random",
+    "access",
+    "fast-route",
+    "round-robin",
+    "sequential",
+    "weighted",
+];
 
 /// Bounds of random scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
