@@ -4,10 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use namewire_tests::wire::{interest, name};
-use namewire_tests::{Application, Forwarder, Settings, TIMEOUT, wait_until};
+use namewire_tests::{
+    Application, Bridge, Forwarder, Script, Settings, TIMEOUT, forwarder_of_host, station,
+    wait_until,
+};
 use ndn_management::{CommandBuilder, ControlParameters, Verb};
 use ndn_packet::{InterestBuilder, LpHeader};
 use rustix::fs::{Gid, Uid};
@@ -176,20 +181,73 @@ fn fragment(sequence: u64, index: u64, count: u64, payload: &[u8]) -> Vec<u8> {
     [&buffer[..length], payload].concat()
 }
 
+/// A peer, by the transport that it uses.
+enum Peer {
+    Udp(UdpSocket),
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    WebSocket(TcpStream),
+}
+
+impl Peer {
+    fn new(transport: &str, forwarder: &Forwarder, address: [u8; 4]) -> Self {
+        match transport {
+            "udp" => Self::Udp(udp(forwarder, address)),
+            "tcp" => Self::Tcp(connect_from(forwarder, address)),
+            "unix" => Self::Unix(forwarder.connect()),
+            "websocket" => Self::WebSocket(websocket(forwarder, address)),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The kernel may have no room for a datagram.
+    fn send(&mut self, frame: &[u8]) {
+        match self {
+            Self::Udp(socket) => drop(socket.send(frame)),
+            Self::Tcp(stream) => stream.write_all(frame).unwrap(),
+            Self::Unix(stream) => stream.write_all(frame).unwrap(),
+            Self::WebSocket(stream) => stream.write_all(&websocket_message(frame)).unwrap(),
+        }
+    }
+
+    /// Whether an answer arrives in time.
+    fn is_answered(&mut self) -> bool {
+        let answer = &mut [0; 9000];
+        let length = match self {
+            Self::Udp(socket) => socket.recv(answer),
+            Self::Tcp(stream) | Self::WebSocket(stream) => stream.read(answer),
+            Self::Unix(stream) => stream.read(answer),
+        };
+        length.is_ok_and(|length| length > 0)
+    }
+}
+
+/// A TCP connection from an address.
+fn connect_from(forwarder: &Forwarder, address: [u8; 4]) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrV4::new(address.into(), 0)).unwrap();
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, forwarder.port());
+    rustix::net::connect(&socket, &address).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(TIMEOUT / 10)).unwrap();
+    stream
+}
+
 /// A neighbour at an address of its own and a local application exchange plain Interests and Data with the producer.
 struct Others {
-    neighbour: UdpSocket,
+    neighbour: Peer,
     application: Application,
     producer: Application,
     nonce: u32,
 }
 
 impl Others {
-    fn new(forwarder: &Forwarder) -> Self {
+    fn new(forwarder: &Forwarder, transport: &str) -> Self {
+        let neighbour = Peer::new(transport, forwarder, [127, 0, 0, 3]);
         let mut producer = Application::attach(forwarder.socket());
         producer.register("/bystander", 1);
         let application = Application::attach(forwarder.socket());
-        Self { neighbour: udp(forwarder, [127, 0, 0, 3]), application, producer, nonce: 0 }
+        Self { neighbour, application, producer, nonce: 0 }
     }
 
     /// Number of exchanges that succeed, of twice [`EXCHANGES`]. The neighbour sends twice at most: the kernel drops
@@ -201,12 +259,12 @@ impl Others {
             let uri = format!("/bystander/neighbour/{}", self.nonce);
             answered += u32::from((0..2).any(|attempt| {
                 let wire = interest(&uri, attempt << 16 | self.nonce);
-                self.neighbour.send(&wire).unwrap();
+                self.neighbour.send(&wire);
                 if self.producer.try_receive(TIMEOUT / 10).is_none() {
                     return false;
                 }
                 self.producer.answer(&uri, b"yes", None);
-                self.neighbour.recv(&mut [0; 9000]).is_ok()
+                self.neighbour.is_answered()
             }));
             let uri = format!("/bystander/application/{}", self.nonce);
             self.application.express(&uri, self.nonce);
@@ -221,7 +279,10 @@ impl Others {
 
 /// Entries of the PIT that are in use, and those that the peers can use at most.
 fn pit(forwarder: &Forwarder) -> (u64, u64) {
-    let limits = forwarder.json(&["limits"]);
+    pit_of(&forwarder.json(&["limits"]))
+}
+
+fn pit_of(limits: &serde_json::Value) -> (u64, u64) {
     let table = &limits["tables"]["pit_entries"];
     let reserves = table["reserves"].as_object().unwrap().values();
     let reserved: u64 = reserves.map(|places| places.as_u64().unwrap()).sum();
@@ -231,26 +292,33 @@ fn pit(forwarder: &Forwarder) -> (u64, u64) {
 /// Line 1: Interests that nobody answers fill the PIT.
 #[test]
 fn flood_over_each_transport_leaves_service_to_others() {
-    let settings = |workers| {
-        let settings = Settings::new().udp().tcp().workers(workers);
+    let settings = |workers, has_udp| {
+        let settings = Settings::new().tcp().workers(workers);
+        let settings = if has_udp { settings.udp() } else { settings.webtransport() };
         settings.listener("tcp", "local_users = []").toml("[tables]\npit_capacity = 3000")
     };
     for workers in [1, 3] {
-        for transport in ["udp", "tcp", "unix", "memif"] {
+        for transport in ["udp", "tcp", "unix", "memif", "webtransport"] {
+            let has_udp = transport != "webtransport";
             let directory = tempfile::tempdir().unwrap();
             let memif = directory.path().join("memif.sock");
             let listener = format!("[listeners.memif]\nenabled = true\npath = {memif:?}\n");
-            let forwarder = settings(workers).toml(&listener).start();
+            let forwarder = settings(workers, has_udp).toml(&listener).start();
             let address = match transport {
                 "udp" => format!("udp4://127.0.0.1:{}", forwarder.port()),
                 "tcp" => forwarder.tcp(),
                 "unix" => forwarder.unix(),
+                "webtransport" => forwarder.webtransport(),
                 _ => format!("memif://{}", memif.display()),
             };
-            let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let hole = format!("udp4://{}", hole.local_addr().unwrap());
+            let udp_hole = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tcp_hole = TcpListener::bind("127.0.0.1:0").unwrap();
+            let hole = match has_udp {
+                true => format!("udp4://{}", udp_hole.local_addr().unwrap()),
+                false => format!("tcp4://{}", tcp_hole.local_addr().unwrap()),
+            };
             let _ = forwarder.output(&["route", "add", "/hole", &hole]);
-            let mut others = Others::new(&forwarder);
+            let mut others = Others::new(&forwarder, if has_udp { "udp" } else { "tcp" });
             assert_eq!(others.exchanges(), 2 * EXCHANGES, "before, {transport}");
             let flood = ["--rate", "5000", "--lifetime", "60s", "--faces", "4"];
             let consumer = ["traffic", "consumer", "/hole", "--transport", &address];
@@ -265,17 +333,17 @@ fn flood_over_each_transport_leaves_service_to_others() {
             attack.wait();
             assert_eq!(others.exchanges(), 2 * EXCHANGES, "after, {transport}");
             let is_over = || (pit(&forwarder).0 < 100).then_some(());
-            // Peers over UDP do not take their leave: their Interests last a minute.
-            if transport != "udp" {
+            // Peers over UDP and WebTransport do not take their leave: their Interests last a minute.
+            if !matches!(transport, "udp" | "webtransport") {
                 wait_until("the end of the Interests of closed faces", is_over);
             }
         }
     }
 }
 
-/// A WebSocket that is not local.
-fn websocket(forwarder: &Forwarder) -> TcpStream {
-    let mut stream = connect(forwarder);
+/// A WebSocket that is not local, from an address.
+fn websocket(forwarder: &Forwarder, address: [u8; 4]) -> TcpStream {
+    let mut stream = connect_from(forwarder, address);
     let request = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
@@ -304,9 +372,9 @@ fn flood_over_websocket_leaves_service_to_others() {
         let hole = UdpSocket::bind("127.0.0.1:0").unwrap();
         let hole = format!("udp4://{}", hole.local_addr().unwrap());
         let _ = forwarder.output(&["route", "add", "/hole", &hole]);
-        let mut others = Others::new(&forwarder);
+        let mut others = Others::new(&forwarder, "udp");
         assert_eq!(others.exchanges(), 2 * EXCHANGES, "before");
-        let mut pages: Vec<_> = (0..4).map(|_| websocket(&forwarder)).collect();
+        let mut pages: Vec<_> = (0..4).map(|_| websocket(&forwarder, [127, 0, 0, 1])).collect();
         for number in 0..4000_u32 {
             let name = name(&format!("/hole/{number}"));
             let builder = InterestBuilder::new(&name).nonce(number).lifetime_ms(60_000);
@@ -326,31 +394,115 @@ fn flood_over_websocket_leaves_service_to_others() {
     }
 }
 
+/// Sends Interests of 60 s with ever new names from a host on the bridge, from `attack` until `end`.
+const FLOOD: &str = r"
+import os, socket, time
+while not os.path.exists('attack'): time.sleep(0.05)
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+link.bind(('eth0', 0))
+number = 0
+while not os.path.exists('end'):
+    number += 1
+    name = b'\x08\x04hole\x08\x06%06d' % number
+    rest = b'\x0a\x04' + number.to_bytes(4, 'big') + b'\x0c\x02\xea\x60'
+    body = b'\x07' + bytes([len(name)]) + name + rest
+    packet = b'\x05' + bytes([len(body)]) + body
+    frame = bytes.fromhex('020000000001' '020000000002' '8624') + packet
+    link.send(frame.ljust(60, b'\x00'))
+    if number % 50 == 0: time.sleep(0.01)
+";
+
+/// Line 1, from a station on the same link.
+#[test]
+fn flood_over_ethernet_leaves_service_to_others() {
+    for victim in [victim::<1> as Script, victim::<3>] {
+        flood_over_ethernet(victim);
+    }
+}
+
+/// The forwarder under attack, with this number of workers.
+fn victim<const WORKERS: usize>(directory: &Path, host: usize) -> String {
+    let more = "driver = \"packet\"\n[tables]\npit_capacity = 3000";
+    let command = forwarder_of_host(directory, host, more);
+    let path = directory.join(format!("host{host}.toml"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("workers = 1", &format!("workers = {WORKERS}"))).unwrap();
+    format!("exec {command}\n")
+}
+
+fn flood_over_ethernet(victim: Script) {
+    let attacker: Script = |directory, _| {
+        std::fs::write(directory.join("flood.py"), FLOOD).unwrap();
+        "exec python3 flood.py\n".to_owned()
+    };
+    let bystander: Script = |directory, host| {
+        format!("exec {}\n", forwarder_of_host(directory, host, "driver = \"packet\""))
+    };
+    let Some(bridge) = Bridge::new(&[victim, attacker, bystander]) else { return };
+    // A station that does not exist.
+    wait_until("the first forwarder", || {
+        let made = bridge.run(1, &["face", "create", &station(9), "dev://eth0"]);
+        made.status.success().then_some(())
+    });
+    bridge.succeed(1, &["route", "add", "/hole", &station(9)]);
+    let server = bridge.ping_server(1, "/bystander");
+    wait_until("the forwarder of the bystander", || {
+        let made = bridge.run(3, &["face", "create", &station(1), "dev://eth0"]);
+        made.status.success().then_some(())
+    });
+    bridge.succeed(3, &["route", "add", "/bystander", &station(1)]);
+    bridge.ping_often(3, "/bystander");
+    std::fs::write(bridge.path("attack"), "").unwrap();
+    wait_until("a full PIT", || {
+        let limits = bridge.run(1, &["limits", "--json"]);
+        let limits: serde_json::Value = serde_json::from_slice(&limits.stdout).ok()?;
+        let (used, open) = pit_of(&limits);
+        (used * 100 > open * 97).then_some(())
+    });
+    for _ in 0..5 {
+        bridge.ping_often(3, "/bystander");
+    }
+    std::fs::write(bridge.path("end"), "").unwrap();
+    bridge.ping_often(3, "/bystander");
+    drop(server);
+}
+
 /// Line 3: 34 ports of one address send first fragments of messages that are never completed.
 #[test]
 fn first_fragments_of_one_address_leave_room_for_a_neighbour() {
+    let settings = |workers| Settings::new().udp().workers(workers);
+    let tcp = |workers| settings(workers).tcp().listener("tcp", "local_users = []");
+    let websocket =
+        |workers| settings(workers).websocket().listener("websocket", "local_users = []");
     for workers in [1, 3, 8] {
-        let forwarder = Settings::new().udp().workers(workers).start();
-        let mut producer = Application::attach(forwarder.socket());
-        producer.register("/bystander", 1);
-        let mut bystander = Bystander::new(&forwarder);
-        assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "before");
-        let ports: Vec<_> = (0..34).map(|_| udp(&forwarder, [127, 0, 0, 2])).collect();
-        let (payload, mut message) = (vec![6; 8000], 0);
-        let mut flood = || {
-            for port in &ports {
-                for _ in 0..4 {
-                    message += 1;
-                    // The kernel may have no room for it.
-                    let _ = port.send(&fragment(message * 1000, 0, 2, &payload));
+        for (transport, settings) in [
+            ("udp", settings(workers)),
+            ("tcp", tcp(workers)),
+            ("unix", settings(workers)),
+            ("websocket", websocket(workers)),
+        ] {
+            let forwarder = settings.start();
+            let mut producer = Application::attach(forwarder.socket());
+            producer.register("/bystander", 1);
+            let mut bystander = Bystander::new(&forwarder);
+            assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "before, {transport}");
+            let new_port = |_| Peer::new(transport, &forwarder, [127, 0, 0, 2]);
+            let mut ports: Vec<_> = (0..34).map(new_port).collect();
+            let (payload, mut message) = (vec![6; 8000], 0);
+            let mut flood = || {
+                for port in &mut ports {
+                    for _ in 0..4 {
+                        message += 1;
+                        port.send(&fragment(message * 1000, 0, 2, &payload));
+                    }
                 }
+            };
+            for _ in 0..8 {
+                flood();
             }
-        };
-        for _ in 0..8 {
-            flood();
+            let during = bystander.exchanges(&mut producer, flood);
+            assert_eq!(during, EXCHANGES, "during, {transport}, {workers} workers");
+            assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after, {transport}");
         }
-        let during = bystander.exchanges(&mut producer, flood);
-        assert_eq!(during, EXCHANGES, "during, {workers} workers");
-        assert_eq!(bystander.exchanges(&mut producer, || {}), EXCHANGES, "after");
     }
 }
