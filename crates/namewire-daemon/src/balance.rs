@@ -1,13 +1,13 @@
 //! Load balancing: measures the load of the workers periodically and moves names between them.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use ndn_dataplane::{Balanced, Balancer, Dataplane, MEASURED_PACKETS_MIN};
 use ndn_packet::Name;
 use ndn_table::{NDT_ENTRIES, Timestamp};
 
-use crate::control::service::{Cx, Reason, Service};
+use crate::control::commands::NameDispatch;
+use crate::control::service::{Cx, Deadline, Reason, Service, deadline};
 use namewire_control::{Dispatch, DispatchEntry};
 
 /// Interval between measurements.
@@ -20,35 +20,34 @@ const ENTRIES_MAX: usize = 64;
 pub(super) struct BalanceSchedule {
     /// Packets forwarded when the load was last measured.
     packets: u64,
+    /// Time of the next measurement; `None` with a single worker.
+    next_ns: Option<u64>,
 }
 
 impl BalanceSchedule {
     /// Starts the schedule if there are several workers.
-    pub(super) fn new(cx: &mut Cx) -> Self {
-        cx.timers.set(Reason::Balance, cx.dataplane.balancer().map(|_| 0));
-        Self::default()
+    pub(super) fn new(dataplane: &Dataplane) -> Self {
+        Self { packets: 0, next_ns: dataplane.balancer().map(|_| 0) }
     }
 }
 
 impl Service for BalanceSchedule {
-    type Event = Infallible;
+    type Dataplane = dyn NameDispatch;
 
-    fn handle_event(&mut self, _: &mut Cx, event: Infallible) {
-        match event {}
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.next_ns.map(|at_ns| deadline(at_ns, Reason::Balance))
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        cx.timers.set(Reason::Balance, Some(cx.after(PERIOD)));
-        let (now, dataplane) = (Timestamp::from_nanos(cx.now_ns()), &mut cx.dataplane);
-        let workers = dataplane.workers().iter();
-        let packets = workers.map(|worker| worker.worker_counters().packets.value()).sum();
-        let is_settled = dataplane.balancer().is_none_or(|one| one.next_deadline().is_none());
+    fn handle_timeout(&mut self, cx: &mut Cx<'_, dyn NameDispatch>, _: Reason) {
+        self.next_ns = Some(cx.after(PERIOD));
+        let (now, dispatch) = (Timestamp::from_nanos(cx.now_ns()), cx.dataplane());
+        let packets = dispatch.packets();
         // Reading the counters of all entries takes most of a millisecond.
-        if packets - self.packets < MEASURED_PACKETS_MIN && is_settled {
+        if packets - self.packets < MEASURED_PACKETS_MIN && dispatch.is_settled() {
             return;
         }
         self.packets = packets;
-        log(dataplane.balance(now));
+        log(dispatch.balance(now));
     }
 }
 

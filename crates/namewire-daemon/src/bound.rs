@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ndn_dataplane::{Command, Dataplane, NewFace};
+use ndn_dataplane::NewFace;
 use ndn_face::{FaceOptions, NewDatagram, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
@@ -12,6 +12,7 @@ use ndn_types::FaceUri;
 use tracing::{debug, info, warn};
 
 use super::addresses::on_link;
+use super::control::commands::FaceCommands;
 use super::{listeners, settings};
 use crate::config::{BoundFaces, Config};
 
@@ -40,12 +41,12 @@ pub(super) struct InterfaceFaces {
 
 impl InterfaceFaces {
     /// Removes the faces that the rules no longer require.
-    fn keep(&mut self, spec: &[Place], dataplane: &mut Dataplane) {
+    fn keep(&mut self, spec: &[Place], dataplane: &mut dyn FaceCommands) {
         self.faces.retain(|place, state| {
             let stays = spec.contains(place);
             if !stays && let State::Made(face_id) = *state {
                 info!(interface = place.interface, remote = %place.remote, "a bound face goes");
-                dataplane.send(Command::RemoveFace { face_id });
+                dataplane.remove_face(face_id);
             }
             stays
         });
@@ -53,7 +54,7 @@ impl InterfaceFaces {
 
     /// Creates faces on new interfaces and removes those of removed interfaces. Returns whether interfaces have to be
     /// polled again.
-    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut Dataplane) -> bool {
+    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut dyn FaceCommands) -> bool {
         if config.bound_faces.is_empty() {
             self.keep(&[], dataplane);
             return false;
@@ -106,7 +107,7 @@ fn places(rules: &[BoundFaces], all: &[Interface]) -> Vec<Place> {
 }
 
 /// Creates a face. Logs a failure only if `news` is set.
-fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) -> State {
+fn add(place: &Place, news: bool, config: &Config, dataplane: &mut dyn FaceCommands) -> State {
     let Place { interface, remote, .. } = place;
     let any = match remote {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -139,13 +140,13 @@ fn add(place: &Place, news: bool, config: &Config, dataplane: &mut Dataplane) ->
         link: settings::datagram_link(&config.faces, &config.limits),
         ..FaceOptions::datagram(properties, Persistency::Permanent, settings::mtu(&config.faces))
     };
-    dataplane.send(Command::AddFace(Box::new(NewFace {
+    dataplane.add_face(NewFace {
         ticket: None,
         transport: NewDatagram::Connected(socket).into(),
         options,
         remote: FaceUri::udp(*remote),
         local: FaceUri::udp_device(remote.is_ipv4(), interface, port),
-    })));
+    });
     State::Made(face_id)
 }
 

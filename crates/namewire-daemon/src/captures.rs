@@ -6,14 +6,14 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use ndn_dataplane::Command;
 use ndn_face::FrameTap;
 use ndn_sys::clock::Clock;
 use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::duration_ns;
 
+use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;
-use crate::control::service::{Cx, Reason, Service};
+use crate::control::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use namewire_control::CaptureStream;
 use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction};
 
@@ -38,8 +38,11 @@ struct Shared {
 }
 
 /// All active captures.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Captures {
+    clock: Clock,
+    /// Time of the next poll; `None` without captures.
+    next_poll_ns: Option<u64>,
     shared: Arc<Mutex<Shared>>,
     /// Notified of new faces.
     added: Arc<Condvar>,
@@ -55,46 +58,50 @@ const FACE_WAIT: Duration = Duration::from_secs(1);
 /// Poll interval: a capture without a reader only costs the workers time.
 const POLL: Duration = Duration::from_secs(1);
 
-/// A face exists.
-#[derive(Debug)]
-pub(super) struct FaceAdded {
-    pub(super) index: FaceIndex,
-    pub(super) face_id: u64,
-}
-
 impl Service for Captures {
-    type Event = FaceAdded;
+    type Dataplane = dyn TapCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, FaceAdded { index, face_id }: FaceAdded) {
-        let peer = cx.faces.known.get(&face_id).map(peer_of).unwrap_or_default();
-        self.face_added(index, face_id, peer);
+    fn handle_event(&mut self, cx: &mut Cx<'_, dyn TapCommands>, event: Event) -> Option<Event> {
+        if let Event::FaceAdded { index, record, .. } = &event {
+            let face_id = record.properties.face_id;
+            let peer = cx.faces().get(face_id).map(peer_of).unwrap_or_default();
+            self.face_added(*index, face_id, peer);
+        }
+        Some(event)
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        match self.tap(&cx.clock) {
-            Some(_) => cx.timers.set(Reason::Captures, Some(cx.after(POLL))),
-            None => {
-                cx.dataplane.send(Command::SetTap(None));
-                *self.lock() = Shared::default();
-            }
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.next_poll_ns.map(|at_ns| deadline(at_ns, Reason::Captures))
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_, dyn TapCommands>, _: Reason) {
+        self.next_poll_ns = self.tap().map(|_| cx.after(POLL));
+        if self.next_poll_ns.is_none() {
+            cx.dataplane().set_tap(None);
+            *self.lock() = Shared::default();
         }
     }
 }
 
 impl Captures {
+    /// No captures. The packets of later ones have times of this clock.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, next_poll_ns: None, shared: Arc::default(), added: Arc::default() }
+    }
+
     /// Starts a capture of the frames that `filter` matches.
     ///
     /// # Errors
     /// The face does not exist.
     pub(super) fn start(
-        &self,
-        cx: &mut Cx,
+        &mut self,
+        cx: &mut Cx<'_, dyn TapCommands>,
         filter: CaptureFilter,
     ) -> Result<CaptureStream, String> {
-        let stream = self.open(filter, &cx.faces.known)?;
-        if let Some(tap) = self.tap(&cx.clock) {
-            cx.timers.set(Reason::Captures, Some(cx.after(POLL)));
-            cx.dataplane.send(Command::SetTap(Some(tap)));
+        let stream = self.open(filter, cx.faces().all())?;
+        if let Some(tap) = self.tap() {
+            self.next_poll_ns = Some(cx.after(POLL));
+            cx.dataplane().set_tap(Some(tap));
         }
         Ok(stream)
     }
@@ -136,8 +143,8 @@ impl Captures {
     }
 
     /// Returns the tap for a worker; `None` without active captures.
-    fn tap(&self, clock: &Clock) -> Option<Box<dyn FrameTap>> {
-        let (shared, clock) = (Arc::clone(&self.shared), clock.clone());
+    fn tap(&self) -> Option<Box<dyn FrameTap>> {
+        let (shared, clock) = (Arc::clone(&self.shared), self.clock.clone());
         (!self.lock().captures.is_empty())
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { shared, clock }) })
     }
@@ -229,9 +236,9 @@ mod tests {
 
     #[test]
     fn capture_contains_only_its_face_and_ends_with_its_reader() {
-        let captures = Captures::default();
+        let captures = Captures::new(Clock::System);
         let face = FaceIndex::new(3, 0);
-        assert!(captures.tap(&Clock::System).is_none());
+        assert!(captures.tap().is_none());
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         assert!(
@@ -239,7 +246,7 @@ mod tests {
         );
         captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
         assert_eq!((stream.peers)(300).as_deref(), Some("udp4://192.0.2.1:6363"));
-        let mut tap = captures.tap(&Clock::System).unwrap();
+        let mut tap = captures.tap().unwrap();
         let mut see = || {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);
         };
@@ -255,15 +262,15 @@ mod tests {
         assert_eq!((stream.dropped)(), 2);
         drop(stream);
         see();
-        assert!(captures.tap(&Clock::System).is_none());
+        assert!(captures.tap().is_none());
     }
 
     #[test]
     fn packet_that_makes_a_face_has_its_face_id() {
-        let captures = Captures::default();
+        let captures = Captures::new(Clock::System);
         let filter = CaptureFilter { face_id: None, snap_len: 4 };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
-        let mut tap = captures.tap(&Clock::System).unwrap();
+        let mut tap = captures.tap().unwrap();
         let face = FaceIndex::new(3, 0);
         tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &[1]);
         std::thread::scope(|scope| {

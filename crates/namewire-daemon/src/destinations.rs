@@ -1,6 +1,6 @@
 //! Routes and next hops of a removed face, kept until the face returns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use ndn_management::{ControlState, NextHop, Route};
 use ndn_packet::Name;
@@ -88,6 +88,51 @@ impl Destinations {
             }
         }
         self.routes.is_empty() && self.next_hops.is_empty()
+    }
+}
+
+/// Returned faces, with the destinations still to restore.
+#[derive(Debug, Default)]
+pub(super) struct Restorations(VecDeque<(u64, Destinations)>);
+
+impl Restorations {
+    /// Begins to restore destinations to a face.
+    pub(super) fn begin(&mut self, face_id: u64, destinations: Destinations) {
+        self.0.push_back((face_id, destinations));
+    }
+
+    /// Returns whether everything is restored.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Restores a part of the destinations of one face, in turn. Commands taken before have been executed completely, so
+    /// none is undone.
+    pub(super) fn advance(&mut self, state: &mut ControlState, now_ns: u64) {
+        let Some((face_id, mut destinations)) = self.0.pop_front() else { return };
+        if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
+            self.0.push_back((face_id, destinations));
+        }
+    }
+
+    /// Returns the current routes and next hops of a face that has closed, with those not restored yet.
+    pub(super) fn end(&mut self, state: &ControlState, face_id: u64) -> Destinations {
+        let mut all = Destinations::of(state, face_id);
+        self.0.retain_mut(|(returned, left)| {
+            let is_it = *returned == face_id;
+            if is_it {
+                all.add(std::mem::take(left));
+            }
+            !is_it
+        });
+        all
+    }
+
+    /// As [`Destinations::forget`], for a returned face.
+    pub(super) fn forget(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
+        for (_, destinations) in self.0.iter_mut().filter(|(returned, _)| *returned == face_id) {
+            destinations.forget(prefix, origin);
+        }
     }
 }
 
@@ -245,5 +290,30 @@ mod tests {
         let mut partly = Destinations::of(&state, 302);
         partly.add(Destinations::of(&state, 300));
         assert_eq!((partly.routes.len(), partly.next_hops.len()), (2 * SLICE, 1));
+    }
+
+    #[test]
+    fn returned_faces_are_restored_in_turn() {
+        let mut restorations = Restorations::default();
+        let mut state = control(&[]);
+        for face_id in [300, 301, 302] {
+            state.face_created(NOW, record(face_id));
+            for number in 0..1000 {
+                let prefix = Name::from_uri(&format!("/{number}")).unwrap();
+                let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
+                state.add_route(prefix.as_ref(), route).unwrap();
+            }
+            restorations.begin(face_id + 10, Destinations::of(&state, face_id));
+            state.face_destroyed(NOW, face_id);
+            state.face_created(NOW, record(face_id + 10));
+        }
+        // The second face is removed again.
+        state.face_destroyed(NOW, 311);
+        let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
+        while !restorations.is_empty() {
+            restorations.advance(&mut state, 1);
+            assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
+        }
+        assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, NewFace, NewPort, PortChange};
+use ndn_dataplane::{NewFace, NewPort, PortChange};
 use ndn_face::{NewStation, PortId, PortSocket};
 use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
@@ -22,7 +22,7 @@ pub(super) use self::port::LinkProbe;
 pub(super) use self::port::{Context, OwnPort};
 
 use self::driver::{Opened, Refusal};
-use self::port::{Device, Found, Port, Purpose, asked, change, face_options, on_demand_settings};
+use self::port::{Device, Found, Port, Purpose, asked, face_options, on_demand_settings};
 use super::faces::FaceSpec;
 use crate::config::{Config, Driver};
 
@@ -146,7 +146,7 @@ impl EthernetPorts {
             let is_requested = link.is_some() && !purpose.is_none();
             if !is_requested && !has_face(name) && port.kept_until_ns <= now_ns {
                 info!(interface = name, "leaving an interface");
-                change(context.dataplane, port.id, PortChange::Remove);
+                context.dataplane.change_port(port.id, PortChange::Remove);
                 removed.push(name.clone());
             } else {
                 port.set_purpose(purpose, context);
@@ -185,14 +185,14 @@ impl EthernetPorts {
         let Some(id) = self.free_number() else { return };
         let is_up = probe.0();
         info!(interface = name, accepts, is_up, "using a device");
-        context.dataplane.send(Command::AddPort(Box::new(NewPort {
+        context.dataplane.add_port(NewPort {
             port: id,
             name: Arc::from(name.as_str()),
             is_up,
             accepts,
             sockets: vec![PortSocket::Own(socket)],
             on_demand: on_demand_settings(mtu, context.config),
-        })));
+        });
         let mut port = Port {
             id,
             purpose: Purpose { accepts, group },
@@ -239,14 +239,14 @@ impl EthernetPorts {
         let is_up = link.state.is_running();
         let accepts = purpose.accepts;
         info!(interface = link.name, accepts, driver = %driver, "using an interface");
-        context.dataplane.send(Command::AddPort(Box::new(NewPort {
+        context.dataplane.add_port(NewPort {
             port: id,
             name: link.name.as_str().into(),
             is_up,
             accepts,
             sockets,
             on_demand: on_demand_settings(device.mtu.min(payload_max), context.config),
-        })));
+        });
         let mut port = Port {
             id,
             purpose,

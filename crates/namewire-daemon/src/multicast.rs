@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use ndn_dataplane::{Command, Dataplane, NewFace};
+use ndn_dataplane::NewFace;
 use ndn_face::{FaceOptions, NewDatagram, Persistency};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_sys::interface::{Interface, interfaces};
@@ -12,6 +12,7 @@ use ndn_sys::udp::{MulticastOptions, UdpSocket};
 use ndn_types::{FaceUri, PrincipalKey};
 use tracing::{info, warn};
 
+use super::control::commands::FaceCommands;
 use super::settings;
 use crate::config::{Config, Multicast};
 
@@ -35,12 +36,12 @@ pub(super) struct MulticastFaces {
 
 impl MulticastFaces {
     /// Removes the faces that the configuration no longer requires.
-    fn keep(&mut self, spec: &[Place], dataplane: &mut Dataplane) {
+    fn keep(&mut self, spec: &[Place], dataplane: &mut dyn FaceCommands) {
         self.faces.retain(|place, face_id| {
             let stays = spec.contains(place);
             if !stays && let Some(face_id) = *face_id {
                 info!(interface = place.interface, group = %place.group, "leaving a UDP group");
-                dataplane.send(Command::RemoveFace { face_id });
+                dataplane.remove_face(face_id);
             }
             stays
         });
@@ -48,7 +49,7 @@ impl MulticastFaces {
 
     /// Creates faces on new interfaces and removes those of removed interfaces. Returns whether interfaces have to be
     /// polled again.
-    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut Dataplane) -> bool {
+    pub(super) fn poll(&mut self, config: &Config, dataplane: &mut dyn FaceCommands) -> bool {
         if !config.listeners.multicast.enabled {
             self.keep(&[], dataplane);
             return false;
@@ -97,7 +98,7 @@ fn places(config: &Multicast, all: &[Interface]) -> Vec<Place> {
 }
 
 /// Creates a face, or logs the reason of the failure.
-fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64> {
+fn add(place: &Place, config: &Config, dataplane: &mut dyn FaceCommands) -> Option<u64> {
     let source = match place.source {
         IpAddr::V4(source) => Some(source),
         IpAddr::V6(_) => None,
@@ -129,13 +130,13 @@ fn add(place: &Place, config: &Config, dataplane: &mut Dataplane) -> Option<u64>
         link: settings::datagram_link(&config.faces, &config.limits),
         ..FaceOptions::datagram(properties, Persistency::Permanent, mtu)
     };
-    dataplane.send(Command::AddFace(Box::new(NewFace {
+    dataplane.add_face(NewFace {
         ticket: None,
         transport: NewDatagram::Group(socket, group).into(),
         options,
         remote: FaceUri::udp(group),
         local: FaceUri::udp(zoned(place.source)),
-    })));
+    });
     info!(interface = place.interface, %group, "joining a UDP group");
     Some(face_id)
 }

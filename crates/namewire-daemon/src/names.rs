@@ -46,7 +46,8 @@ pub(super) struct HostNames {
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
     waker: Arc<Waker>,
-    /// Remaining addresses for the faces of these tickets, for use if the current attempt fails.
+    /// Remaining addresses for the faces of these tickets, for use if the current attempt fails. None are known during a
+    /// look-up.
     left: HashMap<u64, (VecDeque<FaceUri>, FaceSpec)>,
 }
 
@@ -80,14 +81,20 @@ impl HostNames {
     /// Returns the answers since the last call.
     pub(super) fn take_answers(&mut self) -> Vec<Answer> {
         self.waker.reset();
-        self.answers.try_iter().collect()
+        let is_requested = |answer: &Answer| {
+            answer.spec.ticket.is_none_or(|ticket| self.left.contains_key(&ticket))
+        };
+        self.answers.try_iter().filter(is_requested).collect()
     }
 
     /// Queues a look-up of the host of `uri`.
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn look_up(&self, uri: &FaceUri, spec: FaceSpec) -> std::io::Result<()> {
+    pub(super) fn look_up(&mut self, uri: &FaceUri, spec: FaceSpec) -> std::io::Result<()> {
+        if let Some(ticket) = spec.ticket {
+            self.left.insert(ticket, (VecDeque::new(), spec));
+        }
         let mut queue = lock(&self.queue);
         queue.waiting.push_back((uri.clone(), spec));
         if queue.threads >= THREADS_MAX {
@@ -136,8 +143,8 @@ impl HostNames {
         next
     }
 
-    /// Forgets the remaining addresses: the face of this ticket exists.
-    pub(super) fn is_made(&mut self, ticket: Option<u64>) {
+    /// Forgets the look-up and the remaining addresses: the face of this ticket exists, or is not requested any more.
+    pub(super) fn forget(&mut self, ticket: Option<u64>) {
         if let Some(ticket) = ticket {
             self.left.remove(&ticket);
         }
@@ -383,7 +390,7 @@ mod tests {
         assert!(names.left.is_empty());
         // A created face has no further address.
         names.first_of(ends.to_vec(), spec(7)).unwrap();
-        names.is_made(Some(7));
+        names.forget(Some(7));
         assert!(names.next_of(Some(7)).is_none());
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use namewire_control::ConfigStatus;
 use ndn_dataplane::Command;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::StrategyChanges;
+use ndn_management::{ControlState, StrategyChanges};
 use ndn_packet::Name;
 use tracing::{error, info, warn};
 
-use super::control::service::Cx;
+use super::control::management::Management;
+use super::control::service::Core;
 use super::control::sessions::Sessions;
 use super::control::setup::propagate;
 use super::tables::ForwardingTables;
@@ -41,15 +42,15 @@ impl Reload {
     /// The reason why the settings are not in force.
     pub(super) fn run(
         &self,
-        cx: &mut Cx,
-        tables: &mut ForwardingTables,
+        core: &mut Core,
+        management: &mut Management,
         sessions: &Sessions,
     ) -> Result<(), String> {
         if let Err(reason) = self.log.reopen() {
             error!("the log stays where it was: {reason}");
         }
         let read = (self.source.read)();
-        let applied = read.and_then(|config| self.apply(config, cx, tables, sessions));
+        let applied = read.and_then(|config| self.apply(config, core, management, sessions));
         match &applied {
             Ok(()) if self.source.has_file => info!("the configuration was read again"),
             Ok(()) => info!(
@@ -74,32 +75,35 @@ impl Reload {
     fn apply(
         &self,
         mut config: Config,
-        cx: &mut Cx,
-        tables: &mut ForwardingTables,
+        core: &mut Core,
+        management: &mut Management,
         sessions: &Sessions,
     ) -> Result<(), String> {
-        let now_unix_ms = now(&cx.clock).unix_ms();
+        let (state, tables) = management.change();
+        let now_unix_ms = now(&core.clock).unix_ms();
         let access = access::access_control(&config.management, now_unix_ms).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
         })?;
-        let strategies = plan_strategies(&config, cx, tables)?;
+        let strategies = plan_strategies(&config, &core.config, state, tables)?;
         // The certificate may have been renewed in place; the listener's settings are unchanged.
-        let certificate = sessions.read_certificate(&cx.config);
+        let certificate = sessions.read_certificate(&core.config);
         let certificate = certificate.map_err(|error| format!("{error:#}"))?;
-        cx.state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
+        state.set_authorizer(Box::new(access)).map_err(|error| error.to_string())?;
         // From here on the configuration is in force.
         if let Err(reason) = self.log.apply(&config.log) {
             error!("the levels of the log stay as they were: {reason}");
         }
         sessions.use_certificate(certificate);
-        cx.state.set_readvertise_nlsr(config.management.readvertise_nlsr);
-        cx.state.set_propagate(propagate(&config.management));
-        cx.state.change_strategies(strategies);
+        state.set_readvertise_nlsr(config.management.readvertise_nlsr);
+        state.set_propagate(propagate(&config.management));
+        state.change_strategies(strategies);
         let capacity_max = settings::cs_capacity_max(&self.started);
         log_pending(&restart::keep(&self.started, capacity_max, &mut config));
-        reload_tables(&config, cx);
+        reload_tables(&config, &core.config, state);
+        let regions = ProducerRegions::new(config.tables.network_regions.clone());
+        core.dataplane.send(Command::SetRegions(Arc::new(regions)));
         // New faces use the new defaults. Sockets and threads stay, except multicast, bound and Ethernet faces.
-        cx.config = config;
+        core.config = config;
         Ok(())
     }
 }
@@ -107,29 +111,28 @@ impl Reload {
 /// Returns the strategy choices that the file adds and removes. Choices made by command for other prefixes stay.
 fn plan_strategies(
     config: &Config,
-    cx: &Cx,
+    before: &Config,
+    state: &ControlState,
     tables: &mut ForwardingTables,
 ) -> Result<StrategyChanges, String> {
     let choices = &config.strategy_choices;
     let is_gone = |prefix: &&Name| !choices.iter().any(|choice| choice.prefix == **prefix);
-    let before = cx.config.strategy_choices.iter().map(|choice| &choice.prefix);
+    let before = before.strategy_choices.iter().map(|choice| &choice.prefix);
     let chosen = choices.iter().map(|choice| (&choice.prefix, choice.strategy.as_ref()));
-    let changes = cx.state.plan_strategies(before.filter(is_gone), chosen);
+    let changes = state.plan_strategies(before.filter(is_gone), chosen);
     let changes = changes.map_err(|(prefix, error)| format!("{prefix}: {error}"))?;
     tables.prepare_strategies(changes.strategies()).map_err(|error| error.to_string())?;
     Ok(changes)
 }
 
-fn reload_tables(config: &Config, cx: &mut Cx) {
-    let (old, new) = (&cx.config.tables.cs, &config.tables.cs);
+fn reload_tables(config: &Config, before: &Config, state: &mut ControlState) {
+    let (old, new) = (&before.tables.cs, &config.tables.cs);
     let changed = |is_changed: bool| is_changed.then_some(());
     let capacity =
         changed(old.capacity_packets != new.capacity_packets).map(|()| new.capacity_packets as u64);
     let admit = changed(old.admit != new.admit).map(|()| new.admit);
     let serve = changed(old.serve != new.serve).map(|()| new.serve);
-    cx.state.configure_cs(capacity, admit, serve);
-    let regions = ProducerRegions::new(config.tables.network_regions.clone());
-    cx.dataplane.send(Command::SetRegions(Arc::new(regions)));
+    state.configure_cs(capacity, admit, serve);
 }
 
 /// Logs, at each reload, the changes that take effect at the next start.

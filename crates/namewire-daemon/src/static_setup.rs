@@ -1,12 +1,12 @@
 //! Permanent faces and routes: those of the configuration, and permanent faces of WebTransport sessions, which a
 //! worker cannot reopen.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndn_face::Persistency;
 use ndn_forwarding::PitTokenPolicy;
-use ndn_management::{ControlState, FaceUri, Route, route_flag, route_origin};
+use ndn_management::{FaceUri, Route, route_flag, route_origin};
 use ndn_packet::Name;
 use ndn_types::duration_ns;
 use tracing::{info, warn};
@@ -14,8 +14,8 @@ use tracing::{info, warn};
 use super::destinations::Destinations;
 use super::faces::{self, FIRST_STATIC_TICKET, FaceSpec};
 use crate::config::{Config, StaticRoute};
-use crate::control::face_table::KnownFace;
-use crate::control::service::{Cx, FaceRequest, Message, Reason, Service};
+use crate::control::commands::FaceCommands;
+use crate::control::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
 use namewire_control::WaitingFace;
 
 /// Maximum faces created by command that wait for a new session.
@@ -61,23 +61,6 @@ struct LostSession {
     destinations: Destinations,
 }
 
-/// Events of permanent faces.
-#[derive(Debug)]
-pub(super) enum StaticEvent {
-    /// A face was created.
-    FaceAdded { ticket: Option<u64>, face_id: u64 },
-    /// The requested face exists.
-    FaceExists { ticket: Option<u64>, face_id: u64 },
-    /// The requested face was not created; the text is the reason.
-    FaceFailed { ticket: Option<u64>, text: String },
-    /// A face has closed on its own. Management still has its routes.
-    FaceClosed { face_id: u64, face: Box<KnownFace> },
-    /// An operator destroys a face, which may be a former one.
-    Destroy(u64),
-    /// An operator unregisters a route of a face, which may be a former one.
-    ForgetRoute { prefix: Name, face_id: u64, origin: Option<u64> },
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Starts at this time.
@@ -93,8 +76,6 @@ pub(super) struct StaticSetup {
     /// By ticket.
     faces: BTreeMap<u64, StaticFace>,
     next_ticket: u64,
-    /// Returned faces, with the destinations still to restore.
-    returning: VecDeque<(u64, Destinations)>,
     routes: Vec<StaticRoute>,
     /// First retry interval; doubled each time.
     retry_ns_min: u64,
@@ -103,62 +84,57 @@ pub(super) struct StaticSetup {
 }
 
 impl Service for StaticSetup {
-    type Event = StaticEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: StaticEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            StaticEvent::FaceAdded { ticket, face_id } => {
-                self.face_added(&mut cx.state, ticket, face_id);
+            Event::FaceAdded { ticket, ref record, .. } => {
+                let events = self.face_added(ticket, record.properties.face_id);
+                events.into_iter().for_each(|event| cx.post(event));
             }
-            StaticEvent::FaceExists { ticket, face_id } => {
-                self.face_exists(&mut cx.state, ticket, face_id);
+            Event::FaceExists { ticket, face_id } => {
+                let events = self.face_exists(ticket, face_id);
+                events.into_iter().for_each(|event| cx.post(event));
             }
-            StaticEvent::FaceFailed { ticket, text } => {
-                self.connect_failed(cx.now_ns(), ticket, &text);
+            Event::FaceFailed { ticket, ref text, .. } => {
+                self.connect_failed(cx.now_ns(), ticket, text);
             }
-            StaticEvent::FaceClosed { face_id, face } => {
-                let is_session = face.remote.scheme() == "https";
-                if is_session && face.options.persistency == Persistency::Permanent {
-                    let spec = FaceSpec::again(&face.options);
-                    let destinations = Destinations::of(&cx.state, face_id);
-                    let lost = LostSession { face_id, remote: face.remote, spec, destinations };
-                    self.session_lost(cx.now_ns(), lost);
-                }
+            Event::SessionLost { face_id, face, destinations } => {
+                let spec = FaceSpec::again(&face.options);
+                let lost = LostSession { face_id, remote: face.remote, spec, destinations };
+                self.session_lost(cx.now_ns(), lost);
+                return None;
             }
-            StaticEvent::Destroy(face_id) => {
-                if self.cancel(face_id) {
+            Event::DestroyFace(face_id) => {
+                if let Some(ticket) = self.cancel(face_id) {
                     info!(face_id, "the face of a session that has ended is not opened again");
+                    cx.post(Event::Cancel { ticket });
                 }
             }
-            StaticEvent::ForgetRoute { prefix, face_id, origin } => {
-                self.forget_route(face_id, &prefix, origin);
+            Event::ForgetRoute { ref prefix, face_id, origin } => {
+                self.forget_route(face_id, prefix, origin);
             }
+            other => return Some(other),
         }
-        cx.timers.set(Reason::StaticFaces, self.next_deadline_ns());
+        Some(event)
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        self.continue_returning(&mut cx.state, cx.now.monotonic_ns);
-        self.due(cx.now_ns()).into_iter().for_each(|due| cx.post(Message::Create(Box::new(due))));
-        cx.timers.set(Reason::StaticFaces, self.next_deadline_ns());
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.next_deadline_ns().map(|at_ns| deadline(at_ns, Reason::StaticFaces))
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
+        self.due(cx.now_ns()).into_iter().for_each(|due| cx.post(Event::Create(Box::new(due))));
     }
 }
 
 impl StaticSetup {
-    /// The faces and routes of the configuration, to be created at once.
-    pub(super) fn start(cx: &mut Cx) -> Self {
-        let setup = Self::new(&cx.config);
-        cx.timers.set(Reason::StaticFaces, setup.next_deadline_ns());
-        setup
-    }
-
-    /// Collects the faces and routes of the configuration. A next hop that is not among the static faces becomes a
-    /// permanent face.
-    fn new(config: &Config) -> Self {
+    /// Collects the faces and routes of the configuration, to be created at once. A next hop that is not among the static
+    /// faces becomes a permanent face.
+    pub(super) fn new(config: &Config) -> Self {
         let mut setup = Self {
             faces: BTreeMap::new(),
             next_ticket: FIRST_STATIC_TICKET,
-            returning: VecDeque::new(),
             routes: config.static_routes.clone(),
             retry_ns_min: duration_ns(config.faces.reconnect_min),
             retry_ns_max: duration_ns(config.faces.reconnect_max),
@@ -201,23 +177,13 @@ impl StaticSetup {
         self.next_ticket += 1;
     }
 
-    /// Time of the next [`due`](Self::due) or [`continue_returning`](Self::continue_returning).
+    /// Time of the next [`due`](Self::due).
     fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.faces.values().filter_map(|face| match face.state {
             State::DueAt(at) => Some(at),
             State::Begun | State::Made(_) => None,
         });
-        let returning = (!self.returning.is_empty()).then_some(0);
-        due.chain(returning).min()
-    }
-
-    /// Restores a part of the destinations of a returned face, one face after the other. Commands taken before have
-    /// been executed completely, so none is undone.
-    fn continue_returning(&mut self, state: &mut ControlState, now_ns: u64) {
-        let Some((face_id, mut destinations)) = self.returning.pop_front() else { return };
-        if state.face(face_id).is_some() && !destinations.give(state, now_ns, face_id) {
-            self.returning.push_back((face_id, destinations));
-        }
+        due.min()
     }
 
     /// Returns the faces to be created now.
@@ -233,23 +199,24 @@ impl StaticSetup {
         due
     }
 
-    /// Handles the creation of a face; adds its configured routes if it is a static face.
-    /// [`continue_returning`](Self::continue_returning) restores its former destinations.
-    fn face_added(&mut self, state: &mut ControlState, ticket: Option<u64>, face_id: u64) {
+    /// Handles the creation of a face. Returns events that restore its former destinations, and that add its configured
+    /// routes if it is a static face.
+    fn face_added(&mut self, ticket: Option<u64>, face_id: u64) -> Vec<Event> {
         let retry_ns = self.retry_ns_min;
-        let Some(face) = self.face_of(ticket) else { return };
+        let mut events = Vec::new();
+        let Some(face) = self.face_of(ticket) else { return events };
         face.state = State::Made(face_id);
         face.failure = None;
         face.retry_ns = retry_ns;
         let remote = face.remote.clone();
         if let Some((_, destinations)) = face.away.take() {
-            self.returning.push_back((face_id, destinations));
+            events.push(Event::RestoreRoutes { face_id, destinations });
         }
         let is_lost = |face: &mut StaticFace| face.lost.is_some();
         if let Some(ticket) = ticket.filter(|_| self.face_of(ticket).is_some_and(is_lost)) {
             // From now on it is an ordinary face.
             self.faces.remove(&ticket);
-            return;
+            return events;
         }
         for route in self.routes.iter().filter(|route| route.face == remote) {
             let flags = [
@@ -257,28 +224,20 @@ impl StaticSetup {
                 (route.capture, route_flag::CAPTURE),
             ];
             let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
-            let added = state.add_route(
-                route.prefix.as_ref(),
-                Route {
-                    face_id,
-                    origin: route_origin::STATIC,
-                    cost: route.cost,
-                    flags,
-                    expires_at_ns: None,
-                },
-            );
-            if let Err(error) = added {
-                warn!(prefix = %route.prefix, %error, "a route of the configuration was refused");
-            }
+            let prefix = route.prefix.clone();
+            let (origin, cost) = (route_origin::STATIC, route.cost);
+            let route = Route { face_id, origin, cost, flags, expires_at_ns: None };
+            events.push(Event::AddRoute { prefix, route });
         }
+        events
     }
 
-    /// Uses the existing face of the peer, and makes it stay when idle.
-    fn face_exists(&mut self, state: &mut ControlState, ticket: Option<u64>, face_id: u64) {
-        if let Some(face) = self.face_of(ticket) {
-            state.adopt_face(face_id, face.spec.persistency);
-        }
-        self.face_added(state, ticket, face_id);
+    /// Returns events that use the existing face of the peer, and make it stay when idle.
+    fn face_exists(&mut self, ticket: Option<u64>, face_id: u64) -> Vec<Event> {
+        let face = self.face_of(ticket);
+        let adopted =
+            face.map(|face| Event::AdoptFace { face_id, persistency: face.spec.persistency });
+        adopted.into_iter().chain(self.face_added(ticket, face_id)).collect()
     }
 
     /// Schedules another attempt after a failure.
@@ -300,14 +259,7 @@ impl StaticSetup {
     /// Handles the end of a permanent face's session, which the worker cannot reopen: opens another session, whose
     /// face gets the routes of the former one.
     fn session_lost(&mut self, now_ns: u64, lost: LostSession) {
-        let LostSession { face_id, remote, spec, mut destinations } = lost;
-        self.returning.retain_mut(|(returning, left)| {
-            let is_it = *returning == face_id;
-            if is_it {
-                destinations.add(std::mem::take(left));
-            }
-            !is_it
-        });
+        let LostSession { face_id, remote, spec, destinations } = lost;
         if let Some(face) = self.faces.values_mut().find(|face| face.remote == remote) {
             face.spec = FaceSpec { ticket: face.spec.ticket, ..spec };
             face.away = Some((face_id, destinations));
@@ -351,29 +303,21 @@ impl StaticSetup {
         self.routes.iter().any(is_for) || away.is_some_and(|(_, led_to)| led_to.include(name))
     }
 
-    /// Stops reopening the session of the face with this former FaceId; returns false if there is none.
-    fn cancel(&mut self, face_id: u64) -> bool {
+    /// Stops reopening the session of the face with this former FaceId; returns the ticket of the request, if there is one.
+    fn cancel(&mut self, face_id: u64) -> Option<u64> {
         let is_it = |face: &StaticFace| face.lost.is_some_and(|lost| lost.face_id == face_id);
-        let found = self.faces.iter().find(|(_, face)| is_it(face)).map(|(ticket, _)| *ticket);
-        found.is_some_and(|ticket| self.faces.remove(&ticket).is_some())
+        let (&ticket, _) = self.faces.iter().find(|(_, face)| is_it(face))?;
+        self.faces.remove(&ticket);
+        Some(ticket)
     }
 
     /// Removes a route of a missing face after its unregistration; without an origin, a next hop that only the FIB
     /// has.
     fn forget_route(&mut self, face_id: u64, prefix: &Name, origin: Option<u64>) {
         let away = self.faces.values_mut().filter_map(|face| face.away.as_mut());
-        for (_, destinations) in
-            away.chain(&mut self.returning).filter(|(called, _)| *called == face_id)
-        {
+        for (_, destinations) in away.filter(|(called, _)| *called == face_id) {
             destinations.forget(prefix, origin);
         }
-    }
-
-    /// Returns whether the face of this ticket is no longer needed.
-    pub(super) fn is_cancelled(&self, ticket: Option<u64>) -> bool {
-        ticket.is_some_and(|ticket| {
-            ticket >= FIRST_STATIC_TICKET && !self.faces.contains_key(&ticket)
-        })
     }
 
     fn face_of(&mut self, ticket: Option<u64>) -> Option<&mut StaticFace> {

@@ -84,7 +84,7 @@ impl Handshake {
     }
 
     /// Reads the available part of the request, and answers it once complete.
-    pub(super) fn go_on(mut self, admission: &Admission) -> HandshakeProgress {
+    pub(super) fn advance(mut self, admission: &Admission) -> HandshakeProgress {
         let mut buffer = [0; 2048];
         match stream::read(self.stream.as_fd(), &mut buffer) {
             Ok(0) => return HandshakeProgress::Refused("the peer has gone".to_owned()),

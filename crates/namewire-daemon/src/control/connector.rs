@@ -4,20 +4,23 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::Command;
 use ndn_management::status;
 use ndn_sys::poll::Interest;
 use ndn_sys::stream;
 use ndn_types::FaceUri;
 use tracing::{info, warn};
 
-use super::path_mtu;
-use super::service::{Cx, FaceRequest, Message, Reason, Service};
+use super::commands::FaceCommands;
+use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
+use super::websocket::TOKEN_HANDSHAKES;
+use super::{TOKEN_NAMES, path_mtu};
 use crate::addresses::{self, NoAddress, words};
 use crate::faces::{self, FaceSpec};
 use crate::listeners::OwnAddresses;
+use crate::local_peers::LocalPeers;
 use crate::names::{self, Answer, HostNames};
 
 /// First token of connection attempts.
@@ -43,70 +46,53 @@ pub(super) struct Connector {
     shared: SharedAttempts,
     names: HostNames,
     own: OwnAddresses,
-}
-
-/// Events of the connector.
-#[derive(Debug)]
-pub(super) enum ConnectorEvent {
-    /// Create a face.
-    Create(Box<FaceRequest>),
-    /// The face of this ticket is no longer requested.
-    Cancel(u64),
-    /// The connection attempt with this token has ended.
-    Connected(u64),
-    /// Host names have been resolved.
-    Resolved,
-    /// The requested face exists.
-    FaceExists { ticket: Option<u64>, face_id: u64 },
-    /// An attempt to create a face has failed.
-    AttemptFailed { ticket: Option<u64>, code: u32, text: String },
+    /// Which peers of TCP connections may use `/localhost`.
+    local_peers: Arc<LocalPeers>,
 }
 
 impl Service for Connector {
-    type Event = ConnectorEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: ConnectorEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            ConnectorEvent::Create(request) => {
+            Event::Create(request) => {
                 let FaceRequest { remote, local, spec } = *request;
                 if !remote.has_host_name() {
-                    return self.create(cx, &remote, local.as_ref(), &spec);
-                }
-                if let Err(error) = self.names.look_up(&remote, spec) {
+                    self.create(cx, &remote, local.as_ref(), &spec);
+                } else if let Err(error) = self.names.look_up(&remote, spec) {
                     let text = format!("{remote} cannot be looked up: {error}");
                     cx.attempt_failed(&spec, status::CONNECT_FAILED, text);
                 }
             }
-            ConnectorEvent::Cancel(ticket) => {
-                let ticket = Some(ticket);
-                let is_cancelled = |_: &u64, one: &mut Attempt| {
-                    one.spec.ticket == ticket && !self.shared.is_shared(ticket)
-                };
-                for (_, attempt) in self.attempts.extract_if(.., is_cancelled) {
-                    cx.attempt_failed(&attempt.spec, status::INTERNAL_ERROR, "given up");
-                }
+            Event::Cancel { ticket } => self.cancel(cx, ticket),
+            Event::Ready(TOKEN_NAMES) => self.resolved(cx),
+            Event::Ready(token @ TOKEN_ATTEMPTS..TOKEN_HANDSHAKES) => self.connected(cx, token),
+            Event::FaceExists { ticket, face_id } => {
+                self.end_shared(cx, ticket, face_id);
+                return Some(event);
             }
-            ConnectorEvent::Connected(token) => self.connected(cx, token),
-            ConnectorEvent::Resolved => self.resolved(cx),
-            ConnectorEvent::FaceExists { ticket, face_id } => {
-                self.names.is_made(ticket);
-                for FaceSpec { ticket, .. } in self.shared.end(ticket) {
-                    cx.post(Message::FaceExists { ticket, face_id });
-                }
+            Event::FaceAdded { ticket, ref record, .. } => {
+                self.end_shared(cx, ticket, record.properties.face_id);
+                return Some(event);
             }
-            ConnectorEvent::AttemptFailed { ticket, code, text } => {
+            Event::AttemptFailed { ticket, code, text } => {
                 self.attempt_failed(cx, ticket, code, &text);
             }
+            other => return Some(other),
         }
-        self.set_timer(cx);
+        None
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+    fn next_deadline(&self) -> Option<Deadline> {
+        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        deadlines.min().map(|at_ns| deadline(at_ns, Reason::Connect))
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
         for (_, late) in self.attempts.extract_if(.., |_, attempt| attempt.deadline_ns <= now_ns) {
             connect_failed(cx, &late.spec, late.remote, "Connection timed out");
         }
-        self.set_timer(cx);
     }
 }
 
@@ -115,13 +101,14 @@ impl Connector {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub(super) fn new(own: OwnAddresses) -> std::io::Result<Self> {
+    pub(super) fn new(own: OwnAddresses, local_peers: Arc<LocalPeers>) -> std::io::Result<Self> {
         Ok(Self {
             attempts: BTreeMap::new(),
             next_attempt: TOKEN_ATTEMPTS,
             shared: SharedAttempts::default(),
             names: HostNames::new()?,
             own,
+            local_peers,
         })
     }
 
@@ -130,14 +117,28 @@ impl Connector {
         &self.names
     }
 
-    /// Returns whether further requests wait for the face of this ticket.
-    pub(super) fn is_shared(&self, ticket: Option<u64>) -> bool {
-        self.shared.is_shared(ticket)
+    /// Stops to create the face of this ticket, unless other requests wait for it.
+    fn cancel(&mut self, cx: &mut Cx<'_>, ticket: u64) {
+        // No other address of the host is tried.
+        self.names.forget(Some(ticket));
+        match self.shared.cancel(ticket) {
+            Cancelled::Alone => {
+                self.attempts.retain(|_, attempt| attempt.spec.ticket != Some(ticket));
+                cx.post(Event::Abandon { ticket });
+            }
+            Cancelled::Further => {}
+            Cancelled::IsShared => return,
+        }
+        let (code, text) = (status::INTERNAL_ERROR, "given up".to_owned());
+        cx.post(Event::FaceFailed { ticket: Some(ticket), code, text });
     }
 
-    fn set_timer(&self, cx: &mut Cx) {
-        let deadlines = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        cx.timers.set(Reason::Connect, deadlines.min());
+    /// Reports the face of this ticket to the requests that waited for it, too.
+    fn end_shared(&mut self, cx: &mut Cx<'_>, ticket: Option<u64>, face_id: u64) {
+        self.names.forget(ticket);
+        for FaceSpec { ticket, .. } in self.shared.end(ticket) {
+            cx.post(Event::FaceExists { ticket, face_id });
+        }
     }
 
     /// Continues to create faces whose host names have been resolved.
@@ -158,17 +159,23 @@ impl Connector {
     }
 
     /// Creates a face whose remote URI has no host name, or starts to connect it.
-    fn create(&mut self, cx: &mut Cx, remote: &FaceUri, local: Option<&FaceUri>, spec: &FaceSpec) {
+    fn create(
+        &mut self,
+        cx: &mut Cx<'_>,
+        remote: &FaceUri,
+        local: Option<&FaceUri>,
+        spec: &FaceSpec,
+    ) {
         if let Some(mac) = remote.ethernet_address().filter(|_| remote.scheme() == "ether") {
             let interface = local.map_or("", |local| local.host()).to_owned();
-            return cx.post(Message::CreateStation { mac, interface, spec: *spec });
+            return cx.post(Event::CreateStation { mac, interface, spec: *spec });
         }
         if remote.scheme() == "memif"
             && let Ok(address) = ndn_memif::Address::from_path(remote.path())
         {
             let remote = FaceUri::memif(&address.socket, address.id);
             if self.begin(cx, &remote, spec) {
-                cx.post(Message::CreateMemif { address, spec: *spec });
+                cx.post(Event::CreateMemif { address, spec: *spec });
             }
             return;
         }
@@ -179,7 +186,7 @@ impl Connector {
         }
         if remote.scheme() == "https" {
             if self.begin(cx, remote, spec) {
-                cx.post(Message::CreateSession { remote: remote.clone(), spec: *spec });
+                cx.post(Event::CreateSession { remote: remote.clone(), spec: *spec });
             }
             return;
         }
@@ -193,22 +200,22 @@ impl Connector {
     }
 
     /// Returns whether a face for `remote` has to be connected: there is none, and no attempt is under way.
-    fn begin(&mut self, cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec) -> bool {
-        if let Some(face_id) = cx.faces.with_remote(remote) {
-            cx.post(Message::FaceExists { ticket: spec.ticket, face_id });
+    fn begin(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) -> bool {
+        if let Some(face_id) = cx.faces().with_remote(remote) {
+            cx.post(Event::FaceExists { ticket: spec.ticket, face_id });
             return false;
         }
         self.shared.begin(remote, spec)
     }
 
     /// Starts to connect a TCP face.
-    fn connect(&mut self, cx: &mut Cx, remote: SocketAddr, spec: &FaceSpec) {
+    fn connect(&mut self, cx: &mut Cx<'_>, remote: SocketAddr, spec: &FaceSpec) {
         if !self.begin(cx, &FaceUri::tcp(remote), spec) {
             return;
         }
         let token = self.next_attempt;
         let started = stream::connect_tcp(remote).and_then(|stream| {
-            cx.poller.add(&stream, token, Interest::Writable)?;
+            cx.watch(&stream, token, Interest::Writable)?;
             Ok(stream)
         });
         match started {
@@ -223,24 +230,25 @@ impl Connector {
     }
 
     /// Handles the end of a connection attempt.
-    fn connected(&mut self, cx: &mut Cx, token: u64) {
+    fn connected(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Some(attempt) = self.attempts.remove(&token) else { return };
         let Attempt { stream, remote, spec, .. } = attempt;
-        let ended = stream::take_error(stream.as_fd()).and_then(|()| cx.poller.remove(&stream));
+        let ended = stream::take_error(stream.as_fd()).and_then(|()| cx.unwatch(&stream));
         if let Err(error) = ended {
             return connect_failed(cx, &spec, remote, &words(&error));
         }
-        let face_id = cx.dataplane.allocate_face_id();
-        let identity = cx.local_peers.identify(stream.as_fd(), remote);
+        let face_id = cx.dataplane().allocate_face_id();
+        let identity = self.local_peers.identify(stream.as_fd(), remote);
         if let Some(reason) = &identity.not_local {
-            cx.faces.refused.not_local(cx.now, identity.principal, Some(remote), reason);
+            let now = cx.now();
+            cx.log().refused.not_local(now, identity.principal, Some(remote), reason);
         }
-        let face = faces::connected_tcp(face_id, stream, remote, &identity, &spec, &cx.config);
-        cx.dataplane.send(Command::AddFace(Box::new(face)));
+        let face = faces::connected_tcp(face_id, stream, remote, &identity, &spec, cx.config());
+        cx.dataplane().add_face(face);
     }
 
     /// Reports a failed attempt to all requests that waited for it, after trying the other addresses of the host.
-    fn attempt_failed(&mut self, cx: &mut Cx, ticket: Option<u64>, code: u32, text: &str) {
+    fn attempt_failed(&mut self, cx: &mut Cx<'_>, ticket: Option<u64>, code: u32, text: &str) {
         let others = self.shared.end(ticket);
         for ticket in std::iter::once(ticket).chain(others.iter().map(|other| other.ticket)) {
             if let Some((remote, spec)) = self.names.next_of(ticket) {
@@ -248,18 +256,18 @@ impl Connector {
                 self.create(cx, &remote, None, &spec);
                 continue;
             }
-            cx.post(Message::FaceFailed { ticket, code, text: text.to_owned() });
+            cx.post(Event::FaceFailed { ticket, code, text: text.to_owned() });
         }
     }
 }
 
-fn connect_failed(cx: &mut Cx, spec: &FaceSpec, remote: SocketAddr, reason: &str) {
+fn connect_failed(cx: &mut Cx<'_>, spec: &FaceSpec, remote: SocketAddr, reason: &str) {
     info!(%remote, reason, "cannot connect");
     cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Connection failed: {reason}"));
 }
 
 /// Handles a URI without a usable address; the condition may be temporary.
-fn no_address(cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec, why: &NoAddress) {
+fn no_address(cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec, why: &NoAddress) {
     info!(%remote, %why, "no face can be made");
     let (code, text) = match why {
         NoAddress::OtherKind => (status::NOT_ACCEPTABLE, why.to_string()),
@@ -273,7 +281,7 @@ fn no_address(cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec, why: &NoAddress) {
 }
 
 /// Creates a UDP face if there is a route to the peer.
-fn create_datagram(cx: &mut Cx, peer: SocketAddr, spec: &FaceSpec) {
+fn create_datagram(cx: &mut Cx<'_>, peer: SocketAddr, spec: &FaceSpec) {
     let route = match addresses::way_to(peer) {
         Ok(route) => route,
         Err(error) => {
@@ -282,14 +290,14 @@ fn create_datagram(cx: &mut Cx, peer: SocketAddr, spec: &FaceSpec) {
             return cx.attempt_failed(spec, status::CONNECT_FAILED, text);
         }
     };
-    let face_id = cx.dataplane.allocate_face_id();
-    let mut face = faces::datagram(face_id, peer, spec, &cx.config);
+    let face_id = cx.dataplane().allocate_face_id();
+    let mut face = faces::datagram(face_id, peer, spec, cx.config());
     let payload_max = route.map(|route| route.payload_max);
-    if let Some(length) = path_mtu::frame_length(&cx.config, spec, payload_max) {
+    if let Some(length) = path_mtu::frame_length(cx.config(), spec, payload_max) {
         face.options.link.mtu = Some(length);
-        cx.post(Message::FollowPath { face_id, peer, length });
+        cx.post(Event::FollowPath { face_id, peer, length });
     }
-    cx.dataplane.send(Command::AddFace(Box::new(face)));
+    cx.dataplane().add_face(face);
 }
 
 /// An attempt to create a face, and the later requests for the same remote URI that wait for it.
@@ -299,6 +307,17 @@ struct SharedAttempt {
     /// Ticket of the first request.
     ticket: u64,
     others: Vec<FaceSpec>,
+}
+
+/// Result of [`SharedAttempts::cancel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cancelled {
+    /// No request waits for the attempt any more.
+    Alone,
+    /// The request waited for the attempt of another, which goes on.
+    Further,
+    /// Other requests wait for the attempt of this request, which goes on.
+    IsShared,
 }
 
 /// Attempts to create faces, by remote URI.
@@ -317,8 +336,19 @@ impl SharedAttempts {
         true
     }
 
-    fn is_shared(&self, ticket: Option<u64>) -> bool {
-        self.0.iter().any(|first| Some(first.ticket) == ticket && !first.others.is_empty())
+    /// Removes the request of this ticket.
+    fn cancel(&mut self, ticket: u64) -> Cancelled {
+        let Some(at) = self.0.iter().position(|first| first.ticket == ticket) else {
+            let is_it = |other: &mut FaceSpec| other.ticket == Some(ticket);
+            let removed = self.0.iter_mut().flat_map(|first| first.others.extract_if(.., is_it));
+            return if removed.count() > 0 { Cancelled::Further } else { Cancelled::Alone };
+        };
+        if !self.0[at].others.is_empty() {
+            return Cancelled::IsShared;
+        }
+        // A later request for the same remote begins another attempt.
+        self.0.swap_remove(at);
+        Cancelled::Alone
     }
 
     /// Ends the attempt of this ticket and returns the further requests that waited for it.
@@ -356,12 +386,27 @@ mod tests {
         assert!(!faces.begin(&here, &spec(2)));
         assert!(faces.begin(&there, &spec(3)));
         assert!(!faces.begin(&here, &spec(4)));
-        assert!(faces.is_shared(Some(1)) && !faces.is_shared(Some(3)));
         assert!(faces.end(Some(2)).is_empty(), "it is not the first");
         assert!(faces.end(None).is_empty());
         let others: Vec<_> = faces.end(Some(1)).iter().map(|other| other.ticket).collect();
         assert_eq!(others, [Some(2), Some(4)]);
         assert!(faces.begin(&here, &spec(5)), "the attempt is over");
         assert!(faces.end(Some(3)).is_empty());
+    }
+
+    #[test]
+    fn cancelled_request_ends_only_an_attempt_that_no_other_request_waits_for() {
+        let mut faces = SharedAttempts::default();
+        let remote = FaceUri::tcp("192.0.2.1:1".parse().unwrap());
+        assert!(faces.begin(&remote, &spec(1)));
+        assert!(!faces.begin(&remote, &spec(2)) && !faces.begin(&remote, &spec(3)));
+        assert_eq!(faces.cancel(2), Cancelled::Further);
+        assert_eq!(faces.cancel(1), Cancelled::IsShared);
+        let others: Vec<_> = faces.end(Some(1)).iter().map(|other| other.ticket).collect();
+        assert_eq!(others, [Some(3)], "the cancelled one is not answered again");
+        assert!(faces.begin(&remote, &spec(4)));
+        assert_eq!(faces.cancel(4), Cancelled::Alone);
+        assert!(faces.begin(&remote, &spec(5)), "it does not join the cancelled attempt");
+        assert_eq!(faces.cancel(9), Cancelled::Alone, "an attempt that is not shared");
     }
 }

@@ -8,15 +8,12 @@ use std::sync::mpsc::SyncSender;
 use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
 use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency};
 use ndn_forwarding::Scope;
-use ndn_management::Now;
 use ndn_table::FaceIndex;
 use ndn_types::{FaceUri, PrincipalClass, duration_ns};
 use tracing::{debug, info};
 
-use super::refusals::{FaceLimitLog, LineLimit, Refusals};
+use super::refusals::LineLimit;
 use crate::addresses;
-use crate::config::Limits;
-use namewire_control::FaceLimit;
 
 /// Receives the FaceId and the other end of an in-memory face.
 pub(crate) type MemoryFaceAnswer = SyncSender<io::Result<(u64, InternalEnd)>>;
@@ -41,7 +38,7 @@ pub(crate) struct KnownFace {
     /// Whether it was down in the last notification about it.
     is_reported_down: bool,
     /// The face has a receiving socket of its own, or never needs one.
-    pub(crate) is_separated: bool,
+    is_separated: bool,
 }
 
 /// Reason why an existing face is down.
@@ -99,6 +96,11 @@ impl KnownFace {
         }
     }
 
+    /// Returns whether the face is permanent and has a session, which a worker cannot reopen.
+    pub(super) fn needs_session(&self) -> bool {
+        self.remote.scheme() == "https" && self.options.persistency == Persistency::Permanent
+    }
+
     /// Returns whether the face belongs to a local application; such faces come and go often and are logged at a
     /// lower level.
     fn is_local(&self) -> bool {
@@ -110,11 +112,7 @@ impl KnownFace {
 #[derive(Debug, Default)]
 pub(crate) struct FaceTable {
     /// By FaceId.
-    pub(crate) known: BTreeMap<u64, KnownFace>,
-    /// Log of connections closed at the limit of faces.
-    pub(super) full: FaceLimitLog,
-    /// Log of connections closed for other reasons.
-    pub(super) refused: Refusals,
+    known: BTreeMap<u64, KnownFace>,
     /// Limit of the lines about created and closed faces of remote peers.
     lines: LineLimit,
     /// Limit of the lines and notifications about those that go down or up.
@@ -131,13 +129,36 @@ impl FaceTable {
         self.known.iter().find(|(_, face)| face.remote == *remote).map(|(face_id, _)| *face_id)
     }
 
-    /// Returns whether there is room for another face; logs and counts a refused connection.
-    pub(super) fn has_room(&mut self, now: Now, limits: &Limits) -> bool {
-        let has_room = self.known.len() < limits.faces;
-        if !has_room {
-            self.full.connection_refused(now, limits.faces);
-        }
-        has_room
+    /// Returns a face.
+    pub(crate) fn get(&self, face_id: u64) -> Option<&KnownFace> {
+        self.known.get(&face_id)
+    }
+
+    /// Returns all faces, by FaceId.
+    pub(crate) const fn all(&self) -> &BTreeMap<u64, KnownFace> {
+        &self.known
+    }
+
+    /// Number of faces.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Changes the options of a face; returns the new options.
+    pub(super) fn change(
+        &mut self,
+        face_id: u64,
+        change: impl FnOnce(&mut FaceOptions),
+    ) -> Option<FaceOptions> {
+        let face = self.known.get_mut(&face_id)?;
+        change(&mut face.options);
+        Some(face.options)
+    }
+
+    /// Returns true if the face has no receiving socket of its own yet and needs one now.
+    pub(super) fn begin_separation(&mut self, face_id: u64) -> bool {
+        let face = self.known.get_mut(&face_id);
+        face.is_some_and(|face| !std::mem::replace(&mut face.is_separated, true))
     }
 
     /// Of some faces that may be closed for those of others, the `count` ones that have received nothing for the longest
@@ -152,15 +173,6 @@ impl FaceTable {
         let mut giving_way: Vec<_> = giving_way.collect();
         giving_way.sort_unstable();
         giving_way.into_iter().take(count).map(|(_, face_id)| face_id).collect()
-    }
-
-    /// Number of faces and its limit.
-    pub(super) fn limit(&self, limits: &Limits) -> FaceLimit {
-        FaceLimit {
-            faces: self.known.len() as u64,
-            faces_max: limits.faces as u64,
-            refused: self.full.refused(),
-        }
     }
 
     /// Adds a face.
@@ -300,7 +312,7 @@ impl FaceTable {
     }
 
     /// Whether [`take_unreported`](Self::take_unreported) may return something.
-    pub(super) fn has_unreported(&self) -> bool {
+    pub(crate) fn has_unreported(&self) -> bool {
         !self.unreported.is_empty()
     }
 

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use ndn_dataplane::Command;
-use ndn_management::request::FaceOptions;
-use ndn_management::{Persistency, status};
+use ndn_management::status;
 use ndn_sys::netlink::LinkMonitor;
-use ndn_types::PrincipalKey;
 use tracing::info;
 
-use super::service::{Cx, Reason, Service};
+use super::TOKEN_LINKS;
+use super::commands::PortCommands;
+use super::service::{Deadline, Event, Reason, Service, deadline};
 use crate::bound::InterfaceFaces;
 use crate::ethernet::{Context, EthernetPorts, OwnPort};
-use crate::faces::{self, FaceSpec};
+use crate::faces;
 use crate::multicast::MulticastFaces;
+
+/// The view of this service.
+type Cx<'a> = super::service::Cx<'a, dyn PortCommands>;
 
 /// Poll interval for interfaces with UDP faces.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,49 +28,36 @@ pub(super) struct Interfaces {
     ethernet: EthernetPorts,
     /// Readable when interfaces have changed. Without a monitor they are only polled.
     monitor: Option<LinkMonitor>,
-}
-
-/// Events of network interfaces.
-#[derive(Debug)]
-pub(super) enum InterfacesEvent {
-    /// Interfaces have changed.
-    LinksChanged,
-    /// The settings have changed.
-    Reloaded,
-    /// Create a face for an Ethernet station.
-    CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
-    /// Change the settings of a face, and how long it stays and who keeps it.
-    UpdateFace {
-        face_id: u64,
-        kept: Option<(Persistency, Option<PrincipalKey>)>,
-        options: FaceOptions,
-    },
+    /// Time of the next poll of each kind.
+    next_multicast_ns: Option<u64>,
+    next_bound_ns: Option<u64>,
+    next_ethernet_ns: Option<u64>,
+    /// Local URIs of the Ethernet interfaces that accept stations.
+    channels: Vec<String>,
 }
 
 impl Interfaces {
     /// Creates the service with the devices that are driven by a driver of this process. Without `has_monitor`,
     /// interfaces are only polled.
-    pub(super) fn new(cx: &mut Cx, has_monitor: bool, own: Vec<OwnPort>) -> Self {
+    pub(super) fn new(cx: &mut Cx<'_>, has_monitor: bool, own: Vec<OwnPort>) -> Self {
         let mut interfaces = Self {
             multicast: MulticastFaces::default(),
             bound: InterfaceFaces::default(),
             ethernet: EthernetPorts::default(),
             monitor: if has_monitor { LinkMonitor::new().ok() } else { None },
+            next_multicast_ns: cx.config().listeners.multicast.enabled.then_some(0),
+            next_bound_ns: (!cx.config().bound_faces.is_empty()).then_some(0),
+            next_ethernet_ns: None,
+            channels: Vec::new(),
         };
         for port in own {
             interfaces.ethernet.add_own(port, &mut context(cx));
-        }
-        if cx.config.listeners.multicast.enabled {
-            cx.timers.set(Reason::Multicast, Some(0));
-        }
-        if !cx.config.bound_faces.is_empty() {
-            cx.timers.set(Reason::BoundFaces, Some(0));
         }
         interfaces.note_ethernet(cx);
         interfaces
     }
 
-    /// Readable when [`InterfacesEvent::LinksChanged`] is due.
+    /// Readable when interfaces have changed.
     pub(super) fn monitor(&self) -> Option<&LinkMonitor> {
         self.monitor.as_ref()
     }
@@ -78,31 +67,33 @@ impl Interfaces {
         self.ethernet.driver(interface)
     }
 
-    /// Updates what other services know about Ethernet interfaces.
-    fn note_ethernet(&self, cx: &mut Cx) {
-        cx.timers.set(Reason::Ethernet, self.ethernet.next_deadline_ns(&cx.config));
-        cx.ethernet_channels = self.ethernet.channels().collect();
+    /// Updates the time of the next poll, and the interfaces that management lists.
+    fn note_ethernet(&mut self, cx: &mut Cx<'_>) {
+        self.next_ethernet_ns = self.ethernet.next_deadline_ns(cx.config());
+        let channels: Vec<String> = self.ethernet.channels().collect();
+        if channels != self.channels {
+            self.channels.clone_from(&channels);
+            cx.post(Event::EthernetChannels(channels));
+        }
     }
 
-    fn poll_multicast(&mut self, cx: &mut Cx) {
-        let next =
-            self.multicast.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(POLL_INTERVAL));
-        cx.timers.set(Reason::Multicast, next);
+    fn poll_multicast(&mut self, cx: &mut Cx<'_>) {
+        let is_polled = self.multicast.poll(cx.config(), cx.dataplane());
+        self.next_multicast_ns = is_polled.then(|| cx.after(POLL_INTERVAL));
     }
 
-    fn poll_bound(&mut self, cx: &mut Cx) {
-        let next = self.bound.poll(&cx.config, &mut cx.dataplane).then(|| cx.after(POLL_INTERVAL));
-        cx.timers.set(Reason::BoundFaces, next);
+    fn poll_bound(&mut self, cx: &mut Cx<'_>) {
+        let is_polled = self.bound.poll(cx.config(), cx.dataplane());
+        self.next_bound_ns = is_polled.then(|| cx.after(POLL_INTERVAL));
     }
 
-    fn poll_ethernet(&mut self, cx: &mut Cx) {
-        let faces = &cx.faces.known;
-        let has_face = |name: &str| faces.values().any(|face| face.interface() == Some(name));
-        let (now_ns, config) = (cx.now.monotonic_ns, &cx.config);
-        let mut context = Context { now_ns, config, dataplane: &mut cx.dataplane };
-        self.ethernet.poll(&mut context, has_face);
+    fn poll_ethernet(&mut self, cx: &mut Cx<'_>) {
+        let (now_ns, config) = (cx.now_ns(), cx.config());
+        let (faces, dataplane) = cx.faces_and_dataplane();
+        let has_face = |name: &str| faces.all().values().any(|face| face.interface() == Some(name));
+        self.ethernet.poll(&mut Context { now_ns, config, dataplane }, has_face);
         for resized in self.ethernet.take_resized() {
-            let lengths = cx.faces.known.iter().filter_map(|(&face_id, face)| {
+            let lengths = cx.faces().all().iter().filter_map(|(&face_id, face)| {
                 let is_on_it = face.interface() == Some(&resized.name);
                 let length = resized.frame_length(face.options.link.mtu).filter(|_| is_on_it);
                 length.map(|length| (face_id, length))
@@ -114,24 +105,27 @@ impl Interfaces {
 }
 
 impl Service for Interfaces {
-    type Event = InterfacesEvent;
+    type Dataplane = dyn PortCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: InterfacesEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            InterfacesEvent::LinksChanged => {
+            Event::Ready(TOKEN_LINKS) => {
                 if let Some(monitor) = &self.monitor {
                     monitor.reset();
                 }
                 self.ethernet.poll_soon();
+                cx.post(Event::LinksChanged);
             }
-            InterfacesEvent::Reloaded => {
+            Event::Reloaded => {
                 self.poll_multicast(cx);
                 self.poll_bound(cx);
                 self.ethernet.poll_soon();
+                self.note_ethernet(cx);
+                return Some(event);
             }
-            InterfacesEvent::CreateStation { mac, interface, spec } => {
+            Event::CreateStation { mac, interface, spec } => {
                 match self.ethernet.new_face(mac, &interface, &spec, &mut context(cx)) {
-                    Ok(face) => cx.dataplane.send(Command::AddFace(Box::new(face))),
+                    Ok(face) => cx.dataplane().add_face(face),
                     Err(reason) => {
                         info!(interface, reason, "no face on an interface");
                         let text = format!("Cannot create a face on {interface}: {reason}");
@@ -139,21 +133,33 @@ impl Service for Interfaces {
                     }
                 }
             }
-            InterfacesEvent::UpdateFace { face_id, kept, options } => {
-                let Some(face) = cx.faces.known.get_mut(&face_id) else { return };
-                let mtu = face.interface().and_then(|name| self.ethernet.mtu(name));
-                faces::apply(&options, &mut face.options, mtu);
-                if let Some((persistency, keeper)) = kept {
-                    faces::set_persistency(persistency, keeper, &mut face.options);
-                }
-                let options = Box::new(face.options);
-                return cx.dataplane.send(Command::UpdateFace { face_id, options });
+            Event::UpdateFace { face_id, kept, options: changes } => {
+                let interface = cx.faces().get(face_id).and_then(|face| face.interface());
+                let mtu = interface.and_then(|name| self.ethernet.mtu(name));
+                cx.change_face(face_id, |options| {
+                    faces::apply(&changes, options, mtu);
+                    if let Some((persistency, keeper)) = kept {
+                        faces::set_persistency(persistency, keeper, options);
+                    }
+                });
+                return None;
             }
+            other => return Some(other),
         }
         self.note_ethernet(cx);
+        None
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, reason: Reason) {
+    fn next_deadline(&self) -> Option<Deadline> {
+        let kinds = [
+            (self.next_multicast_ns, Reason::Multicast),
+            (self.next_bound_ns, Reason::BoundFaces),
+            (self.next_ethernet_ns, Reason::Ethernet),
+        ];
+        kinds.into_iter().filter_map(|(at_ns, reason)| Some(deadline(at_ns?, reason))).min()
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, reason: Reason) {
         if reason == Reason::Multicast {
             self.poll_multicast(cx);
         } else if reason == Reason::BoundFaces {
@@ -165,6 +171,6 @@ impl Service for Interfaces {
     }
 }
 
-const fn context(cx: &mut Cx) -> Context<'_> {
-    Context { now_ns: cx.now.monotonic_ns, config: &cx.config, dataplane: &mut cx.dataplane }
+fn context<'a>(cx: &'a mut Cx<'_>) -> Context<'a> {
+    Context { now_ns: cx.now_ns(), config: cx.config(), dataplane: cx.dataplane() }
 }

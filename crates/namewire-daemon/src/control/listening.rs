@@ -9,7 +9,10 @@ use ndn_sys::poll::Interest;
 use ndn_sys::stream::{AcceptError, Accepted};
 use tracing::{debug, error};
 
-use super::service::{Cx, Message, Reason, Service};
+use super::commands::FaceCommands;
+use super::connector::TOKEN_ATTEMPTS;
+use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use crate::config::Config;
 use crate::listeners::{Listeners, LocalEnd};
 
 /// Listener `i` has token `TOKEN_LISTENERS + i`.
@@ -31,15 +34,6 @@ pub(super) struct Listening {
     is_announced: bool,
 }
 
-/// Events of the listeners.
-#[derive(Debug)]
-pub(super) enum ListeningEvent {
-    /// Management can be reached.
-    Start,
-    /// The listener with this token has connections.
-    Ready(u64),
-}
-
 impl Listening {
     pub(super) fn new(listeners: Listeners) -> Self {
         Self { listeners, paused: BTreeMap::new(), is_announced: false }
@@ -48,12 +42,12 @@ impl Listening {
     /// Announces the listening addresses once.
     pub(super) fn announce(
         &mut self,
-        cx: &Cx,
+        config: &Config,
         certificate_hashes: &[String],
         on_listening: &mut (dyn FnMut(&str) + Send),
     ) {
         if !std::mem::replace(&mut self.is_announced, true) {
-            on_listening(&self.listeners.announcement(&cx.config, certificate_hashes));
+            on_listening(&self.listeners.announcement(config, certificate_hashes));
         }
     }
 
@@ -62,16 +56,16 @@ impl Listening {
         self.is_announced
     }
 
-    fn add_to_poller(&self, cx: &Cx, at: usize) {
+    fn watch(&self, cx: &Cx<'_>, at: usize) {
         let listener = &self.listeners.streams[at];
         let token = TOKEN_LISTENERS + at as u64;
-        if let Err(error) = cx.poller.add(&listener.socket, token, Interest::Readable) {
+        if let Err(error) = cx.watch(&listener.socket, token, Interest::Readable) {
             error!(%error, local = ?listener.local, "no more connections are accepted");
         }
     }
 
     /// Accepts connections of a listener.
-    fn accept(&mut self, cx: &mut Cx, token: u64) {
+    fn accept(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Ok(at) = usize::try_from(token - TOKEN_LISTENERS) else { return };
         let Some(listener) = self.listeners.streams.get_mut(at) else { return };
         let mut is_exhausted = false;
@@ -80,11 +74,13 @@ impl Listening {
                 Ok(accepted) => admit(cx, accepted, &listener.local),
                 Err(AcceptError::WouldBlock) => break,
                 Err(AcceptError::DescriptorsExhausted) => {
-                    cx.faces.full.no_descriptor(cx.now);
+                    let now = cx.now();
+                    cx.log().full.no_descriptor(now);
                     is_exhausted = true;
                 }
                 Err(AcceptError::NoResources(error)) => {
-                    cx.faces.full.no_memory(cx.now, &error);
+                    let now = cx.now();
+                    cx.log().full.no_memory(now, &error);
                     is_exhausted = true;
                     break;
                 }
@@ -94,49 +90,54 @@ impl Listening {
                 Err(AcceptError::Listener(error)) => {
                     error!(%error, local = ?listener.local, "no more connections are accepted");
                     // A failed listener would stay readable for ever.
-                    let _ = cx.poller.remove(&listener.socket);
+                    let _ = cx.unwatch(&listener.socket);
                     return;
                 }
             }
         }
         // The listener stays readable while connections wait, so polling it at once would spin.
-        if is_exhausted && cx.poller.remove(&listener.socket).is_ok() {
+        if is_exhausted && cx.unwatch(&listener.socket).is_ok() {
             self.paused.insert(at, cx.after(ACCEPT_PAUSE));
-            self.set_timer(cx);
         }
-    }
-
-    fn set_timer(&self, cx: &mut Cx) {
-        cx.timers.set(Reason::Accept, self.paused.values().copied().min());
     }
 }
 
 impl Service for Listening {
-    type Event = ListeningEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: ListeningEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            ListeningEvent::Start => {
-                (0..self.listeners.streams.len()).for_each(|at| self.add_to_poller(cx, at));
+            // Connections wait in the backlog until then: the worker gets the route to management before the first
+            // application.
+            Event::ManagementReachable => {
+                (0..self.listeners.streams.len()).for_each(|at| self.watch(cx, at));
+                Some(event)
             }
-            ListeningEvent::Ready(token) => self.accept(cx, token),
+            Event::Ready(token @ TOKEN_LISTENERS..TOKEN_ATTEMPTS) => {
+                self.accept(cx, token);
+                None
+            }
+            other => Some(other),
         }
     }
 
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.paused.values().copied().min().map(|at_ns| deadline(at_ns, Reason::Accept))
+    }
+
     /// Resumes accepting on listeners whose pause is over.
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
         let resumed = self.paused.extract_if(.., |_, until_ns| *until_ns <= now_ns);
         let resumed: Vec<usize> = resumed.map(|(at, _)| at).collect();
-        resumed.into_iter().for_each(|at| self.add_to_poller(cx, at));
-        self.set_timer(cx);
+        resumed.into_iter().for_each(|at| self.watch(cx, at));
     }
 }
 
 /// Adds the face of an accepted connection, starts its handshake, or closes it.
-fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
+fn admit(cx: &mut Cx<'_>, accepted: Accepted, local: &Arc<LocalEnd>) {
     let Accepted { stream, peer, .. } = accepted;
-    if !cx.faces.has_room(cx.now, &cx.config.limits) {
+    if !cx.has_room() {
         if matches!(**local, LocalEnd::Memif(_)) {
             // A closed connection without a reason would look as if no forwarder were running.
             ndn_memif::send_disconnect(stream.as_fd(), FULL);
@@ -144,7 +145,7 @@ fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
         return;
     }
     if matches!(**local, LocalEnd::WebSocket { .. }) {
-        return cx.post(Message::WebSocketClient { stream, peer, local: Arc::clone(local) });
+        return cx.post(Event::WebSocketClient { stream, peer, local: Arc::clone(local) });
     }
     let identity = local.identify(stream.as_fd(), peer);
     if !cx.admits(identity.principal) {
@@ -155,7 +156,7 @@ fn admit(cx: &mut Cx, accepted: Accepted, local: &Arc<LocalEnd>) {
     }
     match &**local {
         LocalEnd::Memif(socket) => {
-            cx.post(Message::MemifClient { stream, socket: socket.clone() });
+            cx.post(Event::MemifClient { stream, socket: socket.clone() });
         }
         LocalEnd::Unix(_) | LocalEnd::Tcp { .. } | LocalEnd::WebSocket { .. } => {
             cx.add_accepted(stream, peer, local, &identity);

@@ -5,21 +5,25 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, CsSettings};
+use ndn_dataplane::CsSettings;
 use ndn_face::InternalEnd;
 use ndn_forwarding::LearningRequest;
 use ndn_management::state::CreatedFace;
 use ndn_management::{
-    Action, FaceCreationError, FaceRecord, FaceSpecification, FibUpdate, Handled, Ticket,
+    Action, ControlState, FACE_ID_INTERNAL, FaceCreationError, FaceRecord, FaceSpecification,
+    FibUpdate, Handled, Ticket,
 };
 use ndn_packet::{Data, Interest, LpHeader, LpPacket, Name};
 use ndn_security::trust::AnchorChange;
+use ndn_sys::clock::Clock;
 use ndn_sys::poll::Waker;
-use ndn_table::Timestamp;
 use tracing::{error, info, warn};
 
+use super::commands::TableCommands;
 use super::replies::{Replies, segment_name};
-use super::service::{CONTROL_SOCKET, Cx, FaceRequest, Message, Reason, Service};
+use super::service::{CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, deadline};
+use super::{TOKEN_INTERNAL, TOKEN_KEY_CHAIN};
+use crate::destinations::Restorations;
 use crate::faces::FaceSpec;
 use crate::tables::{ForwardingTables, Published};
 use crate::telemetry::Figures;
@@ -31,132 +35,173 @@ const NO_CACHE: u64 = 1;
 const DATA_TYPE: u8 = 6;
 /// Maximum pending local requests.
 const LOCAL_MAX: usize = 1024;
-/// Retry interval for full queues.
-const RETRY: Duration = Duration::from_millis(2);
+/// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
+const INTERESTS_PER_ROUND: usize = 64;
+/// Maximum packets taken from the internal face per round.
+const PACKETS_PER_ROUND: usize = super::INTERNAL_QUEUE;
+/// Retry interval for a full queue: doubled while the queue has no room.
+const RETRY_MIN: Duration = Duration::from_millis(2);
+const RETRY_MAX: Duration = Duration::from_millis(128);
+
+/// The view of this service.
+type Cx<'a> = super::service::Cx<'a, dyn TableCommands>;
 
 /// The Data that answers a management Interest, or the reason for the failure.
 pub(crate) type LocalAnswer = Result<Vec<u8>, String>;
 
-/// Management's face and tables.
+/// Management: its state machine, its face and the tables of the workers.
 #[derive(Debug)]
-pub(super) struct Management {
+pub(crate) struct Management {
+    state: ControlState,
+    /// The state machine has to be called: something has happened since the last timeout.
+    is_touched: bool,
+    /// Faces that get the routes of faces that they replace.
+    restorations: Restorations,
     internal: InternalEnd,
+    /// The next packet, from a face whose event has not arrived yet.
+    early: Option<Incoming>,
+    /// The last face that a packet has waited for in this way.
+    awaited_face: u64,
+    clock: Clock,
     replies: Replies,
     local: LocalRequests,
     tickets: Tickets,
-    pub(super) tables: ForwardingTables,
+    tables: ForwardingTables,
     /// Readable once keys of commands have been read.
     key_chain: Arc<Waker>,
-    /// Local URIs of the listeners.
+    /// Local URIs of the listeners, and of the Ethernet interfaces that accept stations.
     channels: Vec<String>,
+    ethernet_channels: Vec<String>,
     /// Totals of the data plane, read once per round.
     figures: Option<Figures>,
     /// Packets are left in the internal face.
     is_behind: bool,
     /// A command waits for the workers to use changed tables.
     is_fib_awaited: bool,
+    /// Set while replies wait for the workers.
+    blocked: Option<Blocked>,
+}
+
+/// Replies that could not be sent.
+#[derive(Debug, Clone, Copy)]
+struct Blocked {
+    /// They wait for room; otherwise for the workers to execute commands, which the workers announce.
+    is_full: bool,
+    retry_ns: u64,
+    interval: Duration,
 }
 
 /// A packet that has arrived on the internal face.
 #[derive(Debug)]
-pub(super) struct Incoming {
+struct Incoming {
     /// FaceId of the face on which the forwarder received it.
-    pub(super) face_id: u64,
+    face_id: u64,
     wire: Vec<u8>,
 }
 
-/// Events of management.
-#[derive(Debug)]
-pub(super) enum ManagementEvent {
-    /// A packet has arrived on the internal face.
-    Incoming(Incoming),
-    /// The state machine requests an action, except those of other services.
-    Action(Action),
-    /// A face was created.
-    FaceAdded { ticket: Option<u64>, record: FaceRecord },
-    /// The requested face exists.
-    FaceExists { ticket: Option<u64>, face_id: u64 },
-    /// The requested face was not created: status code and reason.
-    FaceFailed { ticket: Option<u64>, code: u32, text: String },
-    /// A strategy asks about learnt routes.
-    Learning(LearningRequest),
-    /// The workers have erased packets; `more` is set if there are others.
-    CsErased { ticket: u64, erased: u64, more: bool },
-}
-
 impl Service for Management {
-    type Event = ManagementEvent;
+    type Dataplane = dyn TableCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: ManagementEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            ManagementEvent::Incoming(incoming) => self.handle_incoming(cx, incoming),
-            ManagementEvent::Action(action) => self.perform(cx, action),
-            ManagementEvent::FaceAdded { ticket, record } => match self.tickets.take(ticket) {
-                Some(ticket) => {
-                    cx.state.face_creation_done(cx.now, ticket, Ok(CreatedFace::New(record)));
-                }
-                None => cx.state.face_created(cx.now, record),
-            },
-            ManagementEvent::FaceExists { ticket, face_id } => {
-                let record = cx.state.face(face_id).cloned();
-                if let (Some(ticket), Some(record)) = (self.tickets.take(ticket), record) {
-                    cx.state.face_creation_done(cx.now, ticket, Ok(CreatedFace::Existing(record)));
-                }
+            Event::Ready(TOKEN_INTERNAL) => {
+                self.internal.reset();
+                self.is_behind = true;
             }
-            ManagementEvent::FaceFailed { ticket, code, text } => {
-                if let Some(ticket) = self.tickets.take(ticket) {
-                    let reason = crate::text::without_numbers(&text);
-                    let failure = FaceCreationError { code, reason };
-                    cx.state.face_creation_done(cx.now, ticket, Err(failure));
-                }
+            // Commands that wait for a key are tried again.
+            Event::Ready(TOKEN_KEY_CHAIN) => {
+                self.key_chain.reset();
+                self.is_touched = true;
             }
-            ManagementEvent::Learning(request) => learn(cx, request),
-            ManagementEvent::CsErased { ticket, erased, more } => {
-                if let Some(ticket) = self.tickets.take(Some(ticket)) {
-                    cx.state.cs_erase_done(ticket, erased, more);
-                }
-            }
+            event => return self.handle_change(cx, event),
         }
+        None
     }
 
-    /// Called every round, so that commands that wait for a key are tried again.
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        cx.state.handle_timeout(cx.now);
-        self.local.handle_timeout(cx.now_ns());
-        if cx.state.is_listing() {
-            self.read_figures(cx);
-            let Some(figures) = &self.figures else { return };
-            let telemetry = figures.telemetry(&cx.faces.known, cx.now.monotonic_ns);
-            cx.state.continue_listings(cx.now, &telemetry);
+    fn next_deadline(&self) -> Option<Deadline> {
+        if self.is_touched {
+            return Some(deadline(0, Reason::Management));
         }
-        report_outcomes(cx);
-        while let Some(change) = cx.state.poll_anchor_change() {
+        let has_requests = self.state.has_requests() && !self.replies.is_full();
+        if self.is_behind || has_requests {
+            return Some(deadline(0, Reason::Interests));
+        }
+        // Work that could continue at once only makes more replies that wait.
+        let earliest_ns = self.blocked.map_or(0, |blocked| blocked.retry_ns);
+        let at = |at_ns: Option<u64>, reason| at_ns.map(|at| deadline(at.max(earliest_ns), reason));
+        let restoring = (!self.restorations.is_empty()).then_some(0);
+        let retried = self.blocked.filter(|blocked| blocked.is_full);
+        let deadlines = [
+            at(self.state.next_deadline_ns(), Reason::Management),
+            at(restoring, Reason::Management),
+            at(self.local.next_deadline_ns(), Reason::LocalRequest),
+            at(retried.map(|blocked| blocked.retry_ns), Reason::FullQueue),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
+        self.is_touched = false;
+        self.handle_interests(cx);
+        self.state.handle_timeout(cx.now());
+        self.local.handle_timeout(cx.now_ns());
+        if self.state.is_listing() {
+            let figures =
+                read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
+            let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
+            self.state.continue_listings(cx.now(), &telemetry);
+        }
+        self.report_outcomes(cx);
+        while let Some(change) = self.state.poll_anchor_change() {
             log_anchor_change(&change);
         }
-        self.tables.collect();
+        // A route unregistered in this round must not return in it.
+        self.perform_actions(cx);
+        self.restorations.advance(&mut self.state, cx.now_ns());
     }
 }
 
 impl Management {
     /// Management whose face's other end is `internal`.
     pub(super) fn new(
+        state: ControlState,
         internal: InternalEnd,
         tables: ForwardingTables,
         key_chain: Arc<Waker>,
         channels: Vec<String>,
+        clock: Clock,
     ) -> Self {
         Self {
+            state,
+            is_touched: true,
+            restorations: Restorations::default(),
             internal,
+            early: None,
+            awaited_face: 0,
+            clock,
             replies: Replies::default(),
             local: LocalRequests::default(),
             tickets: Tickets::default(),
             tables,
             key_chain,
             channels,
+            ethernet_channels: Vec::new(),
             figures: None,
             is_behind: false,
             is_fib_awaited: true,
+            blocked: None,
         }
+    }
+
+    /// The state machine.
+    pub(super) const fn state(&self) -> &ControlState {
+        &self.state
+    }
+
+    /// The state machine and the tables, to change settings.
+    pub(crate) const fn change(&mut self) -> (&mut ControlState, &mut ForwardingTables) {
+        self.is_touched = true;
+        (&mut self.state, &mut self.tables)
     }
 
     /// Readable when packets have arrived.
@@ -164,25 +209,152 @@ impl Management {
         &self.internal
     }
 
-    /// Readable once keys of commands have been read. Commands that wait for a key are tried again in every round.
+    /// Readable once keys of commands have been read. Commands that wait for a key are tried again then.
     pub(super) fn key_chain(&self) -> &Waker {
         &self.key_chain
     }
 
-    /// Time and reason of the next [`handle_timeout`](Service::handle_timeout) of the state machine.
-    pub(super) fn next_deadline(&self, cx: &Cx) -> Option<(Timestamp, Reason)> {
-        let at_ns = cx.state.next_deadline_ns()?;
-        Some((Timestamp::from_nanos(at_ns), Reason::Management))
+    /// Handles an event that may change the state.
+    fn handle_change(&mut self, cx: &mut Cx<'_>, mut event: Event) -> Option<Event> {
+        match event {
+            Event::FaceAdded { ticket, ref record, .. } => self.face_added(cx, ticket, record),
+            Event::FaceExists { ticket, face_id } => {
+                let record = self.state.face(face_id).cloned();
+                if let (Some(ticket), Some(record)) = (self.tickets.take(ticket), record) {
+                    let existing = Ok(CreatedFace::Existing(record));
+                    self.state.face_creation_done(cx.now(), ticket, existing);
+                }
+            }
+            Event::FaceFailed { ticket, code, ref text } => {
+                if let Some(ticket) = self.tickets.take(ticket) {
+                    let reason = crate::text::without_numbers(text);
+                    let failure = FaceCreationError { code, reason };
+                    self.state.face_creation_done(cx.now(), ticket, Err(failure));
+                }
+            }
+            Event::FaceClosed { face_id, ref mut lost } => {
+                let destinations = self.restorations.end(&self.state, face_id);
+                if let Some(face) = lost.take_if(|face| face.needs_session()) {
+                    cx.post(Event::SessionLost { face_id, face, destinations });
+                }
+                self.state.face_destroyed(cx.now(), face_id);
+            }
+            Event::FaceStateChanged { face_id, is_up } => {
+                self.state.face_changed_state(cx.now(), face_id, is_up);
+            }
+            Event::FaceResized { face_id, length } => {
+                self.state.face_resized(face_id, length as u64);
+            }
+            Event::AddRoute { prefix, route } => {
+                if let Err(error) = self.state.add_route(prefix.as_ref(), route) {
+                    warn!(%prefix, %error, "a route of the configuration was refused");
+                }
+                self.is_touched = true;
+                return None;
+            }
+            Event::AdoptFace { face_id, persistency } => {
+                self.state.adopt_face(face_id, persistency);
+            }
+            Event::RestoreRoutes { face_id, destinations } => {
+                self.restorations.begin(face_id, destinations);
+                self.is_touched = true;
+                return None;
+            }
+            Event::Learning(request) => {
+                self.learn(cx, request);
+                self.is_touched = true;
+                return None;
+            }
+            Event::CsErased { ticket, erased, more } => {
+                if let Some(ticket) = self.tickets.take(Some(ticket)) {
+                    self.state.cs_erase_done(ticket, erased, more);
+                }
+            }
+            Event::EthernetChannels(channels) => {
+                self.ethernet_channels = channels;
+                return None;
+            }
+            other => return Some(other),
+        }
+        self.is_touched = true;
+        Some(event)
+    }
+
+    fn face_added(&mut self, cx: &mut Cx<'_>, ticket: Option<u64>, record: &FaceRecord) {
+        match self.tickets.take(ticket) {
+            Some(ticket) => {
+                let new = Ok(CreatedFace::New(record.clone()));
+                self.state.face_creation_done(cx.now(), ticket, new);
+            }
+            None => self.state.face_created(cx.now(), record.clone()),
+        }
+        if record.properties.face_id == FACE_ID_INTERNAL {
+            // The user is the final one: privileges have been given up.
+            self.state.set_operator_users(vec![0, rustix::process::geteuid().as_raw()]);
+            if let Err(error) = self.state.register_management() {
+                error!(%error, "management cannot be reached");
+            }
+            cx.post(Event::ManagementReachable);
+        }
+    }
+
+    /// Handles a self-learning request.
+    fn learn(&mut self, cx: &mut Cx<'_>, request: LearningRequest) {
+        match request {
+            LearningRequest::Learn { face_id, name, announcement } => {
+                let announcement = announcement.into_vec();
+                self.state.receive_announcement(cx.now(), face_id, name.as_ref(), announcement);
+            }
+            LearningRequest::Forget { face_id, name } => {
+                self.state.receive_refusal(face_id, name);
+            }
+            LearningRequest::Find { ticket, name } => {
+                let announcement = self.state.find_announcement(cx.now(), name.as_ref());
+                let announcement = announcement.map(Vec::into_boxed_slice);
+                cx.dataplane().answer_learning(ticket, announcement);
+            }
+        }
+    }
+
+    /// Takes Interests from the internal face; [`finish_round`](Self::finish_round) sends the replies. The commands of
+    /// one round share one version of the FIB: copying the changed pages costs more than the changes.
+    fn handle_interests(&mut self, cx: &mut Cx<'_>) {
+        if let Some(early) = self.early.take() {
+            self.handle_incoming(cx, early);
+        }
+        let mut packets_left = PACKETS_PER_ROUND;
+        for _ in 0..INTERESTS_PER_ROUND {
+            self.receive_packets(cx, &mut packets_left);
+            if !self.handle_next(cx) {
+                return;
+            }
+        }
+    }
+
+    /// Empties the queue of the internal face, which has no shares, into that of the principals. Takes at most `left`
+    /// packets, and subtracts them.
+    fn receive_packets(&mut self, cx: &mut Cx<'_>, left: &mut usize) {
+        while *left > 0 && self.early.is_none() {
+            let Some(incoming) = self.receive(cx) else { return };
+            *left -= 1;
+            let face_id = incoming.face_id;
+            if self.state.face(face_id).is_none() && self.awaited_face != face_id {
+                // The face was created during this round. Its event was sent before its Interest.
+                (self.early, self.awaited_face) = (Some(incoming), face_id);
+            } else {
+                self.handle_incoming(cx, incoming);
+            }
+        }
     }
 
     /// Returns the next packet of the internal face.
-    pub(super) fn receive(&mut self, cx: &Cx) -> Option<Incoming> {
+    fn receive(&mut self, cx: &Cx<'_>) -> Option<Incoming> {
         while let Some(frame) = self.internal.receive() {
             self.is_behind = true;
             let Ok(packet) = LpPacket::parse(&frame) else { continue };
             if let (Some(wire), Some(face_id)) = (packet.fragment(), packet.incoming_face_id())
                 && packet.nack().is_none()
-                && cx.config.management.enabled
+                && cx.config().management.enabled
             {
                 return Some(Incoming { face_id, wire: wire.to_vec() });
             }
@@ -191,29 +363,28 @@ impl Management {
         None
     }
 
-    fn handle_incoming(&mut self, cx: &mut Cx, incoming: Incoming) {
+    fn handle_incoming(&mut self, cx: &mut Cx<'_>, incoming: Incoming) {
         let Incoming { face_id, wire } = incoming;
         if wire.first() == Some(&DATA_TYPE) {
-            cx.state.handle_data(cx.now, &wire, face_id);
+            self.state.handle_data(cx.now(), &wire, face_id);
         } else {
             self.local.note_interests();
-            cx.state.receive_interest(wire, face_id);
+            self.state.receive_interest(wire, face_id);
         }
-        report_outcomes(cx);
+        self.report_outcomes(cx);
     }
 
     /// Handles the request whose turn it is, unless too many replies wait. Returns false if there is none.
-    pub(super) fn handle_next(&mut self, cx: &mut Cx) -> bool {
-        if self.replies.is_full() || !cx.state.has_requests() {
+    fn handle_next(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.replies.is_full() || !self.state.has_requests() {
             return false;
         }
-        self.read_figures(cx);
-        let Some(figures) = &self.figures else { return false };
-        let began_ns = cx.clock.now_ns();
-        let telemetry = figures.telemetry(&cx.faces.known, cx.now.monotonic_ns);
-        let has_handled = cx.state.handle_next(cx.now, &telemetry);
-        cx.state.charge(cx.clock.now_ns().saturating_sub(began_ns));
-        report_outcomes(cx);
+        let figures = read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
+        let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
+        let began_ns = self.clock.now_ns();
+        let has_handled = self.state.handle_next(cx.now(), &telemetry);
+        self.state.charge(self.clock.now_ns().saturating_sub(began_ns));
+        self.report_outcomes(cx);
         has_handled
     }
 
@@ -221,13 +392,13 @@ impl Management {
     /// or embedding the forwarder, grants every permission.
     pub(super) fn handle_local_interest(
         &mut self,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
         interest: &[u8],
         answer: SyncSender<LocalAnswer>,
     ) {
         // The requester may have gone, here and below.
         let refuse = |reason: String| drop(answer.send(Err(reason)));
-        if !cx.config.management.enabled {
+        if !cx.config().management.enabled {
             return refuse("management is turned off (management.enabled)".to_owned());
         }
         if self.local.waiting.len() >= LOCAL_MAX {
@@ -239,14 +410,14 @@ impl Management {
         let waiting = Waiting {
             name: parsed.name().to_name(),
             can_be_prefix: parsed.can_be_prefix(),
-            is_shared: cx.state.is_listing() || cx.state.has_requests(),
+            is_shared: self.state.is_listing() || self.state.has_requests(),
             deadline_ns: cx.after(management_timeout(parsed.lifetime_ms())),
             answer: answer.clone(),
         };
-        self.read_figures(cx);
-        let Some(figures) = &self.figures else { return };
-        let telemetry = figures.telemetry(&cx.faces.known, cx.now.monotonic_ns);
-        let handled = cx.state.handle_operator_interest(cx.now, interest, &telemetry);
+        self.is_touched = true;
+        let figures = read_figures(&mut self.figures, &self.channels, &self.ethernet_channels, cx);
+        let telemetry = figures.telemetry(cx.faces().all(), cx.now_ns());
+        let handled = self.state.handle_operator_interest(cx.now(), interest, &telemetry);
         match &handled {
             Handled::Ignored(reason) => refuse(format!("not a management Interest: {reason}")),
             Handled::Malformed => refuse("the request is not an Interest".to_owned()),
@@ -261,27 +432,32 @@ impl Management {
             | Handled::Dropped
             | Handled::Announcement(_) => self.local.waiting.push(waiting),
         }
-        cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
-        cx.post(Message::Handled { face_id: CONTROL_SOCKET, handled });
+        cx.post(Event::Handled { face_id: CONTROL_SOCKET, handled });
     }
 
-    /// Reads the totals of the data plane that datasets report.
-    fn read_figures(&mut self, cx: &Cx) {
-        self.figures.get_or_insert_with(|| {
-            let channels = self.channels.iter().chain(&cx.ethernet_channels);
-            let mut channels: Vec<String> = channels.cloned().collect();
-            // Grouped by scheme, as NFD does.
-            channels.sort_unstable();
-            Figures { counters: cx.dataplane.counters(), channels }
-        });
+    /// Posts the outcomes of requests.
+    fn report_outcomes(&mut self, cx: &mut Cx<'_>) {
+        while let Some((face_id, handled)) = self.state.poll_outcome() {
+            cx.post(Event::Handled { face_id, handled });
+        }
     }
 
-    fn perform(&mut self, cx: &mut Cx, action: Action) {
+    /// Performs the actions of the state machine without publishing tables. Returns whether there was an action.
+    pub(super) fn perform_actions(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut has_performed = false;
+        while let Some(action) = self.state.poll_action() {
+            self.perform(cx, action);
+            has_performed = true;
+        }
+        has_performed
+    }
+
+    fn perform(&mut self, cx: &mut Cx<'_>, action: Action) {
         match action {
             Action::UpdateFib { updates, is_awaited } => {
                 self.is_fib_awaited |= is_awaited;
                 separate_next_hops(cx, &updates);
-                let indexes = |face_id: u64| cx.faces.known.get(&face_id).map(|face| face.index);
+                let indexes = |face_id: u64| cx.faces().get(face_id).map(|face| face.index);
                 if let Err((prefix, error)) = self.tables.apply(updates, indexes) {
                     error!(%prefix, %error, "a route could not be put into the FIB");
                 }
@@ -292,7 +468,7 @@ impl Management {
                 }
                 let frame = reply_frame(&wire, may_cache);
                 match segment_name(&wire, may_cache) {
-                    Some(name) => self.replies.push_segment(cx.now, name, frame),
+                    Some(name) => self.replies.push_segment(cx.now(), name, frame),
                     None => self.replies.push(frame),
                 }
             }
@@ -309,14 +485,25 @@ impl Management {
                     pit_tokens: ndn_forwarding::PitTokenPolicy::WhenSeen,
                     options,
                 };
-                cx.post(Message::Create(Box::new(FaceRequest { remote, local, spec })));
+                cx.post(Event::Create(Box::new(FaceRequest { remote, local, spec })));
             }
             Action::CancelFace { ticket } => {
                 if let Some(ticket) = self.tickets.find(ticket) {
-                    cx.post(Message::Cancel { ticket });
+                    cx.post(Event::Cancel { ticket });
                 }
             }
-            Action::DestroyFace { face_id } => cx.dataplane.send(Command::RemoveFace { face_id }),
+            Action::UpdateFace { face_id, persistency, keeper, options } => {
+                let kept = persistency.map(|persistency| (persistency, keeper));
+                cx.post(Event::UpdateFace { face_id, kept, options });
+            }
+            Action::DestroyFace { face_id } => {
+                cx.post(Event::DestroyFace(face_id));
+                cx.dataplane().remove_face(face_id);
+            }
+            Action::ForgetRoute { prefix, face_id, origin } => {
+                self.restorations.forget(face_id, &prefix, origin);
+                cx.post(Event::ForgetRoute { prefix, face_id, origin });
+            }
             Action::SetStrategy { prefix, strategy } => {
                 self.is_fib_awaited = true;
                 if let Err(error) = self.tables.set_strategy(prefix.as_ref(), strategy.as_ref()) {
@@ -328,110 +515,111 @@ impl Management {
                 self.tables.unset_strategy(prefix.as_ref());
             }
             Action::ConfigureCs(settings) => {
-                cx.dataplane.send(Command::ConfigureCs(CsSettings {
+                cx.dataplane().configure_cs(CsSettings {
                     capacity_packets: Some(
                         usize::try_from(settings.capacity).unwrap_or(usize::MAX),
                     ),
                     admit: Some(settings.admit),
                     serve: Some(settings.serve),
-                }));
+                });
             }
             Action::EraseCs { ticket, prefix, limit } => {
                 let ticket = self.tickets.add(ticket);
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                cx.dataplane.send(Command::EraseCs { ticket, prefix, limit });
+                cx.dataplane().erase_cs(ticket, prefix, limit);
             }
-            // Other services perform these.
-            Action::UpdateFace { .. } | Action::ForgetRoute { .. } => {}
         }
     }
 
+    /// Changes the FIB of the workers and leaves that of the state machine as it is: a fault that a simulation plants.
+    #[cfg(feature = "planted-faults")]
+    pub(super) fn update_fib(&mut self, cx: &mut Cx<'_>, updates: Vec<FibUpdate>) {
+        self.perform(cx, Action::UpdateFib { updates, is_awaited: true });
+    }
+
     /// Publishes changed tables and sends replies. Returns whether a reply was sent.
-    pub(super) fn finish_round(&mut self, cx: &mut Cx) -> bool {
+    pub(super) fn finish_round(&mut self, cx: &mut Cx<'_>) -> bool {
         self.figures = None;
+        self.tables.collect();
         self.publish_tables(cx);
         let has_sent = self.send_replies(cx);
-        cx.dataplane.wake();
-        let has_requests = cx.state.has_requests() && !self.replies.is_full();
-        let is_behind = self.is_behind || has_requests;
-        cx.timers.set(Reason::Interests, is_behind.then(|| cx.now_ns()));
-        let is_unsent = !self.replies.is_empty() || self.local.has_answers();
-        cx.timers.set(Reason::FullQueue, is_unsent.then(|| cx.after(RETRY)));
-        cx.timers.set(Reason::LocalRequest, self.local.next_deadline_ns());
+        cx.dataplane().wake();
+        let is_blocked = !self.replies.is_empty() || self.local.has_answers();
+        self.blocked = is_blocked.then(|| {
+            let is_full = !self.replies.is_empty() && cx.dataplane().is_settled();
+            match self.blocked {
+                // The retry of other work leaves the interval as it is.
+                Some(before) if !has_sent && cx.now_ns() < before.retry_ns => {
+                    Blocked { is_full, ..before }
+                }
+                before => {
+                    let longer = before.filter(|_| !has_sent).map(|one| one.interval * 2);
+                    let interval = longer.unwrap_or(RETRY_MIN).min(RETRY_MAX);
+                    Blocked { is_full, retry_ns: cx.after(interval), interval }
+                }
+            }
+        });
         has_sent
     }
 
     /// Publishes changed tables to the workers. While routes to removed faces are deleted in parts, publishes only if
     /// a command waits for a change: each version copies all pages that differ from the last.
-    fn publish_tables(&mut self, cx: &mut Cx) {
-        if cx.state.is_removing() && !self.is_fib_awaited {
+    fn publish_tables(&mut self, cx: &mut Cx<'_>) {
+        if self.state.is_removing() && !self.is_fib_awaited {
             return;
         }
         self.is_fib_awaited = false;
         if let Some(published) = self.tables.publish() {
             let Published { fib, strategies } = published;
-            cx.dataplane.send(Command::SetTables { fib, strategies });
+            cx.dataplane().set_tables(fib, strategies);
         }
     }
 
     /// Sends replies while the internal face has room. Tables have been sent before: the worker uses them from the
     /// moment it sees the reply. Returns whether a reply was sent.
-    fn send_replies(&mut self, cx: &mut Cx) -> bool {
+    fn send_replies(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.replies.is_empty() && !self.local.has_answers() {
             return false;
         }
+        let dataplane = cx.dataplane();
         // The worker executes commands before it polls the internal face again.
-        cx.dataplane.wake();
+        dataplane.wake();
         // Local answers pass through no worker: what the requester sends next may reach any of them first.
-        let has_answered = self.local.has_answers() && cx.dataplane.has_executed_all();
+        let has_answered = self.local.has_answers() && dataplane.has_executed_all();
         if has_answered {
             self.local.send();
         }
         // The other workers have executed them once this is true.
-        if !cx.dataplane.is_settled() {
+        if !dataplane.is_settled() {
             return has_answered;
         }
         self.replies.send(&mut self.internal) || has_answered
     }
 }
 
+/// Returns the totals of the data plane that datasets report; reads them once per round.
+fn read_figures<'a>(
+    figures: &'a mut Option<Figures>,
+    channels: &[String],
+    ethernet_channels: &[String],
+    cx: &mut Cx<'_>,
+) -> &'a Figures {
+    figures.get_or_insert_with(|| {
+        let mut channels = [channels, ethernet_channels].concat();
+        // Grouped by scheme, as NFD does.
+        channels.sort_unstable();
+        Figures { counters: cx.dataplane().counters(), channels }
+    })
+}
+
 /// Gives on-demand UDP peers that become next hops sockets of their own, so that their answers do not arrive on the
 /// shared socket.
-fn separate_next_hops(cx: &mut Cx, updates: &[FibUpdate]) {
+fn separate_next_hops(cx: &mut Cx<'_>, updates: &[FibUpdate]) {
     for update in updates {
         let FibUpdate::Set { next_hops, .. } = update else { continue };
         for &ndn_management::NextHop { face_id, .. } in next_hops {
-            if let Some(face) = cx.faces.known.get_mut(&face_id)
-                && !std::mem::replace(&mut face.is_separated, true)
-            {
-                cx.dataplane.send(Command::SeparateInput { face_id });
-            }
+            cx.separate_input(face_id);
         }
-    }
-}
-
-/// Handles a self-learning request.
-fn learn(cx: &mut Cx, request: LearningRequest) {
-    match request {
-        LearningRequest::Learn { face_id, name, announcement } => {
-            let announcement = announcement.into_vec();
-            cx.state.receive_announcement(cx.now, face_id, name.as_ref(), announcement);
-        }
-        LearningRequest::Forget { face_id, name } => {
-            cx.state.receive_refusal(face_id, name);
-        }
-        LearningRequest::Find { ticket, name } => {
-            let announcement = cx.state.find_announcement(cx.now, name.as_ref());
-            let announcement = announcement.map(Vec::into_boxed_slice);
-            cx.dataplane.send(Command::AnswerLearning { ticket, announcement });
-        }
-    }
-}
-
-/// Passes on the outcomes of requests.
-fn report_outcomes(cx: &mut Cx) {
-    while let Some((face_id, handled)) = cx.state.poll_outcome() {
-        cx.post(Message::Handled { face_id, handled });
     }
 }
 

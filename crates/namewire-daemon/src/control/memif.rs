@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, NewFace};
+use ndn_dataplane::NewFace;
 use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd, Persistency};
 use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
 use ndn_management::status;
@@ -19,7 +19,8 @@ use ndn_sys::seqpacket;
 use ndn_types::FaceUri;
 use tracing::{debug, info, warn};
 
-use super::service::{Cx, Reason, Service};
+use super::commands::FaceCommands;
+use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use crate::config::{Config, MemifSecrecy};
 use crate::faces::FaceSpec;
 use crate::local_peers::PeerIdentity;
@@ -74,39 +75,48 @@ pub(super) struct Memif {
     memory: Arc<MemoryBudget>,
     /// Number of rejected clients, by reason.
     refused: BTreeMap<MemifRefusal, u64>,
-}
-
-/// Events of memif.
-#[derive(Debug)]
-pub(super) enum MemifEvent {
-    /// The listener at `socket` has accepted a client.
-    Client { stream: OwnedFd, socket: PathBuf },
-    /// Create a face of a server's interface.
-    Create { address: Address, spec: FaceSpec },
-    /// The socket with this token is readable.
-    Ready(u64),
-    /// A face is gone.
-    FaceGone(u64),
+    /// The clients that need a secret, as logged.
+    secrecy: Option<MemifSecrecy>,
 }
 
 impl Service for Memif {
-    type Event = MemifEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: MemifEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            MemifEvent::Client { stream, socket } => self.begin(cx, stream, socket),
-            MemifEvent::Create { address, spec } => self.create(cx, address, &spec),
-            MemifEvent::Ready(token) => match self.attempts.remove(&token) {
+            Event::MemifClient { stream, socket } => self.begin(cx, stream, socket),
+            Event::CreateMemif { address, spec } => self.create(cx, address, &spec),
+            Event::Ready(token) if token >= TOKEN_MEMIF => match self.attempts.remove(&token) {
                 Some(attempt) => self.advance_attempt(cx, token, attempt),
                 None => self.advance_client(cx, token),
             },
-            MemifEvent::FaceGone(face_id) => drop(self.taken.remove(&face_id)),
+            Event::Abandon { ticket } => {
+                self.attempts.retain(|_, attempt| attempt.spec.ticket != Some(ticket));
+                return Some(event);
+            }
+            Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
+                self.taken.remove(&face_id);
+                return Some(event);
+            }
+            Event::Reloaded => {
+                if self.secrecy.as_ref().is_some_and(|had| *had != cx.config().memif_secrecy()) {
+                    self.log_secrecy(cx.config());
+                }
+                return Some(event);
+            }
+            other => return Some(other),
         }
-        self.set_timer(cx);
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
+        let pending = self.pending.values().map(|pending| pending.deadline_ns);
+        pending.chain(attempts).min().map(|at_ns| deadline(at_ns, Reason::Memif))
     }
 
     /// Drops attempts and clients that have timed out.
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
         let late = self.pending.extract_if(.., |_, pending| pending.deadline_ns <= now_ns);
         for (_, pending) in late {
@@ -118,7 +128,6 @@ impl Service for Memif {
             ndn_memif::send_disconnect(attempt.handshake.as_fd(), "The handshake takes too long");
             server_failed(cx, &attempt.address, &attempt.spec, "the server does not answer");
         }
-        self.set_timer(cx);
     }
 }
 
@@ -127,7 +136,17 @@ impl Memif {
         let memory = MemoryBudget::new(config.listeners.memif.memory.0);
         let (pending, attempts) = (BTreeMap::new(), BTreeMap::new());
         let (taken, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { pending, attempts, next_token: TOKEN_MEMIF, taken, memory, refused }
+        let (next_token, secrecy) = (TOKEN_MEMIF, None);
+        Self { pending, attempts, next_token, taken, memory, refused, secrecy }
+    }
+
+    /// Logs whether clients need a secret, now and after each change of the settings.
+    pub(super) fn log_secrecy(&mut self, config: &Config) {
+        let secrecy = config.memif_secrecy();
+        if config.listeners.memif.enabled {
+            log_secrecy(config, &secrecy);
+        }
+        self.secrecy = Some(secrecy);
     }
 
     /// Status for `namewire memif`.
@@ -142,24 +161,19 @@ impl Memif {
         }
     }
 
-    fn set_timer(&self, cx: &mut Cx) {
-        let attempts = self.attempts.values().map(|attempt| attempt.deadline_ns);
-        let pending = self.pending.values().map(|pending| pending.deadline_ns);
-        cx.timers.set(Reason::Memif, pending.chain(attempts).min());
-    }
-
     fn count(&mut self, reason: MemifRefusal) {
         *self.refused.entry(reason).or_default() += 1;
     }
 
     /// Starts the handshake with a client.
-    fn begin(&mut self, cx: &mut Cx, stream: OwnedFd, socket: PathBuf) {
+    fn begin(&mut self, cx: &mut Cx<'_>, stream: OwnedFd, socket: PathBuf) {
         let user = match seqpacket::user_of_peer(stream.as_fd()) {
             Ok(user) => user,
             Err(error) => return debug!(%error, "a memif client was lost"),
         };
         if let Err(limit) = room_for(user, self.pending.values().map(|other| other.user)) {
-            cx.faces.refused.memif_turned_away(cx.now, user, limit);
+            let now = cx.now();
+            cx.log().refused.memif_turned_away(now, user, limit);
             let reason = match limit {
                 HANDSHAKES_MAX => "Too many clients connect at this moment",
                 _ => "Too many clients of this user connect at this moment",
@@ -168,14 +182,14 @@ impl Memif {
             return self.count(MemifRefusal::TooManyHandshakes);
         }
         let options = ServerOptions {
-            buffer_length: cx.config.listeners.memif.dataroom,
-            chains: cx.config.listeners.memif.chains,
+            buffer_length: cx.config().listeners.memif.dataroom,
+            chains: cx.config().listeners.memif.chains,
             memory: Some(Arc::clone(&self.memory)),
         };
         let token = self.next_token;
         let begun = ServerHandshake::new(stream, options).map_err(|error| error.to_string());
         let added = begun.and_then(|handshake| {
-            let added = cx.poller.add(handshake.as_fd(), token, Interest::Readable);
+            let added = cx.watch(handshake.as_fd(), token, Interest::Readable);
             added.map(|()| handshake).map_err(|error| error.to_string())
         });
         match added {
@@ -189,7 +203,7 @@ impl Memif {
     }
 
     /// Continues the handshake of a client.
-    fn advance_client(&mut self, cx: &mut Cx, token: u64) {
+    fn advance_client(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Some(pending) = self.pending.remove(&token) else { return };
         let Pending { handshake, socket, user, deadline_ns } = pending;
         let interface = |id| Address { socket: socket.clone(), id: Some(id) };
@@ -199,7 +213,7 @@ impl Memif {
                 || self.pending.values().any(connects)
         };
         let admit = |id, output: &Secret| {
-            let spec = cx.config.memif_secret(&interface(id));
+            let spec = cx.config().memif_secret(&interface(id));
             match spec.is_none() || spec == *output {
                 // Only an authorized client learns whether the interface is in use.
                 true if is_taken(id) => Err(Refusal::Taken),
@@ -221,12 +235,13 @@ impl Memif {
     }
 
     /// Logs and counts a failed handshake.
-    fn client_failed(&mut self, cx: &mut Cx, socket: &Path, error: &HandshakeError) {
+    fn client_failed(&mut self, cx: &mut Cx<'_>, socket: &Path, error: &HandshakeError) {
         match error {
             HandshakeError::NotAdmitted { id, client, refusal } => {
                 let interface = Address { socket: socket.to_owned(), id: Some(*id) };
                 let client = format!("{client} for {interface}");
-                cx.faces.refused.memif_refused(cx.now, &client, error);
+                let now = cx.now();
+                cx.log().refused.memif_refused(now, &client, error);
                 self.count(match refusal {
                     Refusal::SecretMissing => MemifRefusal::NoSecret,
                     Refusal::SecretWrong => MemifRefusal::WrongSecret,
@@ -246,39 +261,40 @@ impl Memif {
             | HandshakeError::Protocol(_)
             | HandshakeError::Memory(_) => {
                 let client = format!("somebody at {}", socket.display());
-                cx.faces.refused.memif_refused(cx.now, &client, error);
+                let now = cx.now();
+                cx.log().refused.memif_refused(now, &client, error);
                 self.count(MemifRefusal::Misbehaved);
             }
         }
     }
 
-    fn add_client(&mut self, cx: &mut Cx, link: Box<Link>, remote: Address, local: &Address) {
-        if let Err(error) = cx.poller.remove(link.as_fd()) {
+    fn add_client(&mut self, cx: &mut Cx<'_>, link: Box<Link>, remote: Address, local: &Address) {
+        if let Err(error) = cx.unwatch(link.as_fd()) {
             warn!(%error, "a memif client was lost");
             return;
         }
         debug!(%remote, peer = %link.peer, interface = %link.interface, "a memif client has connected");
-        let face_id = cx.dataplane.allocate_face_id();
+        let face_id = cx.dataplane().allocate_face_id();
         let properties = FaceProperties {
             // Some applications reject an Interest with a PIT token.
             pit_tokens: PitTokenPolicy::Never,
             principal: PeerIdentity::application(link.as_fd()).principal,
             ..FaceProperties::point_to_point(face_id, Scope::Local)
         };
-        let options = options(&cx.config, properties, Persistency::OnDemand);
-        cx.dataplane.send(Command::AddFace(Box::new(NewFace {
+        let options = options(cx.config(), properties, Persistency::OnDemand);
+        cx.dataplane().add_face(NewFace {
             ticket: None,
             transport: MemifEnd::Accepted(link).into(),
             options,
             remote: face_uri(&remote),
             local: face_uri(local),
-        })));
+        });
         self.taken.insert(face_id, remote);
     }
 
     /// Creates a face of a server's interface.
-    fn create(&mut self, cx: &mut Cx, address: Address, spec: &FaceSpec) {
-        if cx.config.is_own_memif(&address) {
+    fn create(&mut self, cx: &mut Cx<'_>, address: Address, spec: &FaceSpec) {
+        if cx.config().is_own_memif(&address) {
             return server_failed(cx, &address, spec, "this forwarder listens there itself");
         }
         let is_command = spec.is_command();
@@ -288,15 +304,15 @@ impl Memif {
         }
         let options = ClientOptions {
             id: address.id.unwrap_or(0),
-            secret: cx.config.memif_secret(&address),
-            buffer_length: cx.config.listeners.memif.dataroom,
-            chains: cx.config.listeners.memif.chains,
+            secret: cx.config().memif_secret(&address),
+            buffer_length: cx.config().listeners.memif.dataroom,
+            chains: cx.config().listeners.memif.chains,
             ..ClientOptions::default()
         };
         let token = self.next_token;
         let begun = MemifClient::connect(address.clone(), options).and_then(|client| {
             if is_command {
-                cx.poller.add(client.handshake.as_fd(), token, Interest::Readable)?;
+                cx.watch(client.handshake.as_fd(), token, Interest::Readable)?;
             }
             Ok(client)
         });
@@ -321,7 +337,7 @@ impl Memif {
     }
 
     /// Continues the handshake of an attempt that waits for a server.
-    fn advance_attempt(&mut self, cx: &mut Cx, token: u64, attempt: Attempt) {
+    fn advance_attempt(&mut self, cx: &mut Cx<'_>, token: u64, attempt: Attempt) {
         let Attempt { handshake, address, options, spec, deadline_ns } = attempt;
         match handshake.advance() {
             Ok(Progress::Waiting(handshake)) => {
@@ -330,7 +346,7 @@ impl Memif {
             }
             Ok(Progress::Done(link)) => {
                 // From now on a worker polls this socket.
-                if let Err(error) = cx.poller.remove(link.as_fd()) {
+                if let Err(error) = cx.unwatch(link.as_fd()) {
                     let reason = crate::addresses::words(&error);
                     return server_failed(cx, &address, &spec, &reason);
                 }
@@ -353,14 +369,10 @@ impl Memif {
     }
 }
 
-/// Logs whether clients need a secret.
-pub(super) fn log_secrecy(config: &Config) {
-    if !config.listeners.memif.enabled {
-        return;
-    }
+fn log_secrecy(config: &Config, secrecy: &MemifSecrecy) {
     let socket = config.listeners.memif_path();
     let socket = socket.display();
-    match config.memif_secrecy() {
+    match secrecy {
         MemifSecrecy::All => info!(%socket, "memif clients need a secret"),
         MemifSecrecy::Of(interfaces) if interfaces.is_empty() => {
             info!(%socket, "memif clients need no secret");
@@ -381,26 +393,26 @@ fn options(config: &Config, properties: FaceProperties, persistency: Persistency
     FaceOptions { link, idle_timeout: None, ..options }
 }
 
-fn server_failed(cx: &mut Cx, address: &Address, spec: &FaceSpec, reason: &str) {
+fn server_failed(cx: &mut Cx<'_>, address: &Address, spec: &FaceSpec, reason: &str) {
     info!(%address, reason, "cannot connect");
     let text = format!("Cannot connect to {address}: {reason}");
     cx.attempt_failed(spec, status::CONNECT_FAILED, text);
 }
 
 /// Adds the face of a server that is connected or will be.
-fn add_server(cx: &mut Cx, end: MemifEnd, address: &Address, local: i32, spec: &FaceSpec) {
-    let face_id = cx.dataplane.allocate_face_id();
+fn add_server(cx: &mut Cx<'_>, end: MemifEnd, address: &Address, local: i32, spec: &FaceSpec) {
+    let face_id = cx.dataplane().allocate_face_id();
     // The server is most likely another forwarder.
     let properties = spec.properties(face_id, Scope::NonLocal, None);
-    let mut options = options(&cx.config, properties, spec.persistency);
-    spec.apply(&mut options, &cx.config, None);
-    cx.dataplane.send(Command::AddFace(Box::new(NewFace {
+    let mut options = options(cx.config(), properties, spec.persistency);
+    spec.apply(&mut options, cx.config(), None);
+    cx.dataplane().add_face(NewFace {
         ticket: spec.ticket,
         transport: end.into(),
         options,
         remote: face_uri(address),
         local: FaceUri::descriptor(local),
-    })));
+    });
 }
 
 /// Checks the handshake limits for one more handshake of `user`; returns the limit that is reached.

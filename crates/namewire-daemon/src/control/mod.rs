@@ -3,7 +3,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `service` | the interface of services, and what they share: clock, settings, data plane, faces, timers |
+//! | `service` | the interface of services: events, deadlines, and the view of the forwarder in one call |
+//! | `commands` | the parts of the data plane that services use |
 //! | `face_table` | existing faces, limits of new ones |
 //! | `connector` | creation of faces: host names, TCP connections |
 //! | `listening` | accepted connections |
@@ -13,7 +14,12 @@
 //! | `setup` | initial state of management and its internal face |
 //! | `operator` | the operations of the control socket, on the threads of their callers |
 //! | `quotas`, `refusals` | faces that exceed their quotas; log of commands and rejected connections |
+//!
+//! A service owns its state. In a call it has a [view](service::Cx) of the settings, the faces, the time, and of the part
+//! of the data plane that it names; it affects other services by [events](service::Event) only, which each service is
+//! offered in the order of [`Control::parts`]. A new service is a field of [`Control`] and a line there.
 
+pub(crate) mod commands;
 mod connector;
 pub(crate) mod face_table;
 mod interfaces;
@@ -30,43 +36,41 @@ pub(crate) mod sessions;
 pub(crate) mod setup;
 mod websocket;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::Context;
 use namewire_control::ConfigStatus;
-use ndn_dataplane::{Command, CsSettings, Dataplane, Event, MemoryFaceOptions, WorkerGone};
+use ndn_dataplane::{Command, CsSettings, Dataplane, FaceDebt, MemoryFaceOptions, WorkerGone};
 use ndn_face::InternalEnd;
 use ndn_forwarding::ProducerRegions;
-use ndn_management::{Action, ControlState, FACE_ID_INTERNAL, status};
+use ndn_management::{ControlState, FACE_ID_INTERNAL, status};
 use ndn_sys::clock::Clock;
-use ndn_sys::poll::{Events, Interest, Poller, Waker};
-use ndn_table::Timestamp;
-use tracing::{error, info, warn};
+use ndn_sys::poll::{Events, Interest, Waker};
+use tracing::{info, warn};
 
-use connector::{Connector, ConnectorEvent, TOKEN_ATTEMPTS};
-use face_table::{FaceTable, MemoryFaceAnswer};
-use interfaces::{Interfaces, InterfacesEvent};
-use listening::{Listening, ListeningEvent, TOKEN_LISTENERS};
-use management::{LocalAnswer, Management, ManagementEvent};
-use memif::{Memif, MemifEvent, TOKEN_MEMIF};
-use path_mtu::{FollowPath, PathMtus};
-use quotas::{Quotas, QuotasEvent};
+use connector::Connector;
+use face_table::MemoryFaceAnswer;
+use interfaces::Interfaces;
+use listening::Listening;
+use management::{LocalAnswer, Management};
+use memif::Memif;
+use path_mtu::PathMtus;
+use quotas::Quotas;
 pub use service::Reason;
-use service::{Cx, Message, Service, Timers};
-use sessions::{SessionEvent, Sessions, SessionsEvent};
+use service::{AnyService, Core, Deadline, Event, Timers};
+use sessions::Sessions;
 use setup::internal_face;
-use websocket::{TOKEN_HANDSHAKES, WebSocketEvent, WebSocketHandshakes};
+use websocket::WebSocketHandshakes;
 
 use super::balance::BalanceSchedule;
 use super::calls::Calls;
-use super::captures::{Captures, FaceAdded};
+use super::captures::Captures;
 use super::ethernet::OwnPort;
 use super::listeners::Listeners;
 use super::reload::Reload;
-use super::static_setup::{StaticEvent, StaticSetup};
+use super::static_setup::StaticSetup;
 use super::tables::ForwardingTables;
 use super::{addresses, faces, settings};
 use crate::config::Config;
@@ -86,8 +90,6 @@ const TOKEN_NAMES: u64 = 7;
 const INTERNAL_QUEUE: usize = 4096;
 /// Maximum descriptors handled per round.
 pub(super) const EVENTS_PER_ROUND: usize = 64;
-/// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
-const INTERESTS_PER_ROUND: usize = 64;
 /// Maximum calls of other threads executed per round.
 const CALLS_PER_ROUND: usize = 64;
 
@@ -112,10 +114,14 @@ pub(super) struct Parts {
     pub(super) own: Vec<OwnPort>,
 }
 
+/// The number of services.
+const SERVICES: usize = 12;
+
 /// The control thread.
 #[derive(Debug)]
 pub(super) struct Control {
-    cx: Cx,
+    core: Core,
+    timers: Timers,
     management: Management,
     listening: Listening,
     websocket: WebSocketHandshakes,
@@ -136,7 +142,7 @@ pub(super) struct Control {
 impl Control {
     /// Sets everything up; Interests are answered from [`run`](Self::run) on.
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
-        let Parts { clock, has_link_monitor, management: state, key_chain, .. } = parts;
+        let Parts { clock, has_link_monitor, management: mut state, key_chain, .. } = parts;
         let Parts { mut dataplane, tables, mut listeners, calls, own, .. } = parts;
         let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
@@ -147,47 +153,61 @@ impl Control {
             serve: Some(config.tables.cs.serve),
         }));
         dataplane.send(Command::AddFace(Box::new(internal_face(far))));
-        let mut cx = Cx {
-            now: now(&clock),
-            config: config.clone(),
-            clock,
-            poller: Poller::new()?,
-            dataplane,
-            state,
-            faces: FaceTable::default(),
-            local_peers: Arc::clone(&listeners.local_peers),
-            timers: Timers::default(),
-            ethernet_channels: Vec::new(),
-            messages: VecDeque::new(),
-        };
-        choose_strategies(&mut cx)?;
+        choose_strategies(&mut state, config)?;
         let opened = std::mem::take(&mut listeners.webtransport);
+        let (addresses, local_uris) = (listeners.addresses.clone(), listeners.local_uris());
+        let sessions = Sessions::new(opened, addresses.sessions.clone())?;
+        let connector = Connector::new(addresses, Arc::clone(&listeners.local_peers))?;
+        let balance = BalanceSchedule::new(&dataplane);
+        let mut core = Core::new(config, clock.clone(), dataplane)?;
+        let management = Management::new(state, near, tables, key_chain, local_uris, clock.clone());
         let mut control = Self {
-            management: Management::new(near, tables, key_chain, listeners.local_uris()),
-            sessions: Sessions::new(opened, listeners.addresses.sessions.clone())?,
-            connector: Connector::new(listeners.addresses.clone())?,
+            timers: Timers::default(),
+            management,
+            sessions,
+            connector,
             listening: Listening::new(listeners),
             websocket: WebSocketHandshakes::new(settings::reserves(&config.limits)),
             memif: Memif::new(config),
-            statics: StaticSetup::start(&mut cx),
-            interfaces: Interfaces::new(&mut cx, has_link_monitor, own),
+            statics: StaticSetup::new(config),
+            interfaces: Interfaces::new(&mut core.cx(), has_link_monitor, own),
             paths: PathMtus::default(),
-            quotas: Quotas::new(&mut cx),
-            balance: BalanceSchedule::new(&mut cx),
-            captures: Captures::default(),
+            quotas: Quotas::new(&core.cx()),
+            balance,
+            captures: Captures::new(clock),
             calls,
             reload: None,
-            cx,
+            core,
         };
-        control.poll_descriptors()?;
+        control.watch_wakers()?;
+        control.deliver();
         control.work();
         Ok(control)
     }
 
-    /// Adds the descriptors that exist from the start to the poller.
-    fn poll_descriptors(&self) -> std::io::Result<()> {
-        let poller = &self.cx.poller;
-        poller.add_waker(self.cx.dataplane.event_waker(), TOKEN_DATAPLANE)?;
+    /// The services in the order in which they are offered events and time out.
+    fn parts(&mut self) -> (&mut Core, [&mut dyn AnyService; SERVICES]) {
+        let services: [&mut dyn AnyService; SERVICES] = [
+            &mut self.management,
+            &mut self.connector,
+            &mut self.websocket,
+            &mut self.memif,
+            &mut self.sessions,
+            &mut self.listening,
+            &mut self.statics,
+            &mut self.interfaces,
+            &mut self.quotas,
+            &mut self.paths,
+            &mut self.balance,
+            &mut self.captures,
+        ];
+        (&mut self.core, services)
+    }
+
+    /// Watches the wakers that exist from the start, and the link monitor.
+    fn watch_wakers(&self) -> std::io::Result<()> {
+        let poller = &self.core.poller;
+        poller.add_waker(self.core.dataplane.event_waker(), TOKEN_DATAPLANE)?;
         poller.add_waker(self.management.internal().waker(), TOKEN_INTERNAL)?;
         poller.add_waker(self.management.key_chain(), TOKEN_KEY_CHAIN)?;
         poller.add_waker(self.calls.waker(), TOKEN_CALLS)?;
@@ -203,11 +223,11 @@ impl Control {
     pub(super) fn run(&mut self, hooks: Hooks, started: Config) -> anyhow::Result<()> {
         let Hooks { requests, source, log, mut on_listening } = hooks;
         self.reload = Some(Reload { source, log, started });
-        self.cx.poller.add_waker(requests.waker(), TOKEN_STOP)?;
+        self.core.poller.add_waker(requests.waker(), TOKEN_STOP)?;
         let mut ready = Events::with_capacity(EVENTS_PER_ROUND);
         while !requests.is_stop_requested() {
             let wait = self.next_deadline().map(|(at, _)| {
-                let now_ns = self.cx.clock.now_ns();
+                let now_ns = self.core.clock.now_ns();
                 Duration::from_nanos(at.as_nanos().saturating_sub(now_ns))
             });
             self.round(wait, &mut ready, Some(&requests))?;
@@ -236,60 +256,40 @@ impl Control {
         ready: &mut Events,
         requests: Option<&Requests>,
     ) -> anyhow::Result<bool> {
-        self.cx.poller.wait(ready, wait)?;
-        self.cx.now = now(&self.cx.clock);
-        let now_ns = self.cx.now_ns();
-        let is_due = self.next_deadline().is_some_and(|(at, _)| at.as_nanos() <= now_ns);
+        self.core.poller.wait(ready, wait)?;
+        self.core.now = now(&self.core.clock);
+        let is_due = self.timers.is_due(self.core.now.monotonic_ns);
         for event in ready.iter() {
             self.handle_ready(event.token, requests);
-            self.deliver();
         }
         // Face events precede the Interests of these faces.
         let has_events = self.handle_events().context(WORKER_GONE)? || !ready.is_empty();
-        self.handle_interests().context(WORKER_GONE)?;
         self.handle_timeouts();
         let has_worked = self.work();
         Ok(is_due || has_events || has_worked)
     }
 
     fn handle_ready(&mut self, token: u64, requests: Option<&Requests>) {
-        let cx = &mut self.cx;
         match token {
             TOKEN_STOP => requests.into_iter().for_each(|requests| requests.waker().reset()),
-            TOKEN_DATAPLANE => cx.dataplane.event_waker().reset(),
-            TOKEN_INTERNAL => self.management.internal().reset(),
+            TOKEN_DATAPLANE => self.core.dataplane.event_waker().reset(),
             TOKEN_CALLS => self.execute_calls(),
-            TOKEN_LINKS => {
-                self.interfaces.handle_event(cx, InterfacesEvent::LinksChanged);
-                self.paths.poll_soon(cx);
+            token => {
+                self.core.events.push_back(Event::Ready(token));
+                self.deliver();
             }
-            TOKEN_KEY_CHAIN => self.management.key_chain().reset(),
-            TOKEN_SESSIONS => self.take_sessions(),
-            TOKEN_NAMES => self.connector.handle_event(cx, ConnectorEvent::Resolved),
-            token if token >= TOKEN_MEMIF => self.memif.handle_event(cx, MemifEvent::Ready(token)),
-            token if token >= TOKEN_HANDSHAKES => {
-                self.websocket.handle_event(cx, WebSocketEvent::Ready(token));
-            }
-            token if token >= TOKEN_ATTEMPTS => {
-                self.connector.handle_event(cx, ConnectorEvent::Connected(token));
-            }
-            token if token >= TOKEN_LISTENERS => {
-                self.listening.handle_event(cx, ListeningEvent::Ready(token));
-            }
-            _ => {}
         }
     }
 
     /// Announces the listening addresses once management is reachable: its face exists and all workers have its
     /// routes.
     fn announce(&mut self, on_listening: &mut (dyn FnMut(&str) + Send)) {
-        let cx = &self.cx;
-        let is_reachable =
-            cx.faces.known.contains_key(&FACE_ID_INTERNAL) && cx.dataplane.is_settled();
+        let Core { faces, dataplane, config, .. } = &self.core;
+        let is_reachable = faces.get(FACE_ID_INTERNAL).is_some() && dataplane.is_settled();
         if is_reachable && !self.listening.is_announced() {
-            memif::log_secrecy(&cx.config);
-            let hashes = self.sessions.status(&cx.config).self_signed_hashes();
-            self.listening.announce(cx, &hashes, on_listening);
+            self.memif.log_secrecy(config);
+            let hashes = self.sessions.status(config).self_signed_hashes();
+            self.listening.announce(config, &hashes, on_listening);
         }
     }
 
@@ -298,332 +298,107 @@ impl Control {
     /// # Errors
     /// The reason why the settings are not in force.
     fn reload(&mut self) -> Result<ConfigStatus, String> {
-        let Self { cx, management, sessions, reload, .. } = self;
+        let Self { core, management, sessions, reload, .. } = self;
         let reload = reload.as_ref().ok_or(NO_CONFIGURATION)?;
-        let had = cx.config.memif_secrecy();
-        reload.run(cx, &mut management.tables, sessions)?;
+        reload.run(core, management, sessions)?;
         let status = reload.status(None);
-        if cx.config.memif_secrecy() != had {
-            memif::log_secrecy(&cx.config);
-        }
-        self.interfaces.handle_event(cx, InterfacesEvent::Reloaded);
-        self.quotas.handle_event(cx, QuotasEvent::Reloaded);
+        core.events.push_back(Event::Reloaded);
+        self.deliver();
         self.work();
         Ok(status)
     }
 
     /// Stops the data plane.
     pub(super) fn finish(self) -> anyhow::Result<()> {
-        let Self { cx, listening, .. } = self;
+        let Self { core, listening, .. } = self;
         // Socket files are removed first, so that no new client connects.
         drop(listening);
-        cx.dataplane.stop().context(WORKER_GONE)
+        core.dataplane.stop().context(WORKER_GONE)
     }
 
     /// The authoritative tables.
     pub(super) const fn state(&self) -> &ControlState {
-        &self.cx.state
+        self.management.state()
     }
 
     /// The workers.
     pub(super) const fn dataplane(&self) -> &Dataplane {
-        &self.cx.dataplane
+        &self.core.dataplane
     }
 
     /// The clock.
     pub(super) const fn clock(&self) -> &Clock {
-        &self.cx.clock
+        &self.core.clock
     }
 
     /// Time and reason of the next [`step`](Self::step) if no descriptor becomes ready before.
-    pub(super) fn next_deadline(&self) -> Option<(Timestamp, Reason)> {
-        let timers = &self.cx.timers;
-        // Other work makes more of what the queues have no room for.
-        for reason in [Reason::Interests, Reason::FullQueue] {
-            if let Some(at) = timers.get(reason) {
-                return Some((at, reason));
-            }
-        }
-        timers.next().into_iter().chain(self.management.next_deadline(&self.cx)).min()
+    pub(super) fn next_deadline(&self) -> Option<Deadline> {
+        self.timers.next()
     }
 
+    /// Updates the timer table after calls of services.
+    fn set_timers(&mut self) {
+        let deadlines = self.parts().1.map(|service| service.deadline());
+        self.timers.set_all(deadlines);
+    }
+
+    /// Calls the services whose deadlines are due. A service that is due again, for another reason or because it has more
+    /// work, is called in the next round.
     fn handle_timeouts(&mut self) {
-        self.management.handle_timeout(&mut self.cx, Reason::Management);
-        self.deliver();
-        // A route unregistered in this round must not return in it.
-        self.perform_actions();
-        for reason in self.cx.timers.take_due(self.cx.now_ns()) {
-            let cx = &mut self.cx;
-            match reason {
-                Reason::Connect => self.connector.handle_timeout(cx, reason),
-                Reason::WebSocketHandshake => self.websocket.handle_timeout(cx, reason),
-                Reason::Memif => self.memif.handle_timeout(cx, reason),
-                Reason::Accept => self.listening.handle_timeout(cx, reason),
-                Reason::StaticFaces => self.statics.handle_timeout(cx, reason),
-                Reason::Multicast | Reason::BoundFaces | Reason::Ethernet => {
-                    self.interfaces.handle_timeout(cx, reason);
-                }
-                Reason::Quotas => self.quotas.handle_timeout(cx, reason),
-                Reason::PathMtu => self.paths.handle_timeout(cx, reason),
-                Reason::Balance => self.balance.handle_timeout(cx, reason),
-                Reason::Captures => self.captures.handle_timeout(cx, reason),
-                // The work of every round, or of a worker.
-                Reason::Interests
-                | Reason::FullQueue
-                | Reason::Management
-                | Reason::LocalRequest
-                | Reason::Worker => {}
+        let now_ns = self.core.now.monotonic_ns;
+        for number in 0..SERVICES {
+            let (core, services) = self.parts();
+            if let Some((at, reason)) = services[number].deadline()
+                && at.as_nanos() <= now_ns
+            {
+                services[number].time_out(core, reason);
+                self.deliver();
             }
-            self.deliver();
         }
-    }
-
-    /// Takes Interests from the internal face; [`work`](Self::work) sends the replies. The commands of one round
-    /// share one version of the FIB: copying the changed pages costs more than the changes.
-    fn handle_interests(&mut self) -> Result<(), WorkerGone> {
-        let mut packets_left = INTERNAL_QUEUE;
-        for _ in 0..INTERESTS_PER_ROUND {
-            self.receive_packets(&mut packets_left)?;
-            if !self.management.handle_next(&mut self.cx) {
-                break;
-            }
-            self.deliver();
-        }
-        Ok(())
-    }
-
-    /// Empties the queue of the internal face, which has no shares, into that of the principals. Takes at most `left`
-    /// packets, and subtracts them.
-    fn receive_packets(&mut self, left: &mut usize) -> Result<(), WorkerGone> {
-        while *left > 0 {
-            let Some(incoming) = self.management.receive(&self.cx) else { break };
-            *left -= 1;
-            if self.cx.state.face(incoming.face_id).is_none() {
-                // The face was created during this round. Its event was sent before its Interest.
-                self.handle_events()?;
-            }
-            self.management.handle_event(&mut self.cx, ManagementEvent::Incoming(incoming));
-            self.deliver();
-        }
-        Ok(())
     }
 
     /// Changes the FIB of the workers and leaves that of management as it is: a fault that a simulation plants.
     #[cfg(feature = "planted-faults")]
     pub(super) fn update_fib(&mut self, updates: Vec<ndn_management::FibUpdate>) {
-        let action = Action::UpdateFib { updates, is_awaited: true };
-        self.management.handle_event(&mut self.cx, ManagementEvent::Action(action));
+        self.management.update_fib(&mut self.core.cx(), updates);
         self.work();
     }
 
     /// Performs the actions of the state machine and publishes their results. Returns whether there was work.
     fn work(&mut self) -> bool {
-        let has_performed = self.perform_actions();
-        self.management.finish_round(&mut self.cx) || has_performed
-    }
-
-    /// Performs the actions of the state machine without publishing tables. Returns whether there was an action.
-    fn perform_actions(&mut self) -> bool {
         let mut has_performed = false;
-        while let Some(action) = self.cx.state.poll_action() {
-            let cx = &mut self.cx;
-            match action {
-                Action::UpdateFace { face_id, persistency, keeper, options } => {
-                    let kept = persistency.map(|persistency| (persistency, keeper));
-                    let event = InterfacesEvent::UpdateFace { face_id, kept, options };
-                    self.interfaces.handle_event(cx, event);
-                }
-                Action::ForgetRoute { prefix, face_id, origin } => {
-                    let event = StaticEvent::ForgetRoute { prefix, face_id, origin };
-                    self.statics.handle_event(cx, event);
-                }
-                Action::DestroyFace { face_id } => {
-                    self.statics.handle_event(cx, StaticEvent::Destroy(face_id));
-                    self.management.handle_event(cx, ManagementEvent::Action(action));
-                }
-                Action::UpdateFib { .. }
-                | Action::SendData { .. }
-                | Action::SendInterest { .. }
-                | Action::CreateFace { .. }
-                | Action::CancelFace { .. }
-                | Action::SetStrategy { .. }
-                | Action::UnsetStrategy { .. }
-                | Action::ConfigureCs(_)
-                | Action::EraseCs { .. } => {
-                    self.management.handle_event(cx, ManagementEvent::Action(action));
-                }
-            }
-            self.deliver();
+        while self.management.perform_actions(&mut self.core.cx()) {
             has_performed = true;
+            self.deliver();
         }
-        has_performed
+        let has_sent = self.management.finish_round(&mut self.core.cx());
+        self.set_timers();
+        has_performed || has_sent
     }
 
     /// Handles the events of the data plane. Returns whether there was one.
     fn handle_events(&mut self) -> Result<bool, WorkerGone> {
         let mut has_handled = false;
-        while let Some(event) = self.cx.dataplane.next_event()? {
+        while let Some(event) = self.core.dataplane.next_event()? {
             self.handle_event(event);
-            self.deliver();
             has_handled = true;
         }
         Ok(has_handled)
     }
 
-    fn handle_event(&mut self, event: Event) {
-        let cx = &mut self.cx;
-        match event {
-            Event::FaceAdded { ticket, mut face } => {
-                face.local = addresses::near_end(&face.remote, &face.local);
-                let record = faces::record(&face);
-                let (face_id, index) = (record.properties.face_id, face.index);
-                cx.faces.face_added(cx.now.monotonic_ns, face_id, &face, ticket.is_some());
-                cx.settle_faces();
-                self.captures.handle_event(cx, FaceAdded { index, face_id });
-                self.management.handle_event(cx, ManagementEvent::FaceAdded { ticket, record });
-                self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
-                self.statics.handle_event(cx, StaticEvent::FaceAdded { ticket, face_id });
-                self.sessions.handle_event(cx, SessionsEvent::FaceAdded(face_id));
-                if face_id == FACE_ID_INTERNAL {
-                    self.start_listening();
-                }
-            }
-            Event::FaceExists { ticket, face_id } => {
-                cx.post(Message::FaceExists { ticket, face_id });
-            }
-            Event::FaceRefused { ticket, face_id, error } => {
-                match ticket {
-                    // Connections of one burst can exceed the limit before this thread has counted them.
-                    None => cx.faces.full.face_refused(cx.now, face_id, &error),
-                    Some(_) => warn!(face_id, %error, "a face was not made"),
-                }
-                cx.faces.face_refused(face_id, &error);
-                self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
-                self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
-                let text = format!("Face creation failed: {}", addresses::words(&error));
-                cx.post(Message::AttemptFailed { ticket, code: status::INTERNAL_ERROR, text });
-            }
-            Event::FaceClosed { face_id, reason } => {
-                self.memif.handle_event(cx, MemifEvent::FaceGone(face_id));
-                self.sessions.handle_event(cx, SessionsEvent::FaceGone(face_id));
-                if let Some(face) = cx.faces.face_closed(cx.now.monotonic_ns, face_id, reason) {
-                    self.quotas.handle_event(cx, QuotasEvent::FaceClosed(face_id));
-                    if reason.is_some() {
-                        let event = StaticEvent::FaceClosed { face_id, face: Box::new(face) };
-                        self.statics.handle_event(cx, event);
-                    }
-                }
-                cx.state.face_destroyed(cx.now, face_id);
-            }
-            Event::FaceDown { face_id, reason } => {
-                if cx.faces.face_down(cx.now_ns(), face_id, reason) {
-                    cx.state.face_changed_state(cx.now, face_id, false);
-                }
-                self.note_unreported();
-            }
-            Event::FaceUp { face_id, is_reached } => {
-                if cx.faces.face_up(cx.now_ns(), face_id, is_reached) {
-                    cx.state.face_changed_state(cx.now, face_id, true);
-                }
-                self.note_unreported();
-            }
-            Event::PeerRefused { remote } => {
-                warn!(%remote, "peer rejected: the limit of faces, or of faces per peer, is reached");
-            }
-            // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
-            Event::SocketUnused(socket) => drop(socket),
-            Event::Learning(request) => {
-                self.management.handle_event(cx, ManagementEvent::Learning(request));
-            }
-            Event::CsErased { ticket, erased, more } => {
-                let event = ManagementEvent::CsErased { ticket, erased: erased as u64, more };
-                self.management.handle_event(cx, event);
-            }
-        }
+    /// Updates the face table with an event of the data plane, and delivers the event.
+    fn handle_event(&mut self, event: ndn_dataplane::Event) {
+        self.core.handle_dataplane_event(event);
+        self.deliver();
     }
 
-    fn note_unreported(&mut self) {
-        if self.cx.faces.has_unreported() {
-            self.quotas.handle_event(&mut self.cx, QuotasEvent::FaceUnreported);
-        }
-    }
-
-    /// Starts to accept connections. Earlier ones wait in the backlog: the worker gets the route to management before
-    /// the first application.
-    fn start_listening(&mut self) {
-        // The user is the final one: privileges have been given up.
-        self.cx.state.set_operator_users(vec![0, rustix::process::geteuid().as_raw()]);
-        if let Err(error) = self.cx.state.register_management() {
-            error!(%error, "management cannot be reached");
-        }
-        self.listening.handle_event(&mut self.cx, ListeningEvent::Start);
-        self.sessions.handle_event(&mut self.cx, SessionsEvent::Start);
-    }
-
-    /// Handles sessions that have opened, failed or changed.
-    fn take_sessions(&mut self) {
-        for mut event in self.sessions.take_events() {
-            if let SessionEvent::Connected { spec, result, .. } = &mut event
-                && self.statics.is_cancelled(spec.ticket)
-                && !self.connector.is_shared(spec.ticket)
-            {
-                // Dropping the session closes it.
-                *result = Err("the face was destroyed meanwhile".to_owned());
-            }
-            self.sessions.handle_event(&mut self.cx, SessionsEvent::Session(event));
-        }
-    }
-
-    /// Delivers the messages between services, and those that they cause.
+    /// Delivers events, and those that they cause.
     fn deliver(&mut self) {
-        while let Some(message) = self.cx.messages.pop_front() {
-            let cx = &mut self.cx;
-            match message {
-                Message::Create(request) => {
-                    self.connector.handle_event(cx, ConnectorEvent::Create(request));
-                }
-                Message::Cancel { ticket } => {
-                    self.connector.handle_event(cx, ConnectorEvent::Cancel(ticket));
-                }
-                Message::CreateStation { mac, interface, spec } => {
-                    let event = InterfacesEvent::CreateStation { mac, interface, spec };
-                    self.interfaces.handle_event(cx, event);
-                }
-                Message::CreateMemif { address, spec } => {
-                    self.memif.handle_event(cx, MemifEvent::Create { address, spec });
-                }
-                Message::CreateSession { remote, spec } => {
-                    self.sessions.handle_event(cx, SessionsEvent::Create { remote, spec });
-                }
-                Message::FaceExists { ticket, face_id } => {
-                    self.statics.handle_event(cx, StaticEvent::FaceExists { ticket, face_id });
-                    let event = ManagementEvent::FaceExists { ticket, face_id };
-                    self.management.handle_event(cx, event);
-                    self.connector.handle_event(cx, ConnectorEvent::FaceExists { ticket, face_id });
-                }
-                Message::AttemptFailed { ticket, code, text } => {
-                    let event = ConnectorEvent::AttemptFailed { ticket, code, text };
-                    self.connector.handle_event(cx, event);
-                }
-                Message::FaceFailed { ticket, code, text } => {
-                    let event = StaticEvent::FaceFailed { ticket, text: text.clone() };
-                    self.statics.handle_event(cx, event);
-                    let event = ManagementEvent::FaceFailed { ticket, code, text };
-                    self.management.handle_event(cx, event);
-                }
-                Message::FollowPath { face_id, peer, length } => {
-                    self.paths.handle_event(cx, FollowPath { face_id, peer, length });
-                }
-                Message::WebSocketClient { stream, peer, local } => {
-                    let event = WebSocketEvent::Client { stream, peer, local };
-                    self.websocket.handle_event(cx, event);
-                }
-                Message::MemifClient { stream, socket } => {
-                    self.memif.handle_event(cx, MemifEvent::Client { stream, socket });
-                }
-                Message::Handled { face_id, handled } => {
-                    self.quotas.handle_event(cx, QuotasEvent::Handled { face_id, handled });
-                }
+        let (core, mut services) = self.parts();
+        while let Some(event) = core.events.pop_front() {
+            let mut event = Some(event);
+            for service in &mut services {
+                event = event.and_then(|event| service.offer(core, event));
             }
         }
     }
@@ -646,7 +421,7 @@ impl Control {
         options: &MemoryFaceOptions,
         answer: MemoryFaceAnswer,
     ) {
-        let Cx { faces, dataplane, .. } = &mut self.cx;
+        let Core { faces, dataplane, .. } = &mut self.core;
         faces.add_memory_face(dataplane, options, answer);
     }
 
@@ -656,16 +431,90 @@ impl Control {
         interest: &[u8],
         answer: SyncSender<LocalAnswer>,
     ) {
-        self.cx.now = now(&self.cx.clock);
-        self.management.handle_local_interest(&mut self.cx, interest, answer);
+        self.core.now = now(&self.core.clock);
+        self.management.handle_local_interest(&mut self.core.cx(), interest, answer);
         self.deliver();
+        self.set_timers();
     }
 }
 
-fn choose_strategies(cx: &mut Cx) -> anyhow::Result<()> {
-    cx.state.set_default_strategies()?;
-    for choice in &cx.config.strategy_choices {
-        cx.state
+impl Core {
+    /// Updates the face table with an event of the data plane, and posts what services need of it.
+    fn handle_dataplane_event(&mut self, event: ndn_dataplane::Event) {
+        use ndn_dataplane::Event as DataplaneEvent;
+        let now_ns = self.now.monotonic_ns;
+        let posted = match event {
+            DataplaneEvent::FaceAdded { ticket, mut face } => {
+                face.local = addresses::near_end(&face.remote, &face.local);
+                let record = Box::new(faces::record(&face));
+                let (face_id, index) = (record.properties.face_id, face.index);
+                self.faces.face_added(now_ns, face_id, &face, ticket.is_some());
+                self.settle_faces();
+                Event::FaceAdded { ticket, index, record }
+            }
+            DataplaneEvent::FaceExists { ticket, face_id } => Event::FaceExists { ticket, face_id },
+            DataplaneEvent::FaceRefused { ticket, face_id, error } => {
+                match ticket {
+                    // Connections of one burst can exceed the limit before this thread has counted them.
+                    None => self.log.full.face_refused(self.now, face_id, &error),
+                    Some(_) => warn!(face_id, %error, "a face was not made"),
+                }
+                self.faces.face_refused(face_id, &error);
+                self.events.push_back(Event::FaceRefused(face_id));
+                let text = format!("Face creation failed: {}", addresses::words(&error));
+                Event::AttemptFailed { ticket, code: status::INTERNAL_ERROR, text }
+            }
+            DataplaneEvent::FaceClosed { face_id, reason } => {
+                let face = self.faces.face_closed(now_ns, face_id, reason);
+                let lost = face.filter(|_| reason.is_some()).map(Box::new);
+                Event::FaceClosed { face_id, lost }
+            }
+            DataplaneEvent::FaceDown { face_id, reason } => {
+                let is_reported = self.faces.face_down(now_ns, face_id, reason);
+                return self.post_state(face_id, is_reported.then_some(false));
+            }
+            DataplaneEvent::FaceUp { face_id, is_reached } => {
+                let is_reported = self.faces.face_up(now_ns, face_id, is_reached);
+                return self.post_state(face_id, is_reported.then_some(true));
+            }
+            DataplaneEvent::PeerRefused { remote } => {
+                warn!(%remote, "peer rejected: the limit of faces, or of faces per peer, is reached");
+                return;
+            }
+            // Closed on this thread so that packets do not wait for the close; the face may get another socket then.
+            DataplaneEvent::SocketUnused(socket) => return drop(socket),
+            DataplaneEvent::Learning(request) => Event::Learning(request),
+            DataplaneEvent::CsErased { ticket, erased, more } => {
+                Event::CsErased { ticket, erased: erased as u64, more }
+            }
+        };
+        self.events.push_back(posted);
+    }
+
+    /// Posts the state of a face if it is to be reported now.
+    fn post_state(&mut self, face_id: u64, is_up: Option<bool>) {
+        self.events.extend(is_up.map(|is_up| Event::FaceStateChanged { face_id, is_up }));
+        if self.faces.has_unreported() {
+            self.events.push_back(Event::FaceUnreported);
+        }
+    }
+
+    /// Closes faces of principals that have more than their share, while others need them: those that have received
+    /// nothing for the longest time.
+    fn settle_faces(&mut self) {
+        for FaceDebt { principal, count, faces } in self.dataplane.face_debts() {
+            for face_id in self.faces.least_recent(count, faces) {
+                self.log.refused.face_given_up(self.now, principal, face_id);
+                self.dataplane.give_up_face(face_id);
+            }
+        }
+    }
+}
+
+fn choose_strategies(state: &mut ControlState, config: &Config) -> anyhow::Result<()> {
+    state.set_default_strategies()?;
+    for choice in &config.strategy_choices {
+        state
             .set_strategy(&choice.prefix, choice.strategy.as_ref())
             .with_context(|| format!("strategy {} for {}", choice.strategy, choice.prefix))?;
     }

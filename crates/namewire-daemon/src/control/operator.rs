@@ -21,6 +21,7 @@ use ndn_table::Resource;
 use ndn_types::{Counter, Timestamp};
 
 use super::management::LocalAnswer;
+use super::service::Core;
 use super::{Control, NO_CONFIGURATION};
 use crate::calls::Caller;
 use crate::hooks::LogControl;
@@ -116,7 +117,7 @@ impl Operator {
         let switch = move |is_on| {
             // If the control thread has ended, so have the workers; below, too.
             let _ =
-                to_control.post(move |control| control.cx.dataplane.send(Command::Trace(is_on)));
+                to_control.post(move |control| control.core.dataplane.send(Command::Trace(is_on)));
         };
         let trace = TraceSwitch::new(switch, clock.clone());
         Self { log, workers, control, trace, packet_traces: PacketTraces::default(), clock }
@@ -148,15 +149,15 @@ impl Operator {
         action: impl FnOnce(&mut Dataplane, Timestamp) -> Result<Dispatch, String> + Send + 'static,
     ) -> Result<Dispatch, String> {
         self.control.call(|control| {
-            let now = Timestamp::from_nanos(control.cx.now_ns());
-            action(&mut control.cx.dataplane, now)
+            let now = Timestamp::from_nanos(control.core.now.monotonic_ns);
+            action(&mut control.core.dataplane, now)
         })?
     }
 
     fn waiting_faces_of(&self, name: Option<Name>) -> Result<Vec<WaitingFace>, String> {
-        Ok(self
-            .control
-            .call(move |control| control.statics.waiting(control.cx.now_ns(), name.as_ref()))?)
+        Ok(self.control.call(move |control| {
+            control.statics.waiting(control.core.now.monotonic_ns, name.as_ref())
+        })?)
     }
 }
 
@@ -188,8 +189,8 @@ impl Operations for Operator {
     fn links(&self, after: Option<u64>) -> Result<BTreeMap<u64, LinkCounters>, String> {
         Ok(self.control.call(move |control| {
             let driver = |interface: &str| control.interfaces.driver(interface);
-            let cx = &control.cx;
-            telemetry::links(&cx.faces.known, after, cx.now_ns(), driver)
+            let Core { faces, now, .. } = &control.core;
+            telemetry::links(faces.all(), after, now.monotonic_ns, driver)
         })?)
     }
 
@@ -202,20 +203,27 @@ impl Operations for Operator {
     }
 
     fn face_limit(&self) -> Result<FaceLimit, String> {
-        Ok(self.control.call(|control| control.cx.faces.limit(&control.cx.config.limits))?)
+        Ok(self.control.call(|control| {
+            let Core { faces, log, config, .. } = &control.core;
+            FaceLimit {
+                faces: faces.len() as u64,
+                faces_max: config.limits.faces as u64,
+                refused: log.full.refused(),
+            }
+        })?)
     }
 
     fn limits(&self) -> Result<LedgerStatus, String> {
         let (workers, reports) = sync_channel(self.workers.len());
         let mut sum = self.control.call(|control| {
-            let Control { cx, websocket, .. } = control;
+            let Control { core, management, websocket, .. } = control;
             let mut sum = LedgerSum::default();
-            sum.add_of_control::<Faces>(&cx.dataplane.face_report());
+            sum.add_of_control::<Faces>(&core.dataplane.face_report());
             sum.add_of_control::<Handshakes>(&websocket.report());
-            sum.add_of_control::<RequestBytes>(&cx.state.request_bytes());
-            sum.add_of_control::<WaitingPlaces>(&cx.state.waiting_places());
-            sum.add_of_control::<PendingPlaces>(&cx.state.pending_places());
-            cx.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
+            sum.add_of_control::<RequestBytes>(&management.state().request_bytes());
+            sum.add_of_control::<WaitingPlaces>(&management.state().waiting_places());
+            sum.add_of_control::<PendingPlaces>(&management.state().pending_places());
+            core.dataplane.send(Command::ReportLedgers { forwards: true, answer: workers });
             sum
         })?;
         loop {
@@ -234,11 +242,11 @@ impl Operations for Operator {
     }
 
     fn webtransport(&self) -> Result<WebTransportStatus, String> {
-        Ok(self.control.call(|control| control.sessions.status(&control.cx.config))?)
+        Ok(self.control.call(|control| control.sessions.status(&control.core.config))?)
     }
 
     fn memif(&self) -> Result<MemifStatus, String> {
-        Ok(self.control.call(|control| control.memif.status(&control.cx.config))?)
+        Ok(self.control.call(|control| control.memif.status(&control.core.config))?)
     }
 
     fn dispatch(&self) -> Result<Dispatch, String> {
@@ -274,8 +282,9 @@ impl Operations for Operator {
 
     fn trace_packets(&self, name: Name, sample: u32) -> Result<PacketTraceStream, String> {
         let filter = TraceFilter { prefix: name, sample };
-        let set =
-            |control: &mut Control, trace| control.cx.dataplane.send(Command::TracePackets(trace));
+        let set = |control: &mut Control, trace| {
+            control.core.dataplane.send(Command::TracePackets(trace))
+        };
         let start =
             |sink| Ok(self.control.call(move |control| set(control, Some((filter, sink))))?);
         let to_control = Arc::clone(&self.control);
@@ -289,6 +298,6 @@ impl Operations for Operator {
         snap_len: usize,
     ) -> Result<CaptureStream, String> {
         let filter = CaptureFilter::new(face_id, snap_len);
-        self.control.call(move |control| control.captures.start(&mut control.cx, filter))?
+        self.control.call(move |control| control.captures.start(&mut control.core.cx(), filter))?
     }
 }

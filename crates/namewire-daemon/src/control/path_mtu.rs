@@ -11,14 +11,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ndn_dataplane::Command;
-use ndn_face::CloseReason;
-use ndn_forwarding::LinkEvent;
 use ndn_sys::interface::interfaces;
 use ndn_sys::udp::{is_shortage, udp_route};
 use tracing::info;
 
-use super::service::{Cx, Reason, Service};
+use super::commands::FaceCommands;
+use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use crate::config::Config;
 use crate::faces::FaceSpec;
 use crate::settings;
@@ -32,6 +30,7 @@ const POLL_INTERVAL_WHILE_DOWN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     faces: BTreeMap<u64, PathFace>,
+    next_poll_ns: u64,
 }
 
 /// A face that follows its path MTU.
@@ -55,36 +54,40 @@ impl PathFace {
     }
 }
 
-/// A new face that follows its path.
-#[derive(Debug)]
-pub(super) struct FollowPath {
-    pub(super) face_id: u64,
-    pub(super) peer: SocketAddr,
-    /// Frame length.
-    pub(super) length: usize,
-}
-
 impl Service for PathMtus {
-    type Event = FollowPath;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: FollowPath) {
-        let FollowPath { face_id, peer, length } = event;
-        if self.faces.is_empty() {
-            cx.timers.set(Reason::PathMtu, Some(cx.after(POLL_INTERVAL)));
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
+        match event {
+            Event::FollowPath { face_id, peer, length } => {
+                if self.faces.is_empty() {
+                    self.next_poll_ns = cx.after(POLL_INTERVAL);
+                }
+                self.faces.insert(face_id, PathFace { peer, length, is_down: false, is_new: true });
+                None
+            }
+            Event::LinksChanged => {
+                self.next_poll_ns = 0;
+                Some(event)
+            }
+            other => Some(other),
         }
-        self.faces.insert(face_id, PathFace { peer, length, is_down: false, is_new: true });
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        (!self.faces.is_empty()).then(|| deadline(self.next_poll_ns, Reason::PathMtu))
     }
 
     /// Polls the kernel and resizes the frames of faces whose path has changed.
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        let most = settings::mtu(&cx.config.faces);
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
+        let most = settings::mtu(&cx.config().faces);
         let down = addresses_without_link();
         self.faces.retain(|&face_id, followed| {
-            let face = cx.faces.known.get(&face_id);
-            if !followed.follows(face.map(|face| face.options.link.mtu)) {
+            let mtu = cx.faces().get(face_id).map(|face| face.options.link.mtu);
+            if !followed.follows(mtu) {
                 return false;
             }
-            if face.is_none() {
+            if mtu.is_none() {
                 return true;
             }
             let PathFace { peer, length, is_down, .. } = followed;
@@ -94,7 +97,7 @@ impl Service for PathMtus {
             };
             if route.is_none() != *is_down {
                 *is_down = route.is_none();
-                set_link(cx, face_id, *is_down);
+                cx.set_link(face_id, *is_down);
             }
             // Without a path, frames keep their length.
             let Some(route) = route else { return true };
@@ -108,31 +111,8 @@ impl Service for PathMtus {
         });
         let is_any_down = self.faces.values().any(|face| face.is_down);
         let interval = if is_any_down { POLL_INTERVAL_WHILE_DOWN } else { POLL_INTERVAL };
-        let next = (!self.faces.is_empty()).then(|| cx.after(interval));
-        cx.timers.set(Reason::PathMtu, next);
+        self.next_poll_ns = cx.after(interval);
     }
-}
-
-impl PathMtus {
-    /// Polls at once: network devices, their links or addresses have changed.
-    pub(super) fn poll_soon(&self, cx: &mut Cx) {
-        if !self.faces.is_empty() {
-            cx.timers.set(Reason::PathMtu, Some(0));
-        }
-    }
-}
-
-/// Reports that a face has lost its path or has it back.
-fn set_link(cx: &mut Cx, face_id: u64, is_down: bool) {
-    let is_change = match is_down {
-        true => cx.faces.face_down(cx.now_ns(), face_id, CloseReason::NoLink),
-        false => cx.faces.face_up(cx.now_ns(), face_id, false),
-    };
-    if is_change {
-        cx.state.face_changed_state(cx.now, face_id, !is_down);
-    }
-    let event = if is_down { LinkEvent::Lost } else { LinkEvent::Restored };
-    cx.dataplane.send(Command::SetLink { face_id, event });
 }
 
 /// The addresses of network interfaces that have no link.

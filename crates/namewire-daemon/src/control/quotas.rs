@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ndn_dataplane::Command;
 use ndn_face::LinkDropReason;
 use ndn_management::Handled;
-use ndn_types::{PrincipalKey, Timestamp, duration_ns};
+use ndn_types::{PrincipalKey, duration_ns};
 use tracing::{info, warn};
 
+use super::commands::FaceCommands;
 use super::refusals::{LineLimit, Refusals};
-use super::service::{CONTROL_SOCKET, Cx, Reason, Service};
+use super::service::{CONTROL_SOCKET, Cx, Deadline, Event, Reason, Service, deadline};
 use crate::addresses;
 
 /// Poll interval for exceeded quotas.
@@ -103,71 +103,68 @@ pub(super) struct Quotas {
     held: Vec<u64>,
     /// Log of refused commands.
     refusals: Refusals,
-}
-
-/// Events of quotas.
-#[derive(Debug)]
-pub(super) enum QuotasEvent {
-    /// A face is gone.
-    FaceClosed(u64),
-    /// A face has gone down or up, and was not reported because of the limit.
-    FaceUnreported,
-    /// A management Interest of a face was handled.
-    Handled { face_id: u64, handled: Handled },
-    /// The settings have changed.
-    Reloaded,
+    /// Time of the next poll.
+    next_poll_ns: Option<u64>,
 }
 
 impl Service for Quotas {
-    type Event = QuotasEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: QuotasEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            QuotasEvent::FaceClosed(face_id) => drop(self.excess.remove(&face_id)),
-            QuotasEvent::Handled { face_id, handled } => self.note_handled(cx, face_id, handled),
-            QuotasEvent::FaceUnreported => {
-                let at = cx.timers.get(Reason::Quotas).map(Timestamp::as_nanos);
-                cx.timers.set(Reason::Quotas, at.or(Some(cx.after(PERIOD))));
+            Event::Handled { face_id, handled } => {
+                self.note_handled(cx, face_id, handled);
+                return None;
             }
-            QuotasEvent::Reloaded => self.set_timer(cx, cx.now_ns()),
+            Event::FaceUnreported => {
+                self.next_poll_ns.get_or_insert(cx.after(PERIOD));
+                return None;
+            }
+            Event::FaceClosed { face_id, .. } => drop(self.excess.remove(&face_id)),
+            Event::Reloaded => self.schedule(cx, cx.now_ns()),
+            other => return Some(other),
         }
+        Some(event)
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
-        for (face_id, is_up) in cx.faces.take_unreported(cx.now.monotonic_ns) {
-            cx.state.face_changed_state(cx.now, face_id, is_up);
-        }
+    fn next_deadline(&self) -> Option<Deadline> {
+        self.next_poll_ns.map(|at_ns| deadline(at_ns, Reason::Quotas))
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
+        cx.report_changes();
         self.end_rate_limits(cx);
         self.log(cx);
-        self.set_timer(cx, cx.after(PERIOD));
+        self.schedule(cx, cx.after(PERIOD));
     }
 }
 
 impl Quotas {
     /// Starts the polls if there are quotas.
-    pub(super) fn new(cx: &mut Cx) -> Self {
+    pub(super) fn new(cx: &Cx<'_>) -> Self {
         let lines = LineLimit::new(FACES_LOGGED_MAX, PAUSE);
         let (excess, held, refusals) = (BTreeMap::new(), Vec::new(), Refusals::default());
-        let quotas = Self { excess, lines, held, refusals };
-        quotas.set_timer(cx, 0);
+        let mut quotas = Self { excess, lines, held, refusals, next_poll_ns: None };
+        quotas.schedule(cx, 0);
         quotas
     }
 
-    fn set_timer(&self, cx: &mut Cx, at_ns: u64) {
-        let limits = &cx.config.limits;
+    /// Polls at this time if anything has to be polled.
+    fn schedule(&mut self, cx: &Cx<'_>, at_ns: u64) {
+        let limits = &cx.config().limits;
         let has_quotas = limits.interests_per_second.is_some()
             || limits.refused_commands_per_second.is_some()
-            || cx.faces.has_unreported()
+            || cx.faces().has_unreported()
             || !self.held.is_empty();
-        cx.timers.set(Reason::Quotas, has_quotas.then_some(at_ns));
+        self.next_poll_ns = has_quotas.then_some(at_ns);
     }
 
     /// Logs the outcome of a management Interest, and limits the rate of a face whose commands are refused too often.
-    fn note_handled(&mut self, cx: &mut Cx, face_id: u64, handled: Handled) {
+    fn note_handled(&mut self, cx: &mut Cx<'_>, face_id: u64, handled: Handled) {
         let principal = principal_of(cx, face_id);
         if is_refused(&handled)
-            && let Some(per_second) = cx.config.limits.refused_commands_per_second
-            && let Some(face) = cx.faces.known.get(&face_id)
+            && let Some(per_second) = cx.config().limits.refused_commands_per_second
+            && let Some(face) = cx.faces().get(face_id)
             && self.excess.entry(face_id).or_default().commands.note(cx.now_ns(), per_second)
         {
             if let Some(unlogged) = self.refusals.admit(cx.now_ns(), principal) {
@@ -182,11 +179,11 @@ impl Quotas {
             self.held.push(face_id);
             limit_management(cx, face_id, Some(per_second));
         }
-        self.refusals.report(cx.now, face_id, principal, handled);
+        self.refusals.report(cx.now(), face_id, principal, handled);
     }
 
     /// Ends the rate limit of faces without recent violations.
-    fn end_rate_limits(&mut self, cx: &mut Cx) {
+    fn end_rate_limits(&mut self, cx: &mut Cx<'_>) {
         let now_ns = cx.now_ns();
         let Self { held, excess, refusals, .. } = self;
         held.retain(|face_id| {
@@ -204,9 +201,9 @@ impl Quotas {
     }
 
     /// Logs the faces that have exceeded their quotas.
-    fn log(&mut self, cx: &Cx) {
+    fn log(&mut self, cx: &Cx<'_>) {
         let now_ns = cx.now_ns();
-        for (face_id, face) in &cx.faces.known {
+        for (face_id, face) in cx.faces().all() {
             let all = Line {
                 rate: face.counters.dropped(LinkDropReason::InterestRate).value(),
                 management: face.counters.dropped(LinkDropReason::ManagementRate).value(),
@@ -235,20 +232,17 @@ impl Quotas {
     }
 }
 
-fn principal_of(cx: &Cx, face_id: u64) -> PrincipalKey {
+fn principal_of(cx: &Cx<'_>, face_id: u64) -> PrincipalKey {
     if face_id == CONTROL_SOCKET {
         return PrincipalKey::Management;
     }
-    let face = cx.faces.known.get(&face_id);
+    let face = cx.faces().get(face_id);
     face.map_or(PrincipalKey::OTHER, |face| face.options.properties.principal)
 }
 
 /// Limits the management Interests of a face.
-fn limit_management(cx: &mut Cx, face_id: u64, per_second: Option<NonZeroU32>) {
-    let Some(face) = cx.faces.known.get_mut(&face_id) else { return };
-    face.options.link.management_per_second = per_second;
-    let options = Box::new(face.options);
-    cx.dataplane.send(Command::UpdateFace { face_id, options });
+fn limit_management(cx: &mut Cx<'_>, face_id: u64, per_second: Option<NonZeroU32>) {
+    cx.change_face(face_id, |options| options.link.management_per_second = per_second);
 }
 
 /// Returns whether a management Interest was refused, or will never be answered. Interests for future notifications are

@@ -72,6 +72,15 @@ impl LineLimit {
     }
 }
 
+/// The logs of connections that become no face.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionLog {
+    /// Those closed at the limit of faces, or for lack of resources.
+    pub(super) full: FaceLimitLog,
+    /// Those closed for other reasons.
+    pub(super) refused: Refusals,
+}
+
 /// The log of refused commands and connections.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(LineLimit);

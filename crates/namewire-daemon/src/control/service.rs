@@ -1,35 +1,44 @@
-//! The common interface of the services of the control thread, and the state that they share.
+//! The interface of the services of the control thread: their events, their deadlines, and the view of the forwarder
+//! that a service has during one call.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_dataplane::{Command, Dataplane, FaceDebt};
-use ndn_management::{ControlState, Handled, Now};
+use ndn_dataplane::Dataplane;
+use ndn_face::CloseReason;
+use ndn_forwarding::{LearningRequest, LinkEvent};
+use ndn_management::request::FaceOptions;
+use ndn_management::{FaceRecord, Handled, Now, Persistency, Route};
 use ndn_memif::Address;
+use ndn_packet::Name;
 use ndn_sys::clock::Clock;
-use ndn_sys::poll::Poller;
-use ndn_table::Timestamp;
+use ndn_sys::poll::{Interest, Poller};
+use ndn_table::{FaceIndex, Timestamp};
 use ndn_types::{FaceUri, PrincipalKey, duration_ns};
 
-use super::face_table::FaceTable;
+use super::commands::{FaceCommands, Part};
+use super::face_table::{FaceTable, KnownFace};
+use super::refusals::ConnectionLog;
 use crate::config::Config;
+use crate::destinations::Destinations;
+use crate::environment::now;
 use crate::faces::{self, FaceSpec};
 use crate::listeners::LocalEnd;
-use crate::local_peers::{LocalPeers, PeerIdentity};
+use crate::local_peers::PeerIdentity;
 
 /// In place of the FaceId of Interests that arrive on the control socket; no face has it.
 pub(crate) const CONTROL_SOCKET: u64 = 0;
 
-/// Work of the control thread at a deadline. Work that is due at the same time is done in this order.
+/// Work of the control thread at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// Interests to management wait from the last round.
     Interests,
-    /// A queue to the workers was full, or the workers do not use new tables yet.
+    /// The queue of management's replies to the workers was full.
     FullQueue,
     /// Routes or datasets expire, or commands time out.
     Management,
@@ -63,34 +72,12 @@ pub enum Reason {
     Worker,
 }
 
-/// The deadlines of all services.
-#[derive(Debug, Default)]
-pub(crate) struct Timers(BTreeMap<Reason, Timestamp>);
+/// Time and reason of the next timeout of a service. Time zero means at once.
+pub(crate) type Deadline = (Timestamp, Reason);
 
-impl Timers {
-    /// Sets the deadline, or stops the timer.
-    pub(crate) fn set(&mut self, reason: Reason, at_ns: Option<u64>) {
-        match at_ns {
-            Some(at_ns) => self.0.insert(reason, Timestamp::from_nanos(at_ns)),
-            None => self.0.remove(&reason),
-        };
-    }
-
-    /// Returns the deadline of a timer that runs.
-    pub(crate) fn get(&self, reason: Reason) -> Option<Timestamp> {
-        self.0.get(&reason).copied()
-    }
-
-    /// Returns the earliest deadline.
-    pub(crate) fn next(&self) -> Option<(Timestamp, Reason)> {
-        self.0.iter().map(|(reason, at)| (*at, *reason)).min()
-    }
-
-    /// Stops the timers that are due; returns them in order.
-    pub(crate) fn take_due(&mut self, now_ns: u64) -> Vec<Reason> {
-        let is_due = |_: &Reason, at: &mut Timestamp| at.as_nanos() <= now_ns;
-        self.0.extract_if(.., is_due).map(|(reason, _)| reason).collect()
-    }
+/// Returns the deadline at a time in nanoseconds.
+pub(crate) const fn deadline(at_ns: u64, reason: Reason) -> Deadline {
+    (Timestamp::from_nanos(at_ns), reason)
 }
 
 /// A face to be created.
@@ -104,63 +91,121 @@ pub(crate) struct FaceRequest {
     pub(crate) spec: FaceSpec,
 }
 
-/// A message of a service to others, delivered in order.
+/// An event for the services, from the data plane or from a service. Events are delivered in order.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum Event {
+    /// The descriptor with this token is ready.
+    Ready(u64),
+    /// Management can be reached: its face exists.
+    ManagementReachable,
+    /// The settings have changed.
+    Reloaded,
+    /// Network interfaces have changed.
+    LinksChanged,
+    /// The Ethernet interfaces that accept stations have changed; their local URIs.
+    EthernetChannels(Vec<String>),
+
     /// Create a face.
     Create(Box<FaceRequest>),
-    /// Stop to connect the face of this ticket: its requester has given up.
+    /// The requester of the face of this ticket has given up.
     Cancel { ticket: u64 },
+    /// Stop to open the connection for this ticket: no request waits for it any more.
+    Abandon { ticket: u64 },
     /// Create a face for an Ethernet station.
     CreateStation { mac: [u8; 6], interface: String, spec: FaceSpec },
     /// Create a face of the interface of a memif server.
     CreateMemif { address: Address, spec: FaceSpec },
     /// Create a face of a WebTransport session.
     CreateSession { remote: FaceUri, spec: FaceSpec },
-    /// The requested face exists.
-    FaceExists { ticket: Option<u64>, face_id: u64 },
     /// An attempt to create a face has failed: status code and reason.
     AttemptFailed { ticket: Option<u64>, code: u32, text: String },
     /// The requested face was not created: status code and reason.
     FaceFailed { ticket: Option<u64>, code: u32, text: String },
+    /// The requested face exists already.
+    FaceExists { ticket: Option<u64>, face_id: u64 },
+    /// A face was created.
+    FaceAdded { ticket: Option<u64>, index: FaceIndex, record: Box<FaceRecord> },
+    /// A worker did not create the face with this FaceId.
+    FaceRefused(u64),
+    /// A face has closed. `lost` is its former state if it existed and was not destroyed by an operator.
+    FaceClosed { face_id: u64, lost: Option<Box<KnownFace>> },
+    /// A face is down, or up again.
+    FaceStateChanged { face_id: u64, is_up: bool },
+    /// A face has gone down or up, which is reported later because of the limit of reports.
+    FaceUnreported,
+    /// A face has another frame length.
+    FaceResized { face_id: u64, length: usize },
+    /// Change the settings of a face, and how long it stays and who keeps it.
+    UpdateFace {
+        face_id: u64,
+        kept: Option<(Persistency, Option<PrincipalKey>)>,
+        options: FaceOptions,
+    },
+    /// An operator destroys a face, which may be a former one.
+    DestroyFace(u64),
     /// The frame length of a UDP face follows its path.
     FollowPath { face_id: u64, peer: SocketAddr, length: usize },
+
+    /// Add a configured route.
+    AddRoute { prefix: Name, route: Route },
+    /// Let a face stay when idle: it serves a configured route.
+    AdoptFace { face_id: u64, persistency: Persistency },
+    /// Give a face the routes and next hops of the face that it replaces.
+    RestoreRoutes { face_id: u64, destinations: Destinations },
+    /// The session of a permanent face has ended on its own; the routes and next hops of the face.
+    SessionLost { face_id: u64, face: Box<KnownFace>, destinations: Destinations },
+    /// A route of a face, which may be a former one, was unregistered.
+    ForgetRoute { prefix: Name, face_id: u64, origin: Option<u64> },
+
     /// A client connects to a WebSocket listener.
     WebSocketClient { stream: OwnedFd, peer: Option<SocketAddr>, local: Arc<LocalEnd> },
     /// A client connects to the memif listener at `socket`.
     MemifClient { stream: OwnedFd, socket: PathBuf },
     /// A management Interest of a face, or of the [control socket](CONTROL_SOCKET), was handled.
     Handled { face_id: u64, handled: Handled },
+    /// A strategy asks about learnt routes.
+    Learning(LearningRequest),
+    /// The workers have erased packets; `more` is set if there are others.
+    CsErased { ticket: u64, erased: u64, more: bool },
 }
 
-/// State that the services share.
+/// A part of the control thread with state and deadlines of its own.
+pub(crate) trait Service {
+    /// The part of the data plane that it uses.
+    type Dataplane: Part + ?Sized;
+
+    /// Handles an event. Returns an event that concerns other services, too.
+    fn handle_event(&mut self, _: &mut Cx<'_, Self::Dataplane>, event: Event) -> Option<Event> {
+        Some(event)
+    }
+
+    /// Performs the work of its [deadline](Self::next_deadline).
+    fn handle_timeout(&mut self, _: &mut Cx<'_, Self::Dataplane>, _: Reason) {}
+
+    /// Time and reason of the next [`handle_timeout`](Self::handle_timeout), if the service has timeouts.
+    fn next_deadline(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+/// The view of the forwarder that a service has during one call. `D` is the part of the data plane that it uses.
 #[derive(Debug)]
-pub(crate) struct Cx {
-    /// Time of this round.
-    pub(crate) now: Now,
-    /// Settings in force.
-    pub(crate) config: Config,
-    /// Clock for code that runs outside the control thread.
-    pub(crate) clock: Clock,
-    /// Descriptors of the control thread.
-    pub(crate) poller: Poller,
-    /// The workers.
-    pub(crate) dataplane: Dataplane,
-    /// Management.
-    pub(crate) state: ControlState,
-    /// Existing faces.
-    pub(crate) faces: FaceTable,
-    /// Which peers of TCP connections may use `/localhost`.
-    pub(crate) local_peers: Arc<LocalPeers>,
-    /// Deadlines.
-    pub(crate) timers: Timers,
-    /// Listening network interfaces, for `faces/channels`.
-    pub(crate) ethernet_channels: Vec<String>,
-    /// Messages not delivered yet.
-    pub(crate) messages: VecDeque<Message>,
+pub(crate) struct Cx<'a, D: ?Sized = dyn FaceCommands> {
+    now: Now,
+    config: &'a Config,
+    poller: &'a Poller,
+    faces: &'a mut FaceTable,
+    log: &'a mut ConnectionLog,
+    events: &'a mut VecDeque<Event>,
+    dataplane: &'a mut D,
 }
 
-impl Cx {
+impl<'a, D: ?Sized> Cx<'a, D> {
+    /// Time of this round.
+    pub(crate) const fn now(&self) -> Now {
+        self.now
+    }
+
     /// Monotonic time of this round, nanoseconds.
     pub(crate) const fn now_ns(&self) -> u64 {
         self.now.monotonic_ns
@@ -171,43 +216,88 @@ impl Cx {
         self.now_ns().saturating_add(duration_ns(duration))
     }
 
-    /// Sends a message to other services.
-    pub(crate) fn post(&mut self, message: Message) {
-        self.messages.push_back(message);
+    /// Settings in force.
+    pub(crate) const fn config(&self) -> &'a Config {
+        self.config
+    }
+
+    /// Existing faces.
+    pub(crate) const fn faces(&self) -> &FaceTable {
+        self.faces
+    }
+
+    /// The part of the data plane.
+    pub(crate) const fn dataplane(&mut self) -> &mut D {
+        self.dataplane
+    }
+
+    /// Existing faces and the part of the data plane.
+    pub(crate) const fn faces_and_dataplane(&mut self) -> (&FaceTable, &mut D) {
+        (self.faces, self.dataplane)
+    }
+
+    /// Log of connections that become no face.
+    pub(crate) const fn log(&mut self) -> &mut ConnectionLog {
+        self.log
+    }
+
+    /// Posts an event to other services.
+    pub(crate) fn post(&mut self, event: Event) {
+        self.events.push_back(event);
     }
 
     /// Reports a failed attempt to create a face.
     pub(crate) fn attempt_failed(&mut self, spec: &FaceSpec, code: u32, text: impl Into<String>) {
-        self.post(Message::AttemptFailed { ticket: spec.ticket, code, text: text.into() });
+        self.post(Event::AttemptFailed { ticket: spec.ticket, code, text: text.into() });
     }
 
-    /// Limits the frames of a face to `length` bytes, and updates its record.
-    pub(crate) fn resize(&mut self, face_id: u64, length: usize) {
-        let Some(face) = self.faces.known.get_mut(&face_id) else { return };
-        face.options.link.mtu = Some(length);
-        self.state.face_resized(face_id, length as u64);
-        let options = Box::new(face.options);
-        self.dataplane.send(Command::UpdateFace { face_id, options });
+    /// Posts [`Event::Ready`] with `token` when the descriptor is ready.
+    ///
+    /// # Errors
+    /// The limit of watched descriptors is reached, or no memory is left.
+    pub(crate) fn watch(
+        &self,
+        descriptor: impl AsFd,
+        token: u64,
+        interest: Interest,
+    ) -> std::io::Result<()> {
+        self.poller.add(descriptor, token, interest)
     }
 
+    /// Ends [`watch`](Self::watch).
+    ///
+    /// # Errors
+    /// The descriptor is not watched.
+    pub(crate) fn unwatch(&self, descriptor: impl AsFd) -> std::io::Result<()> {
+        self.poller.remove(descriptor)
+    }
+
+    /// Returns whether there is room for another face; logs and counts a refused connection.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let limit = self.config.limits.faces;
+        let has_room = self.faces.len() < limit;
+        if !has_room {
+            self.log.full.connection_refused(self.now, limit);
+        }
+        has_room
+    }
+
+    /// Posts the changes of faces beyond the limit of reports that may be reported now.
+    pub(crate) fn report_changes(&mut self) {
+        for (face_id, is_up) in self.faces.take_unreported(self.now_ns()) {
+            self.events.push_back(Event::FaceStateChanged { face_id, is_up });
+        }
+    }
+}
+
+impl<D: FaceCommands + ?Sized> Cx<'_, D> {
     /// Returns whether a principal may have another on-demand face; logs a refusal.
     pub(crate) fn admits(&mut self, principal: PrincipalKey) -> bool {
         let admits = self.dataplane.admits_face(principal);
         if !admits {
-            self.faces.refused.principal_refused(self.now, principal);
+            self.log.refused.principal_refused(self.now, principal);
         }
         admits
-    }
-
-    /// Closes faces of principals that have more than their share, while others need them: those that have received
-    /// nothing for the longest time.
-    pub(crate) fn settle_faces(&mut self) {
-        for FaceDebt { principal, count, faces } in self.dataplane.face_debts() {
-            for face_id in self.faces.least_recent(count, faces) {
-                self.faces.refused.face_given_up(self.now, principal, face_id);
-                self.dataplane.give_up_face(face_id);
-            }
-        }
     }
 
     /// Adds the face of an accepted connection whose principal is [admitted](Self::admits).
@@ -220,23 +310,143 @@ impl Cx {
     ) {
         let face_id = self.dataplane.allocate_face_id();
         if let Some(reason) = &identity.not_local {
-            self.faces.refused.not_local(self.now, identity.principal, peer, reason);
+            self.log.refused.not_local(self.now, identity.principal, peer, reason);
         }
-        let face = faces::accepted(face_id, stream, peer, local, identity, &self.config);
-        self.dataplane.send(Command::AddFace(Box::new(face)));
+        let face = faces::accepted(face_id, stream, peer, local, identity, self.config);
+        self.dataplane.add_face(face);
+    }
+
+    /// Changes the options of a face.
+    pub(crate) fn change_face(
+        &mut self,
+        face_id: u64,
+        change: impl FnOnce(&mut ndn_face::FaceOptions),
+    ) {
+        if let Some(options) = self.faces.change(face_id, change) {
+            self.dataplane.update_face(face_id, options);
+        }
+    }
+
+    /// Limits the frames of a face to `length` bytes.
+    pub(crate) fn resize(&mut self, face_id: u64, length: usize) {
+        if self.faces.get(face_id).is_some() {
+            self.post(Event::FaceResized { face_id, length });
+            self.change_face(face_id, |options| options.link.mtu = Some(length));
+        }
+    }
+
+    /// Reports that the link of a face is lost, or restored.
+    pub(crate) fn set_link(&mut self, face_id: u64, is_down: bool) {
+        let is_change = match is_down {
+            true => self.faces.face_down(self.now_ns(), face_id, CloseReason::NoLink),
+            false => self.faces.face_up(self.now_ns(), face_id, false),
+        };
+        if is_change {
+            self.post(Event::FaceStateChanged { face_id, is_up: !is_down });
+        }
+        let event = if is_down { LinkEvent::Lost } else { LinkEvent::Restored };
+        self.dataplane.set_link(face_id, event);
+    }
+
+    /// Gives an on-demand UDP peer a socket of its own, unless it has one.
+    pub(crate) fn separate_input(&mut self, face_id: u64) {
+        if self.faces.begin_separation(face_id) {
+            self.dataplane.separate_input(face_id);
+        }
     }
 }
 
-/// A part of the control thread with state and deadlines of its own. Its timers are in [`Cx::timers`].
-pub(crate) trait Service {
-    /// Type of its events.
-    type Event;
+/// State of the control thread that does not belong to one service. A service has a [view](Cx) of it.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Time of this round.
+    pub(crate) now: Now,
+    /// Settings in force.
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    /// Descriptors of the control thread.
+    pub(crate) poller: Poller,
+    pub(crate) dataplane: Dataplane,
+    pub(crate) faces: FaceTable,
+    pub(crate) log: ConnectionLog,
+    /// Events not delivered yet.
+    pub(crate) events: VecDeque<Event>,
+}
 
-    /// Handles an event.
-    fn handle_event(&mut self, cx: &mut Cx, event: Self::Event);
+impl Core {
+    /// # Errors
+    /// No file descriptor is left.
+    pub(super) fn new(
+        config: &Config,
+        clock: Clock,
+        dataplane: Dataplane,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            now: now(&clock),
+            config: config.clone(),
+            clock,
+            poller: Poller::new()?,
+            dataplane,
+            faces: FaceTable::default(),
+            log: ConnectionLog::default(),
+            events: VecDeque::new(),
+        })
+    }
 
-    /// Performs the work of a timer that was due and has stopped.
-    fn handle_timeout(&mut self, cx: &mut Cx, reason: Reason);
+    /// The view of a service that uses the part `D` of the data plane.
+    pub(super) fn cx<D: Part + ?Sized>(&mut self) -> Cx<'_, D> {
+        let Self { now, config, poller, dataplane, faces, log, events, .. } = self;
+        let dataplane = D::of(dataplane);
+        Cx { now: *now, config, poller, faces, log, events, dataplane }
+    }
+}
+
+/// A [`Service`] without its type.
+pub(super) trait AnyService {
+    /// See [`Service::handle_event`].
+    fn offer(&mut self, core: &mut Core, event: Event) -> Option<Event>;
+
+    /// See [`Service::handle_timeout`].
+    fn time_out(&mut self, core: &mut Core, reason: Reason);
+
+    /// See [`Service::next_deadline`].
+    fn deadline(&self) -> Option<Deadline>;
+}
+
+impl<S: Service> AnyService for S {
+    fn offer(&mut self, core: &mut Core, event: Event) -> Option<Event> {
+        self.handle_event(&mut core.cx(), event)
+    }
+
+    fn time_out(&mut self, core: &mut Core, reason: Reason) {
+        self.handle_timeout(&mut core.cx(), reason);
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        self.next_deadline()
+    }
+}
+
+/// The earliest deadline of each service, by number.
+#[derive(Debug, Default)]
+pub(super) struct Timers(Vec<Option<Deadline>>);
+
+impl Timers {
+    /// Sets the deadlines of all services, in order.
+    pub(super) fn set_all(&mut self, deadlines: impl IntoIterator<Item = Option<Deadline>>) {
+        self.0.clear();
+        self.0.extend(deadlines);
+    }
+
+    /// Returns the earliest deadline.
+    pub(super) fn next(&self) -> Option<Deadline> {
+        self.0.iter().flatten().copied().min()
+    }
+
+    /// Returns whether a deadline is due.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        self.next().is_some_and(|(at, _)| at.as_nanos() <= now_ns)
+    }
 }
 
 #[cfg(test)]
@@ -244,16 +454,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn due_timers_stop_and_the_earliest_deadline_is_next() {
+    fn earliest_deadline_of_all_services_is_next() {
         let mut timers = Timers::default();
-        timers.set(Reason::Captures, Some(20));
-        timers.set(Reason::Connect, Some(30));
-        timers.set(Reason::Accept, Some(20));
-        assert_eq!(timers.next(), Some((Timestamp::from_nanos(20), Reason::Accept)));
-        assert_eq!(timers.take_due(19), []);
-        assert_eq!(timers.take_due(20), [Reason::Accept, Reason::Captures]);
-        assert_eq!(timers.next(), Some((Timestamp::from_nanos(30), Reason::Connect)));
-        timers.set(Reason::Connect, None);
-        assert_eq!((timers.next(), timers.get(Reason::Connect)), (None, None));
+        assert_eq!((timers.next(), timers.is_due(u64::MAX)), (None, false));
+        let [captures, accept] = [Reason::Captures, Reason::Accept].map(|one| deadline(20, one));
+        timers.set_all([Some(captures), None, Some(deadline(30, Reason::Connect)), Some(accept)]);
+        assert_eq!(timers.next(), Some(accept));
+        assert!(!timers.is_due(19) && timers.is_due(20));
+        timers.set_all([None, Some(deadline(30, Reason::Connect))]);
+        assert_eq!(timers.next(), Some(deadline(30, Reason::Connect)));
     }
 }

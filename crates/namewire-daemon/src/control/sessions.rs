@@ -1,19 +1,20 @@
 //! Faces of WebTransport sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Context;
-use ndn_dataplane::Command;
 use ndn_management::status;
 use ndn_sys::poll::Waker;
 use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
 use tracing::{debug, error, info};
 
-use super::service::{Cx, Reason, Service};
+use super::TOKEN_SESSIONS;
+use super::commands::FaceCommands;
+use super::service::{Cx, Event, Service};
 use crate::config::Config;
 use crate::faces::{self, FaceSpec};
 use crate::websocket::Admission;
@@ -22,7 +23,7 @@ use namewire_control::WebTransportStatus;
 
 /// Events of sessions, from the thread of WebTransport.
 #[derive(Debug)]
-pub(crate) enum SessionEvent {
+enum SessionEvent {
     /// A peer has opened a session.
     Accepted(Accepted),
     /// The path MTU of a session has changed.
@@ -66,47 +67,34 @@ pub(crate) struct Sessions {
     opened: Opened,
     /// Addresses of the sockets.
     addresses: Vec<SocketAddr>,
+    /// Tickets of requested faces whose sessions are being opened.
+    opening: HashSet<u64>,
 }
 
-/// Events of sessions.
-#[derive(Debug)]
-pub(crate) enum SessionsEvent {
-    /// Management can be reached.
-    Start,
-    /// Create a face of a new session.
-    Create { remote: FaceUri, spec: FaceSpec },
-    /// A session has opened, failed or changed.
-    Session(SessionEvent),
-    /// A face exists.
-    FaceAdded(u64),
-    /// A face is gone.
-    FaceGone(u64),
-}
-
+/// Sessions time out on the thread of WebTransport.
 impl Service for Sessions {
-    type Event = SessionsEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: SessionsEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            SessionsEvent::Start => self.start(&cx.config),
-            SessionsEvent::Create { remote, spec } => self.open(cx, &remote, &spec),
-            SessionsEvent::Session(SessionEvent::Accepted(session)) => self.accepted(cx, session),
-            SessionsEvent::Session(SessionEvent::Path { face_id, length }) => {
-                if let Some(followed) = self.followed.get_mut(&face_id) {
-                    followed.found = length;
-                }
-                self.resize(cx, face_id);
+            Event::ManagementReachable => self.start(cx.config()),
+            Event::Ready(TOKEN_SESSIONS) => {
+                self.take_events(cx);
+                return None;
             }
-            SessionsEvent::Session(SessionEvent::Connected { target, spec, result }) => {
-                self.connected(cx, &target, &spec, result);
+            Event::CreateSession { remote, spec } => {
+                self.open(cx, &remote, &spec);
+                return None;
             }
-            SessionsEvent::FaceAdded(face_id) => self.resize(cx, face_id),
-            SessionsEvent::FaceGone(face_id) => drop(self.followed.remove(&face_id)),
+            Event::Abandon { ticket } => drop(self.opening.remove(&ticket)),
+            Event::FaceAdded { ref record, .. } => self.resize(cx, record.properties.face_id),
+            Event::FaceRefused(face_id) | Event::FaceClosed { face_id, .. } => {
+                self.followed.remove(&face_id);
+            }
+            other => return Some(other),
         }
+        Some(event)
     }
-
-    /// Sessions time out on the thread of WebTransport.
-    fn handle_timeout(&mut self, _: &mut Cx, _: Reason) {}
 }
 
 impl Sessions {
@@ -117,7 +105,8 @@ impl Sessions {
     pub(super) fn new(opened: Opened, addresses: Vec<SocketAddr>) -> std::io::Result<Self> {
         let (sender, events) = channel();
         let (waker, followed) = (Arc::new(Waker::new()?), HashMap::new());
-        Ok(Self { service: None, events, sender, waker, followed, opened, addresses })
+        let (service, opening) = (None, HashSet::new());
+        Ok(Self { service, events, sender, waker, followed, opened, addresses, opening })
     }
 
     /// Readable after events.
@@ -125,10 +114,27 @@ impl Sessions {
         &self.waker
     }
 
-    /// Returns the events since the last call.
-    pub(super) fn take_events(&mut self) -> Vec<SessionEvent> {
+    /// Handles sessions that have opened, failed or changed.
+    fn take_events(&mut self, cx: &mut Cx<'_>) {
         self.waker.reset();
-        self.events.try_iter().collect()
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                SessionEvent::Accepted(session) => self.accepted(cx, session),
+                SessionEvent::Path { face_id, length } => {
+                    if let Some(followed) = self.followed.get_mut(&face_id) {
+                        followed.found = length;
+                    }
+                    self.resize(cx, face_id);
+                }
+                SessionEvent::Connected { target, spec, result } => {
+                    let is_requested = spec.ticket.is_none_or(|one| self.opening.remove(&one));
+                    // Dropping an abandoned session closes it.
+                    if is_requested {
+                        self.connected(cx, &target, &spec, result);
+                    }
+                }
+            }
+        }
     }
 
     /// Status for the control socket, if a listener or a session exists.
@@ -208,6 +214,7 @@ impl Sessions {
             let _ = sender.send(SessionEvent::Connected { target: reported, spec, result });
             waker.wake();
         });
+        self.opening.extend(spec.ticket);
         service.connect(target, config.listeners.webtransport.idle_timeout, on_connected);
         Ok(())
     }
@@ -226,20 +233,20 @@ impl Sessions {
     }
 
     /// Creates a face, or closes the session by dropping its stream.
-    fn accepted(&mut self, cx: &mut Cx, session: Accepted) {
+    fn accepted(&mut self, cx: &mut Cx<'_>, session: Accepted) {
         let peer = session.remote;
-        if !cx.faces.has_room(cx.now, &cx.config.limits) || !cx.admits(PrincipalKey::remote(peer)) {
+        if !cx.has_room() || !cx.admits(PrincipalKey::remote(peer)) {
             return;
         }
-        let face_id = cx.dataplane.allocate_face_id();
+        let face_id = cx.dataplane().allocate_face_id();
         let mtu = self.follow(face_id, &session.mtu);
-        let face = faces::accepted_session(face_id, session, mtu, &cx.config);
-        cx.dataplane.send(Command::AddFace(Box::new(face)));
+        let face = faces::accepted_session(face_id, session, mtu, cx.config());
+        cx.dataplane().add_face(face);
     }
 
     /// Sets the frame length of an existing face to the path MTU of its session.
-    fn resize(&mut self, cx: &mut Cx, face_id: u64) {
-        let Some(face) = cx.faces.known.get(&face_id) else { return };
+    fn resize(&mut self, cx: &mut Cx<'_>, face_id: u64) {
+        let Some(face) = cx.faces().get(face_id) else { return };
         let Some(followed) = self.followed.get_mut(&face_id) else { return };
         let FollowedPath { given, found } = *followed;
         if face.options.link.mtu != Some(given) {
@@ -260,12 +267,12 @@ impl Sessions {
     }
 
     /// Starts to open a session for a face.
-    fn open(&mut self, cx: &mut Cx, remote: &FaceUri, spec: &FaceSpec) {
+    fn open(&mut self, cx: &mut Cx<'_>, remote: &FaceUri, spec: &FaceSpec) {
         let uri = remote.to_string();
         let begun = match uri.parse::<Target>() {
             Err(error) => Err(error.to_string()),
             Ok(target) => {
-                let connecting = self.connect(&cx.config, target, *spec);
+                let connecting = self.connect(cx.config(), target, *spec);
                 connecting.map_err(|error| error.to_string())
             }
         };
@@ -276,28 +283,28 @@ impl Sessions {
 
     fn connected(
         &mut self,
-        cx: &mut Cx,
+        cx: &mut Cx<'_>,
         target: &Target,
         spec: &FaceSpec,
         result: Result<Accepted, String>,
     ) {
         match result {
             Ok(session) => {
-                let face_id = cx.dataplane.allocate_face_id();
+                let face_id = cx.dataplane().allocate_face_id();
                 // A configured or requested MTU stays.
                 let mtu = match spec.options.mtu {
                     None => self.follow(face_id, &session.mtu),
                     Some(_) => session.mtu.value(),
                 };
-                let face = faces::opened_session(face_id, session, mtu, target, spec, &cx.config);
-                cx.dataplane.send(Command::AddFace(Box::new(face)));
+                let face = faces::opened_session(face_id, session, mtu, target, spec, cx.config());
+                cx.dataplane().add_face(face);
             }
             Err(reason) => failed(cx, &target.to_string(), spec, &reason),
         }
     }
 }
 
-fn failed(cx: &mut Cx, uri: &str, spec: &FaceSpec, reason: &str) {
+fn failed(cx: &mut Cx<'_>, uri: &str, spec: &FaceSpec, reason: &str) {
     info!(uri, reason, "cannot open a WebTransport session");
     cx.attempt_failed(spec, status::CONNECT_FAILED, format!("Cannot connect to {uri}: {reason}"));
 }

@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ndn_dataplane::Event as DataplaneEvent;
 use ndn_management::{ControlParameters, Route, Verb};
 use ndn_packet::Name;
 
+use super::service::Service;
 use super::*;
 use crate::Plan;
 use crate::environment::{Environment, Seeds};
@@ -66,32 +68,32 @@ fn unregistered_route_does_not_return_in_the_same_round() {
         [(APP, ndn_forwarding::Scope::Local), (GONE, ndn_forwarding::Scope::NonLocal)]
     {
         let face = created(face_id, scope);
-        control.handle_event(Event::FaceAdded { ticket: None, face: Box::new(face) });
+        control.handle_event(DataplaneEvent::FaceAdded { ticket: None, face: Box::new(face) });
     }
     for prefix in &names {
         let route = Route { face_id: GONE, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
-        control.cx.state.add_route(prefix.as_ref(), route).unwrap();
+        control.management.change().0.add_route(prefix.as_ref(), route).unwrap();
     }
     let reason = Some(ndn_face::CloseReason::PeerClosed);
-    control.handle_event(Event::FaceClosed { face_id: GONE, reason });
-    let retried = control.cx.timers.get(Reason::StaticFaces).unwrap();
-    control.cx.now.monotonic_ns = retried.as_nanos();
-    control.statics.handle_timeout(&mut control.cx, Reason::StaticFaces);
-    let message = control.cx.messages.pop_front().unwrap();
-    let Message::Create(request) = message else { panic!("{message:?}") };
+    control.handle_event(DataplaneEvent::FaceClosed { face_id: GONE, reason });
+    let (retried, _) = control.statics.next_deadline().unwrap();
+    control.core.now.monotonic_ns = retried.as_nanos();
+    control.statics.handle_timeout(&mut control.core.cx(), Reason::StaticFaces);
+    let event = control.core.events.pop_front().unwrap();
+    let Event::Create(request) = event else { panic!("{event:?}") };
     control.work();
 
     // The face is created again, and one of its routes is unregistered in the same round.
     let face = created(BACK, ndn_forwarding::Scope::NonLocal);
     let ticket = request.spec.ticket;
-    control.handle_event(Event::FaceAdded { ticket, face: Box::new(face) });
+    control.handle_event(DataplaneEvent::FaceAdded { ticket, face: Box::new(face) });
     let parameters = ControlParameters {
         name: Some(names[0].clone()),
         face_id: Some(BACK),
         origin: Some(65),
         ..ControlParameters::default()
     };
-    let now = control.cx.now;
+    let now = control.core.now;
     let wire = ndn_management::client::CommandBuilder::default()
         .digest_signed_interest(Verb::RibUnregister, &parameters, 1, now.unix_ms())
         .unwrap();
@@ -102,6 +104,6 @@ fn unregistered_route_does_not_return_in_the_same_round() {
     let state = control.state();
     let found = names.each_ref().map(|name| state.rib().find(name.as_ref(), BACK, 65));
     assert_eq!(found.map(|route| route.is_some()), [false, true]);
-    assert_eq!(control.cx.timers.get(Reason::StaticFaces), None);
+    assert_eq!(control.statics.next_deadline(), None);
     control.finish().unwrap();
 }

@@ -10,7 +10,9 @@ use ndn_sys::poll::Interest;
 use ndn_types::{Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, Verdict};
 use tracing::{debug, warn};
 
-use super::service::{Cx, Reason, Service};
+use super::commands::FaceCommands;
+use super::memif::TOKEN_MEMIF;
+use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
 use crate::listeners::LocalEnd;
 use crate::local_peers::PeerIdentity;
 use crate::websocket::{Client, Handshake, HandshakeProgress, Handshakes};
@@ -44,15 +46,6 @@ pub(super) struct WebSocketHandshakes {
     ledger: RankedLedger<Handshakes, 1>,
 }
 
-/// Events of handshakes.
-#[derive(Debug)]
-pub(super) enum WebSocketEvent {
-    /// A listener has accepted a connection.
-    Client { stream: OwnedFd, peer: Option<SocketAddr>, local: Arc<LocalEnd> },
-    /// The connection with this token is readable.
-    Ready(u64),
-}
-
 impl WebSocketHandshakes {
     pub(super) fn new(reserves: Reserves) -> Self {
         let ledger = RankedLedger::new([Capacity::of(HANDSHAKES_MAX)], reserves);
@@ -64,14 +57,15 @@ impl WebSocketHandshakes {
         self.ledger.report()
     }
 
-    fn set_timer(&self, cx: &mut Cx) {
-        let deadlines = self.pending.values().map(|pending| pending.deadline_ns);
-        cx.timers.set(Reason::WebSocketHandshake, deadlines.min());
-    }
-
     /// Waits for the HTTP request of a connection. If all handshakes are taken, the oldest of the principal with the
     /// most gives way to one of a principal below its share.
-    fn begin(&mut self, cx: &Cx, stream: OwnedFd, peer: Option<SocketAddr>, local: Arc<LocalEnd>) {
+    fn begin(
+        &mut self,
+        cx: &Cx<'_>,
+        stream: OwnedFd,
+        peer: Option<SocketAddr>,
+        local: Arc<LocalEnd>,
+    ) {
         let identity = local.identify(stream.as_fd(), peer);
         let holder = self.ledger.attach(identity.principal);
         if !self.make_room(holder) {
@@ -80,7 +74,7 @@ impl WebSocketHandshakes {
             return;
         }
         let token = self.next_token;
-        if let Err(error) = cx.poller.add(&stream, token, Interest::Readable) {
+        if let Err(error) = cx.watch(&stream, token, Interest::Readable) {
             self.ledger.detach(holder);
             warn!(%error, "a WebSocket was closed");
             return;
@@ -116,11 +110,11 @@ impl WebSocketHandshakes {
     }
 
     /// Continues the handshake of a connection that is readable.
-    fn advance(&mut self, cx: &mut Cx, token: u64) {
+    fn advance(&mut self, cx: &mut Cx<'_>, token: u64) {
         let Some(pending) = self.take(token) else { return };
         let PendingHandshake { handshake, peer, identity, local, deadline_ns, .. } = pending;
         let LocalEnd::WebSocket { admission, .. } = &*local else { return };
-        match handshake.go_on(admission) {
+        match handshake.advance(admission) {
             HandshakeProgress::NotYet(handshake) => {
                 let holder = self.ledger.attach(identity.principal);
                 self.ledger.charge(holder, Handshakes, 1);
@@ -132,7 +126,7 @@ impl WebSocketHandshakes {
                 debug!(?peer, reason, "a WebSocket handshake has failed")
             }
             HandshakeProgress::Done(stream, client) => {
-                if let Err(error) = cx.poller.remove(&stream) {
+                if let Err(error) = cx.unwatch(&stream) {
                     warn!(%error, "a WebSocket was closed");
                     return;
                 }
@@ -150,22 +144,27 @@ impl WebSocketHandshakes {
 }
 
 impl Service for WebSocketHandshakes {
-    type Event = WebSocketEvent;
+    type Dataplane = dyn FaceCommands;
 
-    fn handle_event(&mut self, cx: &mut Cx, event: WebSocketEvent) {
+    fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
-            WebSocketEvent::Client { stream, peer, local } => self.begin(cx, stream, peer, local),
-            WebSocketEvent::Ready(token) => self.advance(cx, token),
+            Event::WebSocketClient { stream, peer, local } => self.begin(cx, stream, peer, local),
+            Event::Ready(token @ TOKEN_HANDSHAKES..TOKEN_MEMIF) => self.advance(cx, token),
+            other => return Some(other),
         }
-        self.set_timer(cx);
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let deadlines = self.pending.values().map(|pending| pending.deadline_ns);
+        deadlines.min().map(|at_ns| deadline(at_ns, Reason::WebSocketHandshake))
     }
 
     /// Closes connections whose handshake has timed out.
-    fn handle_timeout(&mut self, cx: &mut Cx, _: Reason) {
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>, _: Reason) {
         let now_ns = cx.now_ns();
         let due = self.pending.iter().filter(|(_, pending)| pending.deadline_ns <= now_ns);
         let due: Vec<u64> = due.map(|(token, _)| *token).collect();
         due.into_iter().for_each(|token| drop(self.take(token)));
-        self.set_timer(cx);
     }
 }

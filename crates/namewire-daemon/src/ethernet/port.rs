@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ndn_dataplane::{Command, Dataplane, NewFace, PortChange};
+use ndn_dataplane::{NewFace, PortChange};
 use ndn_face::{FaceOptions, NewStation, OnDemandSettings, Persistency, PortId};
 use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
 use ndn_management::FaceDriver;
@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};
 use crate::config::{Config, Driver, Ethernet};
+use crate::control::commands::PortCommands;
 use crate::settings;
 
 /// Maximum retries while a just released interface is busy; another driver is used after them, because another
@@ -59,7 +60,7 @@ impl Device {
 pub(crate) struct Context<'a> {
     pub(crate) now_ns: u64,
     pub(crate) config: &'a Config,
-    pub(crate) dataplane: &'a mut Dataplane,
+    pub(crate) dataplane: &'a mut (dyn PortCommands + 'static),
 }
 
 /// Reports the link state of a device that the kernel does not know.
@@ -172,7 +173,7 @@ impl Port {
         (self.is_refused, self.is_stale, self.is_suspended) = (false, false, false);
         self.busy_count = 0;
         let on_demand = on_demand_settings(device.mtu.min(payload_max), context.config);
-        change(context.dataplane, self.id, PortChange::Sockets(sockets, on_demand));
+        context.dataplane.change_port(self.id, PortChange::Sockets(sockets, on_demand));
     }
 
     /// Changes the driver if the interface can be opened with it.
@@ -199,7 +200,7 @@ impl Port {
         }
         let leaves_group = before.group != purpose.group;
         let accepts = purpose.accepts;
-        change(context.dataplane, self.id, PortChange::Purpose { accepts, leaves_group });
+        context.dataplane.change_port(self.id, PortChange::Purpose { accepts, leaves_group });
         if leaves_group {
             self.group_face = None;
             // Receive settings are bound to the socket: `follow` opens another one.
@@ -219,7 +220,7 @@ impl Port {
         let is_other = |old: Device| device.is_none_or(|new| new.index != old.index);
         if self.device.is_some_and(is_other) {
             info!(interface = name, "an interface is gone");
-            change(context.dataplane, self.id, PortChange::Gone);
+            context.dataplane.change_port(self.id, PortChange::Gone);
             (self.device, self.is_up, self.group_face) = (None, false, None);
             self.is_suspended = false;
         }
@@ -228,7 +229,7 @@ impl Port {
         let is_other_driver = std::mem::replace(&mut self.asked, asked) != asked;
         if self.device != Some(device) || self.is_stale || is_other_driver {
             if self.gives_up_first(asked) {
-                change(context.dataplane, self.id, PortChange::Suspend);
+                context.dataplane.change_port(self.id, PortChange::Suspend);
                 (self.is_stale, self.is_suspended) = (true, true);
                 return;
             }
@@ -254,12 +255,12 @@ impl Port {
         if std::mem::replace(&mut self.mac, link.mac) != link.mac
             && let Some(mac) = link.mac
         {
-            change(context.dataplane, self.id, PortChange::Address(mac));
+            context.dataplane.change_port(self.id, PortChange::Address(mac));
         }
         let is_up = link.state.is_running();
         if std::mem::replace(&mut self.is_up, is_up) != is_up {
             info!(interface = name, state = link.state.name(), "the link of an interface");
-            change(context.dataplane, self.id, PortChange::Link(is_up));
+            context.dataplane.change_port(self.id, PortChange::Link(is_up));
         }
     }
 
@@ -269,7 +270,7 @@ impl Port {
         let is_up = probe();
         if std::mem::replace(&mut self.is_up, is_up) != is_up {
             info!(interface = name, is_up, "the link of a device");
-            change(context.dataplane, self.id, PortChange::Link(is_up));
+            context.dataplane.change_port(self.id, PortChange::Link(is_up));
         }
         true
     }
@@ -296,13 +297,13 @@ impl Port {
             principal: PrincipalKey::station(group),
             ..FaceProperties::point_to_point(face_id, Scope::NonLocal)
         };
-        context.dataplane.send(Command::AddFace(Box::new(NewFace {
+        context.dataplane.add_face(NewFace {
             ticket: None,
             transport: NewStation { port: self.id, mac: group }.into(),
             options: face_options(properties, Persistency::Permanent, mtu, context.config),
             remote: FaceUri::ethernet(group),
             local: FaceUri::device(name),
-        })));
+        });
         self.group_face = Some(face_id);
     }
 }
@@ -324,8 +325,4 @@ pub(super) fn face_options(
     };
     options.link.mtu = Some(mtu);
     options
-}
-
-pub(super) fn change(dataplane: &mut Dataplane, port: PortId, change: PortChange) {
-    dataplane.send(Command::ChangePort { port, change: Box::new(change) });
 }

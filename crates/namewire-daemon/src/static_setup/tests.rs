@@ -3,10 +3,13 @@ use std::sync::Arc;
 use ndn_dataplane::FaceCreated;
 use ndn_face::FaceOptions;
 use ndn_forwarding::{FaceProperties, Scope};
-use ndn_management::{Action, Collaborators, ControlConfig, FibUpdate, NextHop, Now, Persistency};
+use ndn_management::{
+    Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop, Now, Persistency,
+};
 use ndn_table::FaceIndex;
 
 use super::*;
+use crate::destinations::Restorations;
 use crate::tables::Catalog;
 
 fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
@@ -19,6 +22,20 @@ fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
     };
     let destinations = Destinations::default();
     LostSession { face_id, remote: remote.clone(), spec, destinations }
+}
+
+/// Executes events as management does.
+fn execute(events: Vec<Event>, state: &mut ControlState, restorations: &mut Restorations) {
+    for event in events {
+        match event {
+            Event::AddRoute { prefix, route } => state.add_route(prefix.as_ref(), route).unwrap(),
+            Event::AdoptFace { face_id, persistency } => state.adopt_face(face_id, persistency),
+            Event::RestoreRoutes { face_id, destinations } => {
+                restorations.begin(face_id, destinations);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 fn created(face_id: u64) -> FaceCreated {
@@ -63,39 +80,13 @@ fn reopened_permanent_session_gets_its_routes() {
         assert_eq!(setup.due(u64::MAX).len(), 1);
 
         state.face_created(now, faces::record(&self::created(face_id + 1)));
-        setup.face_added(&mut state, ticket, face_id + 1);
-        setup.continue_returning(&mut state, later);
+        let mut restorations = Restorations::default();
+        execute(setup.face_added(ticket, face_id + 1), &mut state, &mut restorations);
+        restorations.advance(&mut state, later);
         let found = state.rib().find(prefix.as_ref(), face_id + 1, 65);
         assert_eq!(found, Some(&Route { face_id: face_id + 1, ..route }));
         assert!(setup.faces.is_empty(), "it is a face like others again");
     }
-}
-
-#[test]
-fn returned_faces_are_restored_in_turn() {
-    let mut setup = StaticSetup::new(&Config::default());
-    let collaborators = Collaborators::with_strategies(Catalog);
-    let mut state = ControlState::new(ControlConfig::default(), collaborators);
-    let now = Now { monotonic_ns: 1, unix_us: 1 };
-    for face_id in [300, 301, 302] {
-        state.face_created(now, faces::record(&created(face_id)));
-        for number in 0..1000 {
-            let prefix = Name::from_uri(&format!("/{number}")).unwrap();
-            let route = Route { face_id, origin: 65, cost: 7, flags: 1, expires_at_ns: None };
-            state.add_route(prefix.as_ref(), route).unwrap();
-        }
-        setup.returning.push_back((face_id + 10, Destinations::of(&state, face_id)));
-        state.face_destroyed(now, face_id);
-        state.face_created(now, faces::record(&created(face_id + 10)));
-    }
-    // The second face is removed again.
-    state.face_destroyed(now, 311);
-    let count = |state: &ControlState, face_id| state.rib().routes_to(face_id).count();
-    while setup.next_deadline_ns().is_some() {
-        setup.continue_returning(&mut state, 1);
-        assert!(count(&state, 310).abs_diff(count(&state, 312)) <= 256, "one at a time");
-    }
-    assert_eq!((count(&state, 310), count(&state, 312)), (1000, 1000));
 }
 
 #[test]
@@ -124,11 +115,10 @@ fn lost_sessions_are_limited_and_can_be_cancelled() {
     }
     assert_eq!(setup.faces.len(), LOST_MAX);
     let begun = setup.due(u64::MAX).remove(0).spec.ticket;
-    assert!(!setup.is_cancelled(begun) && !setup.is_cancelled(Some(5)));
-    assert!(!setup.cancel(300 + max), "it was one too many");
-    assert!(setup.cancel(300) && !setup.cancel(300));
-    assert!(setup.is_cancelled(begun), "while it was opened");
-    assert!((301..300 + max).all(|face_id| setup.cancel(face_id)));
+    assert_eq!(setup.cancel(300 + max), None, "it was one too many");
+    assert_eq!(setup.cancel(300), begun);
+    assert_eq!(setup.cancel(300), None);
+    assert!((301..300 + max).all(|face_id| setup.cancel(face_id).is_some()));
     assert_eq!(setup.next_deadline_ns(), None);
 }
 
@@ -160,7 +150,8 @@ fn on_demand_face_of_a_peer_serves_its_configured_route() {
     };
     let now = Now { monotonic_ns: 1, unix_us: 1 };
     state.face_created(now, faces::record(&on_demand));
-    setup.face_exists(&mut state, spec.ticket, 300);
+    let events = setup.face_exists(spec.ticket, 300);
+    execute(events, &mut state, &mut Restorations::default());
 
     let persistency = state.face(300).unwrap().properties.persistency;
     assert_eq!(persistency, Persistency::Permanent);

@@ -1,0 +1,226 @@
+//! The parts of the data plane that services use.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use ndn_dataplane::{Balanced, Command, CsSettings, Dataplane, NewFace, NewPort, PortChange};
+use ndn_face::{FaceOptions, FrameTap, PortId};
+use ndn_forwarding::{Counters, LinkEvent, StrategyTable};
+use ndn_packet::Name;
+use ndn_table::{FibSnapshot, Timestamp, Token};
+use ndn_types::PrincipalKey;
+
+/// A part of the data plane, as a trait object.
+pub(crate) trait Part {
+    /// Returns the part of this data plane.
+    fn of(dataplane: &mut Dataplane) -> &mut Self;
+}
+
+/// Commands about faces.
+pub(crate) trait FaceCommands: Debug {
+    /// Returns a FaceId that was never used.
+    fn allocate_face_id(&mut self) -> u64;
+
+    /// Returns whether a principal may have another on-demand face.
+    fn admits_face(&self, principal: PrincipalKey) -> bool;
+
+    /// Creates a face.
+    fn add_face(&mut self, face: NewFace);
+
+    /// Replaces the options of a face.
+    fn update_face(&mut self, face_id: u64, options: FaceOptions);
+
+    /// Closes a face.
+    fn remove_face(&mut self, face_id: u64);
+
+    /// Reports an event of the link of a face.
+    fn set_link(&mut self, face_id: u64, event: LinkEvent);
+
+    /// Gives a UDP face a socket of its own.
+    fn separate_input(&mut self, face_id: u64);
+}
+
+/// Commands about network devices and faces.
+pub(crate) trait PortCommands: FaceCommands {
+    /// Maximum number of workers with sockets of one device.
+    fn port_workers(&self) -> usize;
+
+    /// Adds a device.
+    fn add_port(&mut self, port: NewPort);
+
+    /// Changes a device.
+    fn change_port(&mut self, port: PortId, change: PortChange);
+}
+
+/// Commands about tables, and the progress of the workers, for management.
+pub(crate) trait TableCommands: FaceCommands {
+    /// Publishes tables to the workers.
+    fn set_tables(&mut self, fib: Arc<FibSnapshot>, strategies: Option<Arc<StrategyTable>>);
+
+    /// Changes the settings of the Content Store.
+    fn configure_cs(&mut self, settings: CsSettings);
+
+    /// Erases packets of the Content Store; [`Event::CsErased`](super::service::Event::CsErased) answers.
+    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize);
+
+    /// Answers a search for a prefix announcement.
+    fn answer_learning(&mut self, ticket: Token, announcement: Option<Box<[u8]>>);
+
+    /// Sends the commands to the workers.
+    fn wake(&mut self);
+
+    /// See [`Dataplane::is_settled`].
+    fn is_settled(&self) -> bool;
+
+    /// See [`Dataplane::has_executed_all`].
+    fn has_executed_all(&self) -> bool;
+
+    /// Sum of the counters of all workers.
+    fn counters(&self) -> Counters;
+}
+
+/// Distribution of names over the workers.
+pub(crate) trait NameDispatch: Debug {
+    /// Packets forwarded by all workers.
+    fn packets(&self) -> u64;
+
+    /// Returns whether no entry is moving to another worker.
+    fn is_settled(&self) -> bool;
+
+    /// Moves names if the load of the workers is uneven.
+    fn balance(&mut self, now: Timestamp) -> Balanced;
+}
+
+/// Access of captures to the frames of all faces.
+pub(crate) trait TapCommands: Debug {
+    /// Shows every frame to this tap from now on; `None` ends that.
+    fn set_tap(&mut self, tap: Option<Box<dyn FrameTap>>);
+}
+
+impl FaceCommands for Dataplane {
+    fn allocate_face_id(&mut self) -> u64 {
+        Self::allocate_face_id(self)
+    }
+
+    fn admits_face(&self, principal: PrincipalKey) -> bool {
+        Self::admits_face(self, principal)
+    }
+
+    fn add_face(&mut self, face: NewFace) {
+        self.send(Command::AddFace(Box::new(face)));
+    }
+
+    fn update_face(&mut self, face_id: u64, options: FaceOptions) {
+        self.send(Command::UpdateFace { face_id, options: Box::new(options) });
+    }
+
+    fn remove_face(&mut self, face_id: u64) {
+        self.send(Command::RemoveFace { face_id });
+    }
+
+    fn set_link(&mut self, face_id: u64, event: LinkEvent) {
+        self.send(Command::SetLink { face_id, event });
+    }
+
+    fn separate_input(&mut self, face_id: u64) {
+        self.send(Command::SeparateInput { face_id });
+    }
+}
+
+impl PortCommands for Dataplane {
+    fn port_workers(&self) -> usize {
+        Self::port_workers(self)
+    }
+
+    fn add_port(&mut self, port: NewPort) {
+        self.send(Command::AddPort(Box::new(port)));
+    }
+
+    fn change_port(&mut self, port: PortId, change: PortChange) {
+        self.send(Command::ChangePort { port, change: Box::new(change) });
+    }
+}
+
+impl TableCommands for Dataplane {
+    fn set_tables(&mut self, fib: Arc<FibSnapshot>, strategies: Option<Arc<StrategyTable>>) {
+        self.send(Command::SetTables { fib, strategies });
+    }
+
+    fn configure_cs(&mut self, settings: CsSettings) {
+        self.send(Command::ConfigureCs(settings));
+    }
+
+    fn erase_cs(&mut self, ticket: u64, prefix: Name, limit: usize) {
+        self.send(Command::EraseCs { ticket, prefix, limit });
+    }
+
+    fn answer_learning(&mut self, ticket: Token, announcement: Option<Box<[u8]>>) {
+        self.send(Command::AnswerLearning { ticket, announcement });
+    }
+
+    fn wake(&mut self) {
+        Self::wake(self);
+    }
+
+    fn is_settled(&self) -> bool {
+        Self::is_settled(self)
+    }
+
+    fn has_executed_all(&self) -> bool {
+        Self::has_executed_all(self)
+    }
+
+    fn counters(&self) -> Counters {
+        Self::counters(self)
+    }
+}
+
+impl NameDispatch for Dataplane {
+    fn packets(&self) -> u64 {
+        self.workers().iter().map(|worker| worker.worker_counters().packets.value()).sum()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.balancer().is_none_or(|balancer| balancer.next_deadline().is_none())
+    }
+
+    fn balance(&mut self, now: Timestamp) -> Balanced {
+        Self::balance(self, now)
+    }
+}
+
+impl TapCommands for Dataplane {
+    fn set_tap(&mut self, tap: Option<Box<dyn FrameTap>>) {
+        self.send(Command::SetTap(tap));
+    }
+}
+
+impl Part for dyn FaceCommands {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
+
+impl Part for dyn PortCommands {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
+
+impl Part for dyn TableCommands {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
+
+impl Part for dyn NameDispatch {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
+
+impl Part for dyn TapCommands {
+    fn of(dataplane: &mut Dataplane) -> &mut Self {
+        dataplane
+    }
+}
