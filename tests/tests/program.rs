@@ -27,6 +27,7 @@ mod lifecycle;
 mod link;
 mod management_clients;
 mod memif_refusals;
+mod model;
 mod nfd_commands;
 mod nfd_conf;
 mod nfdc;

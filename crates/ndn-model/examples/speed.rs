@@ -1,4 +1,7 @@
 //! Measures how many Interests the fast engine simulates per second of processor time (Linux).
+//!
+//! `speed [NAME [ROUNDS]]` runs the models whose name contains NAME; with one round under callgrind, divide its
+//! instructions by the Interests printed.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 #![allow(clippy::print_stdout, reason = "a program")]
 #![allow(missing_docs, reason = "a program")]
@@ -68,22 +71,29 @@ fn processor_time() -> f64 {
 }
 
 fn measure(name: &str, network: &Network, rate: f64) {
+    let mut arguments = std::env::args().skip(1);
+    let (filter, rounds) = (arguments.next(), arguments.next());
+    if !filter.is_none_or(|filter| name.contains(&filter)) {
+        return;
+    }
+    let rounds = rounds.map_or(5, |rounds| rounds.parse().expect("a number of rounds"));
     let mut engine = FastEngine::without_digests(network);
     let horizon_ps = (5_000.0 / rate * 1e12) as u64;
     let _ = engine.run(TraceRandom::new(1, 0), horizon_ps);
     let mut best = 0.0f64;
-    let mut satisfied = 0;
-    for round in 0..5u32 {
+    let mut satisfied = 0u64;
+    for round in 0..rounds {
         let begin = processor_time();
         let mut interests = 0;
         for trace in 0..100 {
             let result = engine.run(TraceRandom::new(1, 100 * round + trace), horizon_ps);
             interests += result.records.len();
-            satisfied += result.records.iter().filter(|r| r.outcome == Outcome::Satisfied).count();
+            satisfied +=
+                result.records.iter().filter(|r| r.outcome == Outcome::Satisfied).count() as u64;
         }
         best = best.max(interests as f64 / (processor_time() - begin));
     }
-    println!("{name}: {:.1} M Interests/s (best of 5), {satisfied} satisfied", best / 1e6);
+    println!("{name}: {:.1} M Interests/s (best of {rounds}), {satisfied} satisfied", best / 1e6);
 }
 
 fn main() {

@@ -12,7 +12,7 @@ use crate::smc::mean::BoundedSample;
 use crate::smc::quantile::{dkw_interval, dkw_sample_size, sample_quantile};
 use crate::smc::sequence::BetaBinomialSequence;
 use crate::smc::test::{Hypotheses, SamplingPlan, Sprt};
-use crate::smc::{Interval, MethodError, Verdict};
+use crate::smc::{Interval, MethodError, Verdict, require_unit};
 
 /// Simulates the traces of a model and evaluates a property's observation on each.
 #[derive(Debug)]
@@ -249,11 +249,13 @@ impl Checker {
     fn prepare(&mut self) -> Result<(), CheckError> {
         let hypotheses = |margin: f64| {
             let threshold = self.threshold.unwrap_or(0.5);
-            Hypotheses::new(threshold + margin, threshold - margin, self.error, self.error)
+            let accept = require_unit("threshold plus margin", threshold + margin)?;
+            let reject = require_unit("threshold minus margin", threshold - margin)?;
+            Hypotheses::new(accept, reject, self.error, self.error)
         };
         match self.method {
             Method::ConfidenceSequence { precision } => {
-                crate::smc::require_unit("precision", precision)?;
+                require_unit("precision", precision)?;
             }
             Method::Okamoto { precision } => {
                 self.fixed = Some(okamoto_sample_size(precision, self.error)?)

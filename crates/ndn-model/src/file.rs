@@ -160,16 +160,29 @@ quantity!(Size, units::size, 0.0, 1e6, "a size is at most 1 MB");
 
 /// A number of things, at least one.
 #[derive(Debug, Clone, Copy)]
-struct Count(usize);
+struct Count<const MAX: usize = 100_000_000>(usize);
 
-impl<'de> Deserialize<'de> for Count {
+/// A number of threads, producers or phases: each of them takes memory, or time.
+type FewCount = Count<PARTS_MAX>;
+
+/// Threads, consumers and producers at most; their numbers have 16 bits.
+const PARTS_MAX: usize = 1000;
+/// Prefixes of a consumer at most, and numbers of prefixes.
+const PREFIXES_MAX: usize = 1 << 20;
+
+impl<'de, const MAX: usize> Deserialize<'de> for Count<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = i64::deserialize(deserializer)?;
-        if !(1..=100_000_000).contains(&value) {
-            return Err(de::Error::custom(format!("{value} is not a count from 1 to 100,000,000")));
+        match usize::try_from(value) {
+            Ok(count) if (1..=MAX).contains(&count) => Ok(Self(count)),
+            _ => Err(de::Error::custom(format!("{value} is not a count from 1 to {MAX}"))),
         }
-        Ok(Self(value as usize))
     }
+}
+
+/// The count at a key of the file, or what it is without one.
+fn count<const MAX: usize>(value: &Option<Spanned<Count<MAX>>>, default: usize) -> usize {
+    value.as_ref().map_or(default, |spanned| spanned.get_ref().0)
 }
 
 /// A number from 0 to 1.
@@ -221,7 +234,7 @@ struct MedianSigma {
 #[serde(deny_unknown_fields)]
 struct BranchTable {
     weight: Ratio,
-    phases: Count,
+    phases: FewCount,
     mean: Duration,
 }
 
@@ -332,15 +345,15 @@ enum ForwarderKind {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct ForwarderTable {
     kind: ForwarderKind,
-    workers: Option<Spanned<Count>>,
+    workers: Option<Spanned<FewCount>>,
     input_workers: Option<Spanned<usize>>,
     ring_capacity: Option<Spanned<Count>>,
     ring_burst: Option<Spanned<Count>>,
     answers_first: Option<Spanned<bool>>,
     overload: Option<Spanned<ManagementTable>>,
-    input_threads: Option<Spanned<Count>>,
-    forwarding_threads: Option<Spanned<Count>>,
-    output_threads: Option<Spanned<Count>>,
+    input_threads: Option<Spanned<FewCount>>,
+    forwarding_threads: Option<Spanned<FewCount>>,
+    output_threads: Option<Spanned<FewCount>>,
     queues: Option<Spanned<QueuesKind>>,
     queue_capacity: Option<Spanned<Count>>,
     bursts: Option<Spanned<[Count; 3]>>,
@@ -453,7 +466,7 @@ enum ArrivalsKind {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct ProducersTable {
-    count: Option<Count>,
+    count: Option<FewCount>,
     capacity: Option<Count>,
     #[serde(default)]
     nack_ratio: Ratio,
@@ -544,17 +557,19 @@ impl ModelFile {
             let first_prefix = table.first_prefix.unwrap_or(next_prefix);
             let count = table.prefixes.map_or(1, |count| count.0);
             let zipf = table.zipf.unwrap_or(0.0);
-            if !(zipf.is_finite() && zipf >= 0.0) || count > 1 << 20 {
-                return Err(wrong(
-                    "prefixes are at most 2^20, and the exponent of zipf is not negative",
-                ));
+            if !(zipf.is_finite() && zipf >= 0.0) {
+                return Err(wrong("the exponent of zipf is not negative"));
+            }
+            if first_prefix as usize + count > PREFIXES_MAX {
+                return Err(wrong("the numbers of prefixes are below 2^20"));
             }
             next_prefix = first_prefix + count as u32;
             let arrivals = table.arrivals(&wrong)?;
             consumers.push(Consumer { arrivals, first_prefix, prefix_cdf: zipf_cdf(count, zipf) });
         }
-        if consumers.is_empty() {
-            return Err(FileError::at(text, None, "a model has at least one consumer"));
+        if !(1..=PARTS_MAX).contains(&consumers.len()) {
+            let reason = format!("a model has 1 to {PARTS_MAX} consumers");
+            return Err(FileError::at(text, None, reason));
         }
         let link = |table: &Option<LinkTable>| {
             table.as_ref().map_or_else(LinkTable::wire, Clone::clone).link(sizes)
@@ -655,9 +670,6 @@ impl ForwarderTable {
                 format!("`{}` does not belong to this kind of forwarder", key.replace('_', "-"));
             return Err(FileError::at(text, Some(span), reason));
         }
-        let count = |value: &Option<Spanned<Count>>, default| {
-            value.as_ref().map_or(default, |c| c.get_ref().0)
-        };
         let wrong = |reason: &str| FileError::at(text, Some(spanned.span()), reason);
         let prefixes =
             traffic.consumers.iter().map(|c| c.first_prefix as usize + c.prefix_cdf.len()).max();
@@ -701,9 +713,6 @@ impl ForwarderTable {
         traffic: &Traffic,
         text: &str,
     ) -> Result<Network, FileError> {
-        let count = |value: &Option<Spanned<Count>>, default| {
-            value.as_ref().map_or(default, |c| c.get_ref().0)
-        };
         let capacity = count(&self.queue_capacity, 4096);
         let is_shared =
             self.queues.as_ref().is_some_and(|kind| *kind.get_ref() == QueuesKind::Shared);
@@ -1051,6 +1060,13 @@ warm-up = "1 ms"
         for (from, to, place, reason) in [
             ("workers = 2", "worker = 2", "workers", "unknown field"),
             ("workers = 2", "workers = 0", "workers", "0 is not a count"),
+            ("workers = 2", "workers = 1001", "workers", "a count from 1 to 1000"),
+            (
+                "rate = \"1 M/s\"",
+                "rate = \"1 M/s\"\nfirst-prefix = 4294967295",
+                "[[consumers]]",
+                "below 2^20",
+            ),
             ("hit-ratio = 0.1", "hit-ratio = nan", "hit-ratio", "not a ratio"),
             ("\"10 ns\"", "\"10 B\"", "produce", "unit \"B\""),
             ("\"10 ns\"", "10", "produce", "a duration such as"),

@@ -435,6 +435,8 @@ struct Parser<'a> {
     model: &'a Model,
 }
 
+/// Words and signs of a property at most: formulas nest by recursion.
+const TOKENS_MAX: usize = 300;
 const SIGNS: [&str; 11] = ["->", "<=", ">=", "<", ">", "(", ")", "[", "]", ",", "."];
 const COMPARISONS: [(&str, Comparison); 4] = [
     ("<=", Comparison::AtMost),
@@ -478,6 +480,10 @@ impl<'a> Parser<'a> {
                 return Err(PropertyError { column, reason: format!("unexpected `{first}`") });
             };
             rest = &rest[length..];
+            if tokens.len() > TOKENS_MAX {
+                let reason = format!("a property has at most {TOKENS_MAX} words and signs");
+                return Err(PropertyError { column, reason });
+            }
         }
         Ok(Self { tokens, position: 0, end: text.len() + 1, model })
     }
@@ -946,5 +952,8 @@ mod tests {
             assert!(error.reason.contains(reason), "{text}: {error}");
             assert_eq!(error.column, column, "{text}: {error}");
         }
+        let nested = format!("P({}satisfied{})", "(".repeat(20_000), ")".repeat(20_000));
+        let error = Property::parse(&nested, &model).unwrap_err();
+        assert!(error.reason.contains("at most 300"), "{error}");
     }
 }

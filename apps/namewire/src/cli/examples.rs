@@ -298,6 +298,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         )],
     ),
     (
+        "model run-tasks",
+        &[("Run the first of eight parts", "namewire model run-tasks tasks.json --part 0/8")],
+    ),
+    (
         "model fit",
         &[("Fit distributions to nanoseconds", "namewire model fit durations.txt --unit ns")],
     ),

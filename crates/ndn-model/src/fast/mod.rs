@@ -8,6 +8,7 @@
 //!
 //! Per packet, results are the same bits as those of [`reference`](crate::reference).
 
+mod packet;
 mod queue;
 mod services;
 
@@ -18,12 +19,12 @@ use crate::network::{
     Stage, TraceResult, streams,
 };
 use crate::random::TraceRandom;
+use packet::{Form, NEVER, Packet};
 use queue::{Decision, Queue};
 use services::Services;
 
 /// Interests that are generated ahead at once.
 const ARRIVALS_AHEAD: usize = 64;
-const NEVER: u64 = u64::MAX;
 
 /// Runs traces of one network. Buffers are kept from trace to trace.
 #[derive(Debug)]
@@ -64,27 +65,6 @@ pub struct FastEngine<'n> {
     results: TraceResult,
 }
 
-/// A packet of an Interest: there is one at a time. Small enough for two registers.
-#[derive(Debug, Clone, Copy)]
-struct Packet {
-    time_ps: u64,
-    id: u32,
-    /// Where it comes from: stations in their order, then links.
-    origin: u16,
-    form: Form,
-}
-
-impl Packet {
-    const NONE: Self = Self { time_ps: 0, id: 0, origin: 0, form: Form::GONE };
-
-    /// Whether it arrives at a queue before `other`.
-    #[inline]
-    const fn is_before(&self, other: &Self) -> bool {
-        self.time_ps < other.time_ps
-            || (self.time_ps == other.time_ps && self.origin < other.origin)
-    }
-}
-
 /// What does not change on the way of an Interest, but for the PIT.
 #[derive(Debug, Clone, Copy)]
 struct Interest {
@@ -104,47 +84,6 @@ impl Interest {
     #[inline]
     const fn leaves_on(&self, form: Form) -> usize {
         (if form.is_interest() { self.producer } else { self.consumer }) as usize
-    }
-}
-
-/// Kind of a packet, and whether it is a Nack that the forwarder itself has made. Without invalid values: the
-/// compiler copies packets whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Form(u16);
-
-impl Form {
-    const REFUSAL: Self = Self(3);
-    /// The place of a packet that has been dropped.
-    const GONE: Self = Self(4);
-
-    const fn new(kind: Kind) -> Self {
-        Self(kind as u16)
-    }
-
-    #[inline]
-    const fn kind(self) -> Kind {
-        match self.0 {
-            0 => Kind::Interest,
-            1 => Kind::Data,
-            _ => Kind::Nack,
-        }
-    }
-
-    /// The number of its kind.
-    #[inline]
-    fn index(self) -> usize {
-        usize::from(self.0.min(Kind::Nack as u16))
-    }
-
-    #[inline]
-    const fn is_interest(self) -> bool {
-        self.0 == Kind::Interest as u16
-    }
-
-    /// Whether the forwarder receives it from a producer.
-    #[inline]
-    const fn is_from_producer(self) -> bool {
-        self.0 == Kind::Data as u16 || self.0 == Kind::Nack as u16
     }
 }
 
@@ -480,7 +419,10 @@ impl<'n> FastEngine<'n> {
         if !self.stations[index].is_ordered {
             queue = self.choose(index, queue, now_ps);
         }
-        let free_ps = self.serve(index, queue, now_ps);
+        let free_ps = match self.queues[queue].take_only(now_ps) {
+            Some(packet) => self.serve_one(index, queue, packet, now_ps),
+            None => self.serve(index, queue, now_ps),
+        };
         self.ready_ps[queue] = self.queues[queue].ready_ps();
         self.stations[index].free_ps = free_ps;
         let ready_ps = self.ready_ps[begin..end].iter().fold(NEVER, |a, b| a.min(*b));
@@ -523,6 +465,17 @@ impl<'n> FastEngine<'n> {
         }
         *last = self.queues[chosen].position;
         chosen
+    }
+
+    /// Processes a burst of one packet; returns when it is processed.
+    #[inline]
+    fn serve_one(&mut self, index: usize, queue: usize, mut packet: Packet, now_ps: u64) -> u64 {
+        let Station { id, poll_ps, .. } = self.stations[index];
+        packet.time_ps = now_ps + poll_ps;
+        let stage = self.queues[queue].stage;
+        let exit = self.process((index, id), stage, &mut packet);
+        self.leave(id, packet, exit);
+        packet.time_ps
     }
 
     /// Takes a burst from the queue at `now_ps`; returns when its last packet is processed.

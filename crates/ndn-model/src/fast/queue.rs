@@ -1,6 +1,6 @@
 //! Queues of the fast engine, with the packets that are on their way to them.
 
-use super::{Form, NEVER, Packet};
+use super::packet::{Form, NEVER, Packet};
 use crate::codel::Codel;
 use crate::network::{self, CodelReset, Kind, QueueManagement, QueueRecord, Shed, Stage};
 
@@ -156,6 +156,30 @@ impl Queue {
         self.record.entered += (self.length - before) as u64;
         self.record.length_max = self.record.length_max.max(self.length);
         self.length
+    }
+
+    /// Takes the packet that has arrived by `now_ps` if it is the only one and management takes no notice of it: the
+    /// usual case, without what bursts need.
+    #[inline]
+    pub(super) fn take_only(&mut self, now_ps: u64) -> Option<Packet> {
+        let mask = self.ring.len() - 1;
+        let next = self.arrived + 1;
+        let is_only = next == self.end || self.ring[next & mask].time_ps > now_ps;
+        if self.length != 0 || !is_only {
+            return None;
+        }
+        let packet = self.ring[self.arrived & mask];
+        let sojourn_ps = now_ps - packet.time_ps;
+        if self.is_noticed(sojourn_ps, self.is_full(1)) {
+            return None;
+        }
+        self.record.entered += 1;
+        self.record.length_max = self.record.length_max.max(1);
+        self.record.waited_ps += u128::from(sojourn_ps);
+        // Those before it were dropped.
+        (self.head, self.arrived) = (next, next);
+        self.rewind();
+        Some(packet)
     }
 
     /// Takes the first of the packets that were admitted and not dropped.

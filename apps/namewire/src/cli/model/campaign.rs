@@ -5,6 +5,7 @@
     reason = "small counts, and times below 2^53 nanoseconds"
 )]
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 use ndn_model::calibrate::{Calibration, EFFECTS, Run, Setting, half_width, probe_effect};
 use ndn_model::random::{StreamId, TraceRandom};
 use ndn_sys::clock;
@@ -25,7 +26,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::on_interrupt;
 use super::super::output::{self, Table};
 use super::forwarder::{QUEUE, Window, load, machine, measure, note_progress, processors};
-use super::{read, usage};
+use super::question::{read, usage};
 
 #[derive(Args, Debug, Clone)]
 pub(super) struct MeasureOptions {
@@ -61,6 +62,21 @@ pub(super) struct MeasureOptions {
     /// Seed of the order and of the traffic
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+impl MeasureOptions {
+    /// The options of `model measure FILE --workers WORKERS`.
+    fn with_defaults(file: &Path, workers: &[usize]) -> Outcome<Self> {
+        let workers: Vec<String> = workers.iter().map(ToString::to_string).collect();
+        let line: [OsString; 4] = [
+            "measure".into(),
+            file.as_os_str().to_owned(),
+            "--workers".into(),
+            workers.join(",").into(),
+        ];
+        let matches = Self::augment_args(clap::Command::new("measure")).try_get_matches_from(line);
+        Self::from_arg_matches(&matches.map_err(usage)?).map_err(usage)
+    }
 }
 
 #[derive(Args, Debug)]
@@ -234,6 +250,9 @@ fn begin(options: &MeasureOptions) -> Outcome<Header> {
             "--workers {workers}: this process may use {count} processors, and each worker needs one"
         )));
     }
+    // Faults of settings are found before anything is measured.
+    let any_capacity = vec![1e6; options.workers.len()];
+    design(options, &any_capacity).iter().try_for_each(|(setting, _)| check_setting(setting))?;
     let mut capacities = Vec::new();
     for workers in &options.workers {
         output::note(&format_args!("first guess of the capacity of {workers} workers"));
@@ -266,7 +285,8 @@ pub(super) fn load_campaign(path: &Path) -> Outcome<(Header, Vec<Run>)> {
     let Some((_, first)) = lines.next() else {
         return Err(usage(format_args!("{}: not a campaign: it is empty", path.display())));
     };
-    let header: Header = serde_json::from_str(first).map_err(|error| wrong(1, &error))?;
+    let header: Header = serde_json::from_str(first)
+        .map_err(|error| wrong(1, &format_args!("not the head of a campaign: {error}")))?;
     if header.campaign != CAMPAIGN_VERSION {
         let version = header.campaign;
         return Err(wrong(1, &format_args!("version {version} of a campaign is unknown")));
@@ -343,17 +363,40 @@ pub(super) fn run_measure(options: &MeasureOptions) -> Outcome {
 }
 
 pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
-    let (header, runs) = load_campaign(&options.campaign)?;
-    let path = options.campaign.display();
+    report(&calibrate(&options.campaign, &options.output)?, options.json)
+}
+
+/// Measures this machine with the default settings of `model measure`, and calibrates: the campaign and the calibration
+/// are beside `other`, the calibration of another machine. An interrupted campaign is continued.
+pub(super) fn recalibrate(other: &Path, workers: &[usize]) -> Outcome<CalibrationFile> {
+    let campaign = other.with_extension("here.jsonl");
+    run_measure(&MeasureOptions::with_defaults(&campaign, workers)?)?;
+    calibrate(&campaign, &other.with_extension("here.toml"))
+}
+
+/// Warns that what a file says is of another machine.
+pub(super) fn note_other_machine(path: &dyn std::fmt::Display, measured: &str) {
+    if measured != machine() {
+        let here = machine();
+        output::note(&format_args!(
+            "warning: {path}: of another machine ({measured}); this is {here}"
+        ));
+    }
+}
+
+/// Calibrates by a campaign and writes the calibration.
+fn calibrate(campaign: &Path, output: &Path) -> Outcome<CalibrationFile> {
+    let (header, runs) = load_campaign(campaign)?;
+    let path = campaign.display();
     if runs.len() < header.design.len() {
         let done = format!("{} of {} runs are done", runs.len(), header.design.len());
         output::note(&format_args!("warning: {path}: {done}; `model measure` continues it"));
     }
+    note_other_machine(&path, &header.machine);
     let calibration = Calibration::of(&runs, header.queue, header.processors)
         .map_err(|error| usage(format_args!("{path}: {error}")))?;
     let file = CalibrationFile {
-        campaign: options
-            .campaign
+        campaign: campaign
             .file_name()
             .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         machine: header.machine,
@@ -364,9 +407,8 @@ pub(super) fn run_calibrate(options: &CalibrateOptions) -> Outcome {
         calibration,
     };
     let text = toml::to_string(&file).map_err(usage)?;
-    fs::write(&options.output, text)
-        .map_err(|error| Failure::file(options.output.display(), &error))?;
-    report(&file, options.json)
+    fs::write(output, text).map_err(|error| Failure::file(output.display(), &error))?;
+    Ok(file)
 }
 
 fn report(file: &CalibrationFile, is_json: bool) -> Outcome {
@@ -484,6 +526,14 @@ mod tests {
         assert!(sorted < all.len() - 5, "runs of two workers are not all at the end");
         let traced = all.iter().filter(|(_, is_traced)| *is_traced).count();
         assert!((12..=36).contains(&traced), "{traced}");
+    }
+
+    #[test]
+    fn options_of_a_calibration_by_itself_are_the_defaults() {
+        let own = MeasureOptions::with_defaults(Path::new("campaign.jsonl"), &[1]).unwrap();
+        let expected = options(&["--workers", "1"]);
+        assert_eq!(format!("{own:?}"), format!("{expected:?}"));
+        assert!(MeasureOptions::with_defaults(Path::new("campaign.jsonl"), &[0]).is_err());
     }
 
     #[test]

@@ -11,7 +11,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use ndn_traffic::{
     ProducerScenario,
 };
 use ndn_types::{Persistency, Scope};
+use tempfile::TempDir;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::output;
@@ -66,27 +66,6 @@ fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Failure + '_ {
     move |error| Failure::Failed(format!("{what}: {error}"))
 }
 
-/// A directory for the control socket, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Outcome<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("namewire-measure-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).map_err(|error| Failure::file(path.display(), &error))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // What is left in the directory for temporary files does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs a setting until the host has not taken much time from the forwarder, a few times at most.
 pub(super) fn measure(
     number: usize,
@@ -121,7 +100,8 @@ struct Subject {
     control: PathBuf,
     consumers: Vec<InternalEnd>,
     producers: Vec<InternalEnd>,
-    _directory: Directory,
+    /// Of the control socket.
+    _directory: TempDir,
 }
 
 fn prefix(number: usize) -> String {
@@ -147,8 +127,9 @@ fn configuration(control: &Path, cpus: &[usize]) -> Outcome<namewire_config::Con
 
 impl Subject {
     fn start(setting: &Setting) -> Outcome<Self> {
-        let directory = Directory::new()?;
-        let control = directory.0.join("control.sock");
+        let directory = tempfile::tempdir()
+            .map_err(|error| Failure::file(std::env::temp_dir().display(), &error))?;
+        let control = directory.path().join("control.sock");
         let cpus = processors()?;
         if setting.workers == 0 || setting.workers > cpus.len() {
             let text = format!("{} workers on {} processors", setting.workers, cpus.len());

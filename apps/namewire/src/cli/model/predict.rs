@@ -21,9 +21,10 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
 use super::campaign::{
     CalibrationFile, PAYLOAD_MAX, check_setting, check_window, interruption, load_calibration,
+    note_other_machine, recalibrate,
 };
 use super::forwarder::{Window, load, machine, measure, note_progress};
-use super::{percent, usage};
+use super::question::{percent, usage};
 
 const WORKERS_MAX: usize = 64;
 /// Traces of a prediction.
@@ -148,6 +149,7 @@ impl Candidate {
 
 pub(super) fn plan(options: &PlanOptions) -> Outcome {
     let file = load_calibration(&options.calibration)?;
+    note_other_machine(&options.calibration.display(), &file.machine);
     // The plan is for a machine on which every worker has a processor of its own.
     let calibration = Calibration { processors: usize::MAX, ..file.calibration.clone() };
     let window = Window { warm_up: 0.1, seconds: 0.2 };
@@ -333,14 +335,15 @@ fn cases(options: &ValidateOptions, file: &CalibrationFile, window: Window) -> O
 }
 
 pub(super) fn validate(options: &ValidateOptions) -> Outcome {
-    let file = load_calibration(&options.calibration)?;
+    let mut file = load_calibration(&options.calibration)?;
     if file.machine != machine() {
-        return Err(usage(format_args!(
-            "{}: calibrated on {}, but this is {}: run `model measure` and `model calibrate` here",
+        output::note(&format_args!(
+            "{}: calibrated on {}, but this is {}: measuring and calibrating here first",
             options.calibration.display(),
             file.machine,
             machine()
-        )));
+        ));
+        file = recalibrate(&options.calibration, &options.workers)?;
     }
     let window = check_window(file.warm_up, file.seconds)?;
     let interrupted = interruption()?;

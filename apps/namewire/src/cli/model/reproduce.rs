@@ -14,7 +14,7 @@ use super::super::arguments::duration;
 use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table};
 use super::figure::{self, Panel, Point, Series};
-use super::usage;
+use super::question::usage;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

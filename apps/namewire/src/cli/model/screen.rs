@@ -11,7 +11,7 @@ use super::super::failure::Outcome;
 use super::super::output::{self, Table};
 use super::campaign::{HIT_DISCOUNT, load_campaign};
 use super::figure::{self, Panel, Point, Series};
-use super::usage;
+use super::question::usage;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {

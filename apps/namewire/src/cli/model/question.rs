@@ -1,0 +1,180 @@
+//! The question that `model check` and `explore` answer: arguments, method, and the answer in words.
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use ndn_model::check::{Answer, Method};
+use ndn_model::property::Property;
+use ndn_model::smc::Verdict;
+use serde_json::{Value, json};
+
+use super::super::failure::{Failure, Outcome};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum MethodName {
+    /// Confidence sequence for P, betting for E, DKW for Q
+    Default,
+    /// Beta-binomial confidence sequence: valid at all numbers of traces at once
+    Sequence,
+    /// Number of traces by the Okamoto (Chernoff) bound
+    Okamoto,
+    /// Exact interval after --traces traces
+    ClopperPearson,
+    /// Wald's sequential test, indifferent within --margin
+    Sprt,
+    /// Single sampling plan, indifferent within --margin
+    SamplingPlan,
+    /// Betting confidence sequence for a mean within --bounds
+    Betting,
+    /// Empirical Bernstein interval after --traces traces, for a mean within --bounds
+    EmpiricalBernstein,
+    /// Dvoretzky-Kiefer-Wolfowitz interval of a quantile
+    Dkw,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Question {
+    /// Model file
+    pub(super) model: PathBuf,
+    /// Property to check
+    #[arg(long)]
+    pub(super) property: String,
+    /// Method
+    #[arg(long, value_enum, default_value = "default")]
+    pub(super) method: MethodName,
+    /// Confidence in per cent, such as 99%
+    #[arg(long, default_value = "99%", value_parser = percent)]
+    pub(super) confidence: f64,
+    /// Largest distance from the estimate to an end of its interval
+    #[arg(long, default_value_t = 0.01)]
+    pub(super) precision: f64,
+    /// Half of the indifference region of a test
+    #[arg(long, default_value_t = 0.005)]
+    pub(super) margin: f64,
+    /// Traces of a method with a fixed number
+    #[arg(long)]
+    pub(super) traces: Option<NonZeroU32>,
+    /// Bounds of an observed number, such as 0,1
+    #[arg(long, value_parser = bounds)]
+    pub(super) bounds: Option<(f64, f64)>,
+    /// Give up after this many traces
+    #[arg(long, default_value = "100000")]
+    pub(super) traces_max: NonZeroU32,
+    /// Seed of the random numbers
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Threads; the result does not depend on them [default: all processors]
+    #[arg(long)]
+    pub(super) threads: Option<NonZeroU32>,
+}
+
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim();
+    match number.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 100.0 => Ok(value / 100.0),
+        Ok(_) | Err(_) => Err("a percentage between 0 and 100, such as 99%".to_owned()),
+    }
+}
+
+pub(super) fn bounds(text: &str) -> Result<(f64, f64), String> {
+    let parse = |part: &str| part.trim().parse::<f64>().ok();
+    match text.split_once(',').map(|(low, high)| (parse(low), parse(high))) {
+        Some((Some(low), Some(high))) => Ok((low, high)),
+        _ => Err("two numbers with a comma, such as 0,1".to_owned()),
+    }
+}
+
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("KEY=VALUE, such as forwarder.workers=4".to_owned()),
+    }
+}
+
+pub(super) fn read(path: &Path) -> Outcome<String> {
+    fs::read_to_string(path).map_err(|error| Failure::file(path.display(), &error))
+}
+
+pub(super) fn usage(error: impl std::fmt::Display) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+impl Question {
+    pub(super) fn method(&self, property: &Property) -> Outcome<Method> {
+        let fixed = || -> Outcome<u32> {
+            let traces = self.traces.ok_or_else(|| usage("this method needs --traces"))?;
+            Ok(traces.get())
+        };
+        let bounds = || {
+            self.bounds.or_else(|| property.natural_bounds()).ok_or_else(|| {
+                usage("--bounds are needed: an interval of a mean covers only if values cannot lie outside")
+            })
+        };
+        let (precision, margin) = (self.precision, self.margin);
+        let name = match (self.method, property) {
+            (MethodName::Default, Property::ProbabilityAtLeast(..) | Property::Probability(_)) => {
+                MethodName::Sequence
+            }
+            (MethodName::Default, Property::Expectation(_)) => MethodName::Betting,
+            (MethodName::Default, Property::Quantile(..)) => MethodName::Dkw,
+            (name, _) => name,
+        };
+        Ok(match name {
+            MethodName::Default | MethodName::Sequence => Method::ConfidenceSequence { precision },
+            MethodName::Okamoto => Method::Okamoto { precision },
+            MethodName::ClopperPearson => Method::ClopperPearson { traces: fixed()? },
+            MethodName::Sprt => Method::Sprt { margin },
+            MethodName::SamplingPlan => Method::SamplingPlan { margin },
+            MethodName::Betting => Method::Betting { precision, bounds: bounds()? },
+            MethodName::EmpiricalBernstein => {
+                Method::EmpiricalBernstein { traces: fixed()?, bounds: bounds()? }
+            }
+            MethodName::Dkw => Method::Dkw { traces: self.traces.map(NonZeroU32::get) },
+        })
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or(processors, |threads| threads.get() as usize)
+    }
+}
+
+pub(super) fn verdict_text(answer: &Answer) -> &'static str {
+    match answer.verdict {
+        Some(Verdict::Holds) => "holds",
+        Some(Verdict::Fails) => "fails",
+        Some(Verdict::Undecided) => "undecided",
+        None => "estimate",
+    }
+}
+
+pub(super) fn answer_json(answer: &Answer, warnings: &[String]) -> Value {
+    json!({
+        "verdict": verdict_text(answer),
+        "estimate": answer.estimate,
+        "interval": answer.interval.map(|interval| [interval.low, interval.high]),
+        "traces": answer.traces,
+        "complete": answer.is_complete,
+        "method": answer.caveat,
+        "warnings": warnings,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn percentages_and_assignments_are_checked() {
+        assert!((percent("99.9%").unwrap() - 0.999).abs() < 1e-12);
+        assert!(percent("100%").is_err() && percent("x").is_err() && percent("nan").is_err());
+        assert_eq!(assignment("a.b = c").unwrap(), ("a.b".to_owned(), "c".to_owned()));
+        assert!(assignment("a.b").is_err() && assignment("=c").is_err());
+        assert_eq!(bounds("0, 1").unwrap(), (0.0, 1.0));
+    }
+}
