@@ -1,6 +1,7 @@
 //! The number of faces on all workers, divided between principals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ndn_types::{
@@ -35,6 +36,8 @@ pub(crate) struct FaceLimits {
 pub(crate) struct FaceShares {
     all: usize,
     per_peer: u32,
+    /// Whether no remote principal would get a face, not even its first.
+    is_full: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -82,7 +85,22 @@ impl FaceShares {
             owed: BTreeMap::new(),
         };
         let per_peer = u32::try_from(limits.per_peer).unwrap_or(u32::MAX);
-        Self { all, per_peer, state: Mutex::new(state) }
+        let shares = Self { all, per_peer, is_full: false.into(), state: Mutex::new(state) };
+        shares.note_change(&shares.lock());
+        shares
+    }
+
+    /// Whether no remote principal would get a face, not even its first. Takes no lock.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn note_change(&self, state: &State) {
+        let newcomer = PrincipalIndex::OTHER;
+        let is_new = state.ledger.held(newcomer, Faces) == 0;
+        let admission = self.admission(state, newcomer, PrincipalKey::OTHER);
+        let is_full = is_new && matches!(admission, Admission::Refused);
+        self.is_full.store(is_full, Ordering::Relaxed);
     }
 
     /// Counts a face; false if there is no room for it.
@@ -102,6 +120,7 @@ impl FaceShares {
         }
         state.count += 1;
         state.insert(face_id, principal);
+        self.note_change(&state);
         true
     }
 
@@ -145,6 +164,7 @@ impl FaceShares {
         }
         state.remove(face_id);
         state.insert(face_id, principal);
+        self.note_change(&state);
     }
 
     /// Frees the place of a face that has closed.
@@ -152,11 +172,14 @@ impl FaceShares {
         let mut state = self.lock();
         state.count = state.count.saturating_sub(1);
         state.remove(face_id);
+        self.note_change(&state);
     }
 
     /// A face has to close: it does not count for its principal any more.
     pub(crate) fn give_up(&self, face_id: u64) {
-        self.lock().remove(face_id);
+        let mut state = self.lock();
+        state.remove(face_id);
+        self.note_change(&state);
     }
 
     /// The principals that have to give up faces.
@@ -213,7 +236,44 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn full_means_that_no_newcomer_is_admitted(
+            all in 0..40_usize,
+            operations in proptest::collection::vec((0..5_u8, 0..40_u64, 0..12_u8), 0..120),
+        ) {
+            let shares = shares(all, 5);
+            let mut next_id = 100;
+            for (operation, face_id, number) in operations {
+                let key = match number {
+                    0..8 => peer(number),
+                    8 => PrincipalKey::Management,
+                    9 => PrincipalKey::LocalApplication { uid: 1, pid: 1 },
+                    _ => PrincipalKey::Neighbour { face_id: u64::from(number) },
+                };
+                let exists = shares.lock().holders.contains_key(&face_id);
+                match operation {
+                    0 if exists => shares.release(face_id),
+                    1 if exists => shares.change_holder(face_id, key),
+                    2 => settle(&shares),
+                    _ if !exists => {
+                        shares.take(face_id, key);
+                    }
+                    _ => {
+                        next_id += 1;
+                        shares.take(next_id, key);
+                    }
+                }
+                prop_assert_eq!(shares.is_full(), !shares.admits(peer(200)));
+                // Nor one that has faces.
+                prop_assert!(!shares.is_full() || (0..8).all(|last| !shares.admits(peer(last))));
+            }
+        }
+    }
 
     fn peer(last: u8) -> PrincipalKey {
         PrincipalKey::remote(([192, 0, 2, last], 6363).into())

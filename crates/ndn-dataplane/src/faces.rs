@@ -70,6 +70,11 @@ impl FaceNumbers {
         Some(index)
     }
 
+    /// Whether there is no room for a face of any remote principal. Takes no lock.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shares.is_full()
+    }
+
     /// Charges a face to a principal from now on.
     pub(crate) fn change_holder(&self, face_id: u64, holder: PrincipalKey) {
         self.shares.change_holder(face_id, holder);

@@ -69,6 +69,11 @@ impl PeerRegistry {
         self.lock().faces.get(&peer).copied()
     }
 
+    /// As [`find`](Self::find), but finds nothing instead of waiting while another worker uses the registry.
+    pub(crate) fn try_find(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
+        self.0.try_lock().ok()?.faces.get(&peer).copied()
+    }
+
     /// Removes a face that has closed.
     pub(crate) fn release(&self, face: FaceIndex) {
         let mut peers = self.lock();
@@ -131,6 +136,10 @@ mod tests {
         registry.release(first);
         assert_eq!(registry.find(peer(1)), None);
         assert_eq!(registry.find(peer(2)), Some((second, 301)));
+        assert_eq!(registry.try_find(peer(2)), Some((second, 301)));
+        let other_worker = registry.lock();
+        assert_eq!(registry.try_find(peer(2)), None, "it does not wait");
+        drop(other_worker);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::queue::{channel, channel_with};
 use crate::view::WorkerView;
 use crate::worker::{
     COMMAND_TOKEN, ContentErasures, EVENTS_MAX, FaceAdmission, INTER_WORKER_TOKEN, Idle,
-    InterWorker, ManagementBudget, Overload, ReadOrder, RoundState, ServiceMeter, Worker,
+    InterWorker, ManagementBudget, Overload, ReadOrder, Refusals, RoundState, ServiceMeter, Worker,
     WorkerCounters,
 };
 
@@ -122,6 +122,7 @@ impl Parts {
             on_demand: options.on_demand,
             next_face_id: Arc::clone(&self.next_face_id),
             next_rejection_report: Timestamp::ZERO,
+            refusals: Refusals::new(),
         };
         let prepared = Worker {
             faces,

@@ -1,5 +1,6 @@
 //! Which faces a worker may have: their numbers, and the limits of those that peers make by sending.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,13 +8,45 @@ use std::time::Duration;
 use ndn_face::{FaceOptions, LinkOptions, OnDemandPeer, OnDemandSettings};
 use ndn_forwarding::{FaceProperties, Scope};
 use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::Persistency;
+use ndn_types::{Persistency, PrincipalKey};
 
 use crate::faces::FaceNumbers;
 use crate::options::OnDemandOptions;
 
 /// Minimum time between two reports of a rejected peer to the control thread: addresses are easily forged.
 const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A principal that was refused a face is refused others for this time without asking: all workers share the lock, and
+/// frames without a face may be as many as the line carries.
+const REFUSAL_TIME: Duration = Duration::from_millis(10);
+/// Number of refused principals that are remembered.
+const REFUSALS_MAX: u64 = 256;
+
+/// Principals that were refused a face a short time ago.
+#[derive(Debug)]
+pub(crate) struct Refusals(Vec<(PrincipalKey, Timestamp)>);
+
+impl Refusals {
+    /// None.
+    pub(crate) fn new() -> Self {
+        Self((0..REFUSALS_MAX).map(|_| (PrincipalKey::OTHER, Timestamp::ZERO)).collect())
+    }
+
+    fn place(principal: PrincipalKey) -> usize {
+        let mut hasher = DefaultHasher::new();
+        principal.hash(&mut hasher);
+        usize::try_from(hasher.finish() % REFUSALS_MAX).unwrap_or_default()
+    }
+
+    fn includes(&self, principal: PrincipalKey, now: Timestamp) -> bool {
+        let (refused, until) = self.0[Self::place(principal)];
+        refused == principal && now < until
+    }
+
+    pub(super) fn note(&mut self, principal: PrincipalKey, now: Timestamp) {
+        self.0[Self::place(principal)] = (principal, now.plus(REFUSAL_TIME));
+    }
+}
 
 /// Admission of faces to one worker.
 #[derive(Debug)]
@@ -23,6 +56,7 @@ pub(crate) struct FaceAdmission {
     pub(crate) next_face_id: Arc<AtomicU64>,
     /// Time of the next report of a rejected peer.
     pub(crate) next_rejection_report: Timestamp,
+    pub(crate) refusals: Refusals,
 }
 
 impl FaceAdmission {
@@ -31,16 +65,27 @@ impl FaceAdmission {
         self.next_face_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// An index for an on-demand face; none if a limit is reached.
+    /// Whether there is no on-demand face for a principal, as far as this worker knows. Takes no lock.
+    pub(super) fn refuses(&self, principal: PrincipalKey, now: Timestamp) -> bool {
+        self.numbers.is_full() || self.refusals.includes(principal, now)
+    }
+
+    /// FaceId and index for an on-demand face; none if a limit is reached.
     pub(super) fn allocate_for_peer(
         &mut self,
         peer: &OnDemandPeer,
-        face_id: u64,
-    ) -> Option<FaceIndex> {
-        if !peer.has_room {
+        now: Timestamp,
+    ) -> Option<(u64, FaceIndex)> {
+        let principal = peer.principal;
+        if !peer.has_room || self.refuses(principal, now) {
             return None;
         }
-        self.numbers.allocate(face_id, peer.principal)
+        let face_id = self.new_face_id();
+        let index = self.numbers.allocate(face_id, principal);
+        if index.is_none() {
+            self.refusals.note(principal, now);
+        }
+        Some((face_id, index?))
     }
 
     /// Frees the number of a face that has closed.
@@ -77,6 +122,26 @@ impl FaceAdmission {
                 idle_timeout: Some(idle_timeout),
                 ..worker
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_is_remembered_for_a_while_and_for_its_principal_only() {
+        let peer = |last| PrincipalKey::remote(([192, 0, 2, last], 6363).into());
+        let mut refusals = Refusals::new();
+        let at = Timestamp::from_millis;
+        assert!(!refusals.includes(PrincipalKey::OTHER, at(0)));
+        refusals.note(peer(1), at(5));
+        assert!(refusals.includes(peer(1), at(14)) && !refusals.includes(peer(1), at(15)));
+        for last in 2..=255 {
+            assert!(!refusals.includes(peer(last), at(6)));
+            refusals.note(peer(last), at(6));
+            assert!(refusals.includes(peer(last), at(6)), "the last one is remembered");
         }
     }
 }

@@ -218,11 +218,6 @@ impl InterWorker {
         if self.crowded_for(now) < TIMEOUT { room } else { room.max(BURST_SIZE) }
     }
 
-    /// The face of a peer on any worker, with its FaceId.
-    pub(super) fn face_of(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
-        self.registry.find(peer)
-    }
-
     /// The registry of the faces of peers.
     pub(super) fn registry(&self) -> &PeerRegistry {
         &self.registry

@@ -42,7 +42,7 @@ use crate::queue::{Inbox, Sender};
 
 pub(crate) use content_erasures::ContentErasures;
 pub use counters::{BURST_SIZE_CLASSES, WorkerCounters, WorkerValues};
-pub(crate) use face_admission::FaceAdmission;
+pub(crate) use face_admission::{FaceAdmission, Refusals};
 pub(crate) use idle::Idle;
 use ingress_sink::IngressSink;
 pub(crate) use inter_worker::InterWorker;
@@ -1140,12 +1140,15 @@ impl Worker {
     /// Makes an on-demand face for a peer, or finds that of another worker.
     #[cold]
     fn add_peer(&mut self, now: Timestamp, peer: PeerKey) {
-        if let Some((index, _)) = self.face_of(peer) {
+        let on_demand = self.faces.on_demand(peer);
+        let principal = on_demand.as_ref().map(|(_, found)| found.principal);
+        let is_refused = principal.is_some_and(|principal| self.admission.refuses(principal, now));
+        let known = if is_refused { self.try_face_of(peer) } else { self.face_of(peer) };
+        if let Some((index, _)) = known {
             return self.adopt_remote(peer, index);
         }
-        let Some((transport, found)) = self.faces.on_demand(peer) else { return };
-        let face_id = self.admission.new_face_id();
-        let Some(index) = self.admission.allocate_for_peer(&found, face_id) else {
+        let Some((transport, found)) = on_demand else { return };
+        let Some((face_id, index)) = self.admission.allocate_for_peer(&found, now) else {
             return self.refuse_peer(now, found.remote);
         };
         let claimed = match &self.inter_worker {
@@ -1156,7 +1159,10 @@ impl Worker {
             self.admission.numbers.release(index);
             return match error {
                 ClaimError::Exists(other, _) => self.adopt_remote(peer, other),
-                ClaimError::NoRoom => self.refuse_peer(now, found.remote),
+                ClaimError::NoRoom => {
+                    self.admission.refusals.note(found.principal, now);
+                    self.refuse_peer(now, found.remote)
+                }
             };
         }
         let options = self.admission.peer_options(face_id, &found);
@@ -1224,7 +1230,12 @@ impl Worker {
 
     /// The face of a peer on any worker, with its FaceId.
     fn face_of(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
-        self.inter_worker.as_ref()?.face_of(peer)
+        self.inter_worker.as_ref()?.registry().find(peer)
+    }
+
+    /// As [`face_of`](Self::face_of), but finds nothing instead of waiting for another worker.
+    fn try_face_of(&self, peer: PeerKey) -> Option<(FaceIndex, u64)> {
+        self.inter_worker.as_ref()?.registry().try_find(peer)
     }
 
     /// Enters a new face for all workers. The error is the face that another worker has made meanwhile.
