@@ -26,9 +26,9 @@ pub enum LinkEvent {
     Reached,
 }
 
-/// How far a face can be relied on, in ascending order.
+/// The state of the link of a face, the best one last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reliance {
+pub(crate) enum LinkState {
     /// It has no link.
     Down,
     /// The peer may be gone.
@@ -91,15 +91,15 @@ impl FaceFlags {
     }
 
     #[inline]
-    pub(crate) fn reliance(self) -> Reliance {
+    pub(crate) fn link_state(self) -> LinkState {
         if self.0 & Self::LINK_STATE == 0 {
-            Reliance::Up
+            LinkState::Up
         } else if self.has(Self::DOWN) {
-            Reliance::Down
+            LinkState::Down
         } else if self.has(Self::DOUBTED) {
-            Reliance::Doubted
+            LinkState::Doubted
         } else {
-            Reliance::Returning
+            LinkState::Returning
         }
     }
 }
@@ -139,12 +139,12 @@ pub struct FaceTable {
     /// Faces by FaceId.
     by_id: HashMap<u64, FaceIndex>,
     count: usize,
-    uncertain: Vec<Uncertain>,
+    uncertain: Vec<UncertainFace>,
 }
 
-/// A face in state [`Reliance::Returning`] or [`Reliance::Doubted`].
+/// A face in state [`LinkState::Returning`] or [`LinkState::Doubted`].
 #[derive(Debug, Clone, Copy)]
-struct Uncertain {
+struct UncertainFace {
     face: FaceIndex,
     since: Timestamp,
     next_probe: Timestamp,
@@ -229,19 +229,23 @@ impl FaceTable {
     /// Begins or ends the uncertainty about a face.
     fn note_state(&mut self, index: FaceIndex, now: Timestamp) {
         self.uncertain.retain(|one| one.face != index);
-        let reliance = self.find(index).map(FaceFlags::reliance);
-        if matches!(reliance, Some(Reliance::Returning | Reliance::Doubted)) {
-            self.uncertain.push(Uncertain { face: index, since: now, next_probe: Timestamp::ZERO });
+        let link_state = self.find(index).map(FaceFlags::link_state);
+        if matches!(link_state, Some(LinkState::Returning | LinkState::Doubted)) {
+            self.uncertain.push(UncertainFace {
+                face: index,
+                since: now,
+                next_probe: Timestamp::ZERO,
+            });
         }
     }
 
-    /// Since when a face is in state [`Reliance::Returning`] or [`Reliance::Doubted`], if it is.
+    /// Since when a face is in state [`LinkState::Returning`] or [`LinkState::Doubted`], if it is.
     #[inline]
     pub(crate) fn uncertain_since(&self, index: FaceIndex) -> Option<Timestamp> {
         self.uncertain.iter().find(|one| one.face == index).map(|one| one.since)
     }
 
-    /// Whether a face is in state [`Reliance::Returning`] or [`Reliance::Doubted`].
+    /// Whether a face is in state [`LinkState::Returning`] or [`LinkState::Doubted`].
     #[inline]
     pub(crate) fn has_uncertain(&self) -> bool {
         !self.uncertain.is_empty()
@@ -259,7 +263,7 @@ impl FaceTable {
     #[cold]
     pub(crate) fn note_answer(&mut self, index: FaceIndex, now: Timestamp) {
         if let Some(slot) = self.slot_mut(index)
-            && slot.flags.reliance() == Reliance::Returning
+            && slot.flags.link_state() == LinkState::Returning
         {
             slot.flags.0 &= !FaceFlags::RETURNING;
             self.note_state(index, now);
@@ -391,23 +395,23 @@ mod tests {
         put(&mut table, face, 300);
         let at = Timestamp::from_nanos;
         let events = [
-            (LinkEvent::Reached, Reliance::Up, false),
-            (LinkEvent::Restored, Reliance::Up, false),
-            (LinkEvent::Doubted, Reliance::Doubted, true),
-            (LinkEvent::Doubted, Reliance::Doubted, false),
-            (LinkEvent::Lost, Reliance::Down, true),
-            (LinkEvent::Restored, Reliance::Doubted, false),
-            (LinkEvent::Reached, Reliance::Returning, false),
+            (LinkEvent::Reached, LinkState::Up, false),
+            (LinkEvent::Restored, LinkState::Up, false),
+            (LinkEvent::Doubted, LinkState::Doubted, true),
+            (LinkEvent::Doubted, LinkState::Doubted, false),
+            (LinkEvent::Lost, LinkState::Down, true),
+            (LinkEvent::Restored, LinkState::Doubted, false),
+            (LinkEvent::Reached, LinkState::Returning, false),
         ];
         for (now, (event, expected, sends_again)) in (1..).zip(events) {
             assert_eq!(table.set_link(face, event, at(now)), sends_again, "{event:?} {now}");
-            assert_eq!(table.find(face).unwrap().reliance(), expected, "{event:?} {now}");
-            let is_uncertain = matches!(expected, Reliance::Doubted | Reliance::Returning);
+            assert_eq!(table.find(face).unwrap().link_state(), expected, "{event:?} {now}");
+            let is_uncertain = matches!(expected, LinkState::Doubted | LinkState::Returning);
             assert_eq!(table.has_uncertain(), is_uncertain);
             table.note_answer(face, at(now));
-            let is_answered = expected == Reliance::Returning;
-            let after = if is_answered { Reliance::Up } else { expected };
-            assert_eq!(table.find(face).unwrap().reliance(), after, "{event:?} {now}");
+            let is_answered = expected == LinkState::Returning;
+            let after = if is_answered { LinkState::Up } else { expected };
+            assert_eq!(table.find(face).unwrap().link_state(), after, "{event:?} {now}");
         }
         assert!(!table.has_uncertain());
     }

@@ -3,7 +3,7 @@
 use ndn_table::{PitIndex, PitPhase, Timestamp};
 
 use super::finalize::Ending;
-use crate::face_table::{FaceFlags, Reliance};
+use crate::face_table::{FaceFlags, LinkState};
 use crate::strategy::{Context, DIRECTED, PendingInterest, StrategyTable, other_nonce};
 use crate::tables::Tables;
 
@@ -132,10 +132,10 @@ impl Context<'_> {
     fn has_better_next_hop(&self, interest: &PendingInterest<'_>) -> bool {
         interest.next_hops.iter().any(|hop| {
             let flags = self.find_permitted(interest, hop.face);
-            match flags.map_or(Reliance::Down, FaceFlags::reliance) {
-                Reliance::Down => false,
-                Reliance::Doubted => self.out_record(interest.entry, hop.face).is_none(),
-                Reliance::Returning | Reliance::Up => true,
+            match flags.map_or(LinkState::Down, FaceFlags::link_state) {
+                LinkState::Down => false,
+                LinkState::Doubted => self.out_record(interest.entry, hop.face).is_none(),
+                LinkState::Returning | LinkState::Up => true,
             }
         })
     }

@@ -6,7 +6,7 @@ use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyI
 use super::measurements::Writer;
 use super::retransmission::{Retransmission, Suppression};
 use super::{ArrivedData, PendingInterest};
-use crate::face_table::{FaceFlags, Reliance};
+use crate::face_table::{FaceFlags, LinkState};
 use crate::pipelines::Ending;
 use crate::tables::Tables;
 use crate::{DropReason, TxSink};
@@ -79,12 +79,12 @@ impl Context<'_> {
     #[must_use]
     pub fn has_upstream(&self, record: &OutRecord) -> bool {
         let faces = &self.tables.faces;
-        faces.find(record.face).is_some_and(|flags| match flags.reliance() {
-            Reliance::Up => true,
-            Reliance::Returning | Reliance::Doubted => {
+        faces.find(record.face).is_some_and(|flags| match flags.link_state() {
+            LinkState::Up => true,
+            LinkState::Returning | LinkState::Doubted => {
                 faces.uncertain_since(record.face).is_none_or(|since| record.renewed > since)
             }
-            Reliance::Down => false,
+            LinkState::Down => false,
         })
     }
 
@@ -102,10 +102,10 @@ impl Context<'_> {
     #[must_use]
     pub fn is_eligible(&self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
         let Some(flags) = self.find_permitted(interest, face) else { return false };
-        match flags.reliance() {
-            Reliance::Up => true,
-            reliance @ (Reliance::Down | Reliance::Doubted | Reliance::Returning) => {
-                self.highest_reliance(interest) <= Some(reliance)
+        match flags.link_state() {
+            LinkState::Up => true,
+            link_state @ (LinkState::Down | LinkState::Doubted | LinkState::Returning) => {
+                self.best_link_state(interest) <= Some(link_state)
             }
         }
     }
@@ -123,9 +123,9 @@ impl Context<'_> {
 
     /// How far the next hops can be relied on at best; `None` if the Interest may be sent to none.
     #[cold]
-    pub(crate) fn highest_reliance(&self, interest: &PendingInterest<'_>) -> Option<Reliance> {
+    pub(crate) fn best_link_state(&self, interest: &PendingInterest<'_>) -> Option<LinkState> {
         let faces = interest.next_hops.iter().map(|hop| hop.face);
-        faces.filter_map(|face| Some(self.find_permitted(interest, face)?.reliance())).max()
+        faces.filter_map(|face| Some(self.find_permitted(interest, face)?.link_state())).max()
     }
 
     /// Sends the Interest to `face` and records it in the out-record. Returns false if that was not

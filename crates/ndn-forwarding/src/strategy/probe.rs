@@ -6,7 +6,7 @@ use ndn_table::{FaceIndex, PREFIX_HASHES_MAX, PitIndex};
 use super::measurements::mix;
 use super::{Context, PendingInterest};
 use crate::TxPacket;
-use crate::face_table::{FaceFlags, Reliance};
+use crate::face_table::{FaceFlags, LinkState};
 
 impl Context<'_> {
     /// Sends the Interest to `face` with another Nonce, so that it is not dropped as a loop where
@@ -51,8 +51,8 @@ impl Context<'_> {
         for hop in interest.next_hops {
             let face = hop.face;
             let flags = self.find_permitted(interest, face);
-            let reliance = flags.map(FaceFlags::reliance);
-            if matches!(reliance, Some(Reliance::Returning | Reliance::Doubted))
+            let link_state = flags.map(FaceFlags::link_state);
+            if matches!(link_state, Some(LinkState::Returning | LinkState::Doubted))
                 && self.out_record(interest.entry, face).is_none()
                 && self.tables.faces.take_probe(face, self.now)
             {
