@@ -226,21 +226,25 @@ impl Value for TrustRules {
     }
 }
 
+/// Whether registrations are limited to prefixes.
+fn limits_routes(rules: &TrustRules) -> bool {
+    match rules {
+        TrustRules::Any | TrustRules::Nobody => false,
+        TrustRules::Inline { text, .. } => TrustPolicy::limits_routes(text),
+        // A file that cannot be read is an error elsewhere.
+        TrustRules::File(path) => {
+            std::fs::read_to_string(path).is_ok_and(|text| TrustPolicy::limits_routes(&text))
+        }
+    }
+}
+
 /// The modules whose commands change where the Interests under a prefix go.
 const ROUTING_MODULES: [Module; 3] = [Module::Faces, Module::Fib, Module::StrategyChoice];
 
 impl Management {
     /// Ways in which a local program changes next hops although the rules of `localhost_rib` limit its routes to prefixes.
     pub(crate) fn route_rules_evaded(&self) -> Option<Warning> {
-        let limits_routes = match &self.localhost_rib {
-            TrustRules::Any | TrustRules::Nobody => false,
-            TrustRules::Inline { text, .. } => TrustPolicy::limits_routes(text),
-            // A file that cannot be read is an error elsewhere.
-            TrustRules::File(path) => {
-                std::fs::read_to_string(path).is_ok_and(|text| TrustPolicy::limits_routes(&text))
-            }
-        };
-        if !self.enabled || !limits_routes {
+        if !self.enabled || !limits_routes(&self.localhost_rib) {
             return None;
         }
         let is_open = |module: &Module| {
@@ -253,9 +257,13 @@ impl Management {
         if self.prefix_announcements == TrustRules::Any {
             open.push("prefix_announcements".to_owned());
         }
+        // Local programs may send these commands, too.
+        if self.localhop_rib != TrustRules::Nobody && !limits_routes(&self.localhop_rib) {
+            open.push("localhop_rib".to_owned());
+        }
         let reason = format!(
-            "the route rules limit `rib` commands only: with {} open to any program, others can change the next hops of \
-             a prefix (see [[management.authorizations]])",
+            "the route rules limit `rib` commands under /localhost only: with {} not limited to prefixes, others can \
+             change the next hops of a prefix (see [[management.authorizations]])",
             open.join(", ")
         );
         (!open.is_empty()).then(|| Warning { key: "management.localhost_rib".to_owned(), reason })
@@ -294,15 +302,24 @@ mod tests {
         let rules = "[management]\nlocalhost_rib = \"route /scratch/** by digest\"\n";
         let found = warning(rules).unwrap_or_default();
         assert!(found.starts_with("management.localhost_rib: "), "{found}");
-        let open = r#"with "faces", "fib", "strategy-choice", prefix_announcements open"#;
+        let open = r#"with "faces", "fib", "strategy-choice", prefix_announcements not limited"#;
         assert!(found.contains(open), "{found}");
         let operator = "[[management.authorizations]]\ncertificate = \"operator.cert\"\n\
                         privileges = [\"faces\", \"fib\", \"strategy-choice\"]\n";
         let any = "[[management.authorizations]]\ncertificate = \"any\"\nprivileges = [\"cs\"]\n";
         let found = warning(&format!("{rules}{operator}{any}")).unwrap_or_default();
-        assert!(found.contains("with prefix_announcements open"), "{found}");
+        assert!(found.contains("with prefix_announcements not limited"), "{found}");
         let announcements = "prefix_announcements = \"nobody\"\n";
         assert_eq!(warning(&format!("{rules}{announcements}{operator}{any}")), None);
+        let rules_of_localhost = rules;
+        let localhop = |rules: &str| {
+            let nobody = format!("localhop_rib = \"{rules}\"\n{announcements}");
+            warning(&format!("{rules_of_localhost}{nobody}{operator}"))
+        };
+        let found = localhop("any").unwrap_or_default();
+        assert!(found.contains("with localhop_rib not limited"), "{found}");
+        assert_eq!(localhop("route /scratch/** by digest"), None);
+        assert_eq!(localhop("nobody"), None);
         // Rules without prefixes let each of their signers register any.
         let plain = rules.replace("route /scratch/** by digest", "any");
         assert_eq!(warning(&plain), None);
