@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Failure, Outcome};
 use super::output::{self, Table, grouped};
-use question::{Question, answer_json, assignment, read, usage, verdict_text};
+use question::{Question, answer_json, assignment, quantity, read, usage, verdict_text};
 
 /// Predict throughput and loss of a forwarder from a model
 ///
@@ -152,7 +152,7 @@ fn check(options: &CheckOptions) -> Outcome {
     if options.json {
         output::print_json(&answer_json(&answer, &model.warnings))?;
     } else {
-        print_answer(question, &answer)?;
+        print_answer(question, &property, &answer)?;
     }
     match answer.verdict {
         Some(Verdict::Fails) => Err(Failure::Failed("the property does not hold".to_owned())),
@@ -199,14 +199,15 @@ fn run_traces(
     checker.answer().map_err(failed)
 }
 
-fn print_answer(question: &Question, answer: &Answer) -> Outcome {
+fn print_answer(question: &Question, property: &Property, answer: &Answer) -> Outcome {
     output::print_line(&format!("{}: {}", question.property, verdict_text(answer)))?;
-    output::print_line(&format!("estimate    {:.6}", answer.estimate))?;
+    output::print_line(&format!("estimate    {}", quantity(property, answer.estimate)))?;
     if let Some(interval) = answer.interval {
         let confidence = 100.0 * question.confidence;
         output::print_line(&format!(
-            "interval    {:.6} to {:.6} ({confidence} %)",
-            interval.low, interval.high
+            "interval    {} to {} ({confidence} %)",
+            quantity(property, interval.low),
+            quantity(property, interval.high)
         ))?;
     }
     output::print_line(&format!("traces      {}", grouped(u64::from(answer.traces))))?;

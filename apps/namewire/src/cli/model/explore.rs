@@ -14,7 +14,7 @@ use super::super::failure::{Failure, Outcome};
 use super::super::output::{self, Table, grouped};
 use super::engine::{Engine, EngineOptions, written};
 use super::figure::{self, Panel, Point, Series};
-use super::question::{Question, answer_json, assignment, read, usage, verdict_text};
+use super::question::{Question, answer_json, assignment, quantity, read, usage, verdict_text};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -176,7 +176,7 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
         let factors: Vec<String> =
             point.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let end = |value: Option<f64>| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.6}"))
+            value.map_or_else(|| "-".to_owned(), |value| quantity(&point.property, value))
         };
         let mut notes = point.model.warnings.clone();
         if !answer.is_complete {
@@ -185,7 +185,7 @@ fn report(sweep: &Sweep, options: &Options) -> Outcome {
         table.row(vec![
             factors.join(" "),
             verdict_text(answer).to_owned(),
-            format!("{:.6}", answer.estimate),
+            quantity(&point.property, answer.estimate),
             end(answer.interval.map(|interval| interval.low)),
             end(answer.interval.map(|interval| interval.high)),
             grouped(u64::from(answer.traces)),

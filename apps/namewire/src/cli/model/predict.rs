@@ -225,7 +225,7 @@ pub(super) fn plan(options: &PlanOptions) -> Outcome {
     }
     table.print("no candidates")?;
     output::print_line(&format!(
-        "{} workers on one NUMA node (P1; other placements are not measured): {:+.0} % above the rate, with probability {:.4}",
+        "workers: {}, on one NUMA node (P1; other placements are not measured): {:+.0} % above the rate, with probability {:.4}",
         chosen.setting.workers,
         100.0 * (chosen.capacity / options.rate - 1.0),
         chosen.probability

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ndn_model::check::{Answer, Method};
-use ndn_model::property::Property;
+use ndn_model::property::{Number, Property};
 use ndn_model::smc::Verdict;
 use serde_json::{Value, json};
 
@@ -152,6 +152,34 @@ pub(super) fn verdict_text(answer: &Answer) -> &'static str {
     }
 }
 
+/// A value of what a property asks for, with its unit.
+pub(super) fn quantity(property: &Property, value: f64) -> String {
+    let (Property::Expectation(number) | Property::Quantile(_, number)) = property else {
+        return format!("{value:.6}");
+    };
+    match number {
+        Number::MeanLatency | Number::QuantileLatency(_) | Number::QueueWait(_) => duration(value),
+        Number::Throughput => format!("{value:.0}/s"),
+        Number::Constant(_)
+        | Number::Share(_)
+        | Number::Count(_)
+        | Number::QueueMax(_)
+        | Number::QueueDropped(_)
+        | Number::PitMax => format!("{value:.6}"),
+    }
+}
+
+/// Picoseconds in the largest unit that leaves a digit before the point.
+fn duration(ps: f64) -> String {
+    if !ps.is_finite() {
+        return "infinite".to_owned();
+    }
+    let units = [("s", 1e12), ("ms", 1e9), ("us", 1e6)];
+    let fitting = units.iter().find(|(_, size)| ps >= *size);
+    let (unit, size) = fitting.copied().unwrap_or(("ns", 1e3));
+    format!("{:.3} {unit}", ps / size)
+}
+
 pub(super) fn answer_json(answer: &Answer, warnings: &[String]) -> Value {
     json!({
         "verdict": verdict_text(answer),
@@ -168,6 +196,17 @@ pub(super) fn answer_json(answer: &Answer, warnings: &[String]) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn latencies_are_shown_with_their_unit() {
+        let latency = Property::Quantile(0.5, Number::QuantileLatency(0.99));
+        assert_eq!(quantity(&latency, 3_494_080_810.0), "3.494 ms");
+        assert_eq!(quantity(&latency, 2.5e12), "2.500 s");
+        assert_eq!(quantity(&latency, 999e3), "999.000 ns");
+        assert_eq!(quantity(&latency, f64::INFINITY), "infinite");
+        assert_eq!(quantity(&Property::Expectation(Number::Throughput), 250e3), "250000/s");
+        assert_eq!(quantity(&Property::Expectation(Number::PitMax), 7.0), "7.000000");
+    }
 
     #[test]
     fn percentages_and_assignments_are_checked() {
