@@ -34,4 +34,12 @@ fn pages_show_and_change_a_forwarder_under_traffic() {
     let checked = check.output().unwrap();
     let printed = String::from_utf8_lossy(&checked.stdout);
     assert!(printed.contains("PASSED"), "{printed}{}", String::from_utf8_lossy(&checked.stderr));
+    // The file that the page has saved is a capture of what it shows.
+    let saved = screenshots.join("capture.pcapng");
+    let packets = forwarder.json(&["dissect", saved.to_str().unwrap()]);
+    let packets = packets["packets"].as_array().unwrap();
+    assert!(
+        !packets.is_empty() && packets.iter().all(|packet| packet["type"] == "Data"),
+        "{packets:?}"
+    );
 }

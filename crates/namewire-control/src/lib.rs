@@ -2,8 +2,8 @@
 //! `webtransport` and `status` reach a running forwarder through it.
 //!
 //! A client sends one JSON object per line and receives one per line: `{"result": ...}` or
-//! `{"error": "..."}`. `capture.start` and `trace.packets` are the exceptions: after the result line, the connection
-//! carries a pcapng capture or lines of a trace until either side closes it. Only the owner of the socket may connect (mode 0600), because
+//! `{"error": "..."}`. `capture.start`, `trace.packets` and `log.follow` are the exceptions: after the result line, the
+//! connection carries a pcapng capture, or lines of a trace or of the log, until either side closes it. Only the owner of the socket may connect (mode 0600), because
 //! captures contain the traffic of other users.
 //!
 //! A request is [declared](REQUESTS) once, in `requests.rs`. The forwarder implements it as one of its [`Operations`], and
@@ -17,6 +17,7 @@ mod base64;
 pub mod capture;
 mod client;
 mod declare;
+mod log_feed;
 mod packet_trace;
 mod protocol;
 mod requests;
@@ -28,6 +29,10 @@ mod values;
 
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use declare::{FieldInfo, RequestInfo, ResultInfo};
+pub use log_feed::{
+    LOG_KEPT_MAX, LOG_MESSAGE_MAX, LogFeed, LogLine, LogMessage, LogSelection, LogSeverity,
+    LogStream,
+};
 pub use packet_trace::{
     NextPacket, PacketTraceStream, TRACED_NAME_MAX, TraceLine, TracedDecision, TracedPacket,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{ControlClient, ControlError, StreamEnd};
 use crate::declare::requests;
+use crate::log_feed::{LogLine, LogSeverity, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::{
     ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels, ManagementData,
@@ -112,6 +113,16 @@ requests! {
             sample: u32,
         } -> PacketTraceStream, used by "`trace packets`";
 
+        /// Follows the log. After an empty result, the connection carries one JSON object per line: `{"message": …}`, first
+        /// the latest 500 messages, or `{"lost": …}` with the number of messages lost so far, until the client closes its
+        /// side.
+        "log.follow" LogFollow => follow_log {
+            /// The least serious level: `trace`, `debug`, `info`, `warn` or `error`.
+            level: LogSeverity,
+            /// Only messages of this module and of its parts; null for all.
+            module: Option<String>,
+        } -> LogStream, used by "`log --follow`";
+
         /// Captures packets. After an empty result, the connection carries a pcapng file, until the client closes its
         /// side.
         "capture.start" CaptureStart => start_capture {
@@ -202,6 +213,30 @@ impl ControlClient {
         ControlError,
     > {
         self.call::<()>(&Request::TracePackets { name: name.clone(), sample })?;
+        self.into_lines()
+    }
+
+    /// Follows the log: the iterator returns messages until the forwarder ends it, which [`StreamEnd`] requests.
+    ///
+    /// # Errors
+    /// As for [`measure_service_times`](Self::measure_service_times).
+    pub fn follow_log(
+        mut self,
+        level: LogSeverity,
+        module: Option<String>,
+    ) -> Result<
+        (impl Iterator<Item = Result<LogLine, ControlError>> + use<>, StreamEnd),
+        ControlError,
+    > {
+        self.call::<()>(&Request::LogFollow { level, module })?;
+        self.into_lines()
+    }
+
+    /// The JSON objects that the connection carries from now on.
+    fn into_lines<T: DeserializeOwned>(
+        self,
+    ) -> Result<(impl Iterator<Item = Result<T, ControlError>> + use<T>, StreamEnd), ControlError>
+    {
         let (reader, end) = self.into_stream()?;
         let lines = reader.lines().map(|line| {
             let malformed = |error: serde_json::Error| ControlError::Malformed(error.to_string());

@@ -13,13 +13,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
+use crate::log_feed::{LogLine, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::Response;
 use crate::service_times::{ServiceTimesReport, ServiceTimesStream};
 
 /// Maximum time that captured packets stay in a buffer.
 const CAPTURE_FLUSH: Duration = Duration::from_millis(200);
-/// Maximum number of packets that are sent after the client has closed its sending side.
+/// Maximum number of packets or messages that are sent after the client has closed its sending side.
 const LATE_PACKETS_MAX: usize = 8192;
 /// Maximum duration of a service time measurement: one hour.
 const TRACE_MS_MAX: u64 = 3_600_000;
@@ -121,7 +122,22 @@ impl AnswerStream for PacketTraceStream {
     }
 
     fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
-        write_trace(connection, self)?;
+        let forms = (TraceLine::Packet, TraceLine::Lost);
+        write_lines(connection, |timeout| (self.packets)(timeout), || (self.lost)(), forms)?;
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+impl AnswerStream for LogStream {
+    type Result = ();
+
+    fn result(&self, _: &UnixStream) -> io::Result<Option<()>> {
+        Ok(Some(()))
+    }
+
+    fn write(&self, connection: &UnixStream) -> io::Result<ControlFlow<()>> {
+        let forms = (LogLine::Message, LogLine::Lost);
+        write_lines(connection, |timeout| self.next(timeout), || self.lost(), forms)?;
         Ok(ControlFlow::Break(()))
     }
 }
@@ -182,16 +198,21 @@ fn write_capture(stream: &UnixStream, capture: &CaptureStream) -> io::Result<()>
     writer.flush()
 }
 
-/// Sends traced packets until the client closes its side or the forwarder ends the stream. The number of lost packets
-/// follows whenever it has grown.
-fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()> {
+/// Sends items, one JSON object per line, until the client closes its side or the forwarder ends the stream. The number
+/// of lost items follows whenever it has grown.
+fn write_lines<T, L: Serialize>(
+    stream: &UnixStream,
+    next: impl Fn(Duration) -> Result<T, RecvTimeoutError>,
+    lost_so_far: impl Fn() -> u64,
+    (of_item, of_lost): (impl Fn(T) -> L, impl Fn(u64) -> L),
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut writer = BufWriter::new(stream);
     let (mut reported, mut checked_ns) = (0, clock::now());
     let mut is_open = true;
     while is_open {
-        match (trace.packets)(CAPTURE_FLUSH) {
-            Ok(packet) => write_line(&mut writer, &TraceLine::Packet(packet))?,
+        match next(CAPTURE_FLUSH) {
+            Ok(item) => write_line(&mut writer, &of_item(item))?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => is_open = false,
         }
@@ -200,22 +221,22 @@ fn write_trace(stream: &UnixStream, trace: &PacketTraceStream) -> io::Result<()>
             continue;
         }
         checked_ns = now_ns;
-        let lost = (trace.lost)();
+        let lost = lost_so_far();
         if lost > reported {
             reported = lost;
-            write_line(&mut writer, &TraceLine::Lost(lost))?;
+            write_line(&mut writer, &of_lost(lost))?;
         }
         writer.flush()?;
         is_open = is_open && !peer_has_closed(stream)?;
     }
-    let late = std::iter::from_fn(|| (trace.packets)(Duration::ZERO).ok());
-    for packet in late.take(LATE_PACKETS_MAX) {
-        write_line(&mut writer, &TraceLine::Packet(packet))?;
+    let late = std::iter::from_fn(|| next(Duration::ZERO).ok());
+    for item in late.take(LATE_PACKETS_MAX) {
+        write_line(&mut writer, &of_item(item))?;
     }
     writer.flush()
 }
 
-fn write_line(writer: &mut impl Write, line: &TraceLine) -> io::Result<()> {
+fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *writer, line)?;
     writer.write_all(b"\n")
 }

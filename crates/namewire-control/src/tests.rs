@@ -123,6 +123,16 @@ impl Operations for Recorder {
         Ok(PacketTraceStream { packets, lost: Box::new(|| 7), end: Box::new(()) })
     }
 
+    fn follow_log(&self, level: LogSeverity, module: Option<String>) -> Result<LogStream, String> {
+        let feed = LogFeed::default();
+        for (level, module) in [(LogSeverity::Debug, "quiet"), (LogSeverity::Warn, "loud")] {
+            let message = format!("of {module}");
+            feed.add(LogMessage { unix_ms: 5, level, module: module.to_owned(), message });
+        }
+        // The feed ends, and so does the stream.
+        feed.follow(LogSelection { level, module })
+    }
+
     fn start_capture(
         &self,
         face_id: Option<u64>,
@@ -332,6 +342,24 @@ fn traced_packets_and_lost_ones_are_reported() {
     let [TraceLine::Packet(packet), TraceLine::Lost(7)] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!((packet.name.as_str(), packet.face_id), ("/a/b", 300));
     assert_eq!(packet.decisions[0].to_string(), "dropped no_next_hop");
+}
+
+#[test]
+fn followed_log_has_the_selected_messages() {
+    let setup = setup();
+    let socket = ControlSocket::serve(&setup.path, setup.recorder.clone()).unwrap();
+    let follow = |level, module: Option<&str>| -> Vec<String> {
+        let client = ControlClient::connect(socket.path()).unwrap();
+        let (lines, _end) = client.follow_log(level, module.map(str::to_owned)).unwrap();
+        let texts = lines.map(|line| match line.unwrap() {
+            LogLine::Message(message) => format!("{} {}", message.level.name(), message.message),
+            LogLine::Lost(count) => count.to_string(),
+        });
+        texts.collect()
+    };
+    assert_eq!(follow(LogSeverity::Trace, None), ["debug of quiet", "warn of loud"]);
+    assert_eq!(follow(LogSeverity::Info, None), ["warn of loud"]);
+    assert_eq!(follow(LogSeverity::Trace, Some("quiet")), ["debug of quiet"]);
 }
 
 #[test]

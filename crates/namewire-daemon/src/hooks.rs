@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use namewire_config::{Config, Log};
+use namewire_control::{LogSelection, LogStream};
 use ndn_sys::poll::Waker;
 
 /// Requests a stop or a reload of a running forwarder, from any thread.
@@ -79,6 +80,12 @@ pub trait LogControl: Send + Sync {
     /// # Errors
     /// The log continues in the renamed file.
     fn reopen(&self) -> Result<(), String>;
+
+    /// Follows the log for `namewire log --follow`.
+    ///
+    /// # Errors
+    /// The program has no log to follow, or too many clients follow it.
+    fn follow(&self, selection: LogSelection) -> Result<LogStream, String>;
 }
 
 /// Log control of a program whose log levels cannot change.
@@ -100,6 +107,10 @@ impl LogControl for NoLogControl {
 
     fn reopen(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    fn follow(&self, _: LogSelection) -> Result<LogStream, String> {
+        Err("this program has no log to follow".to_owned())
     }
 }
 

@@ -1,80 +1,18 @@
-// The status pages: overview, faces, routes, packets, workers and limits.
+// The status pages: overview, faces, routes, packets, workers and limits. Others have a module of their own.
 
-import { ApiError, Subscription, keepToken, query, token } from "/api.js";
+import { Subscription, query } from "/api.js";
+import { Applications } from "/applications.js";
+import { Capture } from "/capture.js";
 import { Chart, Samples, short } from "/chart.js";
-
-const main = document.querySelector("main");
-const connection = document.querySelector("#connection");
-
-/** An element with attributes, properties of events (`on…`) and children. */
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element[key] = value;
-    else if (value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== undefined && child !== null));
-  return element;
-}
-
-function notice(text) {
-  return make("p", { class: "notice", role: "alert" }, text);
-}
-
-function table(caption, headings, rows) {
-  const cells = headings.map(([text, kind]) => make("th", { scope: "col", class: kind }, text));
-  const body = make("tbody", {}, ...rows);
-  const head = make("thead", {}, make("tr", {}, ...cells));
-  return make("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
-    make("table", {}, make("caption", {}, caption), head, body));
-}
-
-/** Runs a change; its error is shown beside `form`. */
-async function change(form, text, variables, after) {
-  form.parentElement.querySelector(".notice")?.remove();
-  try {
-    await query(text, variables);
-    await after();
-  } catch (error) {
-    form.after(notice(error.message));
-  }
-}
+import { List, Live, main, showConnection, start } from "/frame.js";
+import { Log } from "/log.js";
+import { Names } from "/names.js";
+import { change, field, make, notice, table, time, words } from "/parts.js";
 
 // ---- Overview
 
 const SAMPLE = `subscription { counters(intervalMs: 1000) { unixMs lost workers {
   inInterests inData outInterests outData csHits csMisses dropped pitEntries csEntries waitedNs receivedBytes sentBytes } } }`;
-
-/** A page of charts that follow a subscription to counters, with a button that pauses them. */
-class Live {
-  isPaused = false;
-
-  show() {
-    const button = make("button", { type: "button", "aria-pressed": String(this.isPaused), onclick: () => {
-      this.isPaused = !this.isPaused;
-      button.setAttribute("aria-pressed", String(this.isPaused));
-      button.textContent = this.isPaused ? "Resume" : "Pause";
-    } }, this.isPaused ? "Resume" : "Pause");
-    main.replaceChildren(make("h2", {}, this.title), make("div", { class: "bar" }, button), ...this.parts());
-    this.follow = new Subscription(this.subscription, {
-      onData: ({ counters }) => {
-        this.add(counters);
-        if (!this.isPaused && !document.hidden) this.draw();
-      },
-      onState: showConnection,
-      onError: showError,
-    });
-    this.draw();
-    this.resize = () => this.draw();
-    addEventListener("resize", this.resize);
-  }
-
-  hide() {
-    this.follow.stop();
-    this.last = undefined;
-    removeEventListener("resize", this.resize);
-  }
-}
 
 class Overview extends Live {
   title = "Overview";
@@ -129,39 +67,7 @@ class Overview extends Live {
   }
 }
 
-// ---- Lists
-
-/** A list that is read in parts and again every few seconds while it is shown. */
-class List {
-  show() {
-    this.body = make("div");
-    this.form = this.makeForm();
-    main.replaceChildren(make("h2", {}, this.title), this.form, this.body);
-    connection.textContent = "";
-    this.refresh();
-    this.timer = setInterval(() => document.hidden || this.refresh(), 3000);
-  }
-
-  hide() {
-    clearInterval(this.timer);
-  }
-
-  async refresh() {
-    try {
-      const rows = await this.read();
-      // Rows are not replaced under the focus of the keyboard.
-      if (this.body.contains(document.activeElement)) return;
-      this.body.replaceChildren(...rows);
-    } catch (error) {
-      if (error instanceof ApiError && error.code === "UNAUTHENTICATED") return askForToken(error.message);
-      this.body.replaceChildren(notice(error.message));
-    }
-  }
-}
-
-function field(label, attributes, wide) {
-  return make("label", { class: wide ? "wide" : undefined }, label, make("input", attributes));
-}
+// ---- Faces and routes
 
 class Faces extends List {
   title = "Faces";
@@ -291,11 +197,6 @@ class Routes extends List {
   }
 }
 
-/** The name of a counter or table as words. */
-function words(name) {
-  return name.replaceAll("_", " ");
-}
-
 // ---- Packets
 
 const PACKETS = `subscription($name: String, $sample: UInt64) { packets(name: $name, sample: $sample) {
@@ -304,6 +205,7 @@ const PACKETS_MAX = 300;
 
 /** The decisions about packets while they are made. */
 class Packets {
+  title = "Packets";
   name = "/";
   sample = 1;
   rows = [];
@@ -325,7 +227,7 @@ class Packets {
     main.replaceChildren(make("h2", {}, "Packets"),
       make("p", {}, "What the forwarder decides about packets. A trace ends when this page is left."),
       form, filter, this.lost, this.body);
-    connection.textContent = "";
+    showConnection();
     this.draw();
   }
 
@@ -354,7 +256,7 @@ class Packets {
     this.follow?.stop();
     this.follow = undefined;
     this.button.textContent = "Start trace";
-    connection.textContent = "";
+    showConnection();
   }
 
   add({ lost, packets }) {
@@ -368,7 +270,7 @@ class Packets {
     const rows = this.rows.map((one) => ({ ...one, text: one.decisions.join("; ") }))
       .filter(({ packet, name, text }) => `${packet} ${name} ${text}`.toLowerCase().includes(wanted))
       .map(({ unixMs, packet, name, faceId, worker, text }) => make("tr", { class: text.includes("dropped") ? "bad" : undefined },
-        make("td", { class: "number" }, new Date(unixMs).toISOString().slice(11, 23)), make("td", {}, packet),
+        make("td", { class: "number" }, time(unixMs)), make("td", {}, packet),
         make("td", { class: "name" }, name), make("td", { class: "number" }, String(faceId)),
         make("td", { class: "number" }, String(worker)), make("td", { class: "name" }, text)));
     const empty = this.follow ? "No packet yet." : "No trace is running.";
@@ -517,50 +419,7 @@ class Limits extends List {
   }
 }
 
-// ---- Frame
-
-const pages = {
-  overview: new Overview(), faces: new Faces(), routes: new Routes(), packets: new Packets(),
-  workers: new Workers(), limits: new Limits(),
-};
-let shown;
-
-function showConnection(state) {
-  const texts = { live: "live", lost: "connection lost, trying again", refused: "refused" };
-  connection.textContent = texts[state];
-  if (state === "refused") askForToken("the token is missing, wrong or has expired");
-}
-
-function showError(error) {
-  if (error.code === "UNAUTHENTICATED" || error.code === "FORBIDDEN") askForToken(error.message);
-  else main.append(notice(error.message));
-}
-
-function askForToken(reason) {
-  shown?.hide();
-  shown = undefined;
-  const form = make("form", { onsubmit: (event) => {
-    event.preventDefault();
-    keepToken(new FormData(form).get("token").trim());
-    show();
-  } }, field("Token (namewire control token)", { name: "token", type: "password", required: true, autocomplete: "off" }, true),
-  make("button", { class: "main" }, "Use token"));
-  main.replaceChildren(make("h2", {}, "Token needed"), ...(reason ? [notice(reason)] : []), form);
-}
-
-function show() {
-  shown?.hide();
-  shown = undefined;
-  if (!token()) return askForToken();
-  const name = /^#\/(\w+)/.exec(location.hash)?.[1] ?? "overview";
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-  shown = pages[name] ?? pages.overview;
-  document.title = `${name[0].toUpperCase()}${name.slice(1)} – Namewire`;
-  shown.show();
-}
-
-addEventListener("hashchange", show);
-show();
+start({
+  overview: new Overview(), faces: new Faces(), routes: new Routes(), names: new Names(), applications: new Applications(),
+  packets: new Packets(), capture: new Capture(), workers: new Workers(), limits: new Limits(), log: new Log(),
+});

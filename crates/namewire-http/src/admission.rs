@@ -40,8 +40,6 @@ pub(crate) enum Refusal {
     TooLong,
     /// The body was not received in time.
     TooSlow,
-    /// There are too many WebSocket connections.
-    Busy,
     /// There were too many requests in this second.
     Rate,
 }
@@ -58,7 +56,6 @@ impl Refusal {
             Self::Type => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Rate => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -76,7 +73,6 @@ impl Refusal {
             Self::Type => "the content type must be application/json\n",
             Self::TooLong => "the body is too long\n",
             Self::TooSlow => "the body was not received in time\n",
-            Self::Busy => "too many WebSocket connections\n",
             Self::Rate => "too many requests per second\n",
         }
     }

@@ -7,12 +7,22 @@ use hyper::{Response, StatusCode};
 use crate::shared::{Body, text};
 
 /// Path, content type and content of each file.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/", "text/html; charset=utf-8", include_str!("../pages/index.html")),
     ("/style.css", "text/css; charset=utf-8", include_str!("../pages/style.css")),
     ("/app.js", "text/javascript; charset=utf-8", include_str!("../pages/app.js")),
     ("/api.js", "text/javascript; charset=utf-8", include_str!("../pages/api.js")),
     ("/chart.js", "text/javascript; charset=utf-8", include_str!("../pages/chart.js")),
+    ("/frame.js", "text/javascript; charset=utf-8", include_str!("../pages/frame.js")),
+    ("/parts.js", "text/javascript; charset=utf-8", include_str!("../pages/parts.js")),
+    ("/names.js", "text/javascript; charset=utf-8", include_str!("../pages/names.js")),
+    (
+        "/applications.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../pages/applications.js"),
+    ),
+    ("/capture.js", "text/javascript; charset=utf-8", include_str!("../pages/capture.js")),
+    ("/log.js", "text/javascript; charset=utf-8", include_str!("../pages/log.js")),
 ];
 
 /// Pages load nothing from elsewhere, and are not shown in others.

@@ -57,7 +57,9 @@ async fn answer(
     body: Incoming,
 ) -> Result<Response<Body>, Refusal> {
     match head.uri.path() {
-        "/graphql" if websocket::is_requested(&head.headers) => websocket::upgrade(shared, head),
+        "/graphql" if websocket::is_requested(&head.headers) => {
+            Ok(websocket::upgrade(shared, head))
+        }
         "/graphql" => post::execute(shared, head, body).await,
         "/metrics" => {
             check_reading(&head.method)?;
@@ -137,7 +139,6 @@ fn refuse(shared: &Shared, refusal: Refusal) -> Response<Body> {
         | Refusal::Type
         | Refusal::TooLong
         | Refusal::TooSlow
-        | Refusal::Busy
         | Refusal::Rate => counters.refused_other.increment(),
     }
     let mut response = text(refusal.status(), refusal.text());

@@ -23,6 +23,7 @@ use crate::calls::{CALLS_MAX, Calls};
 use crate::counters::HttpCounters;
 use crate::graphql::sampler::Sampler;
 use crate::graphql::schema;
+use crate::graphql::waiting::Waiting;
 use crate::graphql::websocket::SOCKETS_MAX;
 use crate::respond::respond;
 use crate::shared::Shared;
@@ -104,6 +105,7 @@ impl HttpListener {
         let shared = Arc::new(Shared {
             admission: Admission { hosts, origins },
             schema: schema(Some((calls.clone(), sampler.clone()))).map_err(io::Error::other)?,
+            waiting: Waiting::default(),
             sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
             rate: Rate::default(),
             tokens: Tokens::new(file),

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::admission::{Admission, Rate};
 use crate::calls::Calls;
 use crate::counters::HttpCounters;
+use crate::graphql::waiting::Waiting;
 use crate::tokens::Tokens;
 
 /// State shared by all requests.
@@ -25,7 +26,9 @@ pub(crate) struct Shared {
     pub(crate) rate: Rate,
     pub(crate) tokens: Tokens,
     pub(crate) schema: Schema,
-    /// Limits WebSocket connections.
+    /// WebSocket connections without a valid token yet.
+    pub(crate) waiting: Waiting,
+    /// Limits WebSocket connections with a token.
     pub(crate) sockets: Arc<Semaphore>,
 }
 

@@ -7,13 +7,17 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::{SinkExt, StreamExt};
 use namewire_config::{Config, Http};
-use namewire_control::REQUESTS;
-use namewire_daemon::{Forwarder, Hooks};
+use namewire_control::capture::{CaptureRecord, PcapngReader};
+use namewire_control::{LogFeed, LogMessage, LogSelection, LogSeverity, LogStream, REQUESTS};
+use namewire_daemon::{Forwarder, Hooks, LogControl};
 use namewire_http::{HttpListener, HttpServer, Role, Token, TokenFile};
 use ndn_management::Verb;
 use serde_json::{Value, json};
@@ -29,6 +33,7 @@ struct Served {
     /// Of the forwarder's UDP listener.
     udp_port: u16,
     tokens: TokenFile,
+    log: LogFeed,
     _directory: tempfile::TempDir,
 }
 
@@ -45,7 +50,9 @@ fn serve(settings: &Http) -> Served {
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     (listeners.udp.addresses, listeners.udp.port) = (vec![Ipv4Addr::LOCALHOST.into()], port);
     config.control.enabled = false;
-    let forwarder = Forwarder::start(&config, Hooks::none().unwrap()).unwrap();
+    let log = LogFeed::default();
+    let hooks = Hooks { log: Arc::new(Followed(log.clone())), ..Hooks::none().unwrap() };
+    let forwarder = Forwarder::start(&config, hooks).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let tokens = TokenFile::new(directory.path().join("http-tokens"));
     let settings = Http { tokens: Some(tokens.path().to_owned()), ..settings.clone() };
@@ -55,7 +62,32 @@ fn serve(settings: &Http) -> Served {
     let server = listener.serve(forwarder.operations()).unwrap();
     ready.store(true, Ordering::Release);
     let (server, forwarder) = (Some(server), Some(forwarder));
-    Served { server, forwarder, address, udp_port: port, tokens, _directory: directory }
+    Served { server, forwarder, address, udp_port: port, tokens, log, _directory: directory }
+}
+
+/// The log of a program, which tests write.
+struct Followed(LogFeed);
+
+impl LogControl for Followed {
+    fn directives(&self) -> String {
+        "info".to_owned()
+    }
+
+    fn set(&self, _: &str) -> Result<(), String> {
+        Err("not in this test".to_owned())
+    }
+
+    fn apply(&self, _: &namewire_config::Log) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn reopen(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn follow(&self, selection: LogSelection) -> Result<LogStream, String> {
+        self.0.follow(selection)
+    }
 }
 
 /// The response to bytes on a connection of their own.
@@ -304,11 +336,13 @@ fn every_operation_of_the_control_socket_and_of_management_is_in_the_schema() {
     for of in ["Query", "Mutation", "Subscription"] {
         names.extend(fields(&served, of).into_iter().map(|(name, ..)| plain(&name)));
     }
-    // A stream under another name, and one that docs/reference/graphql.md names as missing.
-    assert!(names.contains(&"packets".to_owned()), "trace.packets is missing");
-    let missing = ["trace.packets", "capture.start"];
-    for info in REQUESTS.iter().filter(|info| !missing.contains(&info.method)) {
-        assert!(names.contains(&plain(info.method)), "{} is missing", info.method);
+    // Streams are subscriptions under names of their own.
+    let streams =
+        [("trace.packets", "packets"), ("capture.start", "capture"), ("log.follow", "log")];
+    for info in REQUESTS {
+        let stream = streams.iter().find(|(method, _)| *method == info.method);
+        let field = stream.map_or_else(|| plain(info.method), |(_, name)| (*name).to_owned());
+        assert!(names.contains(&field), "{} is missing", info.method);
     }
     for &verb in Verb::ALL {
         assert!(names.contains(&plain(&verb.to_string())), "{verb} is missing");
@@ -403,6 +437,60 @@ fn faces_routes_and_strategies_are_managed() {
     while served.data("{ rib(prefix: \"/a\") { name } }")["rib"] != json!([]) {
         assert!(Instant::now() < deadline, "the routes of a destroyed face remain");
     }
+}
+
+#[test]
+fn tree_of_names_has_routes_and_strategies_level_by_level() {
+    let served = serve(&settings());
+    let data = served.data("mutation { facesCreate(uri: \"udp4://127.0.0.1:6363\") { faceId } }");
+    let face = data["facesCreate"]["faceId"].as_u64().unwrap();
+    served.data(&format!(
+        "mutation {{ one: ribRegister(name: \"/tree/x/1\", faceId: {face}, cost: 7) {{ name }} \
+         two: ribRegister(name: \"/tree/y\", faceId: {face}) {{ name }} \
+         strategyChoiceSet(name: \"/tree\", strategy: \"/localhost/nfd/strategy/multicast\") {{ strategy }} }}"
+    ));
+    let nodes = "total nodes { name component fibEntriesBelow strategiesBelow strategy nextHops { faceId cost } \
+                 routes { origin } }";
+    let root = served.data(&format!("{{ names {{ {nodes} }} }}"))["names"].clone();
+    assert_eq!((&root["total"], &root["nodes"][0]["name"]), (&json!(1), &json!("/")), "{root}");
+    let below = served.data("{ strategies { name } }")["strategies"].as_array().unwrap().len() - 1;
+    assert_eq!(root["nodes"][0]["strategiesBelow"], below, "{root}");
+    let top = served.data(&format!("{{ names(under: \"/\") {{ {nodes} }} }}"))["names"].clone();
+    let tree = top["nodes"].as_array().unwrap().iter().find(|node| node["component"] == "tree");
+    let tree = tree.unwrap();
+    assert_eq!((&tree["fibEntriesBelow"], &tree["routes"]), (&json!(2), &json!([])), "{tree}");
+    assert!(tree["strategy"].as_str().unwrap().contains("multicast"), "{tree}");
+    let below = served.data(&format!("{{ names(under: \"/tree/x\") {{ {nodes} }} }}"));
+    let node = json!({
+        "name": "/tree/x/1", "component": "1", "fibEntriesBelow": 0, "strategiesBelow": 0, "strategy": null,
+        "nextHops": [{ "faceId": face, "cost": 7 }], "routes": [{ "origin": "app" }]
+    });
+    assert_eq!(below["names"], json!({ "total": 1, "nodes": [node] }));
+    assert_eq!(served.code("{ names(under: \"/%\") { total } }"), "BAD_INPUT");
+}
+
+#[test]
+fn faces_are_selected_by_scope() {
+    let served = serve(&settings());
+    served.data("mutation { facesCreate(uri: \"udp4://127.0.0.1:6363\") { faceId } }");
+    let data = served.data("{ a: faces(scope: \"local\") { scope } b: faces(scope: \"non-local\") { remoteUri scope } }");
+    assert!(data["a"].as_array().unwrap().iter().all(|face| face["scope"] == "local"), "{data}");
+    let remote = json!({ "remoteUri": "udp4://127.0.0.1:6363", "scope": "non-local" });
+    assert_eq!(data["b"], json!([remote]), "{data}");
+    assert_eq!(served.code("{ faces(scope: \"here\") { faceId } }"), "BAD_INPUT");
+}
+
+#[test]
+fn packets_are_dissected() {
+    let served = serve(&settings());
+    let packet = BASE64.encode([5, 11, 7, 3, 8, 1, b't', 10, 4, 1, 2, 3, 4]);
+    let data = served.data(&format!("{{ dissect(packet: \"{packet}\") {{ text error }} }}"));
+    let text = data["dissect"]["text"].as_str().unwrap();
+    assert!(text.contains("Interest") && text.contains("/t") && text.contains("Nonce"), "{data}");
+    assert_eq!(data["dissect"]["error"], Value::Null, "{data}");
+    let data = served.data("{ dissect(packet: \"BQs=\") { error } }");
+    assert!(data["dissect"]["error"].is_string(), "{data}");
+    assert_eq!(served.code("{ dissect(packet: \"%\") { text } }"), "BAD_INPUT");
 }
 
 #[test]
@@ -668,6 +756,129 @@ async fn decisions_about_packets_are_followed_by_one_client_at_a_time() {
             }
         }
     }
+}
+
+/// A connection with the token of role admin.
+async fn open_session(served: &Served) -> Socket {
+    let mut socket = open_socket(served.address).await;
+    let payload = json!({ "token": served.admin() });
+    send(&mut socket, json!({ "type": "connection_init", "payload": payload })).await;
+    assert_eq!(receive(&mut socket).await.unwrap()["type"], "connection_ack");
+    socket
+}
+
+#[tokio::test]
+async fn captured_packets_and_their_file_are_followed() {
+    let served = serve(&settings());
+    let mut socket = open_session(&served).await;
+    let capture = "subscription { capture(name: \"/t\", types: [\"interest\"]) {
+        lost pcapng packets { unixMs faceId peer direction packet name details bytes wire } } }";
+    let subscribe = |id: &str, query: &str| json!({ "type": "subscribe", "id": id, "payload": { "query": query } });
+    send(&mut socket, subscribe("first", capture)).await;
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.connect(("127.0.0.1", served.udp_port)).unwrap();
+    let interest = [5, 11, 7, 3, 8, 1, b't', 10, 4, 1, 2, 3, 4];
+    let other = [5, 11, 7, 3, 8, 1, b'u', 10, 4, 1, 2, 3, 4];
+    let result = loop {
+        peer.send(&other).unwrap();
+        peer.send(&interest).unwrap();
+        let received = tokio::time::timeout(Duration::from_millis(300), receive(&mut socket)).await;
+        let Ok(message) = received else { continue };
+        let message = message.unwrap();
+        assert_eq!(
+            (&message["type"], &message["id"]),
+            (&json!("next"), &json!("first")),
+            "{message}"
+        );
+        break message["payload"]["data"]["capture"].clone();
+    };
+    assert_eq!(result["lost"], 0, "{result}");
+    let packets = result["packets"].as_array().unwrap();
+    assert!(packets.iter().all(|packet| packet["name"] == "/t"), "{result}");
+    let packet = &packets[0];
+    assert_eq!((&packet["packet"], &packet["direction"]), (&json!("Interest"), &json!("received")));
+    assert_eq!(packet["wire"], BASE64.encode(interest), "{packet}");
+    assert_eq!(packet["peer"], format!("udp4://{}", peer.local_addr().unwrap()), "{packet}");
+    assert_eq!(packet["bytes"], interest.len(), "{packet}");
+    let file = BASE64.decode(result["pcapng"].as_str().unwrap()).unwrap();
+    let mut reader = PcapngReader::new(&file[..]);
+    let mut frames = 0;
+    while let Some(record) = reader.next_record().unwrap() {
+        let CaptureRecord::Frame(frame) = record else { continue };
+        assert_eq!(frame.packet, Some(&interest[..]));
+        frames += 1;
+    }
+    assert_eq!(frames, packets.len());
+    // Captures are limited, whichever of them comes first, and their arguments are checked.
+    for id in ["second", "third", "fourth", "fifth"] {
+        send(&mut socket, subscribe(id, "subscription { capture { lost } }")).await;
+    }
+    for (query, text) in [
+        ("", "4 captures are under way"),
+        ("subscription { capture(types: [\"x\"]) { lost } }", "types: `x` is not one of"),
+        ("subscription { capture(name: \"/%\") { lost } }", "name: /% is not a name"),
+    ] {
+        if !query.is_empty() {
+            send(&mut socket, subscribe(text, query)).await;
+        }
+        while !receive(&mut socket).await.unwrap().to_string().contains(text) {}
+    }
+}
+
+#[tokio::test]
+async fn log_is_followed_from_its_latest_messages_on() {
+    let served = serve(&settings());
+    let log = |level, module: &str, text: &str| {
+        let (module, message) = (module.to_owned(), text.to_owned());
+        served.log.add(LogMessage { unix_ms: 7, level, module, message });
+    };
+    log(LogSeverity::Warn, "ndn_dataplane::worker", "before");
+    log(LogSeverity::Debug, "ndn_dataplane", "fine");
+    log(LogSeverity::Error, "namewire", "of another module");
+    let mut socket = open_session(&served).await;
+    let query = "subscription { log(level: \"info\", module: \"ndn_dataplane\") { lost messages { unixMs level module message } } }";
+    send(&mut socket, json!({ "type": "subscribe", "id": "a", "payload": { "query": query } }))
+        .await;
+    for (level, module, text) in
+        [("warn", "ndn_dataplane::worker", "before"), ("info", "ndn_dataplane", "after")]
+    {
+        let message = receive(&mut socket).await.unwrap();
+        let shown = json!({ "unixMs": 7, "level": level, "module": module, "message": text });
+        assert_eq!(
+            message["payload"]["data"]["log"],
+            json!({ "lost": 0, "messages": [shown] }),
+            "{message}"
+        );
+        log(LogSeverity::Info, "ndn_dataplane", "after");
+    }
+    let query = "subscription { log(level: \"loud\") { lost } }";
+    send(&mut socket, json!({ "type": "subscribe", "id": "b", "payload": { "query": query } }))
+        .await;
+    loop {
+        let message = receive(&mut socket).await.unwrap();
+        if message["id"] == "b" {
+            assert!(message.to_string().contains("BAD_INPUT"), "{message}");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn idle_websockets_do_not_keep_others_out() {
+    let served = serve(&settings());
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        open.push(open_socket(served.address).await);
+    }
+    let mut session = open_session(&served).await;
+    assert_eq!(receive(&mut open[0]).await, Err(4408), "the one that has waited longest");
+    // One that has shown its token does not give way.
+    for _ in 0..100 {
+        open.push(open_socket(served.address).await);
+    }
+    let query = json!({ "query": "{ version { version } }" });
+    send(&mut session, json!({ "type": "subscribe", "id": "a", "payload": query })).await;
+    assert_eq!(receive(&mut session).await.unwrap()["type"], "next");
 }
 
 #[tokio::test]

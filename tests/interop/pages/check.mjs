@@ -107,6 +107,61 @@ try {
   await page.getByRole("button", { name: "Start trace" }).click();
   await page.getByRole("alert").waitFor();
 
+  // The tree of names opens with the keyboard, and shows a node below another.
+  await page.getByRole("link", { name: "Names" }).click();
+  const localhost = page.locator("summary", { hasText: "localhost" });
+  await localhost.press("Enter");
+  await page.locator(".tree").getByText("nfd").first().waitFor();
+  await page.locator("summary", { hasText: "traffic" }).press("Enter");
+  await page.locator(".tree .leaf", { hasText: "ping" }).getByText(/face \d+ \(cost 0, app\)/).waitFor();
+  await accessible(page, "names");
+  await page.screenshot({ path: `${directory}/names-light.png` });
+  await page.getByLabel("Names under").fill("/localhost");
+  await page.getByRole("button", { name: "Show" }).click();
+  await localhost.waitFor({ state: "detached" });
+  await page.locator(".tree").getByText("nfd").first().waitFor();
+
+  // Applications: the producer has a rate from the second reading on.
+  await page.getByRole("link", { name: "Applications" }).click();
+  const application = page.locator("tr", { hasText: "/traffic" });
+  await application.locator("td:nth-child(7)", { hasText: /^[1-9]/ }).waitFor();
+  await accessible(page, "applications");
+  await page.screenshot({ path: `${directory}/applications-light.png` });
+
+  // A capture with a filter, its dissection, and its file.
+  await page.getByRole("link", { name: "Capture" }).click();
+  await page.getByLabel("Names under").fill("/traffic");
+  await page.getByLabel("Type").selectOption("Data");
+  await page.getByRole("button", { name: "Start capture" }).click();
+  const captured = page.getByRole("region", { name: "Captured packets" }).locator("tbody tr");
+  await captured.first().waitFor();
+  check((await captured.filter({ hasText: "Interest" }).count()) === 0, "only Data");
+  await captured.first().getByRole("button").press("Enter");
+  await page.getByRole("region", { name: "Dissection" }).getByText(/SignatureInfo/).waitFor();
+  await accessible(page, "capture");
+  await page.screenshot({ path: `${directory}/capture-light.png` });
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save as pcapng" }).click();
+  await (await download).saveAs(`${directory}/capture.pcapng`);
+  await page.getByRole("button", { name: "Stop capture" }).click();
+  await page.getByLabel("Face (empty").fill("9999999");
+  await page.getByRole("button", { name: "Start capture" }).click();
+  await page.getByRole("alert").getByText("there is no face 9999999").waitFor();
+
+  // The log: what was logged before, a change of levels, and what it logs.
+  await page.getByRole("link", { name: "Log" }).click();
+  const messages = page.getByRole("region", { name: "Messages" }).locator("tbody tr");
+  await messages.filter({ hasText: "changed by the HTTP API" }).first().waitFor();
+  await page.getByLabel("Change the levels").fill("namewire_http=debug");
+  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByText("namewire_http=debug. Other").waitFor();
+  await page.getByRole("combobox").selectOption("debug");
+  await messages.filter({ hasText: "debug" }).filter({ hasText: "namewire_http" }).first().waitFor();
+  await accessible(page, "log");
+  await page.screenshot({ path: `${directory}/log-light.png` });
+  await page.getByLabel("Show only lines").fill("no message has this");
+  await page.getByText("No message of this level").waitFor();
+
   // Workers: load, drops by reason; limits: who holds what.
   await page.getByRole("link", { name: "Workers" }).click();
   const workers = page.getByRole("region", { name: "Workers", exact: true });
@@ -130,10 +185,12 @@ try {
   ]) {
     const other = await open(options);
     await other.goto(`${url}#token=${token}`);
-    for (const place of ["overview", "faces", "routes", "packets", "workers", "limits"]) {
+    for (const place of ["overview", "faces", "routes", "names", "applications", "packets", "capture", "workers", "limits", "log"]) {
       await other.goto(`${url}#/${place}`);
       if (place === "packets") await other.getByRole("button", { name: "Start trace" }).click();
-      await other.locator(place === "overview" ? ".tile" : "tbody tr").first().waitFor();
+      if (place === "capture") await other.getByRole("button", { name: "Start capture" }).click();
+      const content = { overview: ".tile", names: ".tree .tag" }[place] ?? "tbody tr";
+      await other.locator(content).first().waitFor();
       await accessible(other, `${name} ${place}`);
       const width = await other.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(width <= 0, `${name} ${place} is ${width} pixels too wide`);

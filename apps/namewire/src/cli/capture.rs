@@ -67,11 +67,12 @@ impl PacketFilter {
 
     pub(super) fn accepts(&self, frame: &CapturedFrame<'_>, line: &PacketLine) -> bool {
         let has_name = |prefix: &Name| {
-            line.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
+            line.0.name.as_ref().is_some_and(|name| name.starts_with(prefix.as_ref()))
         };
         self.name.as_ref().is_none_or(has_name)
             && self.peer.as_deref().is_none_or(|peer| is_of_peer(frame.interface, peer))
-            && (self.kinds.is_empty() || self.kinds.contains(&line.kind))
+            && (self.kinds.is_empty()
+                || self.kinds.iter().any(|kind| kind.captured() == line.0.kind))
     }
 }
 

@@ -216,7 +216,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
-    ("log", &[("Log more of one module", "namewire log ndn_dataplane=debug")]),
+    (
+        "log",
+        &[
+            ("Log more of one module", "namewire log ndn_dataplane=debug"),
+            ("Follow warnings and errors", "namewire log --follow --level warn"),
+        ],
+    ),
     ("workers", &[("Show the load over ten seconds", "namewire workers --duration 10s")]),
     ("webtransport", &[("Show addresses and certificates", "namewire webtransport")]),
     ("interfaces", &[("Show one interface", "namewire interfaces eth0")]),

@@ -1,7 +1,6 @@
 //! A captured packet as one line of text, or as JSON.
 
-use namewire_control::capture::{CapturedFrame, Direction};
-use ndn_packet::{LpPacket, Name, Packet};
+use namewire_control::capture::{CapturedFrame, CapturedKind, Direction, PacketSummary};
 use serde_json::{Value, json};
 
 /// What a packet is.
@@ -19,97 +18,27 @@ pub(super) enum Kind {
     Other,
 }
 
+impl Kind {
+    /// The kind of captured packets that it selects.
+    pub(super) const fn captured(self) -> CapturedKind {
+        match self {
+            Self::Interest => CapturedKind::Interest,
+            Self::Data => CapturedKind::Data,
+            Self::Nack => CapturedKind::Nack,
+            Self::Link => CapturedKind::Link,
+            Self::Other => CapturedKind::Other,
+        }
+    }
+}
+
 /// A packet in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PacketLine {
-    pub(super) kind: Kind,
-    pub(super) name: Option<Name>,
-    /// Its fields, in words.
-    details: Vec<String>,
-    length: usize,
-}
+pub(super) struct PacketLine(pub(super) PacketSummary);
 
 impl PacketLine {
     /// Describes a packet as it was on the link.
     pub(super) fn new(packet: Option<&[u8]>) -> Self {
-        let Some(wire) = packet else {
-            return Self {
-                kind: Kind::Other,
-                name: None,
-                details: vec!["not NDN".to_owned()],
-                length: 0,
-            };
-        };
-        let length = wire.len();
-        let other =
-            |reason: String| Self { kind: Kind::Other, name: None, details: vec![reason], length };
-        let link = match LpPacket::parse(wire) {
-            Ok(link) => link,
-            Err(error) => return other(format!("malformed or truncated: {error}")),
-        };
-        let mut details = Vec::new();
-        if let Some(mark) = link.congestion_mark().filter(|mark| *mark > 0) {
-            details.push(format!("congestion mark {mark}"));
-        }
-        if link.tx_sequence().is_some() {
-            details.push("reliable".to_owned());
-        }
-        let acks = link.acks().count();
-        if acks > 0 {
-            details.push(format!("{acks} acknowledged"));
-        }
-        let Some(fragment) = link.fragment() else {
-            details.insert(0, "no packet".to_owned());
-            return Self { kind: Kind::Link, name: None, details, length };
-        };
-        if link.frag_count() > 1 {
-            details
-                .insert(0, format!("fragment {} of {}", link.frag_index() + 1, link.frag_count()));
-            return Self { kind: Kind::Link, name: None, details, length };
-        }
-        let (kind, name) = match Packet::parse(fragment) {
-            Ok(Packet::Interest(interest)) => {
-                for (is_set, word) in [
-                    (interest.can_be_prefix(), "CanBePrefix"),
-                    (interest.must_be_fresh(), "MustBeFresh"),
-                    (interest.has_forwarding_hint(), "ForwardingHint"),
-                    (interest.parameters().is_some(), "parameters"),
-                    (interest.is_signed(), "signed"),
-                ] {
-                    details.extend(is_set.then(|| word.to_owned()));
-                }
-                if interest.has_lifetime() {
-                    details.push(format!("lifetime {} ms", interest.lifetime_ms()));
-                }
-                details.extend(interest.hop_limit().map(|limit| format!("hop limit {limit}")));
-                let kind = match link.nack() {
-                    Some(reason) => {
-                        details.insert(0, reason.to_string());
-                        Kind::Nack
-                    }
-                    None => Kind::Interest,
-                };
-                (kind, interest.name().to_name())
-            }
-            Ok(Packet::Data(data)) => {
-                details.push(format!("content {} bytes", data.content().unwrap_or_default().len()));
-                details
-                    .extend(data.freshness_ms().map(|freshness| format!("fresh {freshness} ms")));
-                (Kind::Data, data.name().to_name())
-            }
-            Err(error) => return other(format!("malformed or truncated: {error}")),
-        };
-        Self { kind, name: Some(name), details, length }
-    }
-
-    fn word(&self) -> &'static str {
-        match self.kind {
-            Kind::Interest => "Interest",
-            Kind::Data => "Data",
-            Kind::Nack => "Nack",
-            Kind::Link => "NDNLPv2",
-            Kind::Other => "other",
-        }
+        Self(PacketSummary::new(packet))
     }
 
     /// The line: time of day in UTC, direction, peer, packet.
@@ -122,17 +51,17 @@ impl PacketLine {
             Some(Direction::Sent) => "to  ",
             None => "on  ",
         };
-        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
-        let details = match self.details.is_empty() {
+        let name = self.0.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+        let details = match self.0.details.is_empty() {
             true => String::new(),
-            false => format!(" ({})", self.details.join(", ")),
+            false => format!(" ({})", self.0.details.join(", ")),
         };
         format!(
             "{hours:02}:{minutes:02}:{:02}.{micros:06} {direction} {}: {}{name}{details}, {} bytes",
             seconds % 60,
             super::output::without_control(frame.interface),
-            self.word(),
-            self.length
+            self.0.kind.word(),
+            self.0.length
         )
     }
 
@@ -147,17 +76,17 @@ impl PacketLine {
             "face_id": frame.face_id,
             "remote_uri": frame.interface,
             "direction": direction,
-            "type": self.word(),
-            "name": self.name.as_ref().map(ToString::to_string),
-            "details": self.details,
-            "bytes": self.length,
+            "type": self.0.kind.word(),
+            "name": self.0.name.as_ref().map(ToString::to_string),
+            "details": self.0.details,
+            "bytes": self.0.length,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ndn_packet::{DataBuilder, InterestBuilder, LpHeader, NackReason};
+    use ndn_packet::{DataBuilder, InterestBuilder, LpHeader, NackReason, Name};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The log: its file, and levels for each module, which can be changed at run time.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -10,17 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::Access;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, reload};
+use tracing_subscriber::{Layer, Registry, reload};
 
+use namewire_control::{LogFeed, LogMessage, LogSelection, LogSeverity, LogStream};
 use namewire_daemon::LogControl;
+use ndn_sys::clock;
+use ndn_types::duration_ms;
 
 use crate::config::{LOG_MODULES, Log, LogFormat, LogLevel, check_module};
 
@@ -57,6 +60,7 @@ pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
     levels: Arc<Mutex<Levels>>,
     file: Option<LogFile>,
+    feed: LogFeed,
 }
 
 impl fmt::Debug for LogHandle {
@@ -78,13 +82,58 @@ pub fn init(settings: &Log, file: Option<LogFile>) -> Result<LogHandle, String> 
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !has_no_color());
     // The filter is a layer of its own: it disables spans and events globally, not for one output.
-    let subscriber = tracing_subscriber::registry().with(layer);
+    let feed = LogFeed::default();
+    let subscriber = tracing_subscriber::registry().with(layer).with(Feeding(feed.clone()));
     let installed = match settings.format {
         LogFormat::Text => subscriber.with(lines).try_init(),
         LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
     };
     installed.map_err(|error| error.to_string())?;
-    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file })
+    Ok(LogHandle { filter, levels: Arc::new(Mutex::new(levels)), file, feed })
+}
+
+/// Passes events on to the readers of the log.
+struct Feeding(LogFeed);
+
+impl<S: Subscriber> Layer<S> for Feeding {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = TextFields::default();
+        event.record(&mut text);
+        let metadata = event.metadata();
+        self.0.add(LogMessage {
+            unix_ms: duration_ms(clock::wall_clock()),
+            level: severity(*metadata.level()),
+            module: metadata.target().to_owned(),
+            message: text.message + &text.fields,
+        });
+    }
+}
+
+const fn severity(level: Level) -> LogSeverity {
+    match level {
+        Level::ERROR => LogSeverity::Error,
+        Level::WARN => LogSeverity::Warn,
+        Level::INFO => LogSeverity::Info,
+        Level::DEBUG => LogSeverity::Debug,
+        Level::TRACE => LogSeverity::Trace,
+    }
+}
+
+/// The text of an event, and its fields as ` name=value`.
+#[derive(Default)]
+struct TextFields {
+    message: String,
+    fields: String,
+}
+
+impl Visit for TextFields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a String does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
 }
 
 /// The variable NO_COLOR is set and not empty (no-color.org).
@@ -175,6 +224,10 @@ impl LogControl for LogHandle {
     fn reopen(&self) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         file.reopen().map_err(|error| format!("{}: {error}", file.path.display()))
+    }
+
+    fn follow(&self, selection: LogSelection) -> Result<LogStream, String> {
+        self.feed.follow(selection)
     }
 }
 
@@ -269,6 +322,8 @@ const fn level_filter(level: LogLevel) -> LevelFilter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn merged(current: &Levels, directives: &str) -> String {
@@ -330,6 +385,19 @@ mod tests {
         }
         assert!(line["module"].as_str().unwrap().starts_with("namewire"), "{text}");
         assert!(line["time"].as_str().unwrap().ends_with('Z'), "{text}");
+    }
+
+    #[test]
+    fn followed_messages_have_their_fields_in_the_text() {
+        let feed = LogFeed::default();
+        let subscriber = tracing_subscriber::registry().with(Feeding(feed.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(face = 257_u64, uri = %"udp4://a", reason = "gone", "face {} closed", 257);
+        });
+        let message = feed.follow(LogSelection::default()).unwrap().next(Duration::ZERO).unwrap();
+        assert_eq!(message.level, LogSeverity::Warn);
+        assert_eq!(message.message, "face 257 closed face=257 uri=udp4://a reason=\"gone\"");
+        assert!(message.module.starts_with("namewire") && message.unix_ms > 0, "{message:?}");
     }
 
     #[test]

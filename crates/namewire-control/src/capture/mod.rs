@@ -2,9 +2,11 @@
 
 mod pcapng;
 mod reader;
+mod summary;
 
 pub use pcapng::{ETHERTYPE_NDN, PcapngWriter};
 pub use reader::{CaptureRecord, CapturedFrame, PCAPNG_MAGIC, PcapngReader};
+pub use summary::{CapturedKind, PacketSummary};
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

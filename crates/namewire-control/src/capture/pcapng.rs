@@ -112,6 +112,11 @@ impl<W: Write> PcapngWriter<W> {
         self.finish()
     }
 
+    /// The output, from which what was written so far can be taken.
+    pub const fn output(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Flushes the output.
     ///
     /// # Errors

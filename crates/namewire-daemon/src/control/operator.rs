@@ -34,8 +34,9 @@ use crate::{balance, telemetry};
 use namewire_control::capture::CaptureFilter;
 use namewire_control::{
     CaptureStream, ConfigStatus, Dispatch, FaceLimit, LedgerStatus, LinkCounters, LogLevels,
-    ManagementData, MemifStatus, Operations, PacketTraceStream, ServiceTimesStream, Statistics,
-    Version, WaitingFace, WebTransportStatus, WorkerStatistics,
+    LogSelection, LogSeverity, LogStream, ManagementData, MemifStatus, Operations,
+    PacketTraceStream, ServiceTimesStream, Statistics, Version, WaitingFace, WebTransportStatus,
+    WorkerStatistics,
 };
 
 /// How long to wait for the report of a worker.
@@ -290,6 +291,10 @@ impl Operations for Operator {
         let to_control = Arc::clone(&self.control);
         let stop = move || drop(to_control.post(move |control| set(control, None)));
         self.packet_traces.begin(&self.clock, start, stop)
+    }
+
+    fn follow_log(&self, level: LogSeverity, module: Option<String>) -> Result<LogStream, String> {
+        self.log.follow(LogSelection { level, module })
     }
 
     fn start_capture(

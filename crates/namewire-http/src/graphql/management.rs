@@ -12,7 +12,7 @@ use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerSt
 use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
     DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus, Management,
-    NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
+    NextHopRecord, Parameter, RibEntry, RouteRecord, Scope, StrategyChoice, Verb,
 };
 use ndn_packet::Name;
 use serde::Serialize;
@@ -129,7 +129,7 @@ fn shape_of(field: &DatasetField) -> Result<Shape, String> {
 }
 
 /// A value of management as JSON, with the same fields.
-fn json_of_value(value: DatasetValue) -> Value {
+pub(super) fn json_of_value(value: DatasetValue) -> Value {
     match value {
         DatasetValue::None => Value::Null,
         DatasetValue::Number(number) => number.into(),
@@ -160,17 +160,19 @@ fn insert_fields(into: &mut Map<String, Value>, info: &DatasetInfo, values: Vec<
 
 /// Which part of a dataset is selected.
 #[derive(Debug, Clone, Default)]
-struct Selection {
+pub(super) struct Selection {
     /// Maximum number of items.
-    first: usize,
+    pub(super) first: usize,
     /// Number of items to leave out before.
-    skip: usize,
+    pub(super) skip: usize,
     /// Only faces with higher FaceIds.
-    after: Option<u64>,
+    pub(super) after: Option<u64>,
+    /// Only faces of this scope.
+    pub(super) scope: Option<Scope>,
     /// Only names with this prefix.
-    prefix: Name,
+    pub(super) prefix: Name,
     /// Whether the link counters of faces are selected.
-    with_links: bool,
+    pub(super) with_links: bool,
 }
 
 /// How the items of a dataset are selected.
@@ -274,10 +276,15 @@ fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, Str
     Ok(match dataset.paging {
         Paging::Whole => field,
         Paging::Faces => {
-            field.argument(InputValue::new("first", number()).description(first)).argument(
-                InputValue::new("after", number())
-                    .description("Only faces with higher FaceIds, to continue a list."),
-            )
+            field
+                .argument(InputValue::new("first", number()).description(first))
+                .argument(
+                    InputValue::new("after", number())
+                        .description("Only faces with higher FaceIds, to continue a list."),
+                )
+                .argument(InputValue::new("scope", TypeRef::named(TypeRef::STRING)).description(
+                    "Only faces of this scope: `local` (applications) or `non-local`.",
+                ))
         }
         Paging::Names => field
             .argument(InputValue::new("first", number()).description(first))
@@ -292,7 +299,7 @@ fn query(dataset: &'static DatasetQuery, types: &mut Types) -> Result<Field, Str
     })
 }
 
-fn selection(context: &ResolverContext<'_>) -> Result<Selection, Error> {
+pub(super) fn selection(context: &ResolverContext<'_>) -> Result<Selection, Error> {
     let number = |name: &str| number(context, name);
     let first = number("first")?.unwrap_or(ITEMS_DEFAULT);
     if first > ITEMS_MAX {
@@ -303,6 +310,7 @@ fn selection(context: &ResolverContext<'_>) -> Result<Selection, Error> {
         first: count(first),
         skip: count(number("skip")?.unwrap_or(0)),
         after: number("after")?,
+        scope: scope(context)?,
         prefix: text(context, "prefix")?
             .map(|uri| name("prefix", &uri))
             .transpose()?
@@ -311,12 +319,19 @@ fn selection(context: &ResolverContext<'_>) -> Result<Selection, Error> {
     })
 }
 
-fn number(context: &ResolverContext<'_>, name: &str) -> Result<Option<u64>, Error> {
+fn scope(context: &ResolverContext<'_>) -> Result<Option<Scope>, Error> {
+    let Some(word) = text(context, "scope")? else { return Ok(None) };
+    let scope = [Scope::Local, Scope::NonLocal].into_iter().find(|scope| scope.as_str() == word);
+    let unknown = || bad_input(format!("scope: `{word}` is neither local nor non-local"));
+    scope.map(Some).ok_or_else(unknown)
+}
+
+pub(super) fn number(context: &ResolverContext<'_>, name: &str) -> Result<Option<u64>, Error> {
     let argument = context.args.get(name).filter(|value| !value.is_null());
     argument.map(|value| value.u64()).transpose()
 }
 
-fn text(context: &ResolverContext<'_>, name: &str) -> Result<Option<String>, Error> {
+pub(super) fn text(context: &ResolverContext<'_>, name: &str) -> Result<Option<String>, Error> {
     let argument = context.args.get(name).filter(|value| !value.is_null());
     argument.map(|value| value.string().map(str::to_owned)).transpose()
 }
@@ -326,7 +341,7 @@ fn truth(context: &ResolverContext<'_>, name: &str) -> Result<Option<bool>, Erro
     argument.map(|value| value.boolean()).transpose()
 }
 
-fn name(argument: &str, uri: &str) -> Result<Name, Error> {
+pub(super) fn name(argument: &str, uri: &str) -> Result<Name, Error> {
     Name::from_uri(uri)
         .map_err(|error| bad_input(format!("{argument}: {uri} is not a name: {error}")))
 }
@@ -356,6 +371,7 @@ fn read_faces(operations: &dyn Operations, selection: &Selection) -> Result<Valu
     let mut faces = ManagementBy(operations).faces()?;
     faces.sort_unstable_by_key(|face| face.properties.face_id);
     faces.retain(|face| selection.after.is_none_or(|after| face.properties.face_id > after));
+    faces.retain(|face| selection.scope.is_none_or(|scope| face.properties.scope == scope));
     faces.truncate(selection.first);
     let mut shown: Vec<Value> = faces.iter().map(|face| json_of_value(face.value())).collect();
     if selection.with_links {

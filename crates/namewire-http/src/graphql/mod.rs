@@ -4,13 +4,17 @@
 //! `RESULTS`), datasets, counters, and the rules of management commands. What is written by hand is the access to each request.
 
 mod access;
+mod captures;
+mod log;
 mod management;
+mod names;
 mod packets;
 pub(crate) mod post;
 mod requests;
 pub(crate) mod sampler;
 mod shapes;
 mod subscriptions;
+pub(crate) mod waiting;
 pub(crate) mod websocket;
 
 use std::collections::BTreeMap;
@@ -44,6 +48,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     types.declare(SERVICE_TIMES_RESULTS)?;
     types.declare(management::RESULTS)?;
     management::declare_structures(&mut types)?;
+    names::declare(&mut types);
     let mut query = Object::new("Query").description("Reads the state of the forwarder.");
     let mut mutation = Object::new("Mutation").description("Changes the forwarder.");
     for info in REQUESTS {
@@ -56,6 +61,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     for field in management::queries(&mut types)? {
         query = query.field(field);
     }
+    query = query.field(names::query()).field(captures::dissection());
     mutation = mutation.field(requests::measurement());
     for field in management::mutations()? {
         mutation = mutation.field(field);
@@ -63,6 +69,7 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
     let subscription = Subscription::new("Subscription").description("Follows the forwarder.");
     let subscription = subscription.field(subscriptions::counters());
     let subscription = subscription.field(packets::subscription());
+    let subscription = subscription.field(captures::subscription()).field(log::subscription());
     let mut builder = Schema::build("Query", Some("Mutation"), Some("Subscription"))
         .register(query)
         .register(mutation)
@@ -71,9 +78,10 @@ pub(crate) fn schema(operations: Option<(Calls, Sampler)>) -> Result<Schema, Str
         .limit_complexity(FIELDS_MAX)
         .limit_directives(DIRECTIVES_MAX);
     if let Some((calls, sampler)) = operations {
-        builder = builder.data(calls).data(sampler);
+        builder = builder.data(calls).data(sampler).data(captures::CapturePlaces::new());
     }
-    let builder = packets::types().into_iter().fold(builder, SchemaBuilder::register);
+    let declared = packets::types().into_iter().chain(captures::types()).chain(log::types());
+    let builder = declared.fold(builder, SchemaBuilder::register);
     types.register(builder).finish().map_err(|error| error.to_string())
 }
 

@@ -4,18 +4,16 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use async_graphql::dynamic::{
-    FieldValue, InputValue, Object, SubscriptionField, SubscriptionFieldFuture, TypeRef,
+    InputValue, Object, SubscriptionField, SubscriptionFieldFuture, TypeRef,
 };
-use futures_util::stream::unfold;
 use namewire_control::{PacketTraceStream, TracedPacket};
 use serde_json::{Value, json};
 
 use super::access;
 use super::shapes::{NUMBER, Shape, plain};
+use super::subscriptions::{Taken, followed};
 use crate::tokens::Role;
 
-/// Interval between the results of a trace.
-const INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of packets in one result; further ones follow in the next.
 const PACKETS_MAX: usize = 250;
 
@@ -59,8 +57,7 @@ pub(super) fn types() -> [Object; 2] {
     ]
 }
 
-/// The packets since the last call as JSON, and the number of lost ones; `None` if the forwarder has ended the trace.
-fn take(trace: &PacketTraceStream) -> Option<(Vec<Value>, u64)> {
+fn take(trace: &PacketTraceStream) -> Option<Taken> {
     let mut packets = Vec::new();
     while packets.len() < PACKETS_MAX {
         match (trace.packets)(Duration::ZERO) {
@@ -69,7 +66,7 @@ fn take(trace: &PacketTraceStream) -> Option<(Vec<Value>, u64)> {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
     }
-    Some((packets, (trace.lost)()))
+    Some(Taken { items: packets, lost: (trace.lost)() })
 }
 
 fn json_of(packet: &TracedPacket) -> Value {
@@ -95,19 +92,11 @@ pub(super) fn subscription() -> SubscriptionField {
             let started =
                 calls.call(move |operations| operations.trace_packets(name, sample)).await;
             let trace = started.map_err(|failure| access::unanswered(&failure))?;
-            let state = (trace, 0);
-            Ok(unfold(state, |(trace, mut reported)| async move {
-                loop {
-                    tokio::time::sleep(INTERVAL).await;
-                    let (packets, lost) = take(&trace)?;
-                    // Without packets, only a greater number of lost ones is worth a message.
-                    if !packets.is_empty() || lost > reported {
-                        reported = lost;
-                        let result = json!({ "lost": lost, "packets": packets });
-                        return Some((Ok(FieldValue::owned_any(result)), (trace, reported)));
-                    }
-                }
-            }))
+            Ok(followed(
+                trace,
+                take,
+                |Taken { items, lost }| json!({ "lost": lost, "packets": items }),
+            ))
         })
     });
     let name = InputValue::new("name", TypeRef::named(TypeRef::STRING))

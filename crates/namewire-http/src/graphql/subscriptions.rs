@@ -2,15 +2,47 @@
 
 use std::time::Duration;
 
+use async_graphql::Error;
 use async_graphql::dynamic::{
     FieldValue, InputValue, SubscriptionField, SubscriptionFieldFuture, TypeRef,
 };
+use futures_util::Stream;
 use futures_util::stream::unfold;
+use serde_json::Value;
 
 use super::access;
 use super::sampler::{INTERVAL_MAX, INTERVAL_MIN, Sampler};
 use super::shapes::NUMBER;
 use crate::tokens::Role;
+
+/// Interval between the results of a source that is [followed].
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What a source has had since it was asked before.
+pub(super) struct Taken {
+    pub(super) items: Vec<Value>,
+    /// Items that were lost so far.
+    pub(super) lost: u64,
+}
+
+/// Follows a source until `take` returns nothing.
+pub(super) fn followed<'a, S: Send + 'a>(
+    source: S,
+    take: fn(&S) -> Option<Taken>,
+    result: fn(Taken) -> Value,
+) -> impl Stream<Item = Result<FieldValue<'a>, Error>> + Send + 'a {
+    unfold((source, 0), move |(source, reported)| async move {
+        loop {
+            tokio::time::sleep(FOLLOW_INTERVAL).await;
+            let taken = take(&source)?;
+            let lost = taken.lost;
+            // Without items, only a greater number of lost ones is worth a message.
+            if !taken.items.is_empty() || lost > reported {
+                return Some((Ok(FieldValue::owned_any(result(taken))), (source, lost)));
+            }
+        }
+    })
+}
 
 /// Interval without the argument `intervalMs`.
 const INTERVAL_MS_DEFAULT: u64 = 1000;

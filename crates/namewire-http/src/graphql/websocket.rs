@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_graphql::http::{WebSocket, WebSocketProtocols, WsMessage};
@@ -26,11 +26,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 
-use crate::admission::Refusal;
+use super::waiting::WaitingPlace;
 use crate::shared::{Body, Shared, text};
 use crate::tokens::Principal;
 
-/// Maximum number of WebSocket connections.
+/// Maximum number of WebSocket connections with a valid token.
 pub(crate) const SOCKETS_MAX: usize = 64;
 /// Maximum number of subscriptions of a connection.
 const SUBSCRIPTIONS_MAX: usize = 16;
@@ -59,10 +59,7 @@ fn has(fields: &HeaderMap, name: &HeaderName, value: &str) -> bool {
 }
 
 /// Answers a handshake, and serves the connection in a task.
-///
-/// # Errors
-/// There are too many connections.
-pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Result<Response<Body>, Refusal> {
+pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Response<Body> {
     let fields = &head.headers;
     let key = fields.get(SEC_WEBSOCKET_KEY).filter(|_| {
         has(fields, &CONNECTION, "upgrade")
@@ -76,21 +73,46 @@ pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Result<Response
     let accept = accept.and_then(|accept| HeaderValue::try_from(accept).ok());
     let (Some(accept), Some(upgrade)) = (accept, head.extensions.remove::<OnUpgrade>()) else {
         let reason = format!("the handshake must be for version 13 and the protocol {PROTOCOL}\n");
-        return Ok(text(StatusCode::BAD_REQUEST, reason));
+        return text(StatusCode::BAD_REQUEST, reason);
     };
-    let permit = Arc::clone(&shared.sockets).try_acquire_owned().map_err(|_| Refusal::Busy)?;
-    tokio::spawn(serve(upgrade, Arc::clone(shared), permit));
+    tokio::spawn(serve(upgrade, Arc::clone(shared), shared.waiting.enter()));
     let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
     let fields = response.headers_mut();
     fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
     fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     fields.insert(SEC_WEBSOCKET_ACCEPT, accept);
     fields.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
-    Ok(response)
+    response
 }
 
-async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, _permit: OwnedSemaphorePermit) {
-    let Ok(upgraded) = upgrade.await else { return };
+/// What a connection has of the server.
+enum Session {
+    /// It has not shown a valid token yet.
+    Waiting { _place: WaitingPlace },
+    /// It has shown this one.
+    Open { secret: String, _permit: OwnedSemaphorePermit },
+}
+
+impl Session {
+    fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Waiting { .. } => None,
+            Self::Open { secret, .. } => Some(secret),
+        }
+    }
+}
+
+fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, place: WaitingPlace) {
+    let displaced = place.displaced();
+    let upgraded = tokio::select! {
+        upgraded = upgrade => upgraded,
+        () = displaced.notified() => return,
+    };
+    let Ok(upgraded) = upgraded else { return };
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_LEN_MAX))
         .max_frame_size(Some(MESSAGE_LEN_MAX));
@@ -101,9 +123,9 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, _permit: OwnedSemaphoreP
     let received = unfold(received, |mut received| async move {
         received.recv().await.map(|message| (message, received))
     });
-    let secret = Arc::new(Mutex::new(None));
+    let session = Arc::new(Mutex::new(Session::Waiting { _place: place }));
     let executor = Limited { shared: Arc::clone(&shared), active: Arc::default() };
-    let (initial, kept) = (Arc::clone(&shared), Arc::clone(&secret));
+    let (initial, kept) = (Arc::clone(&shared), Arc::clone(&session));
     let answers = WebSocket::new(executor, received, WebSocketProtocols::GraphQLWS)
         .on_connection_init(move |payload| async move { initialize(&initial, &kept, &payload) });
     let mut answers = std::pin::pin!(answers);
@@ -132,8 +154,13 @@ async fn serve(upgrade: OnUpgrade, shared: Arc<Shared>, _permit: OwnedSemaphoreP
                 Some(WsMessage::Close(code, reason)) => close(code, &reason),
                 None => break,
             },
+            () = displaced.notified() => match *lock(&session) {
+                Session::Waiting { .. } => close(4408, "others wait for the place of this connection"),
+                // It has shown its token meanwhile.
+                Session::Open { .. } => continue,
+            },
             _ = pings.tick() => {
-                let secret = secret.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let secret = lock(&session).secret().map(str::to_owned);
                 let is_valid = secret.is_some_and(|secret| principal(&shared, &secret).is_some());
                 if !is_valid {
                     close(4401, "no valid token")
@@ -165,7 +192,7 @@ fn principal(shared: &Shared, secret: &str) -> Option<Principal> {
 /// Handles `connection_init`, whose payload is `{"token": "…"}`.
 fn initialize(
     shared: &Shared,
-    kept: &Mutex<Option<String>>,
+    session: &Mutex<Session>,
     payload: &serde_json::Value,
 ) -> Result<Data, Error> {
     let secret = payload["token"].as_str().unwrap_or_default();
@@ -173,7 +200,12 @@ fn initialize(
         shared.counters.refused_token.increment();
         return Err(Error::new("the token is missing, wrong or has expired"));
     };
-    *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(secret.to_owned());
+    let permit = Arc::clone(&shared.sockets).try_acquire_owned();
+    let permit = permit.map_err(|_| {
+        shared.counters.refused_other.increment();
+        Error::new("too many connections")
+    })?;
+    *lock(session) = Session::Open { secret: secret.to_owned(), _permit: permit };
     let mut data = Data::default();
     data.insert(principal);
     Ok(data)
