@@ -96,7 +96,7 @@ lint: cargo ## Formatting, clippy, rustdoc, prose; warnings are errors
 	RUSTFLAGS="--cfg loom -D warnings -A dead_code" $(CARGO) check -p ndn-ring --lib --tests --target-dir target/loom
 
 .PHONY: fuzz
-fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each
+fuzz: cargo ## Fuzz every target for FUZZ_SECONDS (default 60) each, FUZZ_RUNS times at most; print executions and seeds
 	scripts/fuzz "$(FUZZ_SECONDS)"
 
 .PHONY: fuzz-replay
