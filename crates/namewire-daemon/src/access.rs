@@ -8,34 +8,38 @@ use ndn_management::AccessControl;
 use ndn_security::Certificate;
 use ndn_security::info::Node;
 use ndn_security::trust::{AnchorSource, TrustPolicy};
-use ndn_sys::clock;
+use ndn_sys::clock::Clock;
 use tracing::warn;
 
 use crate::config::{AuthorizedSigner, Conflict, Management, Privilege, TEXT_ORIGIN, TrustRules};
+use crate::environment::now;
 
 /// Maximum size of certificate and rule files, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const AUTHORIZATIONS: &str = "management.authorizations";
 
-/// The access control that the configuration describes. It refuses commands that were signed at `now_unix_ms` or earlier:
+/// The access control that the configuration describes. It refuses commands that were signed at the present time or earlier:
 /// it does not know which of them were executed before, unless it inherits the records of its predecessor.
 ///
 /// # Errors
 /// Files that cannot be read or are malformed, by file name and setting.
 pub(crate) fn access_control(
     access: &Management,
-    now_unix_ms: u64,
+    clock: &Clock,
 ) -> Result<AccessControl, Vec<Conflict>> {
     let mut faults = Vec::new();
     let mut control = AccessControl::default();
     // Paths are absolute here, or relative to the working directory.
-    control.set_anchor_loader(|source| anchors(source).map_err(|error| format!("{error:#}")));
+    let clock_of_loader = clock.clone();
+    control.set_anchor_loader(move |source| {
+        anchors(source, &clock_of_loader).map_err(|error| format!("{error:#}"))
+    });
     for authorize in &access.authorizations {
         let certificate = match &authorize.certificate {
             AuthorizedSigner::Any => None,
             AuthorizedSigner::Certificate(path) => {
-                match certificate(path).context(AUTHORIZATIONS) {
+                match certificate(path, clock).context(AUTHORIZATIONS) {
                     Ok(certificate) => Some(certificate),
                     Err(error) => {
                         faults.push(Conflict::from_error(&[AUTHORIZATIONS], &error));
@@ -51,7 +55,7 @@ pub(crate) fn access_control(
             }
         }
     }
-    let mut policy_of = |key, rules| match policy(rules).context(key) {
+    let mut policy_of = |key, rules| match policy(rules, clock).context(key) {
         Ok(policy) => policy,
         Err(error) => {
             faults.push(Conflict::from_error(&[key], &error));
@@ -64,11 +68,11 @@ pub(crate) fn access_control(
     if access.localhop_rib != TrustRules::Nobody {
         control.set_localhop_rib(policy_of("management.localhop_rib", &access.localhop_rib));
     }
-    control.refuse_signed_before(now_unix_ms);
+    control.refuse_signed_before(now(clock).unix_ms());
     if faults.is_empty() { Ok(control) } else { Err(faults) }
 }
 
-fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
+fn policy(rules: &TrustRules, clock: &Clock) -> anyhow::Result<TrustPolicy> {
     let (text, origin, directory) = match rules {
         TrustRules::Any => return Ok(TrustPolicy::accept_all()),
         TrustRules::Nobody => return Ok(TrustPolicy::default()),
@@ -81,7 +85,7 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
         }
     };
     if TrustPolicy::is_text(&text) {
-        let mut load = |source: AnchorSource<'_>| anchors_in(&directory, source);
+        let mut load = |source: AnchorSource<'_>| anchors_in(&directory, source, clock);
         return Ok(TrustPolicy::from_text(&origin, &text, &mut load)?);
     }
     let mut include = |file: &str| read(&directory.join(file)).map_err(|error| error.to_string());
@@ -91,7 +95,8 @@ fn policy(rules: &TrustRules) -> anyhow::Result<TrustPolicy> {
     for node in anchor_nodes.filter(|node| is_path(&node.key)) {
         node.value = directory.join(&node.value).display().to_string();
     }
-    let mut load = |source: AnchorSource<'_>| anchors(source).map_err(|error| format!("{error:#}"));
+    let mut load =
+        |source: AnchorSource<'_>| anchors(source, clock).map_err(|error| format!("{error:#}"));
     Ok(TrustPolicy::from_info(&node, &mut load)?)
 }
 
@@ -131,21 +136,25 @@ pub fn anchors_beside(
     rules: &Path,
     source: AnchorSource<'_>,
 ) -> Result<Vec<Arc<Certificate>>, String> {
-    anchors_in(rules.parent().unwrap_or(Path::new("")), source)
+    anchors_in(rules.parent().unwrap_or(Path::new("")), source, &Clock::System)
 }
 
-fn anchors_in(directory: &Path, source: AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> {
+fn anchors_in(
+    directory: &Path,
+    source: AnchorSource<'_>,
+    clock: &Clock,
+) -> Result<Vec<Arc<Certificate>>, String> {
     let beside = |path: &str| directory.join(path).display().to_string();
     let loaded = match source {
-        AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file))),
-        AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&beside(path))),
+        AnchorSource::File(file) => anchors(AnchorSource::File(&beside(file)), clock),
+        AnchorSource::Directory(path) => anchors(AnchorSource::Directory(&beside(path)), clock),
     };
     loaded.map_err(|error| format!("{error:#}"))
 }
 
-fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
+fn anchors(source: AnchorSource<'_>, clock: &Clock) -> anyhow::Result<Vec<Arc<Certificate>>> {
     match source {
-        AnchorSource::File(file) => Ok(vec![certificate(Path::new(file))?]),
+        AnchorSource::File(file) => Ok(vec![certificate(Path::new(file), clock)?]),
         AnchorSource::Directory(path) => {
             let path = Path::new(path);
             let cannot_read = || format!("cannot read {}", path.display());
@@ -158,7 +167,7 @@ fn anchors(source: AnchorSource<'_>) -> anyhow::Result<Vec<Arc<Certificate>>> {
             }
             files.sort();
             // Other files of the directory are ignored, as ndn-cxx does.
-            let read = files.iter().filter_map(|file| match certificate(file) {
+            let read = files.iter().filter_map(|file| match certificate(file, clock) {
                 Ok(certificate) => Some(Ok(certificate)),
                 // An unreadable file may be an anchor, so the anchors of this directory are unknown.
                 Err(error) if is_denied(&error) => Some(Err(error)),
@@ -178,7 +187,7 @@ fn is_denied(error: &anyhow::Error) -> bool {
 }
 
 /// Reads a certificate, in base64 or wire format.
-fn certificate(path: &Path) -> anyhow::Result<Arc<Certificate>> {
+fn certificate(path: &Path, clock: &Clock) -> anyhow::Result<Arc<Certificate>> {
     let name = path.display();
     let bytes = read_bytes(path)?;
     let parsed = match std::str::from_utf8(&bytes) {
@@ -186,7 +195,7 @@ fn certificate(path: &Path) -> anyhow::Result<Arc<Certificate>> {
         Err(_) => Certificate::parse(bytes),
     };
     let certificate = parsed.with_context(|| format!("{name} is not a certificate"))?;
-    let unix_s = i64::try_from(clock::wall_clock().as_secs()).unwrap_or(i64::MAX);
+    let unix_s = i64::try_from(clock.unix_time().as_secs()).unwrap_or(i64::MAX);
     if !certificate.validity().contains(unix_s) {
         warn!("certificate {} in {name} is not valid at this time", certificate.name().to_uri());
     }
@@ -219,6 +228,7 @@ mod tests {
     use ndn_security::{
         CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer, key_name,
     };
+    use ndn_sys::clock::ManualClock;
 
     use super::*;
 
@@ -258,7 +268,8 @@ mod tests {
             },
             ..Management::default()
         };
-        let mut control = access_control(&access, STARTED_MS).unwrap();
+        let clock = ManualClock::new(0, Duration::from_millis(STARTED_MS)).into();
+        let mut control = access_control(&access, &clock).unwrap();
         let signer = KeySigner::new(key, Locator::Name(key_name));
         let mut authorize = |signed_ms: u64| {
             let info = SignatureInfo { time_ms: Some(signed_ms), ..signer.signature_info() };
@@ -298,7 +309,7 @@ mod tests {
         .unwrap();
         let access =
             Management { localhop_rib: TrustRules::File(path("rules")), ..Management::default() };
-        let mut control = access_control(&access, 0).unwrap();
+        let mut control = access_control(&access, &Clock::System).unwrap();
         let mut refresh = |seconds: u64| {
             let since = Duration::from_secs(1000 + seconds);
             let monotonic_ns = u64::try_from(since.as_nanos()).unwrap();

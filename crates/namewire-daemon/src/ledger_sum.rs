@@ -1,4 +1,4 @@
-//! What principals hold, summed over the workers.
+//! Resources that principals hold, summed over the workers.
 
 use std::collections::BTreeMap;
 

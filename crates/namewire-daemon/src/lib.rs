@@ -76,6 +76,8 @@ mod webtransport;
 
 use namewire_config as config;
 
+use ndn_sys::clock::Clock;
+
 use crate::config::{Config, Conflict};
 
 pub use control::Reason;
@@ -94,5 +96,5 @@ pub use webtransport::make_state_directory;
 /// # Errors
 /// Files that cannot be used, with their settings.
 pub fn check_access(config: &Config) -> Result<(), Vec<Conflict>> {
-    access::access_control(&config.management, 0).map(|_| ())
+    access::access_control(&config.management, &Clock::System).map(|_| ())
 }

@@ -63,7 +63,7 @@ impl LocalPeers {
         }
     }
 
-    /// What the peer of a connection is; the kernel is asked once. Connections that the forwarder itself made have the
+    /// Identity of the peer of a connection; the kernel is asked once. Connections that the forwarder itself made have the
     /// same rules as accepted ones.
     pub(super) fn identify(&self, connection: BorrowedFd<'_>, peer: SocketAddr) -> PeerIdentity {
         let remote = PeerIdentity::remote(peer);
@@ -97,7 +97,7 @@ impl LocalPeers {
     }
 }
 
-/// What the peer of a connection is.
+/// Identity of the peer of a connection.
 #[derive(Debug)]
 pub(super) struct PeerIdentity {
     /// Whether it may use `/localhost`.

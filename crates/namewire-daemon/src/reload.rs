@@ -17,7 +17,6 @@ use super::control::setup::propagate;
 use super::tables::ForwardingTables;
 use super::{access, restart, settings};
 use crate::config::{Config, PendingChanges};
-use crate::environment::now;
 use crate::hooks::{ConfigSource, LogControl};
 
 /// Input of a reload.
@@ -80,8 +79,7 @@ impl Reload {
         sessions: &Sessions,
     ) -> Result<(), String> {
         let (state, tables) = management.change();
-        let now_unix_ms = now(&core.clock).unix_ms();
-        let access = access::access_control(&config.management, now_unix_ms).map_err(|faults| {
+        let access = access::access_control(&config.management, &core.clock).map_err(|faults| {
             faults.into_iter().map(|fault| fault.reason).collect::<Vec<_>>().join("; ")
         })?;
         let strategies = plan_strategies(&config, &core.config, state, tables)?;

@@ -37,12 +37,12 @@ struct StaticFace {
     /// Reason of the last failed attempt.
     failure: Option<String>,
     /// Set for a face created by command that lost its session; `None` for configured faces.
-    lost: Option<Lost>,
+    lost: Option<LostFace>,
 }
 
 /// A face that waits until its session is open again or abandoned.
 #[derive(Debug, Clone, Copy)]
-struct Lost {
+struct LostFace {
     /// Former FaceId.
     face_id: u64,
     ends_at_ns: u64,
@@ -244,7 +244,7 @@ impl StaticSetup {
     fn connect_failed(&mut self, now_ns: u64, ticket: Option<u64>, reason: &str) {
         let longest_ns = self.retry_ns_max;
         let Some(face) = self.face_of(ticket) else { return };
-        if let (Some(Lost { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
+        if let (Some(LostFace { face_id, ends_at_ns }), Some(ticket)) = (face.lost, ticket)
             && ends_at_ns <= now_ns
         {
             warn!(face_id, remote = %face.remote, "a session could not be opened again: its face is given up");
@@ -273,7 +273,7 @@ impl StaticSetup {
         let retry_ns = self.retry_ns_min;
         let state = State::DueAt(now_ns.saturating_add(retry_ns));
         let lost =
-            Some(Lost { face_id, ends_at_ns: now_ns.saturating_add(duration_ns(LOST_TRIED)) });
+            Some(LostFace { face_id, ends_at_ns: now_ns.saturating_add(duration_ns(LOST_TRIED)) });
         let (local, away, failure) = (None, Some((face_id, destinations)), None);
         self.insert(StaticFace { remote, local, spec, state, retry_ns, away, failure, lost });
     }

@@ -109,10 +109,12 @@ impl SteppedForwarder {
         &mut self,
         options: &MemoryFaceOptions,
     ) -> Result<(u64, InternalEnd), CallError> {
+        let no_answer = |error: std::io::Error| CallError::NoAnswer(error.to_string());
+        let (near, far) = InternalEnd::pair(options.queue_frames_max).map_err(no_answer)?;
         let (answer, answered) = sync_channel(1);
-        self.control.add_memory_face(options, answer);
+        self.control.add_memory_face(options, near, answer);
         let added = self.step_until(|| answered.try_recv().ok())?;
-        added.map_err(|error| CallError::NoAnswer(error.to_string()))
+        Ok((added.map_err(no_answer)?, far))
     }
 
     /// The authoritative tables: RIB, FIB, strategy choices, faces.
@@ -147,7 +149,7 @@ impl SteppedForwarder {
         self.control.update_fib(updates);
     }
 
-    /// What principals hold in each worker.
+    /// Resources that principals hold in each worker.
     #[must_use]
     pub fn ledgers(&self) -> Vec<WorkerLedgers> {
         self.workers.iter().filter_map(SteppedWorker::ledgers).collect()

@@ -103,6 +103,51 @@ fn two_forwarders_with_threads_run_in_one_process() {
 }
 
 #[test]
+fn connected_forwarders_exchange_packets_until_one_stops() {
+    let [first, second] =
+        [1, 2].map(|_| Forwarder::start(&config(), Hooks::none().unwrap()).unwrap());
+    let (_, mut consumer) = first.add_memory_face(memory(1, Scope::Local)).unwrap();
+    let (served, mut producer) = second.add_memory_face(memory(2, Scope::Local)).unwrap();
+    let [to_second, to_first] = first.connect(&second, memory(3, Scope::NonLocal)).unwrap();
+    (&first).add_route(&name("/a"), to_second, 0).unwrap();
+    (&second).add_route(&name("/a"), served, 0).unwrap();
+    consumer.send(interest("/a/b", 1)).unwrap();
+    let arrived = wait_for(&mut producer);
+    assert_eq!(Interest::parse(&arrived).unwrap().name(), name("/a/b").as_ref());
+    producer.send(data("/a/b")).unwrap();
+    let answer = wait_for(&mut consumer);
+    assert_eq!(Data::parse(&answer).unwrap().content(), Some(&b"content"[..]));
+
+    first.shut_down().unwrap();
+    let deadline_ns = Clock::System.now_ns() + 20_000_000_000;
+    let is_there = |face_id| {
+        let faces = (&second).faces().unwrap();
+        faces.iter().any(|face| face.properties.face_id == face_id)
+    };
+    while is_there(to_first) {
+        assert!(Clock::System.now_ns() < deadline_ns, "the face stays");
+        std::thread::yield_now();
+    }
+    second.shut_down().unwrap();
+}
+
+#[test]
+fn call_that_was_begun_is_due_at_once() {
+    let clock = ManualClock::new(1_000_000_000, Duration::from_secs(1_700_000_000));
+    let mut node = Stepped::new(&clock, 7);
+    node.settle();
+    let (at, _) = node.forwarder.next_deadline().unwrap();
+    assert!(at.as_nanos() > clock.now_ns());
+    let list = interest("/localhost/nfd/status/general", 1);
+    let call = node.forwarder.begin_call(list);
+    let (at, reason) = node.forwarder.next_deadline().unwrap();
+    assert!(at.as_nanos() <= clock.now_ns(), "{reason:?} comes first");
+    node.settle();
+    assert!(call.poll().is_some());
+    node.forwarder.shut_down().unwrap();
+}
+
+#[test]
 fn unusable_settings_are_named() {
     let mut config = config();
     config.forwarder.cpus = vec![4000];

@@ -15,8 +15,8 @@ use tracing::{debug, info};
 use super::refusals::LineLimit;
 use crate::addresses;
 
-/// Receives the FaceId and the other end of an in-memory face.
-pub(crate) type MemoryFaceAnswer = SyncSender<io::Result<(u64, InternalEnd)>>;
+/// Receives the FaceId of an in-memory face.
+pub(crate) type MemoryFaceAnswer = SyncSender<io::Result<u64>>;
 
 /// State that the control thread keeps for an existing face.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ pub(crate) struct FaceTable {
     /// Faces that have gone down or up beyond this limit.
     unreported: BTreeSet<u64>,
     /// In-memory faces being created.
-    memory: BTreeMap<u64, (MemoryFaceAnswer, InternalEnd)>,
+    memory: BTreeMap<u64, MemoryFaceAnswer>,
 }
 
 impl FaceTable {
@@ -322,28 +322,25 @@ impl FaceTable {
         face.map(|face| addresses::named(&face.remote).to_string()).unwrap_or_default()
     }
 
-    /// Creates an in-memory face; answers once management knows it.
+    /// Creates the in-memory face of one end of a pair; answers once management knows it.
     pub(super) fn add_memory_face(
         &mut self,
         dataplane: &mut Dataplane,
         options: &MemoryFaceOptions,
+        end: InternalEnd,
         answer: MemoryFaceAnswer,
     ) {
-        let (near, far) = match InternalEnd::pair(options.queue_frames_max) {
-            Ok(ends) => ends,
-            // The requester may have gone, here and below.
-            Err(error) => return drop(answer.send(Err(error))),
-        };
         let face_id = dataplane.allocate_face_id();
-        let face = options.new_face(None, face_id, near);
-        self.memory.insert(face_id, (answer, far));
+        let face = options.new_face(None, face_id, end);
+        self.memory.insert(face_id, answer);
         dataplane.send(Command::AddFace(Box::new(face)));
         dataplane.wake();
     }
 
     fn end_memory_face(&mut self, face_id: u64, result: io::Result<()>) {
-        if let Some((answer, end)) = self.memory.remove(&face_id) {
-            drop(answer.send(result.map(|()| (face_id, end))));
+        if let Some(answer) = self.memory.remove(&face_id) {
+            // The requester may have gone.
+            drop(answer.send(result.map(|()| face_id)));
         }
     }
 }

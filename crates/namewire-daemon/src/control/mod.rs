@@ -415,14 +415,15 @@ impl Control {
         self.calls.waker().wake();
     }
 
-    /// Creates an in-memory face; answers once management knows it.
+    /// Creates the in-memory face of one end of a pair; answers once management knows it.
     pub(super) fn add_memory_face(
         &mut self,
         options: &MemoryFaceOptions,
+        end: InternalEnd,
         answer: MemoryFaceAnswer,
     ) {
         let Core { faces, dataplane, .. } = &mut self.core;
-        faces.add_memory_face(dataplane, options, answer);
+        faces.add_memory_face(dataplane, options, end, answer);
     }
 
     /// Executes a management Interest that arrives over no face.

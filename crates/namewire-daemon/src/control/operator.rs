@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -124,15 +123,24 @@ impl Operator {
         Self { log, workers, control, trace, packet_traces: PacketTraces::default(), clock }
     }
 
-    /// Creates a face whose frames go through queues in this process.
+    /// Creates the in-memory face of one end of a pair. Returns its FaceId.
     ///
     /// # Errors
-    /// The forwarder is stopping, or no file descriptor is left.
+    /// The forwarder is stopping, or the limit of faces is reached.
     pub(crate) fn add_memory_face(
         &self,
         options: MemoryFaceOptions,
-    ) -> Result<io::Result<(u64, InternalEnd)>, CallError> {
-        self.control.call_later(move |control, answer| control.add_memory_face(&options, answer))
+        end: InternalEnd,
+    ) -> Result<u64, CallError> {
+        let added = self.control.call_later(move |control, answer| {
+            control.add_memory_face(&options, end, answer);
+        })?;
+        added.map_err(|error| CallError::NoAnswer(error.to_string()))
+    }
+
+    /// The clock of the forwarder.
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Executes a management Interest.

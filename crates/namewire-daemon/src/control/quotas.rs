@@ -52,7 +52,7 @@ impl RefusedCommands {
     }
 }
 
-/// What was refused of a face because of its quotas.
+/// Commands and packets of a face refused because of its quotas.
 #[derive(Debug, Default, Clone, Copy)]
 struct Excess {
     commands: RefusedCommands,

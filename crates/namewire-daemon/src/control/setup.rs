@@ -62,7 +62,7 @@ pub(crate) fn management(
         ..ControlConfig::default()
     };
     let identity = |error: anyhow::Error| Conflict::from_error(&["management.identity"], &error);
-    let access = access::access_control(&config.management, now(clock).unix_ms());
+    let access = access::access_control(&config.management, clock);
     let commands = KeyChainSigner::new(config.management.identity.clone());
     let commands = commands.map_err(|error| vec![identity(error.into())]);
     let signer = signer(config).map_err(|error| vec![identity(error)]);

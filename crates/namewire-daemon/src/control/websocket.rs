@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 struct PendingHandshake {
     handshake: Handshake,
     peer: Option<SocketAddr>,
-    /// What the peer is, unless a page of another origin connects.
+    /// Identity of the peer, unless a page of another origin connects.
     identity: PeerIdentity,
     holder: PrincipalIndex,
     /// The listener that accepted it.
@@ -52,7 +52,7 @@ impl WebSocketHandshakes {
         Self { pending: BTreeMap::new(), next_token: TOKEN_HANDSHAKES, ledger }
     }
 
-    /// What principals hold.
+    /// Handshakes that principals hold.
     pub(super) fn report(&self) -> LedgerReport<1> {
         self.ledger.report()
     }

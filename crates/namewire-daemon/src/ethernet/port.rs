@@ -24,7 +24,7 @@ const BUSY_MAX: u32 = 10;
 /// Maximum received frame: the largest packet with its link header, and a reserve.
 const PAYLOAD_MAX: u32 = 16 << 10;
 
-/// What an interface is used for.
+/// Use of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Purpose {
     /// Stations that send get on-demand faces.
