@@ -86,6 +86,7 @@ pub(super) struct StaticSetup {
 impl Service for StaticSetup {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::FaceAdded { ticket, ref record, .. } => {

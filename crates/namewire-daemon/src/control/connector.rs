@@ -53,6 +53,7 @@ pub(super) struct Connector {
 impl Service for Connector {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Create(request) => {

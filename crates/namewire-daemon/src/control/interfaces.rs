@@ -107,6 +107,7 @@ impl Interfaces {
 impl Service for Interfaces {
     type Dataplane = dyn PortCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Ready(TOKEN_LINKS) => {

@@ -105,6 +105,7 @@ impl Listening {
 impl Service for Listening {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             // Connections wait in the backlog until then: the worker gets the route to management before the first

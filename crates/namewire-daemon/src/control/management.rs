@@ -102,6 +102,7 @@ struct Incoming {
 impl Service for Management {
     type Dataplane = dyn TableCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Ready(TOKEN_INTERNAL) => {
@@ -215,6 +216,7 @@ impl Management {
     }
 
     /// Handles an event that may change the state.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_change(&mut self, cx: &mut Cx<'_>, mut event: Event) -> Option<Event> {
         match event {
             Event::FaceAdded { ticket, ref record, .. } => self.face_added(cx, ticket, record),

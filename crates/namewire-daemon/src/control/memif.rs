@@ -82,6 +82,7 @@ pub(super) struct Memif {
 impl Service for Memif {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::MemifClient { stream, socket } => self.begin(cx, stream, socket),

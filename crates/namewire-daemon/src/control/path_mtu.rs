@@ -57,6 +57,7 @@ impl PathFace {
 impl Service for PathMtus {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::FollowPath { face_id, peer, length } => {

@@ -110,6 +110,7 @@ pub(super) struct Quotas {
 impl Service for Quotas {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::Handled { face_id, handled } => {

@@ -75,6 +75,7 @@ pub(crate) struct Sessions {
 impl Service for Sessions {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::ManagementReachable => self.start(cx.config()),

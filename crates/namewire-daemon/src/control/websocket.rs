@@ -146,6 +146,7 @@ impl WebSocketHandshakes {
 impl Service for WebSocketHandshakes {
     type Dataplane = dyn FaceCommands;
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern other services")]
     fn handle_event(&mut self, cx: &mut Cx<'_>, event: Event) -> Option<Event> {
         match event {
             Event::WebSocketClient { stream, peer, local } => self.begin(cx, stream, peer, local),

@@ -25,6 +25,7 @@ fn lost(face_id: u64, remote: &FaceUri) -> LostSession {
 }
 
 /// Executes events as management does.
+#[expect(clippy::wildcard_enum_match_arm, reason = "another event is a fault")]
 fn execute(events: Vec<Event>, state: &mut ControlState, restorations: &mut Restorations) {
     for event in events {
         match event {
