@@ -114,7 +114,7 @@ fn curl_reads_files() {
 
     let (status, body) = bed.get(&["--location"], "sub");
     let page = String::from_utf8(body).unwrap();
-    assert!(status == "200" && page.contains("<a href=\"./%C3%BC%20b\">ü b</a>"), "{page}");
+    assert!(status == "200" && page.contains("<a href=\"%C3%BC%20b\">ü b</a>"), "{page}");
     let small = fs::read(bed.served.join("sub/ü b")).unwrap();
     assert!(bed.get(&[], "sub/%C3%BC%20b").1 == small);
     for path in ["../outside", "%2e%2e/outside", "..%2foutside", "sub/../../outside", "a%00"] {
@@ -188,7 +188,7 @@ fn a_browser_shows_directories() {
     browser.arg(bed.url("sub/")).env("HOME", directory);
     let shown = run_to_end(browser);
     let page = String::from_utf8_lossy(&shown.stdout);
-    assert!(page.contains("<a href=\"./%C3%BC%20b\">ü b</a>"), "{page}");
+    assert!(page.contains("<a href=\"%C3%BC%20b\">ü b</a>"), "{page}");
 }
 
 #[test]
@@ -399,4 +399,168 @@ fn the_cache_of_xrootd_asks_once() {
     let sent: u64 = sent.filter_map(|line| line["bytes"].as_u64()).sum();
     assert!(sent <= u64::try_from(FILE_BYTES).unwrap(), "nothing was asked for twice: {sent}");
     assert!(log.iter().any(|line| line["status"] == 206));
+}
+
+/// A certificate for this host, and its key.
+fn certificate(directory: &Path) -> (String, String) {
+    let path = |name: &str| directory.join(name).display().to_string();
+    let (certificate, key) = (path("tls-certificate.pem"), path("tls-key.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+    openssl.args(["-nodes", "-days", "7", "-subj", "/CN=test"]);
+    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", &key, "-out", &certificate]);
+    let made = run_to_end(openssl);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    (certificate, key)
+}
+
+#[test]
+fn curl_reads_over_tls_with_a_token() {
+    if !skip_unless_found("curl") || !skip_unless_found("openssl") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(directory.path());
+    let token = directory.path().join("tokens");
+    fs::write(&token, "secret\n").unwrap();
+    let token = token.display().to_string();
+    let bed = Bed::new(
+        &[],
+        &["--tls-certificate", &certificate, "--tls-key", &key, "--token-file", &token],
+    );
+    assert!(bed.url.starts_with("https://"), "{}", bed.url);
+    let trusting = ["--cacert", &certificate];
+    let (status, body) =
+        bed.get(&[&trusting[..], &["-H", "Authorization: Bearer secret"]].concat(), "large");
+    assert_eq!((status.as_str(), body), ("200", fs::read(bed.served.join("large")).unwrap()));
+    let (status, body) = bed.get(&[&trusting[..], &["-u", "me:secret"]].concat(), "sub/");
+    assert!(status == "200" && String::from_utf8_lossy(&body).contains("ü b"));
+    assert_eq!(bed.get(&trusting, "large").0, "401");
+    let untrusted = bed.curl(&[], "large");
+    assert_eq!(untrusted.status.code(), Some(60), "the certificate is checked");
+    let plain = run_to_end({
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--noproxy", "*", &bed.url.replace("https", "http")]);
+        command
+    });
+    assert!(!plain.status.success());
+}
+
+#[test]
+fn curl_reads_properties_of_webdav() {
+    if !skip_unless_found("curl") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let (status, body) = bed.get(&["-X", "PROPFIND", "-H", "Depth: 1"], "sub/");
+    let text = String::from_utf8_lossy(&body);
+    assert_eq!(status, "207", "{text}");
+    assert!(text.contains("<D:href>/sub/%C3%BC%20b</D:href>"), "{text}");
+    assert!(text.contains("<D:getcontentlength>8192<"), "{text}");
+}
+
+/// Runs a client of S3 on the bucket `data`.
+fn aws(bed: &Bed, arguments: &[&str]) -> Output {
+    let mut command = Command::new("aws");
+    command.args(["--endpoint-url", bed.url.trim_end_matches('/')]).args(arguments);
+    command.env("HOME", bed.forwarder.directory()).env("AWS_EC2_METADATA_DISABLED", "true");
+    command.env("AWS_ACCESS_KEY_ID", "any").env("AWS_SECRET_ACCESS_KEY", "any");
+    command.env("AWS_DEFAULT_REGION", "us-east-1").env("NO_PROXY", "*");
+    let output = run_to_end(command);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+#[test]
+fn the_client_of_s3_lists_and_copies() {
+    if !skip_unless_found("aws") {
+        return;
+    }
+    let bed = Bed::new(&[], &["--s3-bucket", "data"]);
+    let text =
+        |arguments: &[&str]| String::from_utf8_lossy(&aws(&bed, arguments).stdout).into_owned();
+    assert!(text(&["s3", "ls"]).contains("data"));
+    let top = text(&["s3", "ls", "s3://data/"]);
+    assert!(top.contains("PRE sub/") && top.contains("large"), "{top}");
+    let all = text(&["s3", "ls", "--recursive", "--page-size", "1", "s3://data"]);
+    assert!(all.contains("8192 sub/ü b") && all.contains(&format!("{FILE_BYTES} large")), "{all}");
+    let copy = bed.forwarder.directory().join("copied");
+    let copied = copy.display().to_string();
+    text(&["s3", "sync", "--no-sign-request", "s3://data", &copied]);
+    for path in ["large", "sub/ü b"] {
+        assert!(
+            fs::read(copy.join(path)).unwrap() == fs::read(bed.served.join(path)).unwrap(),
+            "{path}"
+        );
+    }
+    // What is there is not copied again.
+    let again = text(&["s3", "sync", "s3://data", &copied]);
+    assert!(!again.contains("download"), "{again}");
+    let part = copy.join("part").display().to_string();
+    text(&[
+        "s3api",
+        "get-object",
+        "--bucket",
+        "data",
+        "--key",
+        "large",
+        "--range",
+        "bytes=5-14",
+        &part,
+    ]);
+    assert_eq!(fs::read(&part).unwrap(), fs::read(bed.served.join("large")).unwrap()[5..15]);
+}
+
+/// Writes the configuration of rclone for both of its ways to read, and runs it.
+fn rclone(bed: &Bed, arguments: &[&str]) -> String {
+    let mut command = Command::new("rclone");
+    let (url, home) = (bed.url.trim_end_matches('/'), bed.forwarder.directory());
+    command.env("RCLONE_CONFIG", home.join("rclone.conf")).env("HOME", home).env("NO_PROXY", "*");
+    command.env("RCLONE_CONFIG_DAV_TYPE", "webdav").env("RCLONE_CONFIG_DAV_URL", url);
+    command.env("RCLONE_CONFIG_S3_TYPE", "s3").env("RCLONE_CONFIG_S3_PROVIDER", "Other");
+    command.env("RCLONE_CONFIG_S3_ENDPOINT", url).env("RCLONE_CONFIG_S3_FORCE_PATH_STYLE", "true");
+    let output = run_to_end({
+        command.args(arguments);
+        command
+    });
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn rclone_copies_over_webdav_and_s3() {
+    if !skip_unless_found("rclone") {
+        return;
+    }
+    let bed = Bed::new(&[], &["--s3-bucket", "data"]);
+    for (number, remote) in ["dav:", "s3:data"].into_iter().enumerate() {
+        let listed = rclone(&bed, &["lsl", remote]);
+        assert!(listed.contains("8192") && listed.contains("sub/ü b"), "{remote}: {listed}");
+        let copy = bed.forwarder.directory().join(format!("copy-{number}"));
+        rclone(&bed, &["copy", remote, &copy.display().to_string()]);
+        for path in ["large", "sub/ü b"] {
+            let is_same =
+                fs::read(copy.join(path)).unwrap() == fs::read(bed.served.join(path)).unwrap();
+            assert!(is_same, "{remote}: {path}");
+        }
+    }
+}
+
+/// Dask and pandas find files with fsspec.
+#[test]
+fn fsspec_finds_files_by_pattern() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(".venv/bin/python");
+    if !skip_unless_file(&python, "`make setup` installs it") {
+        return;
+    }
+    let bed = Bed::new(&[], &[]);
+    let program = "import fsspec, sys; fs = fsspec.filesystem('http'); \
+                   print(fs.glob(sys.argv[1] + 'sub/*')); print(fs.cat(sys.argv[1] + 'large') == open(sys.argv[2], 'rb').read())";
+    let large = bed.served.join("large").display().to_string();
+    let mut command = Command::new(python);
+    command.args(["-c", program, &bed.url, &large]).env("NO_PROXY", "*");
+    let output = run_to_end(command);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("sub/%C3%BC%20b") && text.contains("True"), "{text}");
 }

@@ -1,6 +1,9 @@
 //! Counters of the server.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use ndn_packet::NameRef;
 
 use crate::path::Refusal;
 use crate::root::OpenFailure;
@@ -49,6 +52,9 @@ pub enum Event {
     /// A node of a manifest was requested while the manifest was being prepared.
     Preparing,
 }
+
+/// Observes Interests: their names, and what was done.
+pub type Observer = Arc<dyn Fn(NameRef<'_>, Event) + Send + Sync>;
 
 impl Event {
     /// All events with their names.

@@ -18,10 +18,13 @@ mod schedule;
 mod serve;
 mod server;
 mod stat;
+// The tests contain the example.
+#[cfg(test)]
+extern crate self as ndn_files;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{Counters, Event};
+pub use counters::{Counters, Event, Observer};
 pub use download::{
     Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received,
     Unusable, Workers, has_content, is_reserved_name, is_unchanged, newer_version, receive, record,

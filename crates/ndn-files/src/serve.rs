@@ -11,7 +11,7 @@ use ndn_packet::{ContentType, DataBuilder, Name};
 use ndn_security::{DigestSigner, Signer, sign_data};
 
 use crate::cache::{Key, Lru};
-use crate::counters::{Counters, Event};
+use crate::counters::{Counters, Event, Observer};
 use crate::listing::{ListFailure, list};
 use crate::manifest::{
     BuildFailure, Built, DiskCache, Source, Store, build, manifest_name, store_for,
@@ -75,6 +75,8 @@ pub(crate) struct Service {
     pub(crate) manifests: Option<ManifestCache>,
     pub(crate) counters: Counters,
     pub(crate) preparations: Preparations,
+    /// Is given the name and the outcome of each Interest for metadata, and of each that was refused.
+    pub(crate) observer: Option<Observer>,
     pub(crate) metadata_freshness_ms: u64,
     /// How long an open file is used without checking what its path refers to.
     pub(crate) stat_validity_ns: u64,
@@ -108,6 +110,7 @@ impl Service {
             manifests,
             counters: Counters::default(),
             preparations: Preparations::default(),
+            observer: None,
             metadata_freshness_ms,
             stat_validity_ns,
             files: Mutex::new(Lru::new(files_max)),
@@ -180,9 +183,16 @@ impl Service {
     /// Counts a rejection, and sends an application Nack if requested.
     pub(crate) fn refuse(&self, request: &Request, refused: Rejection, scratch: &mut Scratch) {
         self.counters.add(refused.event, 1);
+        self.observe(request, refused.event);
         if refused.sends_nack {
             let name = request.name().to_name();
             self.answer_with(request, &name, ContentType::NACK, &[], scratch);
+        }
+    }
+
+    fn observe(&self, request: &Request, event: Event) {
+        if let Some(observer) = &self.observer {
+            observer(request.name(), event);
         }
     }
 
@@ -230,10 +240,12 @@ impl Service {
         match metadata {
             Ok(metadata) => {
                 let content = metadata.encode();
+                self.observe(&job.request, Event::Metadata);
                 self.answer_with(&job.request, &name, ContentType::BLOB, &content, scratch);
             }
             Err(refused) => {
                 self.counters.add(refused.event, 1);
+                self.observe(&job.request, refused.event);
                 if refused.sends_nack {
                     self.answer_with(&job.request, &name, ContentType::NACK, &[], scratch);
                 }

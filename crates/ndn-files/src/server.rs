@@ -10,7 +10,7 @@ use ndn_packet::{MAX_PACKET_SIZE, Name};
 use ndn_security::{DigestSigner, Signer};
 use ndn_types::{duration_ms, duration_ns};
 
-use crate::counters::{Counters, Event};
+use crate::counters::{Counters, Event, Observer};
 use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
 use crate::preparations::Preparation;
@@ -86,6 +86,9 @@ pub struct ServerOptions {
     pub manifest_directory_bytes_max: u64,
     /// Whether the manifests of all files are built before they are requested; with `manifest_directory` only.
     pub prepare_manifests: bool,
+    /// Called with the name and the outcome of each Interest for metadata, which begins a fetch, and of each Interest that
+    /// was refused; not for segments. It must not block.
+    pub observer: Option<Observer>,
     /// Longest packet; `None`: what fits the transport.
     pub packet_len_max: Option<usize>,
 }
@@ -107,6 +110,7 @@ impl Default for ServerOptions {
             manifest_directory: None,
             manifest_directory_bytes_max: 32 << 30,
             prepare_manifests: false,
+            observer: None,
             packet_len_max: None,
         }
     }
@@ -171,7 +175,7 @@ impl FileServer {
         let disk = disk.transpose()?;
         let manifests =
             options.manifests.then(|| ManifestCache::new(options.manifest_bytes_max, limits, disk));
-        let service = Service::new(
+        let mut service = Service::new(
             Arc::clone(&options.signer),
             manifests,
             duration_ms(options.metadata_freshness),
@@ -179,6 +183,7 @@ impl FileServer {
             options.open_files_max.max(1),
             options.listing_bytes_max,
         );
+        service.observer = options.observer.clone();
         let inner = Arc::new(Inner { service, schedule: Schedule::new(limits) });
         let mut server = Self { inner, registrations: Vec::new(), threads: Vec::new() };
         server.start_threads(options)?;

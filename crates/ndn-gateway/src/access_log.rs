@@ -99,8 +99,15 @@ impl AccessLog {
         Ok(Self { lines: Some(sender) })
     }
 
-    fn write(&self, line: String) -> bool {
-        self.lines.as_ref().is_none_or(|lines| lines.try_send(line).is_ok())
+    /// Writes a line with the time `received`, since 1970, and these fields; returns false if it was dropped because the
+    /// disk is too slow.
+    pub fn write(&self, received: Duration, mut fields: Map<String, Value>) -> bool {
+        let Some(lines) = &self.lines else { return true };
+        let mut line = Map::new();
+        line.insert("time".to_owned(), rfc_3339(received).into());
+        line.append(&mut fields);
+        // Control characters are escaped in JSON: a client cannot inject lines.
+        lines.try_send(format!("{}\n", Value::Object(line))).is_ok()
     }
 }
 
@@ -191,15 +198,12 @@ impl Drop for Record {
         if self.log.lines.is_none() {
             return;
         }
-        let mut line = Map::new();
-        line.insert("time".to_owned(), rfc_3339(self.received).into());
-        line.append(&mut self.fields);
-        line.insert("status".to_owned(), self.status.into());
-        line.insert("bytes".to_owned(), self.sent.into());
-        line.insert("complete".to_owned(), is_complete.into());
-        line.insert("seconds".to_owned(), json!(self.started.elapsed().as_secs_f64()));
-        // Control characters are escaped in JSON: a client cannot inject lines.
-        if !self.log.write(format!("{}\n", Value::Object(line))) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.insert("status".to_owned(), self.status.into());
+        fields.insert("bytes".to_owned(), self.sent.into());
+        fields.insert("complete".to_owned(), is_complete.into());
+        fields.insert("seconds".to_owned(), json!(self.started.elapsed().as_secs_f64()));
+        if !self.log.write(self.received, fields) {
             counters.log_lines_dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -215,7 +219,7 @@ fn cut(text: &str) -> &str {
 }
 
 /// A time since 1970 as `2026-11-21T08:00:00.123Z` (RFC 3339).
-fn rfc_3339(time: Duration) -> String {
+pub(crate) fn rfc_3339(time: Duration) -> String {
     let (days, second) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
     // Years from March on end with the leap day; 400 of them have 146,097 days.
     let shifted = days + 719_468;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    LAST_MODIFIED, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    LAST_MODIFIED, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Response, StatusCode};
 
@@ -16,7 +16,9 @@ use crate::transfer::Chunks;
 use crate::transfers::TransferPermit;
 
 /// The methods allowed for every resource.
-pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS, PROPFIND");
+/// How a token is given.
+const CHALLENGES: [&str; 2] = ["Bearer realm=\"ndn\"", "Basic realm=\"ndn\", charset=\"UTF-8\""];
 /// Retry-After of a rejected request, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
@@ -51,9 +53,14 @@ impl Answer {
         self.headers.insert(CONTENT_LENGTH, length.into());
     }
 
-    pub(crate) fn with_text(mut self, text: &str) -> Self {
-        let text = Bytes::from(format!("{text}\n"));
-        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    pub(crate) fn with_text(self, text: &str) -> Self {
+        self.with_content("text/plain; charset=utf-8", format!("{text}\n"))
+    }
+
+    /// Content that no cache keeps.
+    pub(crate) fn with_content(mut self, ty: &'static str, text: String) -> Self {
+        let text = Bytes::from(text);
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static(ty));
         self.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         self.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         self.set_length(u64::try_from(text.len()).unwrap_or(0));
@@ -108,6 +115,11 @@ pub(crate) fn refusal(failure: &Failure) -> Answer {
     let mut answer = Answer::new(failure.status).with_text(&failure.text);
     if failure.status == StatusCode::METHOD_NOT_ALLOWED {
         answer.headers.insert(ALLOW, ALLOWED);
+    }
+    if failure.status == StatusCode::UNAUTHORIZED {
+        for challenge in CHALLENGES {
+            answer.headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
     }
     if failure.status == StatusCode::SERVICE_UNAVAILABLE {
         answer.headers.insert(RETRY_AFTER, RETRY_SECONDS);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use ndn_client::Endpoint;
-use ndn_client::fetch::{Discovery, FetchOptions, FoundObject};
+use ndn_client::fetch::{Discovery, FetchError, FetchOptions, FoundObject};
 use ndn_files::{FileMetadata, MetadataError, find_manifest};
 use ndn_packet::{Convention, Name};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -39,6 +39,8 @@ pub(crate) struct Resource {
     /// Fetch options; with a manifest, segments are verified by it.
     pub(crate) fetching: FetchOptions,
     pub(crate) is_directory: bool,
+    /// Time of the last change, in nanoseconds since 1970, if the metadata states it.
+    pub(crate) modified_ns: Option<u64>,
     /// Length in bytes, if the metadata states it.
     pub(crate) size: Option<u64>,
     /// Segment length, if the metadata states it.
@@ -51,10 +53,26 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// What a listing states of it.
+    pub(crate) fn details(&self) -> Details {
+        let (size, modified_ns) = (self.size, self.modified_ns);
+        Details { size, modified_ns, validators: self.validators.clone() }
+    }
+
     /// Length and segment length, if both are known: then ranges can be fetched.
     pub(crate) fn layout(&self) -> Option<(u64, u64)> {
         self.size.zip(self.segment_size)
     }
+}
+
+/// What a listing states of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Details {
+    /// Length in bytes; files only.
+    pub(crate) size: Option<u64>,
+    /// Time of the last change, in nanoseconds since 1970.
+    pub(crate) modified_ns: Option<u64>,
+    pub(crate) validators: Validators,
 }
 
 type Known = Result<Arc<Resource>, Failure>;
@@ -130,6 +148,25 @@ impl Catalog {
         found
     }
 
+    /// Metadata of `name` for a listing, without a manifest; `None` if it does not exist any more.
+    pub(crate) async fn describe(&self, name: &Name) -> Result<Option<Details>, Failure> {
+        let Ok(_turn) = timeout(QUEUE_TIME, self.look_ups.acquire()).await else {
+            return Err(busy("the gateway looks up as many names as it may; try again later"));
+        };
+        let found = match self.endpoint.find(name, &self.fetching).await {
+            Err(FetchError::NotFound { .. }) => return Ok(None),
+            found => found.map_err(|error| Failure::from(&error))?,
+        };
+        self.refuse_older(found.name())?;
+        let content = found.metadata().cloned().unwrap_or_default();
+        let metadata = FileMetadata::decode(&content).ok();
+        Ok(Some(Details {
+            size: metadata.as_ref().and_then(|metadata| metadata.size),
+            modified_ns: metadata.as_ref().and_then(|metadata| metadata.mtime_ns),
+            validators: validators(found.name(), metadata.as_ref()),
+        }))
+    }
+
     /// Removes `name` from the cache: it has another version now.
     pub(crate) fn forget(&self, name: &Name) {
         self.lock().remove(name);
@@ -176,6 +213,7 @@ impl Catalog {
             is_directory: metadata.as_ref().is_some_and(FileMetadata::is_directory),
             size: metadata.as_ref().and_then(|metadata| metadata.size),
             segment_size: metadata.as_ref().and_then(|metadata| metadata.segment_size),
+            modified_ns: metadata.as_ref().and_then(|metadata| metadata.mtime_ns),
             validators: validators(found.name(), metadata.as_ref()),
             fetching: self.fetching.clone(),
             weight: 0,

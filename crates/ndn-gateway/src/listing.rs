@@ -1,13 +1,22 @@
-//! Directory listings as HTML and JSON.
+//! Directory listings as HTML, JSON and properties of WebDAV.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::ACCEPT;
 use ndn_files::{ListingEntry, parse_listing};
 
+use crate::access_log::rfc_3339;
+use crate::catalog::Details;
+use crate::media_type::media_type;
 use crate::path::encode;
+
+/// Version of the JSON, as of that of commands (docs/reference/json.md).
+const JSON_SCHEMA: u64 = 1;
+const DAV_HEAD: &str =
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:multistatus xmlns:D=\"DAV:\">\n";
 
 /// Approximate length of the chunks of a page in bytes.
 const PIECE_LEN: usize = 32 << 10;
@@ -25,11 +34,21 @@ pub(crate) fn entries(listing: &[u8]) -> Result<Vec<ListingEntry>, String> {
     parse_listing(listing).ok_or_else(|| "an entry that is not a file name".to_owned())
 }
 
+/// An entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) file: ListingEntry,
+    /// `None` if they are not known.
+    pub(crate) details: Option<Details>,
+}
+
 /// Format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Html,
     Json,
+    /// Properties of WebDAV (RFC 4918).
+    Dav,
 }
 
 impl Format {
@@ -46,6 +65,7 @@ impl Format {
         match self {
             Self::Html => "text/html; charset=utf-8",
             Self::Json => "application/json",
+            Self::Dav => "application/xml; charset=utf-8",
         }
     }
 
@@ -53,35 +73,58 @@ impl Format {
         match self {
             Self::Html => "html",
             Self::Json => "json",
+            Self::Dav => "dav",
         }
     }
 
     fn begin(self, path: &str, name: &str) -> String {
         match self {
             Self::Html => html_head(path),
-            Self::Json => format!("{{\"name\":{},\"entries\":[", json_text(name)),
+            Self::Json => {
+                format!("{{\"schema\":{JSON_SCHEMA},\"name\":{},\"entries\":[", json_text(name))
+            }
+            Self::Dav => DAV_HEAD.to_owned(),
         }
     }
 
-    /// Writes one entry. Names need not be UTF-8: links are exact.
-    fn entry(self, page: &mut String, is_first: bool, entry: &ListingEntry) {
-        let slash = if entry.is_directory { "/" } else { "" };
-        let link = encode(&entry.file_name);
-        let shown = String::from_utf8_lossy(&entry.file_name);
-        // `./` prevents a name with a colon from being parsed as a scheme. Writing to a string
-        // cannot fail.
+    /// Writes one entry. Names need not be UTF-8: links are exact. As `encode` leaves no colon, a name is not taken for a
+    /// scheme in a relative link.
+    fn entry(self, page: &mut String, path: &str, is_first: bool, entry: &Entry) {
+        let Entry { file, details } = entry;
+        let slash = if file.is_directory { "/" } else { "" };
+        let link = encode(&file.file_name);
+        let shown = String::from_utf8_lossy(&file.file_name);
+        let size = details.as_ref().and_then(|details| details.size);
+        let modified_ns = details.as_ref().and_then(|details| details.modified_ns);
+        // Writing to a string cannot fail.
         let _ = match self {
             Self::Html => {
                 let shown = escape(&shown);
-                writeln!(page, "<li><a href=\"./{link}{slash}\">{shown}{slash}</a></li>")
+                let size = size.map(|size| format!(" <span>{size} bytes</span>"));
+                let time = modified_ns
+                    .map(|ns| format!(" <time>{}</time>", rfc_3339(Duration::from_nanos(ns))));
+                let (size, time) = (size.unwrap_or_default(), time.unwrap_or_default());
+                writeln!(page, "<li><a href=\"{link}{slash}\">{shown}{slash}</a>{size}{time}</li>")
             }
             Self::Json => {
                 let comma = if is_first { "" } else { "," };
-                let ty = if entry.is_directory { "directory" } else { "file" };
-                let shown = json_text(&shown);
-                write!(
+                let entry = serde_json::json!({
+                    "name": shown,
+                    "type": if file.is_directory { "directory" } else { "file" },
+                    "href": format!("{link}{slash}"),
+                    "bytes": size,
+                    "modified_ns": modified_ns,
+                });
+                write!(page, "{comma}{entry}")
+            }
+            Self::Dav => {
+                let details = details.as_ref();
+                properties(
                     page,
-                    "{comma}{{\"name\":{shown},\"type\":\"{ty}\",\"href\":\"./{link}{slash}\"}}"
+                    &format!("{path}{link}{slash}"),
+                    file.is_directory,
+                    &shown,
+                    details,
                 )
             }
         };
@@ -91,8 +134,41 @@ impl Format {
         match self {
             Self::Html => format!("</ul>\n<p>{}</p>\n</body>\n</html>\n", escape(name)),
             Self::Json => "]}\n".to_owned(),
+            Self::Dav => "</D:multistatus>\n".to_owned(),
         }
     }
+}
+
+/// The properties of one resource.
+fn properties(
+    page: &mut String,
+    href: &str,
+    is_directory: bool,
+    shown: &str,
+    details: Option<&Details>,
+) -> std::fmt::Result {
+    let kind = if is_directory { "<D:collection/>" } else { "" };
+    write!(
+        page,
+        "<D:response><D:href>{href}</D:href><D:propstat><D:prop><D:displayname>{}</D:displayname>\
+         <D:resourcetype>{kind}</D:resourcetype>",
+        escape(shown)
+    )?;
+    if !is_directory {
+        write!(page, "<D:getcontenttype>{}</D:getcontenttype>", media_type(shown.as_bytes()))?;
+    }
+    if let Some(details) = details {
+        if let Some(size) = details.size.filter(|_| !is_directory) {
+            write!(page, "<D:getcontentlength>{size}</D:getcontentlength>")?;
+        }
+        if let Some(modified) = details.validators.modified {
+            let modified = httpdate::fmt_http_date(modified);
+            write!(page, "<D:getlastmodified>{modified}</D:getlastmodified>")?;
+        }
+        write!(page, "<D:getetag>{}</D:getetag>", escape(&details.validators.etag))?;
+    }
+    page.push_str("</D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>\n");
+    Ok(())
 }
 
 /// Text as a string of JSON.
@@ -106,16 +182,33 @@ pub(crate) struct Page {
     format: Format,
     path: String,
     name: String,
-    entries: Vec<ListingEntry>,
+    /// Of WebDAV: the properties of the directory, or of the file that is listed alone.
+    own: String,
+    entries: Vec<Entry>,
     written: usize,
     is_done: bool,
 }
 
 impl Page {
     /// The listing of the directory with URL path `path` and NDN name `name`.
-    pub(crate) fn new(format: Format, path: &str, name: &str, entries: Vec<ListingEntry>) -> Self {
+    pub(crate) fn new(format: Format, path: &str, name: &str, entries: Vec<Entry>) -> Self {
         let (path, name) = (path.to_owned(), name.to_owned());
-        Self { format, path, name, entries, written: 0, is_done: false }
+        Self { format, path, name, own: String::new(), entries, written: 0, is_done: false }
+    }
+
+    /// The properties of a file or directory of WebDAV at `href`, followed by those of its entries.
+    pub(crate) fn dav(
+        href: &str,
+        is_directory: bool,
+        shown: &[u8],
+        details: &Details,
+        entries: Vec<Entry>,
+    ) -> Self {
+        let mut page = Self::new(Format::Dav, href, "", entries);
+        let shown = String::from_utf8_lossy(shown);
+        // Writing to a string cannot fail.
+        let _ = properties(&mut page.own, href, is_directory, &shown, Some(details));
+        page
     }
 
     /// Length of the page in bytes. The page is generated to measure it, and not kept.
@@ -144,6 +237,7 @@ impl Iterator for Page {
         let mut piece = String::new();
         if self.written == 0 {
             piece = self.format.begin(&self.path, &self.name);
+            piece.push_str(&self.own);
         }
         while piece.len() < PIECE_LEN {
             let Some(entry) = self.entries.get(self.written) else {
@@ -151,7 +245,7 @@ impl Iterator for Page {
                 self.is_done = true;
                 break;
             };
-            self.format.entry(&mut piece, self.written == 0, entry);
+            self.format.entry(&mut piece, &self.path, self.written == 0, entry);
             self.written += 1;
         }
         Some(piece.into())
@@ -237,6 +331,7 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conditions::Validators;
 
     fn format_for(accept: &[&str]) -> Format {
         let mut headers = HeaderMap::new();
@@ -277,9 +372,15 @@ mod tests {
         assert!(super::entries(b"../\0").unwrap_err().contains("not a file name"));
     }
 
-    fn entries() -> Vec<ListingEntry> {
-        let entry =
-            |name: &[u8], is_directory| ListingEntry { file_name: name.into(), is_directory };
+    fn entries() -> Vec<Entry> {
+        let entry = |name: &[u8], is_directory| Entry {
+            file: ListingEntry { file_name: name.into(), is_directory },
+            details: (!is_directory).then(|| Details {
+                size: Some(7),
+                modified_ns: Some(1_709_210_096_000_000_000),
+                validators: Validators::new("\"v1\"".to_owned(), None),
+            }),
+        };
         vec![
             entry(b"<script>alert(\"1\")</script>", false),
             entry(b"a b&c'd", true),
@@ -288,7 +389,7 @@ mod tests {
         ]
     }
 
-    fn written(format: Format, path: &str, name: &str, entries: Vec<ListingEntry>) -> String {
+    fn written(format: Format, path: &str, name: &str, entries: Vec<Entry>) -> String {
         let mut page = Page::new(format, path, name, entries);
         let length = page.length();
         let mut text = Vec::new();
@@ -302,9 +403,12 @@ mod tests {
 
     #[test]
     fn long_listings_are_generated_in_chunks() {
-        let entry = |index: usize| ListingEntry {
-            file_name: format!("\"{index}").into_bytes(),
-            is_directory: index % 2 == 1,
+        let entry = |index: usize| Entry {
+            file: ListingEntry {
+                file_name: format!("\"{index}").into_bytes(),
+                is_directory: index % 2 == 1,
+            },
+            details: None,
         };
         let json = written(Format::Json, "/", "/n", (0..5000).map(entry).collect());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -323,9 +427,12 @@ mod tests {
         let page = written(Format::Html, "/<x>/", "/n/%3Cx%3E", entries());
         assert!(!page.contains("<script") && !page.contains("<x>"), "{page}");
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"), "{page}");
-        assert!(page.contains("href=\"./a%20b%26c%27d/\">a b&amp;c&#39;d/</a>"), "{page}");
-        assert!(page.contains("href=\"./javascript%3Aalert%281%29\""), "{page}");
-        assert!(page.contains("href=\"./%FF%0A\">\u{fffd}\u{fffd}</a>"), "{page}");
+        assert!(page.contains("href=\"a%20b%26c%27d/\">a b&amp;c&#39;d/</a>"), "{page}");
+        assert!(page.contains("href=\"javascript%3Aalert%281%29\""), "{page}");
+        assert!(
+            page.contains("href=\"%FF%0A\">\u{fffd}\u{fffd}</a> <span>7 bytes</span>"),
+            "{page}"
+        );
         assert!(page.contains("href=\"../\""));
         assert!(!written(Format::Html, "/", "/n", Vec::new()).contains("../"));
     }
@@ -334,10 +441,29 @@ mod tests {
     fn json_listing_has_the_same_entries() {
         let listing = written(Format::Json, "/", "/n", entries());
         let listing: serde_json::Value = serde_json::from_str(&listing).unwrap();
-        assert_eq!(listing["name"], "/n");
+        assert_eq!((&listing["name"], &listing["schema"]), (&"/n".into(), &1.into()));
+        assert_eq!(listing["entries"][0]["bytes"], 7);
+        assert_eq!(listing["entries"][0]["modified_ns"], 1_709_210_096_000_000_000_u64);
+        assert!(listing["entries"][1]["bytes"].is_null());
         assert_eq!(listing["entries"][1]["name"], "a b&c'd");
         assert_eq!(listing["entries"][1]["type"], "directory");
-        assert_eq!(listing["entries"][1]["href"], "./a%20b%26c%27d/");
-        assert_eq!(listing["entries"][3]["href"], "./%FF%0A");
+        assert_eq!(listing["entries"][1]["href"], "a%20b%26c%27d/");
+        assert_eq!(listing["entries"][3]["href"], "%FF%0A");
+    }
+
+    #[test]
+    fn properties_of_webdav_are_those_of_the_entries() {
+        let details = entries().remove(0).details.unwrap();
+        let mut page = Page::dav("/d/", true, b"d", &details, entries());
+        let length = page.length();
+        let text: Vec<u8> = page.flatten().collect();
+        assert_eq!(u64::try_from(text.len()).unwrap(), length);
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.matches("<D:response>").count(), 5, "{text}");
+        assert!(text.contains("<D:href>/d/</D:href>"), "{text}");
+        assert!(text.contains("<D:href>/d/a%20b%26c%27d/</D:href>"), "{text}");
+        assert_eq!(text.matches("<D:collection/>").count(), 2, "{text}");
+        assert_eq!(text.matches("<D:getcontentlength>7</D:getcontentlength>").count(), 3, "{text}");
+        assert!(!text.contains("<script"), "{text}");
     }
 }

@@ -75,7 +75,8 @@ pub fn parse_path(prefix: &Name, path: &str) -> Result<PathTarget, PathError> {
     Ok(PathTarget { name, is_directory })
 }
 
-fn decode(component: &str) -> Result<Vec<u8>, PathError> {
+/// Decodes percent-encoding.
+pub(crate) fn decode(component: &str) -> Result<Vec<u8>, PathError> {
     let mut bytes = component.bytes();
     let mut decoded = Vec::with_capacity(component.len());
     while let Some(byte) = bytes.next() {

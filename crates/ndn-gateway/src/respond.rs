@@ -1,10 +1,11 @@
 //! From a request to its answer.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
 use hyper::header::{
     ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
     HeaderValue, LOCATION, RANGE, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -17,17 +18,19 @@ use ndn_packet::Name;
 use rand::RngExt;
 use tokio::sync::Notify;
 
+use crate::access::Tokens;
 use crate::access_log::Record;
 use crate::answer::{ALLOWED, Answer, Content, refusal};
 use crate::body::GatewayBody;
-use crate::catalog::{Catalog, Resource};
+use crate::catalog::{Catalog, Details, Resource};
 use crate::conditions::{Validators, Verdict};
 use crate::failure::Failure;
 use crate::hosts::is_host_allowed;
-use crate::listing::{Format, Page, entries};
+use crate::listing::{Entry, Format, Page, entries};
 use crate::media_type::media_type;
 use crate::path::{PathTarget, encode, parse_path};
 use crate::range::{Range, RequestedRange, requested_range};
+use crate::s3::{self, S3Target};
 use crate::transfer::{Piece, Plan, ReadError, start};
 use crate::transfers::{TransferPermit, Transfers};
 
@@ -41,6 +44,23 @@ const QUEUE_TIME: Duration = Duration::from_secs(30);
 const LISTING_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
 
+/// The method of WebDAV that reads properties.
+static PROPFIND: LazyLock<Method> =
+    LazyLock::new(|| Method::from_bytes(b"PROPFIND").unwrap_or_default());
+const DAV: HeaderName = HeaderName::from_static("dav");
+/// Number of entries whose metadata is fetched at a time.
+const DETAILS_AT_A_TIME: usize = 32;
+/// Maximum number of entries of a page with sizes and times.
+const DETAILS_MAX: usize = 10_000;
+
+/// The result of a listing if the details of an entry cannot be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// All are left out.
+    Omitted,
+    Fails,
+}
+
 /// State shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -49,6 +69,10 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     /// Further host names allowed over loopback.
     pub(crate) hosts: Vec<String>,
+    /// The bucket of S3 clients.
+    pub(crate) bucket: Option<String>,
+    /// Tokens of clients.
+    pub(crate) tokens: Tokens,
     /// Limits concurrent transfers.
     pub(crate) transfers: Arc<Transfers>,
 }
@@ -77,7 +101,11 @@ pub(crate) async fn respond(
         Ok(answer) => answer,
         Err(failure) => {
             record.fail(&failure.text);
-            refusal(&failure)
+            let path = request.uri.path();
+            match shared.s3_target(path) {
+                Some(_) => s3::refusal(&failure, path),
+                None => refusal(&failure),
+            }
         }
     };
     answer.finish(is_head, record)
@@ -108,20 +136,40 @@ async fn answer(
         let text = "this is not the host that the request is for (`--host` allows others)";
         return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, text));
     }
+    if !shared.tokens.allow(&request.headers) {
+        let text = "a token is required (Authorization: Bearer, or as the password of any user)";
+        return Err(Failure::new(StatusCode::UNAUTHORIZED, text));
+    }
     if request.method == Method::OPTIONS {
         let mut answer = Answer::new(StatusCode::OK);
         answer.headers.insert(ALLOW, ALLOWED);
+        answer.headers.insert(DAV, HeaderValue::from_static("1"));
         answer.set_length(0);
         return Ok(answer);
     }
-    if !matches!(request.method, Method::GET | Method::HEAD) {
+    let s3_target = shared.s3_target(request.uri.path());
+    let is_dav = request.method == *PROPFIND && s3_target.is_none();
+    if !is_dav && !matches!(request.method, Method::GET | Method::HEAD) {
         let text = format!("{} is not possible here: files can only be read", request.method);
         return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
     }
-    let path = request.uri.path();
-    let target = parse_path(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
     if *shared.endpoint.state().borrow() != ConnectionState::Connected {
         return Err(Failure::disconnected());
+    }
+    let path = match s3_target {
+        Some(S3Target::Bucket) => return shared.list_bucket(client, request).await,
+        Some(S3Target::Object(path)) => path,
+        None => request.uri.path(),
+    };
+    if let Some(bucket) = &shared.bucket
+        && path == "/"
+        && s3::is_signed(&request.headers)
+    {
+        return Ok(s3::buckets(bucket));
+    }
+    let target = parse_path(&shared.prefix, path).map_err(|error| bad(&error.to_string()))?;
+    if s3_target.is_some() && target.is_directory {
+        return Err(Failure::not_found(path));
     }
     let answer = match shared.read(client, request, &target, record).await {
         // If the version changed after its metadata was fetched, there is new metadata now.
@@ -177,7 +225,14 @@ impl Shared {
     ) -> Result<Answer, ReadFailure> {
         let resource = self.catalog.find(&target.name).await?;
         record.note("name", &resource.found.name().to_uri());
+        if request.method == *PROPFIND {
+            return self.describe(client, request, target, &resource).await;
+        }
         match (resource.is_directory, target.is_directory) {
+            // A client of S3 lists prefixes; there is no object of this key.
+            (true, _) if self.s3_target(request.uri.path()).is_some() => {
+                Err(Failure::not_found(request.uri.path()).into())
+            }
             (true, true) => self.list(client, request, target, &resource).await,
             (true, false) => Ok(with_slash(target)),
             (false, true) if !target.name.is_empty() => {
@@ -208,6 +263,7 @@ impl Shared {
         if answer.status == StatusCode::OK {
             let permit = self.permit(client).await?;
             let entries = self.entries(target, resource).await?;
+            let entries = self.with_details(&target.name, entries, Missing::Omitted).await?;
             let (path, name) = (request.uri.path(), target.name.to_uri());
             let mut page = Box::new(Page::new(format, path, &name, entries));
             let length = page.length();
@@ -220,6 +276,100 @@ impl Shared {
         }
         answer.headers.insert(VARY, HeaderValue::from_static("accept"));
         Ok(answer.with_validators(&validators))
+    }
+
+    /// Answers PROPFIND (RFC 4918, section 9.1): always all properties, of which WebDAV clients use those that they know.
+    async fn describe(
+        &self,
+        client: &Client,
+        request: &Parts,
+        target: &PathTarget,
+        resource: &Resource,
+    ) -> Result<Answer, ReadFailure> {
+        let depth = request.headers.get("depth").map(HeaderValue::as_bytes);
+        let is_alone = depth == Some(b"0") || !resource.is_directory;
+        if !is_alone && depth != Some(b"1") {
+            let text = "properties of whole trees are not listed: use Depth 0 or 1";
+            return Err(Failure::new(StatusCode::FORBIDDEN, text).into());
+        }
+        let permit = self.permit(client).await?;
+        let entries = match is_alone {
+            true => Vec::new(),
+            false => {
+                let entries = self.entries(target, resource).await?;
+                self.with_details(&target.name, entries, Missing::Fails).await?
+            }
+        };
+        let mut href = request.uri.path().to_owned();
+        if resource.is_directory && !href.ends_with('/') {
+            href.push('/');
+        }
+        let file_name = target.name.as_ref().last().map(|last| last.value()).unwrap_or_default();
+        let page = Page::dav(&href, resource.is_directory, file_name, &resource.details(), entries);
+        let mut page = Box::new(page);
+        let length = page.length();
+        let mut answer = Answer::new(StatusCode::MULTI_STATUS);
+        answer.set(CONTENT_TYPE, Format::Dav.content_type());
+        answer.set_length(length);
+        answer.content = Content::Page(page, length, permit);
+        Ok(answer)
+    }
+
+    /// Lists the bucket of S3, or one of its attributes.
+    async fn list_bucket(&self, client: &Client, request: &Parts) -> Result<Answer, Failure> {
+        let bucket = self.bucket.as_deref().unwrap_or_default();
+        let list = match s3::Query::parse(request.uri.query().unwrap_or_default())? {
+            s3::Query::Location => return Ok(s3::location()),
+            s3::Query::List(list) => list,
+        };
+        if request.method == Method::HEAD {
+            return Ok(Answer::new(StatusCode::OK));
+        }
+        let _permit = self.permit(client).await?;
+        let listing = list.list(&self.prefix, self).await?;
+        let names = listing.objects.iter().map(|object| object.name.clone()).collect();
+        let details = self.details(names).await?;
+        Ok(list.answer(bucket, &listing, &details))
+    }
+
+    /// Details of these names, in their order.
+    async fn details(&self, names: Vec<Name>) -> Result<Vec<Option<Details>>, Failure> {
+        let describe = |name: Name| async move { self.catalog.describe(&name).await };
+        let names = futures_util::stream::iter(names.into_iter().map(describe));
+        names.buffered(DETAILS_AT_A_TIME).try_collect().await
+    }
+
+    /// The entries of a directory with their sizes and times; entries that do not exist any more are left out.
+    async fn with_details(
+        &self,
+        directory: &Name,
+        entries: Vec<ListingEntry>,
+        missing: Missing,
+    ) -> Result<Vec<Entry>, Failure> {
+        if missing == Missing::Omitted && entries.len() > DETAILS_MAX {
+            return Ok(entries.into_iter().map(|file| Entry { file, details: None }).collect());
+        }
+        let name_of = |entry: &ListingEntry| {
+            let mut name = directory.clone();
+            name.push_generic(&entry.file_name);
+            name
+        };
+        match (self.details(entries.iter().map(name_of).collect()).await, missing) {
+            (Ok(details), _) => {
+                let entries = entries.into_iter().zip(details);
+                let existing = entries.filter(|(_, details)| details.is_some());
+                Ok(existing.map(|(file, details)| Entry { file, details }).collect())
+            }
+            (Err(failure), Missing::Fails) => Err(failure),
+            (Err(_), Missing::Omitted) => {
+                Ok(entries.into_iter().map(|file| Entry { file, details: None }).collect())
+            }
+        }
+    }
+
+    /// What a path means to a client of S3, if there is a bucket.
+    fn s3_target<'a>(&self, path: &'a str) -> Option<S3Target<'a>> {
+        s3::target_of(self.bucket.as_deref()?, path)
     }
 
     async fn entries(
@@ -301,6 +451,31 @@ impl Shared {
                 let text = "the gateway, or your address, has as many transfers as it may; try again later";
                 Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
             }
+        }
+    }
+}
+
+impl s3::Directories for Shared {
+    async fn entries(&self, name: &Name) -> Result<Option<Vec<(Vec<u8>, bool)>>, Failure> {
+        let target = PathTarget { name: name.clone(), is_directory: true };
+        let resource = match self.catalog.find(name).await {
+            Err(failure) if failure.status == StatusCode::NOT_FOUND => return Ok(None),
+            resource => resource?,
+        };
+        if !resource.is_directory {
+            return Ok(None);
+        }
+        match Self::entries(self, &target, &resource).await {
+            Ok(entries) => {
+                let entries = entries.into_iter();
+                Ok(Some(entries.map(|entry| (entry.file_name, entry.is_directory)).collect()))
+            }
+            // Removed or changed since its metadata was fetched.
+            Err(ReadFailure::Outdated) => {
+                let text = format!("{name} changes while it is listed");
+                Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+            Err(ReadFailure::For(failure)) => Err(failure),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -15,7 +17,10 @@ use ndn_client::fetch::FetchOptions;
 use ndn_packet::Name;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
+use crate::access::Tokens;
 use crate::access_log::{AccessLog, Counters, Record};
 use crate::body::GatewayBody;
 use crate::catalog::Catalog;
@@ -26,6 +31,8 @@ use crate::transfers::Transfers;
 
 /// Maximum length of a request's head, and of one write, in bytes.
 const HEAD_LEN_MAX: usize = 128 << 10;
+/// Maximum length of a request body that is read, in bytes.
+const BODY_LEN_MAX: usize = 64 << 10;
 /// Pause after connections could not be accepted for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -78,6 +85,12 @@ pub struct GatewayOptions {
     pub limits: Limits,
     /// Further host names allowed over loopback.
     pub hosts: Vec<String>,
+    /// The name under which the prefix is a bucket of S3; `None`: no S3.
+    pub bucket: Option<String>,
+    /// Tokens of clients; without any, everybody may read.
+    pub tokens: Tokens,
+    /// Certificate and key of TLS; `None`: no TLS.
+    pub tls: Option<Arc<ServerConfig>>,
     /// The access log.
     pub log: AccessLog,
 }
@@ -87,6 +100,7 @@ pub struct GatewayOptions {
 pub struct Gateway {
     shared: Arc<Shared>,
     limits: Limits,
+    tls: Option<Arc<ServerConfig>>,
     connections: Arc<Connections>,
     log: AccessLog,
     counters: Arc<Counters>,
@@ -103,14 +117,18 @@ impl Gateway {
             allow_older,
             limits,
             hosts,
+            bucket,
+            tokens,
+            tls,
             log,
         } = options;
         fetching.config.buffer_segments = limits.read_ahead_segments.max(1);
         let catalog = Catalog::new(endpoint.clone(), &fetching, metadata_lifetime, allow_older);
         let transfers = Transfers::new(limits.transfers);
-        let shared = Arc::new(Shared { endpoint, prefix, catalog, hosts, transfers });
+        let shared =
+            Arc::new(Shared { endpoint, prefix, catalog, hosts, bucket, tokens, transfers });
         let connections = Connections::new(limits.connections);
-        Self { shared, limits, connections, log, counters: Arc::default() }
+        Self { shared, limits, tls, connections, log, counters: Arc::default() }
     }
 
     /// Counters.
@@ -150,6 +168,7 @@ impl Gateway {
     ) -> impl Future<Output = ()> + Send + 'static {
         let (shared, log) = (Arc::clone(&self.shared), self.log.clone());
         let (counters, limits) = (Arc::clone(&self.counters), self.limits);
+        let tls = self.tls.clone().map(TlsAcceptor::from);
         async move {
             // Data of one write is sent at once.
             let _ = stream.set_nodelay(true);
@@ -164,20 +183,35 @@ impl Gateway {
                 let busy = served.begin_request();
                 async move {
                     let _busy = busy;
-                    // Request bodies are not used, and not read.
-                    let (head, _) = request.into_parts();
+                    // Request bodies are not used.
+                    let (head, body) = request.into_parts();
+                    let drained = tokio::time::timeout(limits.head_time, drain(body)).await;
+                    if drained.is_err() {
+                        tracing::debug!(%peer, "a request body arrives too slowly");
+                    }
                     let response = respond(&shared, &client, &head, record).await;
                     Ok::<Response<GatewayBody>, Infallible>(response)
                 }
             });
-            let served = http1::Builder::new()
+            let mut builder = http1::Builder::new();
+            builder
                 .timer(TokioTimer::new())
                 .header_read_timeout(limits.head_time)
-                .max_buf_size(HEAD_LEN_MAX)
-                .serve_connection(
-                    TokioIo::new(StallGuard::new(stream, limits.stall_time, limits.rate_min)),
-                    service,
-                );
+                .max_buf_size(HEAD_LEN_MAX);
+            let stream = StallGuard::new(stream, limits.stall_time, limits.rate_min);
+            let served = async {
+                let Some(tls) = tls else {
+                    return builder.serve_connection(TokioIo::new(stream), service).await;
+                };
+                match tokio::time::timeout(limits.head_time, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => builder.serve_connection(TokioIo::new(stream), service).await,
+                    Ok(Err(error)) => {
+                        tracing::debug!(%peer, %error, "no session of TLS");
+                        Ok(())
+                    }
+                    Err(_) => Ok(()),
+                }
+            };
             tokio::select! {
                 result = served => if let Err(error) = result {
                     tracing::debug!(%peer, %error, "a connection ended early");
@@ -188,5 +222,17 @@ impl Gateway {
             }
             drop(own);
         }
+    }
+}
+
+/// Reads a short request body, such as that of PROPFIND; a longer one is left, and its connection ends.
+async fn drain(mut body: Incoming) {
+    let mut left = BODY_LEN_MAX;
+    while let Some(Ok(frame)) =
+        std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+    {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else { return };
+        left = rest;
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ndn_client::fetch::FetchOptions;
-use ndn_gateway::{AccessLog, Gateway, GatewayOptions, Limits};
+use ndn_gateway::{AccessLog, Gateway, GatewayOptions, Limits, ServerConfig, TlsError, Tokens};
 use ndn_packet::Name;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -24,8 +25,9 @@ use super::output::{self, bytes_for_people, grouped};
 ///
 /// The path of a URL names a file below PREFIX: with `--prefix /x`, http://127.0.0.1:8080/a/b is the
 /// file /x/a/b of a file server (`namewire serve`, NDN-DPDK, ndn6-tools, NDNts). Supports GET and HEAD,
-/// ranges and conditions; directories are listed as HTML or JSON. Data that does not verify is not sent.
-/// Serves until interrupted.
+/// ranges and conditions; directories are listed as HTML or JSON, and for WebDAV clients, which can mount them. With
+/// --s3-bucket, clients of Amazon S3 can list and read the files, too. Data that does not verify is not sent. Serves until
+/// interrupted.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Name prefix of the root `/` of URLs
@@ -33,10 +35,26 @@ pub(super) struct Options {
     prefix: Name,
     /// Address to listen on; port 0 selects a free port
     ///
-    /// There is neither TLS nor a password: every client that can connect can read everything under PREFIX. Use
-    /// addresses other than loopback in trusted networks only.
+    /// Without --token-file, every client that can connect can read everything under PREFIX.
     #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "IP:PORT", value_parser = listen_address)]
     listen: SocketAddr,
+    /// Certificate for HTTPS, in PEM, followed by those that lead to its authority
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Answer only requests with a token of this file, which has one per line
+    ///
+    /// Clients send it as `Authorization: Bearer TOKEN`, or as the password of any user. Without TLS, everybody on the path
+    /// can read it. Clients of S3 cannot send it.
+    #[arg(long, value_name = "FILE", conflicts_with = "s3_bucket")]
+    token_file: Option<PathBuf>,
+    /// Serve PREFIX as this bucket of S3, too: the object a/b is http://HOST:PORT/BUCKET/a/b
+    ///
+    /// ListObjectsV2, GetObject and HeadObject; requests need no signature, and signatures are not checked.
+    #[arg(long, value_name = "BUCKET", value_parser = bucket)]
+    s3_bucket: Option<String>,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
     /// How long metadata is cached
@@ -95,8 +113,47 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:8080".to_owned())
 }
 
+/// The name of a bucket (Amazon S3, "Bucket naming rules").
+fn bucket(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);
+    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let is_bucket = (3..=63).contains(&text.len()) && text.chars().all(is_allowed);
+    match is_bucket && is_end(text.chars().next()) && is_end(text.chars().last()) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a bucket has 3 to 63 lower-case letters, digits, hyphens and periods".to_owned())
+        }
+    }
+}
+
+/// The configuration of TLS, if there is a certificate.
+fn tls(options: &Options) -> Outcome<Option<Arc<ServerConfig>>> {
+    let (Some(certificate), Some(key)) = (&options.tls_certificate, &options.tls_key) else {
+        return Ok(None);
+    };
+    let read =
+        |file: &PathBuf| std::fs::read(file).map_err(|error| Failure::file(file.display(), &error));
+    let config = ndn_gateway::server_config(&read(certificate)?, &read(key)?);
+    let config = config.map_err(|error| {
+        let file = if matches!(error, TlsError::NoKey) { key } else { certificate };
+        Failure::Usage(format!("{}: {error}", file.display()))
+    });
+    config.map(Some)
+}
+
+fn tokens(options: &Options) -> Outcome<Tokens> {
+    let Some(file) = &options.token_file else { return Ok(Tokens::default()) };
+    let text = crate::config::text_file::read(file)
+        .map_err(|error| Failure::file(file.display(), &error))?;
+    let tokens = Tokens::from_lines(&text);
+    match tokens.is_empty() {
+        true => Err(Failure::Usage(format!("{}: the file has no token", file.display()))),
+        false => Ok(tokens),
+    }
+}
+
 pub(super) fn run(options: &Options) -> Outcome {
-    let log = access_log(options)?;
+    let log = access_log(options.log.as_deref())?;
     let mut fetching = FetchOptions {
         lifetime: options.lifetime,
         verification: keys::verification(&options.verify)?,
@@ -117,6 +174,9 @@ pub(super) fn run(options: &Options) -> Outcome {
         allow_older: options.allow_older,
         limits,
         hosts: options.host.clone(),
+        bucket: options.s3_bucket.clone(),
+        tokens: tokens(options)?,
+        tls: tls(options)?,
         log,
     };
     block_on_threads(async {
@@ -140,8 +200,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     })
 }
 
-fn access_log(options: &Options) -> Outcome<AccessLog> {
-    let Some(path) = &options.log else {
+/// The log of requests in this file; none without one.
+pub(super) fn access_log(path: Option<&Path>) -> Outcome<AccessLog> {
+    let Some(path) = path else {
         return Ok(AccessLog::none());
     };
     let log = if path.as_os_str() == "-" {
@@ -155,11 +216,12 @@ fn access_log(options: &Options) -> Outcome<AccessLog> {
 
 fn report_serving(options: &Options, address: SocketAddr) -> Outcome {
     let prefix = options.prefix.to_uri();
-    let url = format!("http://{address}/");
+    let scheme = if options.tls_key.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{address}/");
     if options.json {
         return Ok(output::print_json(&json!({ "prefix": prefix, "url": url }))?);
     }
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && options.token_file.is_none() {
         output::note(&format_args!(
             "namewire: {address} is open to the network: every client that can connect can read {prefix}"
         ));

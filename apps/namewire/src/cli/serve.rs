@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use ndn_client::{Endpoint, Registration, Request};
-use ndn_files::{Event, FileServer, Mount, Preparation, RootOptions, ServerOptions, StartError};
+use ndn_files::{
+    Event, FileServer, Mount, Observer, Preparation, RootOptions, ServerOptions, StartError,
+};
 use ndn_packet::Name;
 use ndn_security::Certificate;
 use serde::de::Error as _;
@@ -89,6 +92,10 @@ pub(super) struct Options {
     /// Number of threads that read and sign [default: one for each processor, at most 16]
     #[arg(long)]
     threads: Option<usize>,
+    /// Write a line of JSON for each fetch that begins (an Interest for metadata), and for each Interest that is refused, to
+    /// this file, or to standard output (`-`): time, name, outcome
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Maximum number of open files
     #[arg(long, value_name = "FILES", default_value_t = ServerOptions::default().open_files_max)]
     open_files: usize,
@@ -133,6 +140,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         manifests: !options.sign_segments,
         prepare_manifests: !options.no_prehash,
         open_files_max: options.open_files,
+        observer: options.log.as_deref().map(observer).transpose()?,
         ..ServerOptions::default()
     };
     let serving = ServerOptions { manifest_directory: manifest_directory(options)?, ..serving };
@@ -156,6 +164,19 @@ pub(super) fn run(options: &Options) -> Outcome {
         drop(certificates);
         Ok(())
     })
+}
+
+/// Writes the access log.
+fn observer(path: &Path) -> Outcome<Observer> {
+    let log = super::gateway::access_log(Some(path))?;
+    Ok(Arc::new(move |name, event| {
+        let outcome = Event::ALL.into_iter().find(|(known, _)| *known == event);
+        let outcome = outcome.map_or("unknown", |(_, outcome)| outcome);
+        let fields = json!({ "name": name.to_uri(), "outcome": outcome });
+        if let serde_json::Value::Object(fields) = fields {
+            log.write(ndn_sys::clock::wall_clock(), fields);
+        }
+    }))
 }
 
 /// The directory for digests. That of the user is left out if it cannot be used.

@@ -29,7 +29,7 @@ pub(super) fn bytes(seed: usize, length: usize) -> Vec<u8> {
 }
 
 /// Two endpoints at the ends of one stream; the second grants whatever the first registers.
-fn pair() -> (Endpoint, Endpoint) {
+pub(super) fn pair() -> (Endpoint, Endpoint) {
     let (one, other) = tokio::io::duplex(1 << 20);
     let endpoint = |stream| {
         let (reader, writer) = tokio::io::split(stream);

@@ -2,6 +2,7 @@
 
 mod bed;
 mod confinement;
+mod examples;
 mod manifests;
 mod receiving;
 mod service;

@@ -1,13 +1,13 @@
 //! Files, listings, versions.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ndn_client::fetch::FetchError;
 use ndn_packet::ContentType;
 use ndn_security::{KeySigner, KeyType, Locator, PrivateKey};
 
 use super::bed::{Bed, bytes, name};
-use crate::{Event, FileStat, RootOptions, ServerOptions};
+use crate::{Event, FileStat, Observer, RootOptions, ServerOptions};
 
 #[tokio::test]
 async fn files_of_many_sizes_arrive_whole() {
@@ -172,4 +172,25 @@ async fn more_files_than_the_open_limit_are_served() {
             assert!(bed.fetch(&format!("/x/{path}")).await.unwrap() == bytes(number, 30_000));
         }
     }
+}
+
+#[tokio::test]
+async fn observer_sees_fetches_that_begin_and_refusals() {
+    let seen: Arc<Mutex<Vec<(String, Event)>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let observer: Observer =
+        Arc::new(move |name, event| noted.lock().unwrap().push((name.to_uri(), event)));
+    let options = ServerOptions { observer: Some(observer), ..ServerOptions::default() };
+    let bed = Bed::with(RootOptions::default(), options, None).await;
+    bed.write("file", &bytes(1, 20_000));
+    bed.fetch("/x/file").await.unwrap();
+    assert_eq!(bed.metadata("/x/none").await, Err(ContentType::NACK));
+    let of = |name: &str| {
+        let seen = seen.lock().unwrap();
+        let events = seen.iter().filter(|(uri, _)| uri == name).map(|(_, event)| *event);
+        events.collect::<Vec<_>>()
+    };
+    assert_eq!(of("/x/file/32=metadata"), [Event::Metadata]);
+    assert_eq!(of("/x/none/32=metadata"), [Event::NotFound]);
+    assert_eq!(seen.lock().unwrap().len(), 2, "segments are not observed");
 }

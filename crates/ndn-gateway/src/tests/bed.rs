@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::{AccessLog, Gateway, GatewayOptions, Limits};
+use crate::{AccessLog, Gateway, GatewayOptions, Limits, Tokens};
 
 /// Time limit of each wait in tests.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -91,6 +91,9 @@ pub(super) fn options() -> GatewayOptions {
         allow_older: false,
         limits: Limits::default(),
         hosts: vec!["gateway".to_owned(), "x".to_owned()],
+        bucket: None,
+        tokens: Tokens::default(),
+        tls: None,
         log: AccessLog::none(),
     }
 }

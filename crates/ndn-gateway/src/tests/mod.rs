@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bed;
+mod clients;
 mod connections;
 mod files;
 mod refusals;
