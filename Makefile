@@ -55,6 +55,14 @@ dist: build ## Make a release: archive, Debian packages, apt repository, all in 
 	SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}" \
 		scripts/package-release "$(BIN)" target/dist "$(RELEASE_KEY)"
 
+# The crates for applications, with those that they need.
+LIBRARIES := ndn-packet ndn-types ndn-sha256 ndn-ring ndn-sys ndn-security ndn-keychain ndn-memif ndn-management \
+	ndn-webtransport ndn-client ndn-files ndn-gateway
+
+.PHONY: package
+package: cargo ## Package the library crates for a registry, and build them from the packages
+	$(CARGO) package $(LIBRARIES:%=--package %)
+
 .PHONY: image
 image: ## Build a container image (needs docker; IMAGE=namewire)
 	docker build --tag "$(or $(IMAGE),namewire)" .

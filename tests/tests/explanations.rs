@@ -309,3 +309,90 @@ fn names_that_the_forwarder_drops_are_reported() {
     assert!(text(&long).contains("drop their Interests"), "{}", text(&long));
     assert!(!text(&traffic("63")).contains("drop their Interests"));
 }
+
+#[test]
+fn put_waits_as_long_as_stated_for_a_forwarder() {
+    let home = tempfile::tempdir().unwrap();
+    let nowhere = format!("unix://{}/none.sock", home.path().display());
+    let put = ["put", "/x", program().to_str().unwrap(), "--transport", &nowhere];
+    let at_once = run_to_end(at_home(home.path(), &put));
+    assert_eq!(at_once.status.code(), Some(3), "{}", text(&at_once));
+    let waited = run_to_end(at_home(home.path(), &[&put[..], &["--wait", "300ms"]].concat()));
+    assert_eq!(waited.status.code(), Some(3));
+    assert!(text(&waited).contains("; waiting for it\n"), "{}", text(&waited));
+
+    // After the connection is lost.
+    let forwarder = Settings::new().start_program();
+    let file = program().to_str().unwrap();
+    let mut put = forwarder.spawn("put", &["put", "/x", file, "--wait", "300ms"]);
+    put.wait_for_output("published");
+    forwarder.process.signal(rustix::process::Signal::KILL);
+    assert_eq!(put.wait().code(), Some(3), "{}", put.everything());
+    assert!(put.stderr().contains("is lost"), "{}", put.stderr());
+}
+
+#[test]
+fn peek_sends_an_interest_again_as_often_as_stated() {
+    let home = tempfile::tempdir().unwrap();
+    let silent = home.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let silent = format!("unix://{}", silent.display());
+    let peek = ["peek", "/x", "--lifetime", "100ms", "--retries", "2", "--transport", &silent];
+    let output = run_to_end(at_home(home.path(), &peek));
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output).contains("within 300 ms (3 attempts)"), "{}", text(&output));
+}
+
+#[test]
+fn get_names_the_signer_that_it_did_not_check() {
+    let forwarder = Settings::new().start();
+    let home = forwarder.directory().to_owned();
+    let run = |arguments: &[&str]| {
+        let mut command = forwarder.command(arguments);
+        command.env("HOME", &home);
+        run_to_end(command)
+    };
+    assert!(run(&["key", "gen", "/evil"]).status.success());
+    let file = home.join("file");
+    std::fs::write(&file, "content").unwrap();
+    let mut command =
+        forwarder.command(&["put", "/x/file", file.to_str().unwrap(), "--identity", "/evil"]);
+    command.env("HOME", &home);
+    let mut put = namewire_tests::Process::start("put", command, &home);
+    put.wait_for_output("published");
+    let copy = home.join("copy").display().to_string();
+    let got = run(&["get", "/x/file", "-o", &copy]);
+    assert!(got.status.success());
+    let line = text(&got);
+    assert!(line.contains("signed by /evil/KEY/") && line.contains("was not checked"), "{line}");
+    let json = run(&["get", "/x/file", "-o", &copy, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["unchecked_key"].as_str().unwrap().starts_with("/evil/KEY/"), "{json}");
+}
+
+#[test]
+fn fetches_from_a_file_server_are_logged() {
+    let forwarder = Settings::new().start();
+    let home = forwarder.directory().to_owned();
+    let served = home.join("served");
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("file"), "content").unwrap();
+    let (served, log) = (served.display().to_string(), home.join("log"));
+    let arguments = ["serve", &served, "--prefix", "/x", "--log", log.to_str().unwrap()];
+    let mut server = forwarder.spawn("server", &arguments);
+    server.wait_for_output("serving ");
+    let copy = home.join("copy").display().to_string();
+    assert!(forwarder.run(&["get", "/x/file", "-o", &copy]).status.success());
+    assert!(!forwarder.run(&["get", "/x/none", "-o", &copy]).status.success());
+    let lines = wait_until("lines of the log", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        (text.contains("/x/file/") && text.contains("/x/none/") && text.ends_with('\n'))
+            .then_some(text)
+    });
+    for line in lines.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let (name, outcome) = (line["name"].as_str().unwrap(), line["outcome"].as_str().unwrap());
+        let expected = if name.starts_with("/x/file/") { "metadata" } else { "not_found" };
+        assert!(outcome == expected && line["time"].as_str().unwrap().starts_with("20"), "{line}");
+    }
+}

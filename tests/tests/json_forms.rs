@@ -14,8 +14,8 @@ const HEAD: &str = "# JSON
 Commands with `--json` print JSON on standard output. This page lists their fields; a test runs the commands and compares
 (`make reference` generates the page).
 
-- An object states the version of this form in `schema`, now 1. Fields may be added; if one is renamed, removed, or
-  changes its meaning, the version increases. A list is an array of objects without `schema`.
+- An object, and each object of a list, states the version of this form in `schema`, now 1. Fields may be added; if one is
+  renamed, removed, or changes its meaning, the version increases. A list without elements is an empty array.
 - A field has one name and one meaning in all commands. Its unit is the last word: `_ms`, `_ns` (of times of day: since
   1970), `_bytes`, `_packets`, `_percent`, `_per_s`; `bytes` alone is a size. A field without a unit is a count, a
   number such as `face_id`, or text.

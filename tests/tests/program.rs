@@ -7,6 +7,7 @@
 mod attacks;
 mod companions;
 mod compatibility;
+mod completion;
 mod configuration;
 mod documents;
 mod explanations;

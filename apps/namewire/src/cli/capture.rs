@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use namewire_control::StreamEnd;
 use namewire_control::capture::{CaptureRecord, CapturedFrame, PcapngReader};
 use ndn_packet::Name;
 
@@ -130,12 +132,15 @@ pub(super) fn run(options: &Options) -> Outcome {
     let (stream, end) = client.start_capture(options.face, options.snap_length)?;
     let mut sink = Sink::open(options)?;
     super::output::note(&"capturing; Ctrl-C ends it");
-    interrupt::on_interrupt(move || {
-        // If the connection is closed, the loop below ends.
-        let _ = end.finish();
+    let end = Arc::new(end);
+    // If the connection is closed already, the loop of `copy` ends.
+    let finish = |end: &StreamEnd| drop(end.finish());
+    interrupt::on_interrupt({
+        let end = Arc::clone(&end);
+        move || finish(&end)
     })?;
     let mut counts = Counts::default();
-    let copied = copy(stream, &mut sink, options, &mut counts);
+    let copied = copy(stream, &mut sink, options, &mut counts, || finish(&end));
     if !matches!(copied, Err(Failure::OutputClosed)) {
         super::output::note(&counts.text());
     }
@@ -167,12 +172,25 @@ impl Counts {
     }
 }
 
-/// Passes packets on as they arrive.
-fn copy(stream: impl Read, sink: &mut Sink, options: &Options, counts: &mut Counts) -> Outcome {
+/// Passes packets on as they arrive. After the requested number of packets, `finish` requests the end: the number of
+/// lost packets follows the packets that were captured until then.
+fn copy(
+    stream: impl Read,
+    sink: &mut Sink,
+    options: &Options,
+    counts: &mut Counts,
+    finish: impl FnOnce(),
+) -> Outcome {
     let mut reader = PcapngReader::new(stream);
+    let mut finish = Some(finish);
     loop {
+        let is_full = options.count == Some(counts.packets);
+        if is_full && let Some(finish) = finish.take() {
+            finish();
+        }
         let is_accepted = match reader.next_record() {
             Ok(None) => return Ok(()),
+            Ok(Some(CaptureRecord::Frame(_))) if is_full => false,
             Ok(Some(CaptureRecord::Frame(frame))) => {
                 let line = PacketLine::new(frame.packet);
                 let is_accepted = options.filter.accepts(&frame, &line);
@@ -194,14 +212,11 @@ fn copy(stream: impl Read, sink: &mut Sink, options: &Options, counts: &mut Coun
                 return Err(Failure::Failed(format!("the forwarder ended the capture: {error}")));
             }
         };
-        let is_last = reader.is_drained() || options.count == Some(counts.packets);
+        let is_last = reader.is_drained();
         if is_accepted {
             sink.block(reader.block(), is_last)?;
         } else if is_last {
             sink.block(&[], true)?;
-        }
-        if options.count == Some(counts.packets) {
-            return Ok(());
         }
     }
 }
@@ -234,11 +249,14 @@ mod tests {
             };
             writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
         }
+        writer.write_dropped(5, 9).unwrap();
         let options = options(&["--name", "/live", "--type", "interest", "--count", "1"]).unwrap();
         let mut sink = Sink::Pcapng(BufWriter::new(Box::new(io::sink())), PathBuf::new());
         let mut counts = Counts::default();
-        copy(&capture[..], &mut sink, &options, &mut counts).unwrap();
-        assert_eq!((counts.packets, counts.rejected), (1, 1));
+        let mut ends = 0;
+        copy(&capture[..], &mut sink, &options, &mut counts, || ends += 1).unwrap();
+        assert_eq!((counts.packets, counts.rejected, ends), (1, 1, 1));
+        assert_eq!(counts.lost, Some(9), "the number of lost packets is at the end");
     }
 
     #[test]

@@ -9,11 +9,17 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
+use super::complete;
 use super::failure::{self, Failure, Outcome};
 use super::manual;
 
 /// Print shell completions
+///
+/// The script asks this program for candidates: commands, options, files, strategies, FaceIds, and names with routes or of
+/// files that a file server lists. The forwarder is that of NDN_CLIENT_TRANSPORT or client.conf; without an answer within a
+/// second there are no candidates.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// The shell
@@ -36,10 +42,19 @@ pub(super) struct ManOptions {
     markdown: bool,
 }
 
-/// `program` without examples.
-pub(super) fn run(options: &Options, mut program: clap::Command) -> Outcome {
+pub(super) fn run(options: &Options) -> Outcome {
+    let shell = options.shell.to_string();
+    let unknown = || Failure::Usage(format!("{shell} is not a shell with completions"));
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell).ok_or_else(unknown)?;
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut program, "namewire", &mut script);
+    shell.write_registration(
+        complete::VARIABLE,
+        "namewire",
+        "namewire",
+        "namewire",
+        &mut script,
+    )?;
     Ok(std::io::stdout().lock().write_all(&script)?)
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ndn_client::{ConnectionState, Endpoint};
 
+use super::connect::ConnectOptions;
 use super::failure::{Failure, Outcome};
 use super::output;
 
@@ -18,6 +19,32 @@ pub(super) async fn report_losses(endpoint: &Endpoint) {
         note(endpoint, "the connection to", "is back");
     }
     std::future::pending().await
+}
+
+/// Time between two attempts to reach a forwarder.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Connects; waits up to `time_limit` for a forwarder.
+pub(super) async fn open_within(
+    options: &ConnectOptions,
+    time_limit: Option<Duration>,
+) -> Outcome<Endpoint> {
+    let Some(time_limit) = time_limit else { return options.open().await };
+    let deadline = tokio::time::Instant::now().checked_add(time_limit);
+    let mut is_first = true;
+    loop {
+        let failure = match options.open().await {
+            Err(Failure::Unreachable(failure)) => failure,
+            other => return other,
+        };
+        if deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline) {
+            return Err(Failure::Unreachable(failure));
+        }
+        if std::mem::take(&mut is_first) {
+            output::note(&format_args!("namewire: {failure}; waiting for it"));
+        }
+        tokio::time::sleep(ATTEMPT_INTERVAL).await;
+    }
 }
 
 /// Runs `work`, but fails if the connection is lost for longer than `time_limit`.

@@ -30,6 +30,45 @@ pub(super) async fn explained<T>(
     Err(Failure::NoAnswer(why.map_or_else(|| text.clone(), |why| format!("{text} ({why})"))))
 }
 
+/// The faces that Interests for a name are sent to, from the tables of a local forwarder: ` via face 288 (udp4://…)`.
+pub(super) async fn path(endpoint: &Endpoint, name: &Name) -> Option<String> {
+    let found = tokio::time::timeout(TIMEOUT, async {
+        if !matches!(endpoint.address()?, ForwarderAddress::Unix(_)) {
+            return None;
+        }
+        let management = endpoint.management();
+        if management.forwarder_status().await.ok()?.fib_entries > ENTRIES_MAX {
+            return None;
+        }
+        let entries: Vec<FibEntry> = management.dataset(&Dataset::FibList).await.ok()?;
+        let faces: Vec<FaceStatus> = management.dataset(&Dataset::FaceList).await.ok()?;
+        let uris = faces.into_iter().map(|face| face.properties);
+        let uris = uris.map(|face| (face.face_id, face.remote_uri)).collect();
+        Some(via(name, &entries, &uris))
+    });
+    found.await.ok().flatten()
+}
+
+/// The next hops of a name; the first ones, if there are several.
+fn via(name: &Name, entries: &[FibEntry], uris: &BTreeMap<u64, String>) -> String {
+    const SHOWN_MAX: usize = 2;
+    let Some(entry) = route_of(name, entries) else { return ": there is no route".to_owned() };
+    let hops = entry.next_hops.iter().take(SHOWN_MAX).map(|hop| {
+        let uri = uris.get(&hop.face_id).map_or("its peer", String::as_str);
+        format!("face {} ({uri})", hop.face_id)
+    });
+    let hops = hops.collect::<Vec<_>>().join(", ");
+    let more = if entry.next_hops.len() > SHOWN_MAX { ", …" } else { "" };
+    format!(" via {hops}{more}")
+}
+
+/// The entry with next hops that applies to a name.
+fn route_of<'a>(name: &Name, entries: &'a [FibEntry]) -> Option<&'a FibEntry> {
+    let leads = entries.iter().filter(|entry| !entry.next_hops.is_empty());
+    let leads = leads.filter(|entry| name.starts_with(entry.name.as_ref()));
+    leads.max_by_key(|entry| entry.name.len())
+}
+
 /// The diagnosis from the tables of the forwarder, if it is local.
 async fn find(endpoint: &Endpoint, name: &Name) -> Option<String> {
     let address = endpoint.address()?;
@@ -69,9 +108,7 @@ fn explain(
     links: &BTreeMap<u64, LinkCounters>,
     waiting: &[WaitingFace],
 ) -> Option<String> {
-    let leads = entries.iter().filter(|entry| !entry.next_hops.is_empty());
-    let leads = leads.filter(|entry| name.starts_with(entry.name.as_ref()));
-    let Some(entry) = leads.max_by_key(|entry| entry.name.len()) else {
+    let Some(entry) = route_of(name, entries) else {
         let waiting: Vec<&str> = waiting.iter().map(|face| &*face.remote_uri).collect();
         let waiting = match waiting.is_empty() {
             true => String::new(),
@@ -100,6 +137,19 @@ mod tests {
     fn entry(prefix: &str, faces: &[u64]) -> FibEntry {
         let next_hops = faces.iter().map(|&face_id| NextHopRecord { face_id, cost: 0 });
         FibEntry { name: prefix.parse().unwrap(), next_hops: next_hops.collect() }
+    }
+
+    #[test]
+    fn path_of_a_silent_fetch_names_the_next_hops() {
+        let uris = BTreeMap::from([(288, "udp4://192.0.2.1:6363".to_owned())]);
+        let path = |entries: &[FibEntry]| via(&"/a/b".parse().unwrap(), entries, &uris);
+        assert_eq!(
+            path(&[entry("/", &[1]), entry("/a", &[288])]),
+            " via face 288 (udp4://192.0.2.1:6363)"
+        );
+        assert_eq!(path(&[entry("/x", &[288]), entry("/a", &[])]), ": there is no route");
+        let many = path(&[entry("/a", &[288, 289, 290])]);
+        assert!(many.ends_with("face 289 (its peer), …"), "{many}");
     }
 
     #[test]

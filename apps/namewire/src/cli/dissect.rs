@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use ndn_packet::DecodeError;
 use ndn_packet::dissect::{Element, Meaning, dissect};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use namewire_control::capture::{CaptureRecord, PCAPNG_MAGIC, PcapngReader};
 /// Show every element of NDN packets with its offset, and format errors
 ///
 /// INPUT is a file, `-` for standard input, or packets in hexadecimal or Base64. It may hold several packets. A
-/// malformed packet is shown up to the error, and the exit status is 1. A capture (pcapng, of `namewire capture` or
+/// malformed packet is shown up to the error, and the exit status is 1, also if a capture has one. A capture (pcapng, of `namewire capture` or
 /// Wireshark) is shown packet by packet, below a line with time and peer; the options --name, --peer and --type select
 /// packets of it.
 #[derive(Args, Debug)]
@@ -84,6 +85,7 @@ pub(super) fn run(options: &Options) -> Outcome {
 fn show_capture(capture: &[u8], options: &Options) -> Outcome {
     let mut reader = PcapngReader::new(capture);
     let mut packets = Vec::new();
+    let (mut shown, mut malformed) = (0_u64, Malformed::default());
     let result = loop {
         match reader.next_record() {
             Ok(Some(CaptureRecord::Frame(frame))) => {
@@ -93,10 +95,15 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
                 }
                 let wire = frame.packet.unwrap_or_default();
                 let dissection = dissect(wire);
+                shown += 1;
+                // The capture cut the rest off.
+                let error = dissection.error().filter(|_| !frame.is_truncated && !wire.is_empty());
+                malformed.note(shown, error);
                 if options.json {
                     let mut packet = line.json(&frame);
                     packet["elements"] =
                         json_of(wire, &mut dissection.elements().iter().peekable(), 0);
+                    packet["error"] = json!(error.map(|error| error.to_string()));
                     packets.push(packet);
                 } else {
                     output::print_line(&line.text(&frame))?;
@@ -106,7 +113,7 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
                 }
             }
             Ok(Some(CaptureRecord::Dropped(_) | CaptureRecord::Other)) => {}
-            Ok(None) => break Ok(()),
+            Ok(None) => break malformed.outcome(describe(&options.input)),
             Err(error) => {
                 let reason = match error.kind() == ErrorKind::UnexpectedEof {
                     true => "the capture ends within a packet".to_owned(),
@@ -120,6 +127,30 @@ fn show_capture(capture: &[u8], options: &Options) -> Outcome {
         output::print_json(&json!({ "packets": packets }))?;
     }
     result
+}
+
+/// Malformed packets of a capture.
+#[derive(Debug, Default)]
+struct Malformed {
+    count: u64,
+    /// The first, counted from 1 among those that are shown, and its error.
+    first: Option<(u64, String)>,
+}
+
+impl Malformed {
+    fn note(&mut self, packet: u64, error: Option<DecodeError>) {
+        let Some(error) = error else { return };
+        self.count += 1;
+        self.first.get_or_insert_with(|| (packet, error.to_string()));
+    }
+
+    fn outcome(self, input: &str) -> Outcome {
+        let Some((packet, error)) = self.first else { return Ok(()) };
+        Err(Failure::Failed(format!(
+            "{input}: {}; packet {packet}: {error}",
+            output::counted(self.count, "malformed packet")
+        )))
+    }
 }
 
 /// The elements at this depth, with nested elements.
@@ -226,7 +257,15 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+    use namewire_control::capture::{CapturedPacket, Direction, PcapngWriter};
+
     use super::*;
+
+    fn options(arguments: &[&str]) -> Options {
+        let command = Options::augment_args(clap::Command::new("dissect").no_binary_name(true));
+        Options::from_arg_matches(&command.get_matches_from(arguments)).unwrap()
+    }
 
     const INTEREST: [u8; 7] = [5, 5, 7, 3, 8, 1, b'a'];
 
@@ -253,6 +292,34 @@ mod tests {
     }
 
     #[test]
+    fn malformed_packets_of_a_capture_fail_and_truncated_ones_do_not() {
+        let capture = |wire: &[u8], original_len| {
+            let mut capture = Vec::new();
+            let mut writer = PcapngWriter::new(&mut capture, 9000).unwrap();
+            for (bytes, original_len) in [(&INTEREST[..], INTEREST.len()), (wire, original_len)] {
+                let packet = CapturedPacket {
+                    face_id: 300,
+                    direction: Direction::Received,
+                    unix_ns: 1,
+                    original_len,
+                    bytes: bytes.to_vec(),
+                };
+                writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
+            }
+            capture
+        };
+        let options = options(&["capture"]);
+        assert!(show_capture(&capture(&INTEREST, 7), &options).is_ok());
+        assert!(show_capture(&capture(&INTEREST[..6], 7), &options).is_ok(), "cut by the capture");
+        let failure = show_capture(&capture(&[5, 5, 7, 3, 8, 9, b'a'], 7), &options).unwrap_err();
+        assert_eq!(
+            (failure.status(), failure.to_string().contains("1 malformed packet; packet 2: ")),
+            (1, true),
+            "{failure}"
+        );
+    }
+
+    #[test]
     fn base64_of_every_length_is_decoded() {
         for (text, bytes) in [
             ("", &b""[..]),
@@ -268,14 +335,7 @@ mod tests {
 
     #[test]
     fn filters_are_refused_for_input_that_is_not_a_capture() {
-        #[derive(clap::Parser)]
-        struct Program {
-            #[command(flatten)]
-            options: Options,
-        }
-        let program =
-            <Program as clap::Parser>::parse_from(["dissect", "05050703080161", "--name", "/a"]);
-        let refused = run(&program.options).unwrap_err();
+        let refused = run(&options(&["05050703080161", "--name", "/a"])).unwrap_err();
         assert!(
             matches!(&refused, Failure::Usage(reason) if reason.contains("not a capture")),
             "{refused}"

@@ -189,7 +189,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "List a directory as JSON",
                 "curl -H 'Accept: application/json' http://127.0.0.1:8080/",
             ),
-            ("Mount it", "rclone mount :http: /mnt --http-url http://127.0.0.1:8080"),
+            ("Mount it", "rclone mount :webdav: /mnt --webdav-url http://127.0.0.1:8080"),
+            (
+                "Serve them to clients of S3, too",
+                "namewire gateway --prefix /example/data --s3-bucket data",
+            ),
         ],
     ),
     (

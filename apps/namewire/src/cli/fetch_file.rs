@@ -83,6 +83,15 @@ pub(super) struct Fetched {
     pub(super) progress: FetchProgress,
     /// Packets that failed verification and were retransmitted.
     pub(super) refused: u64,
+    /// The key that the object claims to be signed with, if only digests were checked.
+    pub(super) unchecked_key: Option<Name>,
+}
+
+impl Policy {
+    /// The key of an object whose signature is not verified.
+    pub(super) fn unchecked_key(&self, found: &FoundObject) -> Option<Name> {
+        found.key_name().filter(|_| !self.fetching.verification.is_by_key()).cloned()
+    }
 }
 
 /// Fetches the missing segments of an object into `target`. `observe` is called periodically.
@@ -164,6 +173,7 @@ async fn receive_known(
     }
     let already = Already::default();
     let convention = known.found.convention();
+    let unchecked_key = policy.unchecked_key(&known.found);
     let mut stream = endpoint.fetch_found(known.found, 0, &known.fetching);
     let progress = stream.progress();
     let mut chunks = Vec::with_capacity(BATCH);
@@ -175,7 +185,8 @@ async fn receive_known(
     }
     let progress = *progress.borrow();
     let refused = progress.refused;
-    Ok(Fetched { name: stream.name().clone(), convention, already, progress, refused })
+    let name = stream.name().clone();
+    Ok(Fetched { name, convention, already, progress, refused, unchecked_key })
 }
 
 /// Segments requested before their manifest has arrived, if the metadata states their number and there is no part to
@@ -243,7 +254,10 @@ async fn positional(
             Ok(Received { refused }) => {
                 let progress = *progress.borrow();
                 let convention = found.convention();
-                return Ok(Some(Fetched { name, convention, already, progress, refused }));
+                let unchecked_key = policy.unchecked_key(&found);
+                let fetched =
+                    Fetched { name, convention, already, progress, refused, unchecked_key };
+                return Ok(Some(fetched));
             }
             Err(ReceiveError::Irregular(_)) => return Ok(None),
             // Without digests, segments cannot be requested by digest past a wrong packet in a cache.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchConfig, FetchOptions, FetchProgress, WindowMode};
 use ndn_files::{LIST, Workers};
 use ndn_packet::{Convention, Name};
@@ -181,7 +182,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             let fetching = fetch(&endpoint, &options.name, &policy, &mut target, &workers, observe);
             let fetched = tokio::select! {
                 fetched = fetching => fetched,
-                never = shown.keep_current() => match never {},
+                never = shown.keep_current(&endpoint, &options.name) => match never {},
             };
             shown.bar.finish_and_clear();
             fetched
@@ -279,27 +280,31 @@ impl Shown {
     fn observe(&self, progress: &FetchProgress, already: Already) {
         if !self.bar.is_hidden() {
             self.state.borrow_mut().note(now(), progress, already);
-            self.update();
+            self.update(None);
         }
     }
 
     /// Updates the bar while nothing arrives.
-    async fn keep_current(&self) -> std::convert::Infallible {
+    async fn keep_current(&self, endpoint: &Endpoint, name: &Name) -> std::convert::Infallible {
+        let mut silence = Silence::default();
         loop {
             tokio::time::sleep(UPDATE_INTERVAL).await;
             if !self.bar.is_hidden() {
-                self.update();
+                let lasting = self.state.borrow().silence(now());
+                let text = silence.text(lasting, endpoint, name).await;
+                self.update(text);
             }
         }
     }
 
-    fn update(&self) {
+    /// Shows this text about a silence, or what arrived.
+    fn update(&self, silence: Option<String>) {
         let state = self.state.borrow();
         let (progress, already) = (&state.progress, state.already);
         if let Some(last) = progress.final_segment {
             self.bar.set_length(last + 1);
         }
-        self.bar.set_message(state.message(now()));
+        self.bar.set_message(state.message(now(), silence));
         self.bar.set_position(already.segments + progress.segments);
     }
 }
@@ -360,13 +365,14 @@ impl Recent {
         (silence >= SILENCE_MIN).then_some(silence)
     }
 
-    fn message(&self, now: Instant) -> String {
+    fn message(&self, now: Instant, silence: Option<String>) -> String {
         let Self { progress, already, .. } = self;
         let rate = self.rate(now);
         let bytes = bytes_for_people(already.bytes + progress.bytes);
         let mut message = format!("{bytes}  {}/s", bytes_for_people(rate));
-        if let Some(silence) = self.silence(now) {
-            message.push_str(&format!("  no answer for {} s", silence.as_secs()));
+        if let Some(silence) = silence {
+            message.push_str("  ");
+            message.push_str(&silence);
             return message;
         }
         let left =
@@ -380,6 +386,33 @@ impl Recent {
         }
         message.push_str(&format!("  {} retransmitted", progress.retransmissions));
         message
+    }
+}
+
+/// A time without an answer, and where the Interests go meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    /// The next hops, once they were found for this silence.
+    path: Option<String>,
+}
+
+impl Silence {
+    /// The text for the progress line; `None` while something arrives.
+    pub(super) async fn text(
+        &mut self,
+        lasting: Option<Duration>,
+        endpoint: &Endpoint,
+        name: &Name,
+    ) -> Option<String> {
+        let Some(lasting) = lasting else {
+            self.path = None;
+            return None;
+        };
+        if self.path.is_none() {
+            self.path = Some(diagnose::path(endpoint, name).await.unwrap_or_default());
+        }
+        let path = self.path.as_deref().unwrap_or_default();
+        Some(format!("no answer for {} s from {name}{path}", lasting.as_secs()))
     }
 }
 
@@ -418,7 +451,7 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let Fetched { name, convention, already, progress, refused } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused, unchecked_key } = &self.fetched;
         let rate = bytes_for_people(per_second(progress.bytes, self.elapsed));
         let resumed = match already.bytes {
             0 => String::new(),
@@ -432,8 +465,11 @@ impl Report {
             Convention::Typed => "",
             Convention::Marked => ", named by the older convention",
         };
+        let signer = unchecked_key
+            .as_ref()
+            .map_or_else(String::new, |key| format!(", signed by {key}, which was not checked"));
         format!(
-            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{resumed}{refused}{convention}",
+            "{}: {} in {:.3} s ({rate}/s), {}, {} retransmitted{resumed}{refused}{convention}{signer}",
             name,
             bytes_for_people(progress.bytes),
             self.elapsed.as_secs_f64(),
@@ -443,7 +479,7 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let Fetched { name, convention, already, progress, refused } = &self.fetched;
+        let Fetched { name, convention, already, progress, refused, unchecked_key } = &self.fetched;
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         json!({
             "name": name.to_string(),
@@ -460,6 +496,7 @@ impl Report {
             "losses": progress.losses,
             "nacks": progress.nacks,
             "refused": refused,
+            "unchecked_key": unchecked_key.as_ref().map(Name::to_string),
             "congestion_marks": progress.congestion_marks,
             "window": progress.window,
             "rtt_ms": progress.rtt.map(milliseconds),
@@ -481,10 +518,11 @@ mod tests {
             recent.note(at(second * 1000), &progress, Already::default());
         }
         assert_eq!(recent.rate(at(10_000)), 1000);
-        assert!(!recent.message(at(10_500)).contains("no answer"));
+        assert_eq!(recent.silence(at(10_500)), None);
         assert!(recent.rate(at(12_000)) <= 700, "{}", recent.rate(at(12_000)));
-        let silent = recent.message(at(16_000));
-        assert!(silent.contains("0 B/s") && silent.contains("no answer for 6 s"), "{silent}");
+        assert_eq!(recent.silence(at(16_000)), Some(Duration::from_secs(6)));
+        let silent = recent.message(at(16_000), Some("no answer for 6 s from /x".to_owned()));
+        assert!(silent.contains("0 B/s  no answer for 6 s from /x"), "{silent}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod cache;
 mod capture;
 mod cert;
 mod companions;
+mod complete;
 mod completions;
 mod config;
 mod connect;
@@ -80,6 +81,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 use failure::{Failure, Outcome};
 
 /// NDN forwarder and tools
@@ -150,6 +152,8 @@ const USAGE_STATUS: i32 = 2;
 
 /// Runs the command on the command line.
 pub fn main() -> ExitCode {
+    // Does not return if a shell requests candidates.
+    CompleteEnv::with_factory(program).var(complete::VARIABLE).completer("namewire").complete();
     let arguments = companions::arguments().unwrap_or_else(|reason| {
         output::note(&format_args!("namewire: {reason}"));
         std::process::exit(USAGE_STATUS);
@@ -183,7 +187,7 @@ fn asks_for_json(matches: &clap::ArgMatches) -> bool {
 
 /// The command line, with examples.
 fn program() -> clap::Command {
-    examples::added(groups::with_groups(Arguments::command()))
+    complete::completed(examples::added(groups::with_groups(Arguments::command())))
 }
 
 /// Ends the program for an unusable command line; words of other programs are answered.
@@ -241,7 +245,7 @@ fn execute(command: &Command) -> Outcome {
         Command::Cert(command) => cert::run(command),
         Command::Config(command) => config::run(command),
         Command::Control(command) => api::run(command),
-        Command::Completions(options) => completions::run(options, Arguments::command()),
+        Command::Completions(options) => completions::run(options),
         Command::Man(options) => completions::run_man(options, program()),
     }
 }

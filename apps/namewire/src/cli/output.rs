@@ -166,7 +166,7 @@ pub fn print_line(line: &str) -> io::Result<()> {
 /// Version of the form of JSON (docs/reference/json.md). A field that is added does not change it.
 const JSON_SCHEMA: u64 = 1;
 
-/// A JSON value, laid out over lines; an object states its version.
+/// A JSON value, laid out over lines; an object, and each object of a list, states its version.
 pub fn print_json(value: &Value) -> io::Result<()> {
     print_line(&json_text(value))
 }
@@ -174,7 +174,11 @@ pub fn print_json(value: &Value) -> io::Result<()> {
 /// The text of [`print_json`].
 pub(super) fn json_text(value: &Value) -> String {
     let mut value = value.clone();
-    if let Value::Object(fields) = &mut value {
+    let objects = match &mut value {
+        Value::Array(elements) => elements.as_mut_slice(),
+        one => std::slice::from_mut(one),
+    };
+    for fields in objects.iter_mut().filter_map(Value::as_object_mut) {
         fields.insert("schema".to_owned(), JSON_SCHEMA.into());
     }
     format!("{value:#}")
@@ -272,6 +276,15 @@ mod tests {
              /a                  1\n\
              /example/long  100000\n"
         );
+    }
+
+    #[test]
+    fn objects_and_those_of_lists_state_the_version_of_the_form() {
+        let read = |value| serde_json::from_str::<Value>(&json_text(&value)).unwrap();
+        let (a, b) = (serde_json::json!({ "a": 1 }), serde_json::json!({ "a": 1, "schema": 1 }));
+        assert_eq!(read(a.clone()), b);
+        assert_eq!(read(serde_json::json!([a, 2])), serde_json::json!([b, 2]));
+        assert_eq!(read(serde_json::json!([])), serde_json::json!([]));
     }
 
     #[test]

@@ -93,6 +93,7 @@ mod tests {
     fn text(packet: Option<&[u8]>) -> String {
         let frame = CapturedFrame {
             interface: "udp4://192.0.2.1:6363",
+            is_truncated: false,
             face_id: Some(300),
             direction: Some(Direction::Received),
             unix_ns: 45_296_123_456_789,
@@ -133,6 +134,7 @@ mod tests {
     fn control_characters_of_interfaces_are_escaped() {
         let frame = CapturedFrame {
             interface: "eth0\u{1b}[2J\n",
+            is_truncated: false,
             face_id: None,
             direction: None,
             unix_ns: 0,

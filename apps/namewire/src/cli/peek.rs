@@ -11,6 +11,7 @@ use ndn_packet::{Data, Name};
 
 use super::arguments::{name, positive_duration};
 use super::connect::{ConnectOptions, block_on};
+use super::connection::while_connected;
 use super::failure::{Failure, Outcome};
 use super::keys;
 
@@ -29,6 +30,11 @@ pub(super) struct Options {
     /// InterestLifetime
     #[arg(long, short, value_parser = positive_duration, default_value = "4s", value_name = "DURATION", overrides_with = "lifetime")]
     lifetime: Duration,
+    /// Retransmissions before giving up
+    ///
+    /// The command fails after (RETRIES + 1) lifetimes without an answer or without a forwarder.
+    #[arg(long, default_value_t = 0)]
+    retries: u32,
     /// HopLimit of the Interest
     #[arg(long, value_name = "HOPS")]
     hop_limit: Option<u8>,
@@ -75,7 +81,8 @@ pub(super) fn run(options: &Options) -> Outcome {
     let mut request = InterestRequest::new(options.name.clone())
         .can_be_prefix(options.can_be_prefix)
         .must_be_fresh(options.fresh)
-        .lifetime(options.lifetime);
+        .lifetime(options.lifetime)
+        .retransmissions(options.retries);
     if let Some(hop_limit) = options.hop_limit {
         request = request.hop_limit(hop_limit);
     }
@@ -87,7 +94,11 @@ pub(super) fn run(options: &Options) -> Outcome {
     }
     block_on(async {
         let endpoint = options.connect.open().await?;
-        let received = endpoint.express(&request).await.map_err(Failure::from);
+        let timeout = options.lifetime.saturating_mul(options.retries.saturating_add(1));
+        let received = while_connected(&endpoint, timeout, async {
+            endpoint.express(&request).await.map_err(Failure::from)
+        })
+        .await;
         let received = match options.hint.is_empty() {
             true => super::diagnose::explained(received, &endpoint, &options.name).await?,
             // The forwarding hints decide its path.

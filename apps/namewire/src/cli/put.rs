@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::arguments::{duration, positive_duration, served_name, size};
 use super::connect::{ConnectOptions, block_on_until_done};
+use super::connection::{open_within, while_connected};
 use super::failure::{Failure, Outcome};
 use super::interrupt::interrupted;
 use super::keys;
@@ -42,6 +43,9 @@ pub(super) struct Options {
     /// Exit after every segment was sent and none was requested for this time
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     until_idle: Option<Duration>,
+    /// Fail after this time without a forwarder [default: at once at the start, never later]
+    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
+    wait: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -60,15 +64,17 @@ pub(super) fn run(options: &Options) -> Outcome {
     let content = content(&options.file)?;
     let size = content.len();
     block_on_until_done(async {
-        let endpoint = options.connect.open().await?;
+        let endpoint = open_within(&options.connect, options.wait).await?;
         let object =
             endpoint.publish(&options.name, content, &publishing).await.map_err(failure)?;
         report_published(options, &object, size)?;
-        tokio::select! {
-            signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string()))?,
-            () = super::connection::report_losses(&endpoint) => (),
-            () = until_idle(&object, options.until_idle) => (),
-        }
+        let serving = async {
+            tokio::select! {
+                signal = interrupted() => signal.map_err(|error| Failure::Failed(error.to_string())),
+                () = until_idle(&object, options.until_idle) => Ok(()),
+            }
+        };
+        while_connected(&endpoint, options.wait.unwrap_or(Duration::MAX), serving).await?;
         if !options.json {
             let (segments, bytes) = (object.segments_served(), object.bytes_served());
             let line =

@@ -76,11 +76,12 @@ pub(super) async fn fetch(
             }
         }
     }
+    let unchecked_key = policy.unchecked_key(&found);
     let mut segment = first_segment + already.segments;
     if segment * segment_size >= end {
         let progress = FetchProgress::default();
         let (name, convention) = (found.name().clone(), found.convention());
-        return Ok(Fetched { name, convention, already, progress, refused: 0 });
+        return Ok(Fetched { name, convention, already, progress, refused: 0, unchecked_key });
     }
     let convention = found.convention();
     let mut stream = endpoint.fetch_found(found, segment, &fetching);
@@ -111,7 +112,8 @@ pub(super) async fn fetch(
     // The bytes of the range, not the segments that contain them.
     let bytes = end - range.first - already.bytes;
     let progress = FetchProgress { bytes, ..*progress.borrow() };
-    Ok(Fetched { name, convention, already, progress, refused: progress.refused })
+    let refused = progress.refused;
+    Ok(Fetched { name, convention, already, progress, refused, unchecked_key })
 }
 
 /// The part of an interrupted fetch of the same range.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use ndn_client::Endpoint;
 use ndn_client::fetch::{Discovery, FetchProgress};
 use ndn_packet::Name;
 use serde_json::json;
@@ -18,7 +19,9 @@ use super::connection::while_connected;
 use super::diagnose;
 use super::failure::{Failure, Outcome};
 use super::fetch_file::{Already, Listing};
-use super::get::{self, FetchArguments, Recent, UPDATE_INTERVAL, now, per_second, start_workers};
+use super::get::{
+    self, FetchArguments, Recent, Silence, UPDATE_INTERVAL, now, per_second, start_workers,
+};
 use super::output::{self, bytes_for_people, counted, grouped};
 use super::tree::{self, Fetched, Filter, JOBS_DEFAULT, Mode, Rules, TreeProgress};
 
@@ -119,7 +122,7 @@ fn copy(name: &Name, output: &Path, arguments: &FetchArguments, rules: &Rules) -
         let work = async {
             let fetched = tokio::select! {
                 fetched = tree.copy(name, output) => fetched,
-                never = show(&bar, &progress) => match never {},
+                never = show(&bar, &progress, &endpoint, name) => match never {},
             };
             bar.finish_and_clear();
             fetched
@@ -202,8 +205,14 @@ fn report(
 }
 
 /// Shows how far a copy is.
-async fn show(bar: &ProgressBar, progress: &TreeProgress) -> Infallible {
+async fn show(
+    bar: &ProgressBar,
+    progress: &TreeProgress,
+    endpoint: &Endpoint,
+    name: &Name,
+) -> Infallible {
     let mut recent = Recent::new(now());
+    let mut silence = Silence::default();
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     loop {
         tokio::time::sleep(UPDATE_INTERVAL).await;
@@ -219,8 +228,8 @@ async fn show(bar: &ProgressBar, progress: &TreeProgress) -> Infallible {
         let fetched = FetchProgress { bytes, ..FetchProgress::default() };
         recent.note(now(), &fetched, Already::default());
         let rate = recent.rate(now());
-        let pace = match recent.silence(now()) {
-            Some(silence) => format!("no answer for {} s", silence.as_secs()),
+        let pace = match silence.text(recent.silence(now()), endpoint, name).await {
+            Some(silence) => silence,
             None => format!("{}/s", bytes_for_people(rate)),
         };
         let left = bytes_found.saturating_sub(bytes).checked_div(rate);

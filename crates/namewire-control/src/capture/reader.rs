@@ -41,6 +41,8 @@ pub struct CapturedFrame<'a> {
     pub unix_ns: u64,
     /// The NDN packet, possibly truncated; `None` for a frame of another protocol.
     pub packet: Option<&'a [u8]>,
+    /// The capture has only the beginning of the frame.
+    pub is_truncated: bool,
 }
 
 /// What a block of a capture contains.
@@ -231,6 +233,7 @@ fn frame<'a>(
     let ticks = u128::from(high) << 32 | u128::from(low);
     let unix_ns = ticks * 1_000_000_000 / u128::from(interface.ticks_per_second);
     let length = order.u32(body.get(12..16)?) as usize;
+    let is_truncated = order.u32(body.get(16..20)?) as usize > length;
     let bytes = body.get(20..20_usize.checked_add(length)?)?;
     let options = body.get(20 + length.next_multiple_of(4)..).unwrap_or_default();
     let flags = option_of(order, options, 2).and_then(|value| Some(order.u32(value.get(..4)?)));
@@ -247,6 +250,7 @@ fn frame<'a>(
         packet: (interface.link_type == LINKTYPE_ETHERNET)
             .then(|| ndn_of_ethernet(bytes))
             .flatten(),
+        is_truncated,
     })
 }
 

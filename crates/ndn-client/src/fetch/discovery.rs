@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ndn_packet::tlv::Reader;
-use ndn_packet::{Component, ContentType, Convention, Name, NameRef, types};
+use ndn_packet::{Component, ContentType, Convention, KeyLocator, Name, NameRef, types};
 
 use super::{FetchError, FetchOptions, Verification};
 use crate::endpoint::Endpoint;
@@ -47,6 +47,8 @@ pub struct FoundObject {
     pub(crate) metadata: Option<Bytes>,
     /// How the metadata was verified.
     verified_by: Verification,
+    /// KeyLocator of the Data by which it was found.
+    key_name: Option<Name>,
 }
 
 impl FoundObject {
@@ -65,6 +67,7 @@ impl FoundObject {
             whole: false,
             metadata: None,
             verified_by: Verification::Skip,
+            key_name: None,
         }
     }
 
@@ -86,6 +89,13 @@ impl FoundObject {
     #[must_use]
     pub fn metadata_is_verified_by(&self, verification: &Verification) -> bool {
         self.metadata.is_some() && self.verified_by.is_same_verifier(verification)
+    }
+
+    /// The key that the Data by which the object was found claims to be signed with (KeyLocator). Verified only as far as
+    /// the options of the search demand it.
+    #[must_use]
+    pub fn key_name(&self) -> Option<&Name> {
+        self.key_name.as_ref()
     }
 
     /// Name of the object with its version; segment numbers follow it.
@@ -265,7 +275,14 @@ async fn by_metadata(
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
     let verified_by = options.verification.clone();
-    Ok(FoundObject { metadata: Some(content), verified_by, ..found })
+    let key_name = key_name(&received);
+    Ok(FoundObject { metadata: Some(content), verified_by, key_name, ..found })
+}
+
+/// The name in the KeyLocator.
+fn key_name(received: &ReceivedData) -> Option<Name> {
+    let locator = received.data().signature_info().ok()?.key_locator?;
+    if let KeyLocator::Name(name) = locator { Some(name.to_name()) } else { None }
 }
 
 /// Content of metadata: a Name, followed by a FinalBlockId in the file-server protocol.
@@ -323,6 +340,7 @@ async fn by_prefix(
     object.convention = segmented.unwrap_or(object.convention);
     object.note_final_segment(&received);
     object.whole = segmented.is_none();
+    object.key_name = key_name(&received);
     object.data = Some(received.clone());
     Ok(object)
 }

@@ -1,6 +1,6 @@
 //! The commands of nfdc and the grammar of their arguments: positional ones first, then by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ndn_management::{FaceUri, Persistency, route_origin_from_text};
@@ -156,6 +156,25 @@ const ALIASES: [(&str, &str); 7] = [
     ("route", "route list"),
     ("strategy", "strategy list"),
 ];
+
+/// The words that may follow those of a command: nouns, verbs, then the names of arguments that are not given yet.
+pub(in crate::cli) fn words_after(words: &[String]) -> BTreeSet<&'static str> {
+    let parts = COMMANDS.iter().filter_map(|known| known.command.split_once(' '));
+    match words {
+        [] => parts.map(|(noun, _)| noun).collect(),
+        [noun] => parts.filter(|(known, _)| known == noun).map(|(_, verb)| verb).collect(),
+        [noun, verb, given @ ..] => {
+            let command = format!("{noun} {verb}");
+            let known = COMMANDS.iter().find(|known| known.command == command);
+            let arguments = known.into_iter().flat_map(|known| known.arguments);
+            arguments
+                .filter(|argument| !argument.is_positional)
+                .map(|argument| argument.name)
+                .filter(|name| !given.iter().any(|word| word == name))
+                .collect()
+        }
+    }
+}
 
 /// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
@@ -402,6 +421,19 @@ mod tests {
 
     fn read(line: &str) -> Result<Parsed, String> {
         parse(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_follow_those_of_the_grammar() {
+        let after = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            words_after(&words).into_iter().collect::<Vec<_>>()
+        };
+        assert!(after(&[]).contains(&"strategy"));
+        assert_eq!(after(&["cs"]), ["config", "erase", "info"]);
+        assert_eq!(after(&["route", "remove", "/p", "300"]), ["origin"]);
+        assert!(after(&["route", "remove", "/p", "300", "origin", "0"]).is_empty());
+        assert!(after(&["nonsense"]).is_empty());
     }
 
     #[test]

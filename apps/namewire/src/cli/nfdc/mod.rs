@@ -31,6 +31,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::failure::Failure;
 use super::key_chain::usual_signer;
 use grammar::Parsed;
+pub(super) use grammar::words_after;
 use session::{Exit, Session, print};
 
 /// Run a command of NFD's nfdc, with its arguments, output and exit statuses
@@ -43,6 +44,9 @@ pub(super) struct Options {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
+
+/// The identifier of the arguments among those of this program.
+pub(super) const ARGUMENTS: &str = "arguments";
 
 /// The version of NFD whose nfdc is the model.
 const LIKE_VERSION: &str = "24.07";
