@@ -64,7 +64,8 @@ fn names_of_all_shards_cross_between_faces_of_all_workers() {
         assert_eq!((counters.in_data.value(), counters.out_data.value()), (60, 120));
         assert!(exchanged(&bed.dataplane, |counters| &counters.crossings_sent) > 0);
         let dropped = exchanged(&bed.dataplane, |counters| &counters.ring_full_data)
-            + exchanged(&bed.dataplane, |counters| &counters.ring_full_interests);
+            + exchanged(&bed.dataplane, |counters| &counters.ring_full_interests)
+            + exchanged(&bed.dataplane, |counters| &counters.crossing_no_buffer);
         assert_eq!(dropped, 0);
         assert_eq!(bed.erase("/p/3", 2), (2, true));
         assert_eq!(bed.erase("/", 1000), (58, false));

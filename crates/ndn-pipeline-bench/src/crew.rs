@@ -104,8 +104,9 @@ pub(crate) fn stretch(members: &mut [Member], exchanges: u64, cpus: &[usize]) ->
         threads.into_iter().map(join).collect()
     });
     for member in members.iter() {
-        let dropped = member.exchange.counters().ring_full_total();
-        ensure!(dropped == 0, "{dropped} packets found no room in a ring");
+        let counters = member.exchange.counters();
+        let dropped = counters.ring_full_total() + counters.crossing_no_buffer.value();
+        ensure!(dropped == 0, "{dropped} packets found no room in a ring, or no buffer");
     }
     rates.into_iter().sum()
 }

@@ -1,14 +1,17 @@
 //! A block for copies of packets.
 
-use crate::{FillBlock, PacketHandle, PacketPool};
+use crate::{BLOCK_SIZE, FillBlock, PacketHandle, PacketPool};
 
 /// A block that packets are copied into one behind the other, replaced when it is full.
 #[derive(Debug, Default)]
 pub struct CopyBlock(Option<FillBlock>);
 
 impl CopyBlock {
-    /// The block, with room for at least `length` bytes; `None` if the pool has no free block.
+    /// The block, with room for at least `length` bytes; `None` if the pool has no free block or no block is so large.
     pub fn with_room(&mut self, length: usize, pool: &PacketPool) -> Option<&mut FillBlock> {
+        if length > BLOCK_SIZE {
+            return None;
+        }
         if self.0.as_ref().is_none_or(|block| block.remaining() < length) {
             let fresh = pool.allocate_block()?;
             if let Some(used_up) = self.0.replace(fresh) {
@@ -50,7 +53,6 @@ impl CopyBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BLOCK_SIZE;
 
     #[test]
     fn copies_lie_in_one_block_until_it_is_full() {

@@ -141,7 +141,7 @@ impl Asf {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) {
-        let by = context.writer(interest.entry);
+        let by = context.asker(interest);
         let now = by.now;
         let table = &mut context.tables.measurements;
         table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
@@ -154,7 +154,7 @@ impl Asf {
     }
 
     fn probe(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>, used: FaceIndex) {
-        let by = context.writer(interest.entry);
+        let by = context.asker(interest);
         let now = by.now;
         let random = mix(u64::from(interest.nonce) ^ interest.namespace());
         let table = &mut context.tables.measurements;

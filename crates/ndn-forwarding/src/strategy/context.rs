@@ -1,7 +1,9 @@
 //! The interface between a shard and its strategies.
 
 use ndn_packet::NackReason;
-use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId, Timestamp};
+use ndn_table::{
+    FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, PrincipalIndex, StrategyId, Timestamp,
+};
 
 use super::measurements::Writer;
 use super::retransmission::{Retransmission, Suppression};
@@ -254,7 +256,14 @@ impl Context<'_> {
         Some((known.last_next_hop, known.rtt.timeout_ns()))
     }
 
-    /// The writer of measurements for the Interest of an entry.
+    /// The writer of measurements for an Interest that is forwarded: the principal that sent it.
+    pub(super) fn asker(&self, interest: &PendingInterest<'_>) -> Writer {
+        let principal = self.tables.faces.principal(interest.face);
+        let principal = principal.unwrap_or(PrincipalIndex::OTHER);
+        Writer { strategy: self.strategy, principal, now: self.now }
+    }
+
+    /// The writer of measurements for an answer: the principal that the entry is charged to.
     pub(super) fn writer(&self, entry: PitIndex) -> Writer {
         let principal = self.tables.pcct.entry(entry).principal();
         Writer { strategy: self.strategy, principal, now: self.now }

@@ -18,7 +18,7 @@ const LIFETIME_MS: u64 = 8000;
 pub(crate) struct Measurement {
     key: u64,
     expiry: Timestamp,
-    /// Whose Interest made it.
+    /// The principal whose Interest made it. If that has ended, its number may be that of a newcomer until this expires.
     principal: PrincipalIndex,
     /// The face that answered last.
     pub(crate) last_next_hop: FaceIndex,

@@ -131,7 +131,7 @@ impl Strategy for Turns {
         {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }
-        let by = context.writer(interest.entry);
+        let by = context.asker(interest);
         let table = &mut context.tables.measurements;
         let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let turn = namespace.mark;
@@ -195,7 +195,7 @@ impl FastRoute {
     const CHOSEN: u64 = 1;
 
     fn chosen(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
-        let by = context.writer(interest.entry);
+        let by = context.asker(interest);
         let table = &mut context.tables.measurements;
         let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let face = (namespace.state == Self::CHOSEN).then_some(namespace.last_next_hop)?;
