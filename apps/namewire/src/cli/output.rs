@@ -174,9 +174,10 @@ pub fn print_json(value: &Value) -> io::Result<()> {
 /// The text of [`print_json`].
 pub(super) fn json_text(value: &Value) -> String {
     let mut value = value.clone();
-    let objects = match &mut value {
-        Value::Array(elements) => elements.as_mut_slice(),
-        one => std::slice::from_mut(one),
+    let objects = if let Value::Array(elements) = &mut value {
+        elements.as_mut_slice()
+    } else {
+        std::slice::from_mut(&mut value)
     };
     for fields in objects.iter_mut().filter_map(Value::as_object_mut) {
         fields.insert("schema".to_owned(), JSON_SCHEMA.into());
