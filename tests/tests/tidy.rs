@@ -174,17 +174,31 @@ fn inline_paths<'t>(text: &'t str, root: &'t str) -> impl Iterator<Item = String
 /// The modules of the same package that a module imports from or names by a path.
 fn imports(module: &[String], modules: &BTreeMap<Vec<String>, String>) -> BTreeSet<Vec<String>> {
     let text = &modules[module];
+    let children: BTreeSet<&str> = modules
+        .keys()
+        .filter_map(|other| Some(other.strip_prefix(module)?.first()?.as_str()))
+        .collect();
+    // What a module re-exports is its interface, not an import.
+    let is_export = |before: &str| before.trim_start().starts_with("pub");
+    let parts: Vec<&str> = text.split("use ").collect();
+    let imported = parts.windows(2).filter_map(|pair| {
+        let before = pair[0].rsplit('\n').next().unwrap();
+        let (path, _) = pair[1].split_once(';').filter(|_| !is_export(before))?;
+        Some(path.chars().filter(|c| !c.is_whitespace()).collect::<String>())
+    });
+    let lines = text.lines().filter(|line| !(is_export(line) && line.contains(" use ")));
+    let body: String = lines.map(|line| format!("{line}\n")).collect();
+    let roots: Vec<String> =
+        ["crate", "super"].iter().chain(&children).map(|root| format!("{root}::")).collect();
+    let inline = roots.iter().flat_map(|root| inline_paths(&body, root));
     let mut found = BTreeSet::new();
-    let imported = text.split("use ").skip(1).filter_map(|part| Some(part.split_once(';')?.0));
-    let imported =
-        imported.map(|path| path.chars().filter(|c| !c.is_whitespace()).collect::<String>());
-    let inline = ["crate::", "super::"].into_iter().flat_map(|root| inline_paths(text, root));
     for path in imported.chain(inline) {
-        for path in expanded(&path) {
+        for path in expanded(&path).into_iter().filter(|path| !path.ends_with("::")) {
             let mut segments = path.split("::").peekable();
             let mut base = match segments.peek() {
                 Some(&"crate") => Vec::new(),
                 Some(&("self" | "super")) => module.to_vec(),
+                Some(child) if children.contains(child) => module.to_vec(),
                 _ => continue,
             };
             while let Some(&first) = segments.peek() {
