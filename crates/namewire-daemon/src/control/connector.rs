@@ -14,17 +14,15 @@ use ndn_types::FaceUri;
 use tracing::{info, warn};
 
 use super::commands::FaceCommands;
+use super::path_mtu;
 use super::service::{Cx, Deadline, Event, FaceRequest, Reason, Service, deadline};
-use super::websocket::TOKEN_HANDSHAKES;
-use super::{TOKEN_NAMES, path_mtu};
+use super::tokens::{TOKEN_ATTEMPTS, TOKEN_HANDSHAKES, TOKEN_NAMES};
 use crate::addresses::{self, NoAddress, words};
 use crate::faces::{self, FaceSpec};
 use crate::listeners::OwnAddresses;
 use crate::local_peers::LocalPeers;
 use crate::names::{self, Answer, HostNames};
 
-/// First token of connection attempts.
-pub(super) const TOKEN_ATTEMPTS: u64 = 1 << 32;
 /// Connection timeout of `faces/create` (NFD answers 504 after 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 

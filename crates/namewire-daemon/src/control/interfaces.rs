@@ -6,9 +6,9 @@ use ndn_management::status;
 use ndn_sys::netlink::LinkMonitor;
 use tracing::info;
 
-use super::TOKEN_LINKS;
 use super::commands::PortCommands;
 use super::service::{Deadline, Event, Reason, Service, deadline};
+use super::tokens::TOKEN_LINKS;
 use crate::bound::InterfaceFaces;
 use crate::ethernet::{Context, EthernetPorts, OwnPort};
 use crate::faces;

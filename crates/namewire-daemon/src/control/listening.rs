@@ -10,13 +10,11 @@ use ndn_sys::stream::{AcceptError, Accepted};
 use tracing::{debug, error};
 
 use super::commands::FaceCommands;
-use super::connector::TOKEN_ATTEMPTS;
 use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::tokens::{TOKEN_ATTEMPTS, TOKEN_LISTENERS};
 use crate::config::Config;
 use crate::listeners::{Listeners, LocalEnd};
 
-/// Listener `i` has token `TOKEN_LISTENERS + i`.
-pub(super) const TOKEN_LISTENERS: u64 = 1 << 16;
 /// Maximum connections accepted per listener and round.
 const ACCEPTS_PER_ROUND: usize = 128;
 /// Pause of a listener after the process ran out of descriptors or memory.

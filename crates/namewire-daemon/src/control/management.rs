@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use super::commands::TableCommands;
 use super::replies::{Replies, segment_name};
 use super::service::{CONTROL_SOCKET, Deadline, Event, FaceRequest, Reason, Service, deadline};
-use super::{TOKEN_INTERNAL, TOKEN_KEY_CHAIN};
+use super::tokens::{TOKEN_INTERNAL, TOKEN_KEY_CHAIN};
 use crate::destinations::Restorations;
 use crate::faces::FaceSpec;
 use crate::tables::{ForwardingTables, Published};
@@ -37,8 +37,10 @@ const DATA_TYPE: u8 = 6;
 const LOCAL_MAX: usize = 1024;
 /// Maximum Interests answered per round, so that one busy client neither starves other clients nor delays a shutdown.
 const INTERESTS_PER_ROUND: usize = 64;
+/// Capacity of the internal face, in frames per direction.
+pub(super) const INTERNAL_QUEUE: usize = 4096;
 /// Maximum packets taken from the internal face per round.
-const PACKETS_PER_ROUND: usize = super::INTERNAL_QUEUE;
+const PACKETS_PER_ROUND: usize = INTERNAL_QUEUE;
 /// Retry interval for a full queue: doubled while the queue has no room.
 const RETRY_MIN: Duration = Duration::from_millis(2);
 const RETRY_MAX: Duration = Duration::from_millis(128);

@@ -21,14 +21,13 @@ use tracing::{debug, info, warn};
 
 use super::commands::FaceCommands;
 use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::tokens::TOKEN_MEMIF;
 use crate::config::{Config, MemifSecrecy};
 use crate::faces::FaceSpec;
 use crate::local_peers::PeerIdentity;
 use crate::settings;
 use namewire_control::{MemifRefusal, MemifStatus};
 
-/// First token of handshakes.
-pub(super) const TOKEN_MEMIF: u64 = 1 << 49;
 /// Maximum concurrent handshakes; further clients are rejected.
 const HANDSHAKES_MAX: usize = 64;
 /// Maximum concurrent handshakes per user: half, so that other users always find some. Starting one costs a client

@@ -34,6 +34,7 @@ mod replies;
 pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod setup;
+mod tokens;
 mod websocket;
 
 use std::sync::Arc;
@@ -64,6 +65,10 @@ use sessions::Sessions;
 use setup::internal_face;
 use websocket::WebSocketHandshakes;
 
+use self::tokens::{
+    TOKEN_CALLS, TOKEN_DATAPLANE, TOKEN_INTERNAL, TOKEN_KEY_CHAIN, TOKEN_LINKS, TOKEN_NAMES,
+    TOKEN_SESSIONS, TOKEN_STOP,
+};
 use super::balance::BalanceSchedule;
 use super::calls::Calls;
 use super::captures::Captures;
@@ -77,17 +82,6 @@ use crate::config::Config;
 use crate::environment::now;
 use crate::hooks::{Hooks, Requests};
 
-const TOKEN_DATAPLANE: u64 = 0;
-const TOKEN_INTERNAL: u64 = 1;
-const TOKEN_STOP: u64 = 2;
-const TOKEN_CALLS: u64 = 3;
-const TOKEN_LINKS: u64 = 4;
-const TOKEN_KEY_CHAIN: u64 = 5;
-const TOKEN_SESSIONS: u64 = 6;
-const TOKEN_NAMES: u64 = 7;
-
-/// Capacity of the internal face, in frames per direction.
-const INTERNAL_QUEUE: usize = 4096;
 /// Maximum descriptors handled per round.
 pub(super) const EVENTS_PER_ROUND: usize = 64;
 /// Maximum calls of other threads executed per round.
@@ -144,7 +138,7 @@ impl Control {
     pub(super) fn new(config: &Config, parts: Parts) -> anyhow::Result<Self> {
         let Parts { clock, has_link_monitor, management: mut state, key_chain, .. } = parts;
         let Parts { mut dataplane, tables, mut listeners, calls, own, .. } = parts;
-        let (near, far) = InternalEnd::pair(INTERNAL_QUEUE)?;
+        let (near, far) = InternalEnd::pair(management::INTERNAL_QUEUE)?;
         let regions = ProducerRegions::new(config.tables.network_regions.clone());
         dataplane.send(Command::SetRegions(Arc::new(regions)));
         dataplane.send(Command::ConfigureCs(CsSettings {

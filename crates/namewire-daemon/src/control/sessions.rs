@@ -12,9 +12,9 @@ use ndn_types::{CounterValues as _, FaceUri, PrincipalKey};
 use ndn_webtransport::{Accepted, Identity, Listen, PathMtu, Rules, Target};
 use tracing::{debug, error, info};
 
-use super::TOKEN_SESSIONS;
 use super::commands::FaceCommands;
 use super::service::{Cx, Event, Service};
+use super::tokens::TOKEN_SESSIONS;
 use crate::config::Config;
 use crate::faces::{self, FaceSpec};
 use crate::websocket::Admission;

@@ -11,14 +11,12 @@ use ndn_types::{Capacity, LedgerReport, PrincipalIndex, RankedLedger, Reserves, 
 use tracing::{debug, warn};
 
 use super::commands::FaceCommands;
-use super::memif::TOKEN_MEMIF;
 use super::service::{Cx, Deadline, Event, Reason, Service, deadline};
+use super::tokens::{TOKEN_HANDSHAKES, TOKEN_MEMIF};
 use crate::listeners::LocalEnd;
 use crate::local_peers::PeerIdentity;
 use crate::websocket::{Client, Handshake, HandshakeProgress, Handshakes};
 
-/// First token of handshakes.
-pub(super) const TOKEN_HANDSHAKES: u64 = 1 << 48;
 /// Maximum concurrent handshakes, which principals share.
 const HANDSHAKES_MAX: usize = 256;
 /// Handshake timeout.
