@@ -29,7 +29,7 @@ pub(super) enum Action {
     Delete,
     /// An entry of another kind is in the way.
     Blocked,
-    /// For [`Mode::Verify`]: there is no such file, it is another one, or the tree does not have it.
+    /// For [`Verify`](super::rules::Mode::Verify): there is no such file, it is another one, or the tree does not have it.
     Missing,
     Differs,
     Extra,
