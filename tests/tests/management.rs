@@ -121,6 +121,9 @@ fn routes_are_added_listed_and_removed() {
     let entry = find(&forwarder.json(&["route", "fib"]), "/a/b").unwrap();
     assert_eq!(entry["next_hops"][0]["face_id"], id);
     assert_eq!(entry["next_hops"][0]["cost"], 7);
+    let used = forwarder.json(&["route", "fib", "/a/b/c/d"]);
+    assert!(array(&used).len() == 1 && find(&used, "/a/b").is_some(), "{used}");
+    assert!(array(&forwarder.json(&["route", "fib", "/b"])).is_empty());
 
     let _ = forwarder.output(&["route", "remove", "/a/b", peer]);
     wait_until("the entry to be gone", || {

@@ -24,11 +24,11 @@ pub(super) const PRODUCER_SUFFIX: &str = ".producer";
 /// # Errors
 /// A socket cannot be created or fails; a peer that closes ends the relay.
 pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Result<()> {
-    let statistics = UnixListener::bind(statistics)?;
+    let statistics = listen(statistics)?;
     let consumer_listener = UnixListener::bind(path)?;
     let mut producer_path = path.as_os_str().to_owned();
     producer_path.push(PRODUCER_SUFFIX);
-    let producer_listener = UnixListener::bind(&producer_path)?;
+    let producer_listener = listen(Path::new(&producer_path))?;
     let producer = Endpoint::stream(OwnedFd::from(producer_listener.accept()?.0))?;
     let mut endpoints = Vec::with_capacity(consumers);
     for _ in 0..consumers {
@@ -37,13 +37,22 @@ pub fn relay_unix(path: &Path, consumers: usize, statistics: &Path) -> io::Resul
     relay(endpoints, producer, &statistics)
 }
 
+/// A listener whose file appears when it accepts connections: between `bind` and `listen` they are refused.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let mut unready = path.as_os_str().to_owned();
+    unready.push(".unready");
+    let listener = UnixListener::bind(&unready)?;
+    std::fs::rename(&unready, path)?;
+    Ok(listener)
+}
+
 /// Relays between TCP sockets: the producer connects to the port after that of `address`, then `consumers`
 /// connections arrive at `address`. Reports its counters to clients of `statistics`.
 ///
 /// # Errors
 /// A socket cannot be created or fails; a peer that closes ends the relay.
 pub fn relay_tcp(address: SocketAddr, consumers: usize, statistics: &Path) -> io::Result<()> {
-    let statistics = UnixListener::bind(statistics)?;
+    let statistics = listen(statistics)?;
     let producer_address = SocketAddr::new(address.ip(), address.port() + 1);
     let producer_listener = TcpListener::bind(producer_address)?;
     let consumer_listener = TcpListener::bind(address)?;
@@ -74,7 +83,7 @@ pub fn relay_udp(sockets: &[(SocketAddr, SocketAddr)], statistics: &Path) -> io:
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let producer = endpoints.remove(0);
-    relay(endpoints, producer, &UnixListener::bind(statistics)?)
+    relay(endpoints, producer, &listen(statistics)?)
 }
 
 fn relay(

@@ -38,6 +38,9 @@ enum Command {
     #[command(aliases = ["ls"])]
     List(ListArguments),
     /// List the FIB: prefixes and next hops
+    ///
+    /// With a prefix that has no entry at or below it, shows the entry that Interests for it use: the one of the longest
+    /// prefix.
     Fib(ListArguments),
     /// Add or change a route
     ///
@@ -231,7 +234,14 @@ async fn list(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
 async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
     let endpoint = common.connect.open_as_operator().await?;
     let mut entries: Vec<FibEntry> = endpoint.management().dataset(&Dataset::FibList).await?;
+    let used = prefix.and_then(|prefix| {
+        let above = entries.iter().filter(|entry| is_selected(prefix, Some(&entry.name)));
+        above.max_by_key(|entry| entry.name.len()).cloned()
+    });
     entries.retain(|entry| is_selected(&entry.name, prefix));
+    if entries.is_empty() {
+        entries.extend(used);
+    }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     if common.json {
         let next_hop = |hop: &ndn_management::NextHopRecord| json!({ "face_id": hop.face_id, "cost": hop.cost });
@@ -256,7 +266,7 @@ async fn list_fib(prefix: Option<&Name>, common: &CommonOptions) -> Outcome {
             ]);
         }
     }
-    Ok(table.print("the FIB is empty")?)
+    Ok(table.print("no FIB entry")?)
 }
 
 async fn add(
