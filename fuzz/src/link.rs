@@ -9,7 +9,7 @@ use ndn_face::{
 use ndn_forwarding::{LpFields, TxKind, TxPacket};
 use ndn_packet::MAX_PACKET_SIZE;
 use ndn_ring::PacketHandle;
-use ndn_table::{Reserves, Timestamp};
+use ndn_types::{Reserves, Timestamp};
 
 /// Bytes of fragments that may wait; little, so that a short input reaches it.
 const MEMORY: usize = 8 * 1024;

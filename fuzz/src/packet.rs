@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    Burst, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace, Scope,
+    Burst, DropReason, FaceProperties, Ingress, LpFields, PacketKind, PitToken, RxFace,
 };
 use ndn_packet::data::CommonData;
 use ndn_packet::dissect::dissect;
@@ -17,6 +17,7 @@ use ndn_packet::{
 };
 use ndn_ring::{PacketPool, PagePreference};
 use ndn_table::{FaceIndex, NameHasher};
+use ndn_types::Scope;
 
 /// Takes the bytes as a packet from the network.
 pub fn packet(bytes: &[u8]) {

@@ -4,16 +4,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ndn_face::{
-    FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, Persistency, Progress, RxSink,
-};
-use ndn_forwarding::{FaceProperties, LpFields, RxFace, Scope};
+use ndn_face::{FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, Progress, RxSink};
+use ndn_forwarding::{FaceProperties, LpFields, RxFace};
 use ndn_packet::{MAX_PACKET_SIZE, tlv, types};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::poll::Events;
 use ndn_sys::stream as unix;
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::PrincipalKey;
+use ndn_table::FaceIndex;
+use ndn_types::{Persistency, PrincipalKey, Scope, Timestamp};
 
 /// Longest frame on a stream.
 const FRAME_LENGTH_MAX: usize = MAX_PACKET_SIZE + 256;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ndn_dataplane::{Balanced, Balancer, Dataplane, MEASURED_PACKETS_MIN};
 use ndn_packet::Name;
-use ndn_table::{NDT_ENTRIES, Timestamp};
+use ndn_table::NDT_ENTRIES;
+use ndn_types::Timestamp;
 
 use crate::control::commands::NameDispatch;
 use crate::control::service::{Cx, Deadline, Reason, Service, deadline};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ndn_dataplane::NewFace;
-use ndn_face::{FaceOptions, NewDatagram, Persistency};
-use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
+use ndn_face::{FaceOptions, NewDatagram};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Persistency, Scope};
 use tracing::{debug, info, warn};
 
 use super::addresses::on_link;

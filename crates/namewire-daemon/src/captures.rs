@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ndn_face::FrameTap;
 use ndn_sys::clock::Clock;
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::duration_ns;
+use ndn_table::FaceIndex;
+use ndn_types::{Timestamp, duration_ns};
 
 use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;

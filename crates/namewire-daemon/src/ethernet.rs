@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use ndn_dataplane::{NewFace, NewPort, PortChange};
 use ndn_face::{NewStation, PortId, PortSocket};
-use ndn_forwarding::Scope;
 use ndn_management::FaceDriver;
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::netlink::{Link, links};
-use ndn_types::{FaceUri, PrincipalKey, duration_ns};
+use ndn_types::{FaceUri, PrincipalKey, Scope, duration_ns};
 use tracing::{info, warn};
 
 #[cfg(feature = "dpdk")]

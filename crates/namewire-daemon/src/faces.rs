@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use ndn_dataplane::{FaceCreated, NewFace};
-use ndn_face::{FaceOptions, LinkOptions, NewDatagram, NewStream, Persistency};
-use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
+use ndn_face::{FaceOptions, LinkOptions, NewDatagram, NewStream};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_management::{FaceCapabilities, FaceRecord, face_flag};
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_types::duration_ns;
 use ndn_types::{FaceUri, PrincipalClass, PrincipalKey};
+use ndn_types::{Persistency, Scope, duration_ns};
 use ndn_webtransport::{Accepted, Target};
 
 use super::addresses;

@@ -7,10 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use ndn_forwarding::Scope;
 use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_sys::privileges::find_user;
-use ndn_types::PrincipalKey;
+use ndn_types::{PrincipalKey, Scope};
 
 use crate::config::{self, Listeners, LocalUsers};
 

@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use ndn_dataplane::NewFace;
-use ndn_face::{FaceOptions, NewDatagram, Persistency};
-use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
+use ndn_face::{FaceOptions, NewDatagram};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_sys::interface::{Interface, interfaces};
 use ndn_sys::udp::{MulticastOptions, UdpSocket};
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 use tracing::{info, warn};
 
 use super::control::commands::FaceCommands;

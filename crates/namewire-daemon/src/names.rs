@@ -259,8 +259,8 @@ mod tests {
     use std::net::SocketAddrV6;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use ndn_face::Persistency;
     use ndn_forwarding::PitTokenPolicy;
+    use ndn_types::Persistency;
 
     use super::*;
 

@@ -7,8 +7,8 @@ use ndn_face::{FaceSetOptions, LinkOptions, ReassemblyLimits, ReconnectWaits};
 use ndn_forwarding::{PitTokenPolicy, ShardConfig, UnsolicitedPolicy};
 use ndn_ring::{BLOCK_SIZE, PagePreference};
 use ndn_sys::udp::UdpSocket;
-use ndn_table::{NameHasher, PcctConfig, Reserves, Timestamp};
-use ndn_types::duration_ms;
+use ndn_table::{NameHasher, PcctConfig};
+use ndn_types::{Reserves, Timestamp, duration_ms};
 
 use crate::config::{self, Config, FaceDefaults, Limits};
 use crate::environment::Environment;

@@ -11,7 +11,7 @@ use ndn_management::{FibUpdate, NextHop};
 #[cfg(feature = "planted-faults")]
 use ndn_packet::Name;
 use ndn_sys::poll::Events;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::calls::Calls;
 use crate::config::Config;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use ndn_table::{NDT_ENTRIES, Ndt, Timestamp};
+use ndn_table::{NDT_ENTRIES, Ndt};
+use ndn_types::Timestamp;
 
 /// Minimum number of packets counted in a period; with fewer, the table stays as it is.
 const COUNTED_MIN: u64 = 200;

@@ -11,10 +11,8 @@ use ndn_face::{Direction, FacePlacement, FrameTap, InternalEnd, PortId};
 use ndn_forwarding::{Counters, Dispatcher, SharedTables, StrategyTable};
 use ndn_packet::NameRef;
 use ndn_sys::poll::Waker;
-use ndn_table::{
-    FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX, Timestamp,
-};
-use ndn_types::{LedgerReport, Persistency, PrincipalKey};
+use ndn_table::{FaceIndex, FibSnapshot, NameHasher, NdtError, PREFIX_HASHES_MAX, SHARDS_MAX};
+use ndn_types::{LedgerReport, Persistency, PrincipalKey, Timestamp};
 
 use crate::balance::{Balanced, Balancer, EntryLoad};
 use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange};

@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use ndn_face::{FaceOptions, FaceSetOptions, InternalEnd, LinkOptions};
-use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope, ShardConfig};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy, ShardConfig};
 use ndn_ring::{PagePreference, PoolError};
 use ndn_sys::clock::Clock;
 use ndn_sys::udp::UdpSocket;
-use ndn_types::{FaceUri, Persistency, PrincipalKey};
+use ndn_types::{FaceUri, Persistency, PrincipalKey, Scope};
 
 use crate::command::NewFace;
 use crate::overload::OverloadOptions;

@@ -10,7 +10,8 @@ use ndn_forwarding::{Burst, Counters, Ingress, ServiceTimes, Shard, SharedTables
 use ndn_ring::{PacketPool, PagePreference, free_huge_bytes};
 use ndn_sys::cpu;
 use ndn_sys::poll::Waker;
-use ndn_table::{FibSnapshot, Timestamp};
+use ndn_table::FibSnapshot;
+use ndn_types::Timestamp;
 
 use crate::face_shares::FaceShares;
 use crate::faces::FaceNumbers;

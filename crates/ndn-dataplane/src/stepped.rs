@@ -1,7 +1,7 @@
 //! A worker without a thread: the embedder runs its rounds.
 
 use ndn_sys::poll::Events;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::command::WorkerLedgers;
 use crate::worker::{EVENTS_PER_ROUND, Worker};
@@ -100,7 +100,7 @@ impl SteppedWorker {
     /// Plants a fault: a place of a table of its shard is charged, and never given back.
     #[cfg(feature = "planted-faults")]
     pub fn leak_charge(&mut self, resource: ndn_table::Resource) {
-        let nobody = ndn_table::PrincipalIndex::OTHER;
+        let nobody = ndn_types::PrincipalIndex::OTHER;
         if let Some(worker) = &mut self.worker {
             worker.shard.pcct_mut().ledger_mut().charge(nobody, resource, 1);
         }

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Event};
-use ndn_face::{CloseReason, Persistency};
-use ndn_forwarding::Scope;
+use ndn_face::CloseReason;
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
 use ndn_sys::poll::Events;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Persistency, Scope};
 
 use support::{Bed, TIMEOUT, data, expect, interest, peer};
 

@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 
 use ndn_dataplane::{Command, Event, NewFace, NewPort, PortChange, WorkerView};
 use ndn_face::{
-    CloseReason, FaceOptions, LinkDropReason, NewStation, OnDemandSettings, Persistency, PortId,
-    PortSocket,
+    CloseReason, FaceOptions, LinkDropReason, NewStation, OnDemandSettings, PortId, PortSocket,
 };
-use ndn_forwarding::{FaceProperties, Scope};
+use ndn_forwarding::FaceProperties;
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::Waker;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Persistency, Scope};
 
 use support::{Bed, TIMEOUT, data, expect};
 

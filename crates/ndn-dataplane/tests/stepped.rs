@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, MemoryFaceOptions, NewFace, Roles, SteppedWorker};
-use ndn_face::{FaceOptions, InternalEnd, NewDatagram, NewStream, Persistency};
+use ndn_face::{FaceOptions, InternalEnd, NewDatagram, NewStream};
 use ndn_forwarding::FaceProperties;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{DataBuilder, Interest as InterestView, Name, SignatureInfo, SignatureType};
 use ndn_sys::clock::{self, Clock, ManualClock};
 use ndn_sys::poll::{Events, Interest, Poller};
-use ndn_table::{FaceIndex, FibWriter, NextHop, Timestamp};
-use ndn_types::{FaceUri, Scope};
+use ndn_table::{FaceIndex, FibWriter, NextHop};
+use ndn_types::{FaceUri, Persistency, Scope, Timestamp};
 
 use support::{Bed, TIMEOUT, data, interest};
 

@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ndn_dataplane::{Command, Dataplane, Event, ExchangeCounters, NewFace, Roles};
-use ndn_face::{FaceOptions, NewDatagram, Persistency};
-use ndn_forwarding::{FaceProperties, Histogram, Scope, ServiceTimes};
+use ndn_face::{FaceOptions, NewDatagram};
+use ndn_forwarding::{FaceProperties, Histogram, ServiceTimes};
 use ndn_packet::{InterestBuilder, Name};
 use ndn_sys::clock;
-use ndn_types::Counter;
 use ndn_types::FaceUri;
+use ndn_types::{Counter, Persistency, Scope};
 
 use support::{Bed, TIMEOUT, data, expect, interest, peer};
 

@@ -11,8 +11,8 @@ use ndn_ring::{BLOCK_SIZE, FillBlock, PacketPool};
 use ndn_sys::clock::wall_clock;
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::udp::{ReceiveBatch, UdpSocket, udp_route};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{FaceUri, PrincipalKey, duration_ns};
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, PrincipalKey, Timestamp, duration_ns};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{

@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use ndn_ring::{BLOCK_SIZE, CopyBlock, PacketPool};
 use ndn_sys::packet::{Delivery, LinkAddress};
 use ndn_sys::poll::{Event, Interest};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, PrincipalKey, Timestamp};
 
 use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ndn_forwarding::RxFace;
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::Persistency;
+use ndn_table::FaceIndex;
+use ndn_types::{Persistency, Timestamp};
 
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::link::LinkService;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use ndn_ring::{Consumer, PacketHandle, PacketPool, Producer, ring};
 use ndn_sys::poll::{Event, Waker};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use crate::counters::LinkDropReason;
 use crate::event::CloseReason;

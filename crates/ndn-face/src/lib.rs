@@ -54,7 +54,6 @@ pub use internal::{InternalEnd, Internals};
 pub use link::{LinkService, Received};
 pub use memif::{MemifClient, MemifConnection, MemifEnd};
 pub use memory::{Account, FaceMemory, Holder, MemoryKind, MemoryReport};
-pub use ndn_types::Persistency;
 pub use options::{FaceOptions, LinkOptions, ReassemblyLimits};
 pub use output::FrameSink;
 pub use padding::without_padding;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use ndn_forwarding::{LpFields, PitToken, TxKind, TxPacket};
 use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE, types};
 use ndn_ring::PacketHandle;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::memory::Account;

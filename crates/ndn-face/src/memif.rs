@@ -13,7 +13,8 @@ use ndn_memif::{
 use ndn_ring::{FillBlock, PacketPool};
 use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};

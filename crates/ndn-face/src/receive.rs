@@ -2,7 +2,8 @@
 
 use ndn_forwarding::{LpFields, RxFace};
 use ndn_ring::FillBlock;
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use crate::source::{ChannelId, Sender};
 

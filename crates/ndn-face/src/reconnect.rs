@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 /// Pauses between attempts to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

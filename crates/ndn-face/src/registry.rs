@@ -4,8 +4,8 @@ use std::io;
 
 use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::FaceUri;
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, Timestamp};
 
 use crate::datagram::{DatagramState, Datagrams, NewDatagram, UdpPeer};
 use crate::ethernet::{NewStation, Ports, StationPeer, StationState};

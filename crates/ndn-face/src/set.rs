@@ -8,8 +8,8 @@ use std::sync::Arc;
 use ndn_forwarding::{RxFace, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool};
 use ndn_sys::poll::{Event, Events, Poller};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{FaceUri, Reserves, Resources as _};
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, Reserves, Resources as _, Timestamp};
 
 use crate::counters::{CallCounters, FaceCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};

@@ -10,8 +10,8 @@ use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::netlink::user_of_tcp_peer;
 use ndn_sys::poll::{Event, Interest};
 use ndn_sys::stream;
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::PrincipalKey;
+use ndn_table::FaceIndex;
+use ndn_types::{PrincipalKey, Timestamp};
 
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};

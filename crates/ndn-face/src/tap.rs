@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 /// Which way a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

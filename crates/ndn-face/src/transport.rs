@@ -8,8 +8,8 @@ use std::time::Duration;
 use ndn_forwarding::TxPacket;
 use ndn_ring::{CopyBlock, FillBlock, PacketPool};
 use ndn_sys::poll::{Event, Events, Poller};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, PrincipalKey, Timestamp};
 
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};

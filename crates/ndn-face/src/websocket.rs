@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 /// Interval of pings, as in NFD.
 const PING_INTERVAL: Duration = Duration::from_secs(10);

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use ndn_face::{
     ChannelCounters, CloseReason, Datagrams, FaceChange, FaceCounters, FaceEvent, FaceOptions,
-    LinkDropReason, NewDatagram, PeerKey, Persistency, ReadCounts, UdpPeer,
+    LinkDropReason, NewDatagram, PeerKey, ReadCounts, UdpPeer,
 };
-use ndn_forwarding::{Scope, TxPacket, TxSink};
+use ndn_forwarding::{TxPacket, TxSink};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
 use ndn_table::FaceIndex;
+use ndn_types::{Persistency, Scope};
 use support::{TIMEOUT, Worker, plain, properties, tlv, write_all};
 
 fn localhost() -> SocketAddr {

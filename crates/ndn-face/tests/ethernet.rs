@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, ETHER_TYPE, FaceChange, FaceCounters, FaceEvent, FaceOptions, LinkDropReason,
-    NewStation, OnDemandSettings, PeerKey, Persistency, PortId, PortOptions, PortSocket, Ports,
+    NewStation, OnDemandSettings, PeerKey, PortId, PortOptions, PortSocket, Ports,
 };
-use ndn_forwarding::Scope;
 use ndn_sys::netlink::{Link, links};
 use ndn_sys::packet::{LinkAddress, PacketSocket, PacketSocketOptions};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::SendBatch;
 use ndn_sys::xdp::{XdpError, XdpOptions, XdpPort, may_use};
 use ndn_table::FaceIndex;
+use ndn_types::{Persistency, Scope};
 use support::{Worker, properties, tlv};
 
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];

@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, Direction, FaceChange, FaceEvent, FaceOptions, FaceSet, FaceSetOptions, FrameTap,
-    InternalEnd, Internals, LinkDropReason, MemoryKind, NewStream, Persistency, Progress,
-    ReconnectWaits,
+    InternalEnd, Internals, LinkDropReason, MemoryKind, NewStream, Progress, ReconnectWaits,
 };
-use ndn_forwarding::Scope;
 use ndn_ring::PacketPool;
 use ndn_sys::poll::{Event, Events, Interest, Poller};
 use ndn_sys::stream::{self, AcceptError, Listener};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{PrincipalKey, PrincipalReport};
+use ndn_table::FaceIndex;
+use ndn_types::{Persistency, PrincipalKey, PrincipalReport, Scope, Timestamp};
 use support::{Sink, TIMEOUT, Worker, local_stream, plain, properties, read_available, tlv};
 
 fn event(worker: &mut Worker) -> FaceEvent {

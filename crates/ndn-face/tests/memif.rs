@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use ndn_face::{
     CloseReason, FaceChange, FaceEvent, FaceOptions, LinkDropReason, MemifClient, MemifEnd,
-    Persistency, WORKER_TOKEN_MIN,
+    WORKER_TOKEN_MIN,
 };
-use ndn_forwarding::Scope;
 use ndn_memif::{
     Address, ClientOptions, DisconnectReason, HandshakeError, Link, Progress, Refusal, Secret,
     ServerHandshake, ServerOptions,
@@ -18,6 +17,7 @@ use ndn_sys::interrupt::Interrupter;
 use ndn_sys::poll::{Events, Interest, Waker};
 use ndn_sys::stream::{AcceptError, Listener};
 use ndn_table::FaceIndex;
+use ndn_types::{Persistency, Scope};
 use support::{Worker, properties, tlv};
 
 /// A server's socket in a directory of its own.

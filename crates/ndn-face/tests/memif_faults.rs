@@ -6,8 +6,7 @@ mod support;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd, Persistency};
-use ndn_forwarding::Scope;
+use ndn_face::{CloseReason, FaceChange, FaceEvent, FaceOptions, MemifEnd};
 use ndn_memif::{
     DisconnectReason, Fault, Link, MESSAGE_LENGTH, Message, Name, Progress, Secret,
     ServerHandshake, ServerOptions,
@@ -15,6 +14,7 @@ use ndn_memif::{
 use ndn_sys::interrupt::{Interrupt, Interrupter};
 use ndn_sys::seqpacket;
 use ndn_sys::shared_memory::SharedMemory;
+use ndn_types::{Persistency, Scope};
 use support::{Worker, properties, tlv};
 
 /// A client that writes what it likes into its two rings of four descriptors.

@@ -8,12 +8,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ndn_face::{
-    FaceOptions, LinkDropReason, NewStation, OnDemandSettings, Persistency, PortId, PortOptions,
-    PortSocket, Ports, Progress,
+    FaceOptions, LinkDropReason, NewStation, OnDemandSettings, PortId, PortOptions, PortSocket,
+    Ports, Progress,
 };
-use ndn_forwarding::Scope;
 use ndn_sys::packet::{Delivery, Frame, FramePort, FrameRefusal, FrameTransmitted};
 use ndn_sys::poll::{Event, Events, Waker};
+use ndn_types::{Persistency, Scope};
 use support::{Sink, TIMEOUT, Worker, properties, tlv};
 
 const PORT: PortId = PortId(3);

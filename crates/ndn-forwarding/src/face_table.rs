@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use ndn_table::{FaceIndex, PrincipalIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::{LinkType, PrincipalIndex, Scope, Timestamp};
 
-use crate::{FaceProperties, LinkType, PitTokenPolicy, Scope};
+use crate::{FaceProperties, PitTokenPolicy};
 
 /// Minimum time between two probes of a face that is in doubt or whose link has returned.
 const PROBE_INTERVAL_MS: u64 = 100;

@@ -532,11 +532,12 @@ mod tests {
 
     use ndn_ring::PagePreference;
     use ndn_table::FaceIndex;
+    use ndn_types::Scope;
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
     use super::*;
-    use crate::{BURST_SIZE, FaceProperties, PitToken, Scope};
+    use crate::{BURST_SIZE, FaceProperties, PitToken};
 
     /// A TLV with a type and a length of any form, in most cases the shortest.
     fn element(ty: u64, value: &[u8], wide: bool) -> Vec<u8> {

@@ -56,12 +56,8 @@ pub use face::{FaceProperties, PitTokenPolicy, RxFace};
 pub use face_table::{FaceTable, LinkEvent};
 pub use ingress::{Ingress, ProducerRegions};
 pub use learning::LearningRequest;
-pub use lp_fields::{LpFields, PIT_TOKEN_LENGTH_MAX, PitToken};
-pub use ndn_packet::NackReason;
-pub use ndn_types::{LinkType, Scope};
-pub use packet_trace::{
-    Decision, Observers, PacketTrace, PacketTracer, TRACED_PER_SECOND_MAX, TraceFilter, TraceSink,
-};
+pub use lp_fields::{LpFields, PitToken};
+pub use packet_trace::{Decision, Observers, PacketTrace, PacketTracer, TraceFilter, TraceSink};
 pub use peers::SharedTables;
 pub use service_times::{
     Bucket, BurstFigures, Histogram, HistogramSnapshot, ServiceTimer, ServiceTimes, StageSnapshot,

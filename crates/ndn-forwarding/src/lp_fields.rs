@@ -1,9 +1,7 @@
 //! The NDNLPv2 fields of a packet that concern forwarding.
 
 use ndn_packet::NackReason;
-
-/// Longest PIT token (NDNLPv2).
-pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
+use ndn_packet::lp::PIT_TOKEN_LENGTH_MAX;
 
 /// A PIT token of 0 to 32 bytes; 0 means that there is none.
 #[derive(Debug, Clone, Copy, Default)]

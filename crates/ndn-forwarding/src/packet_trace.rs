@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ndn_packet::{Name, NameRef};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use crate::tables::Tables;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// Maximum number of packets that a worker traces per second. Further ones are reported as lost.
-pub const TRACED_PER_SECOND_MAX: u32 = 10_000;
+const TRACED_PER_SECOND_MAX: u32 = 10_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -89,7 +90,7 @@ pub trait TraceSink: Debug + Send + Sync {
     /// Takes the decisions about a packet, or counts it as lost. Must not block: the caller is a worker.
     fn record(&self, trace: PacketTrace);
 
-    /// Counts a packet that is not traced because of [`TRACED_PER_SECOND_MAX`].
+    /// Counts a packet that is not traced because the limit per second is reached.
     fn lose(&self);
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ndn_ring::CopyBlock;
 use ndn_table::{
     FaceIndex, NameHasher, Ndt, Pcct, PitIndex, ShortPrefixInterests, ShortPrefixInterestsFull,
-    Timestamp, Token,
+    Token,
 };
+use ndn_types::Timestamp;
 
 use crate::dispatch::{Content, Crossing, DataVisit};
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
-    DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NANOS_PER_MILLI, NameHasher,
-    Pcct, PcctConfig, StrategyId, TimerWheel, Timestamp,
+    DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, Pcct, PcctConfig,
+    StrategyId, TimerWheel,
 };
+use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
 use crate::learning::Learning;
 use crate::packet::{Positions, RxPacket, RxPackets};

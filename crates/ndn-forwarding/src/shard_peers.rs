@@ -1,7 +1,8 @@
 //! A shard among several.
 
 use ndn_ring::PacketPool;
-use ndn_table::{StrategyId, Timestamp};
+use ndn_table::StrategyId;
+use ndn_types::Timestamp;
 
 use crate::dispatch::{Content, Crossing};
 use crate::packet::RxPacket;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_table::{DeadNonceList, FaceIndex, NameHasher, Pcct, PitIndex, TimerWheel, Timestamp};
+use ndn_table::{DeadNonceList, FaceIndex, NameHasher, Pcct, PitIndex, TimerWheel};
+use ndn_types::Timestamp;
 
 use crate::learning::Learning;
 use crate::peers::PeerShards;

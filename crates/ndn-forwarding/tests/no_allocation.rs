@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Counters, FaceProperties, Ingress, LpFields, NackReason, PitToken,
-    PitTokenPolicy, RxFace, Scope, Shard, ShardConfig, StrategyTable, TxPacket, TxSink,
-    UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, FaceProperties, Ingress, LpFields, PitToken, PitTokenPolicy,
+    RxFace, Shard, ShardConfig, StrategyTable, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::tlv::Writer;
-use ndn_packet::{InterestBuilder, Name, types};
+use ndn_packet::{InterestBuilder, NackReason, Name, types};
 use ndn_ring::PacketPool;
 use ndn_sys::allocation::CountingAllocator;
-use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, PcctConfig, Timestamp};
+use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, PcctConfig};
+use ndn_types::{Scope, Timestamp};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;

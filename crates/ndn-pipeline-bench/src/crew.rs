@@ -12,7 +12,7 @@ use ndn_dataplane::{Exchange, KINDS, Message, RoutedSink};
 use ndn_forwarding::{
     BURST_SIZE, Burst, Content, Dispatcher, PacketKind, SharedTables, TxSink as _,
 };
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::rig::{Rig, RigConfig, Sink};
 

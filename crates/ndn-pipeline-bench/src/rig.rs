@@ -6,15 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use ndn_forwarding::{
     Burst, Counters, Dispatcher, FaceProperties, Ingress, LpFields, Observers, PitToken,
-    PitTokenPolicy, RxFace, Scope, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable,
-    TxKind, TxPacket, TxSink, UnsolicitedPolicy,
+    PitTokenPolicy, RxFace, ServiceTimer, Shard, ShardConfig, SharedTables, StrategyTable, TxKind,
+    TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::NameRef;
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, PagePreference, free_huge_bytes};
 use ndn_table::{
     FaceIndex, FibConfig, FibWriter, NameHasher, Ndt, NextHop, PREFIX_HASHES_MAX, PcctConfig,
-    Timestamp,
 };
+use ndn_types::{Scope, Timestamp};
 
 use crate::traffic::{DataTemplate, InterestTemplate, NameShape};
 

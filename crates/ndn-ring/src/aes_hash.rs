@@ -25,12 +25,10 @@
 //! authentication.
 
 /// Round keys of an [`AesHasher`]: the initial state, four per block, two for the end.
-pub const AES_HASHER_KEYS: usize = 7;
+const KEYS: usize = 7;
 
 /// Bytes per block.
-pub const AES_HASHER_BLOCK: usize = 16;
-
-const BLOCK: usize = AES_HASHER_BLOCK;
+const BLOCK: usize = 16;
 
 /// A self-delimiting section of a string.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +62,7 @@ pub struct AesHasher {
     keys: Keys,
 }
 
-type Keys = [[u8; BLOCK]; AES_HASHER_KEYS];
+type Keys = [[u8; BLOCK]; KEYS];
 
 impl std::fmt::Debug for AesHasher {
     /// Omits the keys.
@@ -77,7 +75,7 @@ impl AesHasher {
     /// A hasher with these independent, random keys; `None` when the processor has no AES
     /// instructions.
     #[must_use]
-    pub fn new(keys: [[u8; BLOCK]; AES_HASHER_KEYS]) -> Option<Self> {
+    pub fn new(keys: [[u8; BLOCK]; KEYS]) -> Option<Self> {
         is_available().then_some(Self { keys })
     }
 
@@ -197,7 +195,7 @@ mod x86 {
         finish(&keys.each_ref().map(|key| load(key)), state)
     }
 
-    type LoadedKeys = [__m128i; super::AES_HASHER_KEYS];
+    type LoadedKeys = [__m128i; super::KEYS];
 
     #[inline]
     #[target_feature(enable = "aes,ssse3")]
@@ -288,7 +286,7 @@ mod tests {
         [0, 1, 2, 3, 4].iter().fold(0x63, |sum, &turn| sum ^ inverse.rotate_left(turn))
     }
 
-    fn reference(keys: &[[u8; 16]; AES_HASHER_KEYS], sections: &[&[u8]]) -> u64 {
+    fn reference(keys: &[[u8; 16]; KEYS], sections: &[&[u8]]) -> u64 {
         let mut state = keys[0];
         for section in sections {
             for block in section.chunks(16) {
@@ -320,7 +318,7 @@ mod tests {
         }
     }
 
-    fn keys() -> [[u8; 16]; AES_HASHER_KEYS] {
+    fn keys() -> [[u8; 16]; KEYS] {
         std::array::from_fn(|key| {
             std::array::from_fn(|i| ((key * 16 + i) as u8).wrapping_mul(151).wrapping_add(77))
         })
@@ -392,7 +390,7 @@ mod tests {
             let changed = (hasher.hash(&other) ^ hash).count_ones();
             assert!((12..=52).contains(&changed), "{changed} bits change");
         }
-        for bit in 0..8 * 16 * AES_HASHER_KEYS {
+        for bit in 0..8 * 16 * KEYS {
             let (key, byte) = (bit / 128, bit % 128 / 8);
             let mut other = keys();
             other[key][byte] ^= 1 << (bit % 8);

@@ -36,7 +36,7 @@ mod loom_ring_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use aes_hash::{AES_HASHER_BLOCK, AES_HASHER_KEYS, AesHasher, Section};
+pub use aes_hash::{AesHasher, Section};
 pub use copy_block::CopyBlock;
 pub use fill::FillBlock;
 pub use handle::PacketHandle;

@@ -15,8 +15,9 @@ use ndn_packet::NameRef;
 use ndn_ring::{advise_huge_pages, prefetch_slice};
 use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibSearch, FibWriter, InRecord, InterestKey, NameHasher,
-    PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, PrincipalIndex, StrategyId, Timestamp,
+    PREFIX_HASHES_MAX, Pcct, PcctConfig, PitMatches, StrategyId,
 };
+use ndn_types::{PrincipalIndex, Timestamp};
 
 const BURST: usize = 64;
 

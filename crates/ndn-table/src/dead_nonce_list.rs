@@ -14,11 +14,7 @@
 //! also reads the line of the previous size. An idle list shrinks.
 
 use ndn_ring::{HUGE_PAGE_BYTES, advise_huge_pages, prefetch_slice};
-
-use crate::Timestamp;
-
-/// Default lifetime of a record: 6 s, as in NFD.
-pub const DEAD_NONCE_LIFETIME_NANOS: u64 = 6_000_000_000;
+use ndn_types::Timestamp;
 
 const LIFETIME_STEPS: u64 = 64;
 const TIME_MASK: u64 = (1 << 14) - 1;
@@ -249,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    const LIFETIME: u64 = DEAD_NONCE_LIFETIME_NANOS;
+    const LIFETIME: u64 = 6_000_000_000;
 
     proptest! {
         /// Below its capacity the list keeps every record for its lifetime, and not much longer.

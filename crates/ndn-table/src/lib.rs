@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `face_index`, `token` | [`FaceIndex`], [`Token`]; [`Timestamp`] is that of `ndn-types` |
+//! | `face_index`, `token` | [`FaceIndex`], [`Token`] |
 //! | `ledger` | [`Ledger`]: who holds how much of the PIT |
 //! | `name_hash`, `sip`, `key` | [`NameHasher`], [`InterestKey`], [`DataKey`] |
 //! | `fib` | [`FibWriter`], [`FibSnapshot`]: routes and strategy choice |
@@ -31,28 +31,21 @@ mod sip;
 mod timer_wheel;
 mod token;
 
-pub use dead_nonce_list::{DEAD_NONCE_LIFETIME_NANOS, DeadNonceList};
+pub use dead_nonce_list::DeadNonceList;
 pub use face_index::FaceIndex;
 pub use fib::{
-    FIB_DEPTH_MAX, FibConfig, FibEntry, FibError, FibSearch, FibSlot, FibSnapshot, FibWriter,
-    NextHop, StrategyId,
+    FibConfig, FibEntry, FibError, FibSearch, FibSlot, FibSnapshot, FibWriter, NextHop, StrategyId,
 };
 pub use key::{DataKey, InterestKey};
 pub use ledger::{Ledger, LedgerReport, PrincipalReport, Resource};
 pub use name_hash::{NAME_COMPONENTS_MAX, NameHasher, PREFIX_HASHES_MAX};
-pub use ndn_types::{
-    Limits, NANOS_PER_MILLI, PrincipalIndex, Reserves, ResourceReport, Timestamp, Verdict,
-};
 pub use ndt::{NDT_ENTRIES, Ndt, NdtEntry, NdtError, NdtRoute, SHARDS_MAX};
 pub use pcct::{
-    CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy,
-    EVICTIONS_PER_INSERT_MAX, EraseResult, FRESH_SEARCH_STEPS_MAX, IN_RECORDS_PER_ENTRY_MAX,
-    InRecord, InRecordSearch, OUT_RECORDS_PER_ENTRY_MAX, OutRecord, PIT_INTEREST_INLINE_MAX,
-    PIT_MATCHES_MAX, PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, Pcct, PcctConfig, PitEntry,
-    PitError, PitIndex, PitMatches, PitPhase, RecordPlace, VICTIM_STEPS, Victim, long_blocks,
+    CS_VARIANTS_PER_NAME_MAX, CsCounters, CsError, CsIndex, CsPolicy, EVICTIONS_PER_INSERT_MAX,
+    EraseResult, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OutRecord,
+    PIT_TOKEN_INLINE_MAX, Pcct, PcctConfig, PitEntry, PitError, PitIndex, PitMatches, PitPhase,
+    RecordPlace, VICTIM_STEPS, Victim, long_blocks,
 };
-pub use short_prefix_interests::{
-    SHORT_PREFIX_INTERESTS_MAX, ShortPrefixInterests, ShortPrefixInterestsFull,
-};
-pub use timer_wheel::{Step, TICK_NANOS, TimerWheel, WheelFull};
+pub use short_prefix_interests::{ShortPrefixInterests, ShortPrefixInterestsFull};
+pub use timer_wheel::{Step, TimerWheel, WheelFull};
 pub use token::{TOKEN_LENGTH, Token};

@@ -11,10 +11,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{PREFIX_HASHES_MAX, Timestamp};
+use ndn_types::Timestamp;
+
+use crate::PREFIX_HASHES_MAX;
 
 /// Maximum number of Interests that one shard can publish.
-pub const SHORT_PREFIX_INTERESTS_MAX: usize = BUCKETS * BUCKET_SLOTS / 2;
+pub(crate) const SHORT_PREFIX_INTERESTS_MAX: usize = BUCKETS * BUCKET_SLOTS / 2;
 
 const BUCKETS: usize = 1024;
 const BUCKET_SLOTS: usize = 8;

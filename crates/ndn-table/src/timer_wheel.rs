@@ -1,10 +1,11 @@
 //! Hierarchical timer wheel without cancellation.
 
-use crate::Timestamp;
+use ndn_types::Timestamp;
+
 use crate::arena::{Arena, NONE};
 
 /// Resolution: about a millisecond. A record is returned at most one tick late and never early.
-pub const TICK_NANOS: u64 = 1 << TICK_SHIFT;
+const TICK_NANOS: u64 = 1 << TICK_SHIFT;
 
 const TICK_SHIFT: u32 = 20;
 

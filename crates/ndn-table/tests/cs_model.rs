@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 
 use common::{Hashed, data, digest, hasher, name_of, with_digest};
 use ndn_table::{
-    CS_VARIANTS_PER_NAME_MAX, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult,
-    NANOS_PER_MILLI, Pcct, PcctConfig, Timestamp,
+    CS_VARIANTS_PER_NAME_MAX, CsError, CsPolicy, EVICTIONS_PER_INSERT_MAX, EraseResult, Pcct,
+    PcctConfig,
 };
+use ndn_types::{NANOS_PER_MILLI, Timestamp};
 use proptest::prelude::*;
 
 const CAPACITY: usize = 12;

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use common::{Hashed, data, digest, hasher, interest, name_of, with_digest};
 use ndn_table::{
-    FaceIndex, InRecord, Ledger, NANOS_PER_MILLI, Pcct, PcctConfig, PitError, PitIndex, PitMatches,
-    PrincipalIndex, Reserves, Resource, Timestamp, Token, Verdict, long_blocks,
+    FaceIndex, InRecord, Ledger, Pcct, PcctConfig, PitError, PitIndex, PitMatches, Resource, Token,
+    long_blocks,
 };
-use ndn_types::{PrincipalKey, Resources as _};
+use ndn_types::{
+    NANOS_PER_MILLI, PrincipalIndex, PrincipalKey, Reserves, Resources as _, Timestamp, Verdict,
+};
 use proptest::prelude::*;
 
 const ENTRIES_MAX: usize = 40;

@@ -4,10 +4,8 @@
 mod common;
 
 use common::{Hashed, hasher, interest, name_of};
-use ndn_table::{
-    FaceIndex, InRecord, Pcct, PcctConfig, PitError, PitIndex, PrincipalIndex, Timestamp,
-};
-use ndn_types::PrincipalKey;
+use ndn_table::{FaceIndex, InRecord, Pcct, PcctConfig, PitError, PitIndex};
+use ndn_types::{PrincipalIndex, PrincipalKey, Timestamp};
 
 const LONG_TOKENS_MAX: u16 = 5;
 

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Hashed, hasher, interest, name_of};
-use ndn_table::{NANOS_PER_MILLI, Pcct, PcctConfig, PitIndex, PrincipalIndex, Timestamp};
+use ndn_table::{Pcct, PcctConfig, PitIndex};
+use ndn_types::{NANOS_PER_MILLI, PrincipalIndex, Timestamp};
 
 fn millis(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)

@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ndn_packet::NameRef;
-use ndn_table::{
-    DataKey, InterestKey, NameHasher, Ndt, PREFIX_HASHES_MAX, Pcct, PcctConfig, PrincipalIndex,
-    Timestamp,
-};
+use ndn_table::{DataKey, InterestKey, NameHasher, Ndt, PREFIX_HASHES_MAX, Pcct, PcctConfig};
+use ndn_types::{PrincipalIndex, Timestamp};
 
 /// The value of a name whose second component is `number`.
 fn name_value(components: usize, number: u32) -> Vec<u8> {

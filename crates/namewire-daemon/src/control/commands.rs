@@ -7,8 +7,8 @@ use ndn_dataplane::{Balanced, Command, CsSettings, Dataplane, NewFace, NewPort, 
 use ndn_face::{FaceOptions, FrameTap, PortId};
 use ndn_forwarding::{Counters, LinkEvent, StrategyTable};
 use ndn_packet::Name;
-use ndn_table::{FibSnapshot, Timestamp, Token};
-use ndn_types::PrincipalKey;
+use ndn_table::{FibSnapshot, Token};
+use ndn_types::{PrincipalKey, Timestamp};
 
 /// A part of the data plane, as a trait object.
 pub(crate) trait Part {

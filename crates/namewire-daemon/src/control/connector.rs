@@ -361,8 +361,8 @@ impl SharedAttempts {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use ndn_face::Persistency;
     use ndn_forwarding::PitTokenPolicy;
+    use ndn_types::Persistency;
 
     use super::*;
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use ndn_dataplane::{Command, Dataplane, FaceCreated, MemoryFaceOptions};
-use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd, Persistency};
-use ndn_forwarding::Scope;
+use ndn_face::{CloseReason, FaceCounters, FaceOptions, InternalEnd};
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, PrincipalClass, duration_ns};
+use ndn_types::{FaceUri, Persistency, PrincipalClass, Scope, duration_ns};
 use tracing::{debug, info};
 
 use super::refusals::LineLimit;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_dataplane::NewFace;
-use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd, Persistency};
-use ndn_forwarding::{FaceProperties, PitTokenPolicy, Scope};
+use ndn_face::{FaceOptions, MemifClient, MemifConnection, MemifEnd};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_management::status;
 use ndn_memif::{
     Address, ClientHandshake, ClientOptions, HandshakeError, Link, MemoryBudget, Progress, Refusal,
@@ -16,7 +16,7 @@ use ndn_memif::{
 };
 use ndn_sys::poll::Interest;
 use ndn_sys::seqpacket;
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Persistency, Scope};
 use tracing::{debug, info, warn};
 
 use super::commands::FaceCommands;

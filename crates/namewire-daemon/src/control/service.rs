@@ -17,8 +17,8 @@ use ndn_memif::Address;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Interest, Poller};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{FaceUri, PrincipalKey, duration_ns};
+use ndn_table::FaceIndex;
+use ndn_types::{FaceUri, PrincipalKey, Timestamp, duration_ns};
 
 use super::commands::{FaceCommands, Part};
 use super::face_table::{FaceTable, KnownFace};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ndn_dataplane::NewFace;
-use ndn_face::{FaceOptions, InternalEnd, Persistency};
-use ndn_forwarding::{FaceProperties, Scope, StrategyTable};
+use ndn_face::{FaceOptions, InternalEnd};
+use ndn_forwarding::{FaceProperties, StrategyTable};
 use ndn_keychain::{Access, KeyChain, Locations};
 use ndn_management::readvertise::ReadvertiseOptions;
 use ndn_management::{
@@ -14,7 +14,7 @@ use ndn_management::{
 use ndn_packet::DataBuilder;
 use ndn_security::sign_data;
 use ndn_sys::poll::Waker;
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_types::{FaceUri, Persistency, PrincipalKey, Scope};
 
 use crate::config::{Config, Conflict, Management, Propagate};
 use crate::environment::now;

@@ -44,12 +44,12 @@ fn control(directory: &std::path::Path) -> Control {
     Control::new(&config, parts).unwrap()
 }
 
-fn created(face_id: u64, scope: ndn_forwarding::Scope) -> ndn_dataplane::FaceCreated {
+fn created(face_id: u64, scope: ndn_types::Scope) -> ndn_dataplane::FaceCreated {
     let properties = ndn_forwarding::FaceProperties::point_to_point(face_id, scope);
     let slot = u32::try_from(face_id).unwrap();
     ndn_dataplane::FaceCreated {
         index: ndn_table::FaceIndex::new(slot, 0),
-        options: ndn_face::FaceOptions::stream(properties, ndn_face::Persistency::Permanent),
+        options: ndn_face::FaceOptions::stream(properties, ndn_types::Persistency::Permanent),
         remote: ndn_types::FaceUri::parse("https://192.0.2.1:301/ndn").unwrap(),
         local: ndn_types::FaceUri::null(),
         counters: Arc::default(),
@@ -64,9 +64,7 @@ fn unregistered_route_does_not_return_in_the_same_round() {
     let directory = tempfile::tempdir().unwrap();
     let mut control = control(directory.path());
     let names = ["/a", "/b"].map(|uri| Name::from_uri(uri).unwrap());
-    for (face_id, scope) in
-        [(APP, ndn_forwarding::Scope::Local), (GONE, ndn_forwarding::Scope::NonLocal)]
-    {
+    for (face_id, scope) in [(APP, ndn_types::Scope::Local), (GONE, ndn_types::Scope::NonLocal)] {
         let face = created(face_id, scope);
         control.handle_event(DataplaneEvent::FaceAdded { ticket: None, face: Box::new(face) });
     }
@@ -84,7 +82,7 @@ fn unregistered_route_does_not_return_in_the_same_round() {
     control.work();
 
     // The face is created again, and one of its routes is unregistered in the same round.
-    let face = created(BACK, ndn_forwarding::Scope::NonLocal);
+    let face = created(BACK, ndn_types::Scope::NonLocal);
     let ticket = request.spec.ticket;
     control.handle_event(DataplaneEvent::FaceAdded { ticket, face: Box::new(face) });
     let parameters = ControlParameters {

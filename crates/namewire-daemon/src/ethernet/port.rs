@@ -3,13 +3,13 @@
 use std::fmt;
 
 use ndn_dataplane::{NewFace, PortChange};
-use ndn_face::{FaceOptions, NewStation, OnDemandSettings, Persistency, PortId};
-use ndn_forwarding::{FaceProperties, LinkType, PitTokenPolicy, Scope};
+use ndn_face::{FaceOptions, NewStation, OnDemandSettings, PortId};
+use ndn_forwarding::{FaceProperties, PitTokenPolicy};
 use ndn_management::FaceDriver;
 use ndn_sys::interface::Interface;
 use ndn_sys::netlink::Link;
 use ndn_sys::packet::FramePort;
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 use tracing::{info, warn};
 
 use super::driver::{Opened, Refusal, Request};

@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use ndn_dataplane::FaceCreated;
 use ndn_face::FaceOptions;
-use ndn_forwarding::{FaceProperties, Scope};
+use ndn_forwarding::FaceProperties;
 use ndn_management::{
     Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop, Now, Persistency,
 };
 use ndn_table::FaceIndex;
+use ndn_types::Scope;
 
 use super::*;
 use crate::destinations::Restorations;

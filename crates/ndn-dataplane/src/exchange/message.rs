@@ -3,7 +3,8 @@
 use ndn_face::Sender;
 use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use crate::overload::Verdict;
 

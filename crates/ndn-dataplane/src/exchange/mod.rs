@@ -18,7 +18,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use ndn_forwarding::{FaceProperties, LinkEvent, PacketKind};
 use ndn_ring::{Consumer, PacketPool, Producer, SleepFlag, ring};
 use ndn_sys::poll::Waker;
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use message::Queued;
 pub(crate) use message::TYPE_INTEREST;
@@ -250,11 +251,12 @@ mod tests {
     use std::collections::VecDeque;
 
     use ndn_forwarding::{
-        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, Scope, TxKind, TxPacket,
+        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, TxKind, TxPacket,
     };
     use ndn_packet::{InterestBuilder, Name};
     use ndn_sys::poll::{Events, Poller};
     use ndn_table::NameHasher;
+    use ndn_types::Scope;
     use proptest::prelude::*;
 
     use super::*;
@@ -286,7 +288,7 @@ mod tests {
     }
 
     fn tx_kind(kind: usize) -> TxKind {
-        [TxKind::Data, TxKind::Nack(ndn_forwarding::NackReason(50)), TxKind::Interest][kind]
+        [TxKind::Data, TxKind::Nack(ndn_packet::NackReason(50)), TxKind::Interest][kind]
     }
 
     #[derive(Debug, Clone)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ndn_face::FaceSink;
 use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool, Producer};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use super::message::{Message, Queued, RemoteTx, kind_of};
 use super::rings::{ExchangeCounters, Rings, Sleeper, ring_index};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ndn_table::Timestamp;
-use ndn_types::duration_ns;
+use ndn_types::{Timestamp, duration_ns};
 
 /// A queue that is above its target again within this many intervals resumes signalling at the rate that it
 /// had reached (RFC 8289, section 5.4).

@@ -12,12 +12,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Counters, DropReason, FaceProperties, Ingress, LpFields, RxFace, Scope,
-    Shard, ShardConfig, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, DropReason, FaceProperties, Ingress, LpFields, RxFace, Shard,
+    ShardConfig, StrategyTable, TxKind, TxPacket, TxSink, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, Interest, InterestBuilder, Name, SignatureInfo, SignatureType};
 use ndn_ring::PacketPool;
-use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, Timestamp};
+use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig};
+use ndn_types::{Scope, Timestamp};
 
 use super::{InterestQueue, OverloadOptions, ShedAction, Verdict};
 

@@ -8,8 +8,7 @@ mod codel;
 
 use std::time::Duration;
 
-use ndn_table::Timestamp;
-use ndn_types::duration_ns;
+use ndn_types::{Timestamp, duration_ns};
 
 pub(crate) use codel::Codel;
 

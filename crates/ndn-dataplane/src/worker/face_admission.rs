@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ndn_face::{FaceOptions, LinkOptions, OnDemandPeer, OnDemandSettings};
-use ndn_forwarding::{FaceProperties, Scope};
-use ndn_table::{FaceIndex, Timestamp};
-use ndn_types::{Persistency, PrincipalKey};
+use ndn_forwarding::FaceProperties;
+use ndn_table::FaceIndex;
+use ndn_types::{Persistency, PrincipalKey, Scope, Timestamp};
 
 use crate::faces::FaceNumbers;
 use crate::options::OnDemandOptions;

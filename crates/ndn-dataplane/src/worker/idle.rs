@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use ndn_table::Timestamp;
-use ndn_types::duration_ns;
+use ndn_types::{Timestamp, duration_ns};
 
 /// Time between two polls of the kernel. Rings of other workers and in shared memory are polled all the time.
 const KERNEL_PAUSE: Duration = Duration::from_micros(2);

@@ -3,7 +3,8 @@
 use ndn_face::{RxSink, Sender, SocketDelay};
 use ndn_forwarding::{Burst, Dispatcher, Ingress, LpFields, RxFace, ServiceTimer};
 use ndn_ring::{FillBlock, PacketPool};
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use super::overload::Overload;
 use crate::exchange::{Message, Outbound, RemoteFrame, TYPE_INTEREST};

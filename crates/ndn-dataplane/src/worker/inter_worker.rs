@@ -13,7 +13,8 @@ use std::time::Duration;
 use ndn_face::PeerKey;
 use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind};
 use ndn_ring::PacketPool;
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::Timestamp;
 
 use super::overload::Overload;
 use crate::exchange::{Exchange, KINDS, Message, Outbound, RemoteFrame};

@@ -5,7 +5,7 @@
 //! portions, so that datasets arrive more slowly and other traffic keeps its rate. Portions are counted in bytes:
 //! responses to commands are small, and wait behind a few portions at most.
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 /// Window over which the load is measured, nanoseconds.
 const WINDOW_NS: u64 = 8_000_000;

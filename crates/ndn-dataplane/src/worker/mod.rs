@@ -30,8 +30,8 @@ use ndn_forwarding::{
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Event as PollEvent, Events};
-use ndn_table::{FaceIndex, NameHasher, Timestamp};
-use ndn_types::FaceUri;
+use ndn_table::{FaceIndex, NameHasher};
+use ndn_types::{FaceUri, Timestamp};
 
 use crate::command::{Command, CsSettings, NewFace, NewPort, PortChange, WorkerLedgers};
 use crate::event::{Event, FaceCreated};

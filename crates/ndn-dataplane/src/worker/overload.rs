@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndn_face::{ChannelId, SocketDelay};
 use ndn_forwarding::{Burst, Counters, DropReason};
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use super::counters::WorkerCounters;
 use crate::overload::{InterestQueue, OverloadOptions, Verdict};

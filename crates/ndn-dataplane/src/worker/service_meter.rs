@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndn_forwarding::{Burst, Observers, PacketTracer, ServiceTimer, ServiceTimes};
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use super::inter_worker::Dispatch;
 

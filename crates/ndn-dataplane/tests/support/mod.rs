@@ -12,18 +12,16 @@ use ndn_dataplane::{
     Command, Dataplane, DataplaneOptions, Event, FaceCreated, NewFace, OnDemandOptions,
     OverloadOptions, Roles, WorkerOptions,
 };
-use ndn_face::{FaceOptions, FaceSetOptions, LinkOptions, NewStream, Persistency};
+use ndn_face::{FaceOptions, FaceSetOptions, LinkOptions, NewStream};
 use ndn_forwarding::{
-    FaceProperties, PitTokenPolicy, Scope, ShardConfig, StrategyTable, UnsolicitedPolicy,
+    FaceProperties, PitTokenPolicy, ShardConfig, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
 use ndn_sys::clock::{self, Clock};
 use ndn_sys::poll::{Events, Interest, Poller};
 use ndn_sys::udp::{UdpOptions, UdpSocket};
-use ndn_table::{
-    FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId, Timestamp,
-};
-use ndn_types::FaceUri;
+use ndn_table::{FaceIndex, FibConfig, FibWriter, NameHasher, NextHop, PcctConfig, StrategyId};
+use ndn_types::{FaceUri, Persistency, Scope, Timestamp};
 
 /// Time for which a test waits for the worker before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! When to mark packets (NDNLPv2, "Congestion Marking"; the schedule is CoDel's).
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::options::LinkOptions;
 

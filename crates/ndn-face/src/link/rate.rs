@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use ndn_packet::tlv::Reader;
 use ndn_packet::types;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 /// The first components of names of management, as TLV.
 const MANAGEMENT: [&[u8]; 2] = [b"\x08\x09localhost\x08\x03nfd", b"\x08\x08localhop\x08\x03nfd"];

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use ndn_packet::LpHeader;
-use ndn_table::Timestamp;
 
 use super::tests::OWNER;
 use super::*;
 use crate::memory::FaceMemory;
-use ndn_types::Reserves;
+use ndn_types::{Reserves, Timestamp};
 
 #[test]
 fn interests_beyond_the_rate_are_dropped_and_counted() {

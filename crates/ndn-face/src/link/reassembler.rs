@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ndn_forwarding::LpFields;
 use ndn_packet::MAX_PACKET_SIZE;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::memory::Account;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use ndn_packet::{LpHeader, LpPacket, MAX_PACKET_SIZE};
 use ndn_ring::PacketHandle;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::counters::{FaceCounters, LinkDropReason};
 use crate::output::FrameSink;

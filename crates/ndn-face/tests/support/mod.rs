@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::{
-    FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, NewTransport, PeerKey,
-    Persistency, Progress, RxSink,
+    FaceCounters, FaceOptions, FaceSet, FaceSetOptions, NewStream, NewTransport, PeerKey, Progress,
+    RxSink,
 };
-use ndn_forwarding::{FaceProperties, LpFields, RxFace, Scope, TxKind, TxPacket, TxSink};
+use ndn_forwarding::{FaceProperties, LpFields, RxFace, TxKind, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool};
 use ndn_sys::poll::Events;
 use ndn_sys::stream;
-use ndn_table::{FaceIndex, Timestamp};
+use ndn_table::FaceIndex;
+use ndn_types::{Persistency, Scope, Timestamp};
 
 /// A packet that the faces have received.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! A packet on its way to another shard.
 
+use ndn_packet::lp::PIT_TOKEN_LENGTH_MAX;
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::{NameHasher, PIT_TOKEN_LENGTH_MAX, PREFIX_HASHES_MAX};
+use ndn_table::{NameHasher, PREFIX_HASHES_MAX};
 
 use crate::burst::NextPacket;
 use crate::descriptor::{Descriptor, Flags};
@@ -170,9 +171,10 @@ mod tests {
 
     use ndn_packet::{InterestBuilder, Name};
     use ndn_table::FaceIndex;
+    use ndn_types::Scope;
 
     use super::*;
-    use crate::{FaceProperties, Ingress, LpFields, RxFace, Scope};
+    use crate::{FaceProperties, Ingress, LpFields, RxFace};
 
     /// A packet is the same where it arrives, whatever its name and token need.
     #[test]

@@ -3,11 +3,10 @@
 
 use ndn_packet::NackReason;
 use ndn_table::{
-    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, Ledger, Limits,
-    PIT_TOKEN_INLINE_MAX, PitIndex, PitPhase, PrincipalIndex, RecordPlace, Resource, Timestamp,
-    VICTIM_STEPS, Verdict, Victim, long_blocks,
+    FaceIndex, IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, Ledger, PIT_TOKEN_INLINE_MAX,
+    PitIndex, PitPhase, RecordPlace, Resource, VICTIM_STEPS, Victim, long_blocks,
 };
-use ndn_types::PrincipalClass;
+use ndn_types::{Limits, PrincipalClass, PrincipalIndex, Timestamp, Verdict};
 
 use super::finalize::Ending;
 use crate::DropReason;

@@ -6,9 +6,9 @@ use ndn_packet::interest::ForwardingHint;
 use ndn_packet::{Data, NackReason};
 use ndn_table::{
     CsIndex, FibSlot, FibSnapshot, InRecord, InRecordSearch, InterestKey, NextHop,
-    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitPhase, PrincipalIndex, StrategyId,
-    Timestamp,
+    PIT_TOKEN_INLINE_MAX, PREFIX_HASHES_MAX, PitIndex, PitPhase, StrategyId,
 };
+use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::finalize::Ending;
 use crate::descriptor::{Descriptor, Flags};

@@ -1,7 +1,8 @@
 //! Data held until its prefix announcement is found.
 
 use ndn_packet::Data;
-use ndn_table::{FaceIndex, PitIndex, PitPhase, Timestamp, Token};
+use ndn_table::{FaceIndex, PitIndex, PitPhase, Token};
+use ndn_types::Timestamp;
 
 use crate::descriptor::Flags;
 use crate::learning::{Held, LearningRequest};

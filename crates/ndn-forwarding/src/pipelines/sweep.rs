@@ -1,6 +1,7 @@
 //! Passes over the PIT in the background.
 
-use ndn_table::{PitIndex, PitPhase, Timestamp};
+use ndn_table::{PitIndex, PitPhase};
+use ndn_types::Timestamp;
 
 use super::finalize::Ending;
 use crate::face_table::{FaceFlags, LinkState};

@@ -1,7 +1,8 @@
 //! Strategy timers.
 
 use ndn_packet::{Interest, MAX_PACKET_SIZE};
-use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Timestamp, Token};
+use ndn_table::{FibSnapshot, InRecord, PREFIX_HASHES_MAX, PitIndex, Token};
+use ndn_types::Timestamp;
 
 use crate::strategy::{Context, PendingInterest, Strategy, StrategyTable, hinted_depth};
 use crate::{TxKind, TxPacket, scope};

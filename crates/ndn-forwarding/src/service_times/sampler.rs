@@ -1,6 +1,6 @@
 //! Random sampling of bursts.
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 /// Approximate number of bursts measured per second. Each costs two or three clock readings per
 /// packet, so measurement takes at most half a percent of a processor, whatever the load.

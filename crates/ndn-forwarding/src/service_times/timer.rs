@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use super::sampler::Sampler;
 use super::{ServiceTimes, StageTimes};

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use ndn_packet::NackReason;
-use ndn_table::{FaceIndex, NextHop, PitIndex, Timestamp};
+use ndn_table::{FaceIndex, NextHop, PitIndex};
+use ndn_types::Timestamp;
 
 use super::measurements::{Measurement, mix};
 use super::parameters::{ParameterError, Parameters};

@@ -1,9 +1,8 @@
 //! The interface between a shard and its strategies.
 
 use ndn_packet::NackReason;
-use ndn_table::{
-    FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, PrincipalIndex, StrategyId, Timestamp,
-};
+use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId};
+use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::measurements::Writer;
 use super::retransmission::{Retransmission, Suppression};

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use ndn_table::{FaceIndex, PrincipalIndex, StrategyId, Timestamp};
+use ndn_table::{FaceIndex, StrategyId};
+use ndn_types::{PrincipalIndex, Timestamp};
 
 use super::rtt::RttEstimate;
 
@@ -212,8 +213,8 @@ const _: () = assert!(SET_COUNT == 4 << 8);
 
 #[cfg(test)]
 mod tests {
-    use ndn_table::{Ledger, Reserves, Resource};
-    use ndn_types::{Capacity, PrincipalKey};
+    use ndn_table::{Ledger, Resource};
+    use ndn_types::{Capacity, PrincipalKey, Reserves};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Retransmission suppression with exponential back-off.
 
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use super::parameters::{ParameterError, Parameters};
 

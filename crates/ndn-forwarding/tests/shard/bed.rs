@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use ndn_forwarding::{
     Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, Ingress, InterestAccount,
-    LinkEvent, LinkType, LpFields, NackReason, PitToken, PitTokenPolicy, ProducerRegions, RxFace,
-    Scope, Shard, ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
+    LinkEvent, LpFields, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard, ShardConfig,
+    SharedTables, StrategyTable, UnsolicitedPolicy,
 };
-use ndn_packet::{Name as PacketName, NameRef};
+use ndn_packet::{NackReason, Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     DataKey, FaceIndex, FibConfig, FibWriter, NDT_ENTRIES, NameHasher, Ndt, PREFIX_HASHES_MAX,
-    PcctConfig, Reserves, Timestamp, Token,
+    PcctConfig, Token,
 };
-use ndn_types::{CounterValues as _, PrincipalKey};
+use ndn_types::{CounterValues as _, LinkType, PrincipalKey, Reserves, Scope, Timestamp};
 
 pub use crate::recorder::{Recorder, Sent, SentKind};
 use crate::timing::Timing;

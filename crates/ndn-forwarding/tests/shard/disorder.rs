@@ -2,7 +2,8 @@
 //! order then, but invariants hold.
 
 use ndn_packet::NameRef;
-use ndn_table::{InterestKey, NameHasher, PREFIX_HASHES_MAX, Timestamp};
+use ndn_table::{InterestKey, NameHasher, PREFIX_HASHES_MAX};
+use ndn_types::Timestamp;
 
 use crate::bed::{Bed, Sent, SentKind};
 use crate::differential::{apply_change, case_count};

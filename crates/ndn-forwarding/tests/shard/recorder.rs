@@ -1,6 +1,7 @@
 //! Records the packets that a shard sends.
 
-use ndn_forwarding::{NackReason, TxKind, TxPacket, TxSink};
+use ndn_forwarding::{TxKind, TxPacket, TxSink};
+use ndn_packet::NackReason;
 use ndn_table::FaceIndex;
 
 use crate::model::Face;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndn_forwarding::{Burst, Observers, ServiceTimer, Shard};
 use ndn_ring::PacketPool;
-use ndn_table::Timestamp;
+use ndn_types::Timestamp;
 
 use crate::recorder::Recorder;
 

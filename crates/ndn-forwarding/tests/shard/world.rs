@@ -52,7 +52,7 @@ impl World {
             cs_capacity: self.cs_capacity,
             pit_capacity: self.pit_capacity,
             one_principal: self.one_principal,
-            reserves: ndn_table::Reserves::NONE,
+            reserves: ndn_types::Reserves::NONE,
             unsolicited: self.unsolicited,
             serves: self.serves,
             depth: self.depth,

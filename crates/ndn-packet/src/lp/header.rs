@@ -1,7 +1,7 @@
 //! LpPacket header encoder.
 
 use crate::error::EncodeError;
-use crate::lp::{NackReason, PIT_TOKEN_LEN_MAX};
+use crate::lp::{NackReason, PIT_TOKEN_LENGTH_MAX};
 use crate::tlv::{Writer, number_tlv_len, tlv_len};
 use crate::types;
 
@@ -101,7 +101,7 @@ impl LpHeader<'_> {
     ///
     /// # Errors
     /// [`EncodeError::BufferTooSmall`]; [`EncodeError::InvalidField`] for a token of more than
-    /// [`PIT_TOKEN_LEN_MAX`] bytes.
+    /// [`PIT_TOKEN_LENGTH_MAX`] bytes.
     pub fn write_prefix(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, EncodeError> {
         let fields_len = self.fields_len();
         let mut writer = Writer::new(out);
@@ -142,7 +142,7 @@ impl LpHeader<'_> {
         }
         write_number(writer, types::LP_FRAG_INDEX, self.frag_index)?;
         write_number(writer, types::LP_FRAG_COUNT, self.frag_count)?;
-        if self.pit_token.len() > PIT_TOKEN_LEN_MAX {
+        if self.pit_token.len() > PIT_TOKEN_LENGTH_MAX {
             return Err(EncodeError::InvalidField { ty: types::LP_PIT_TOKEN });
         }
         if !self.pit_token.is_empty() {

@@ -8,4 +8,4 @@ mod view;
 
 pub use fragmentation::{Reassembler, append_packet, fragment_frame};
 pub use header::LpHeader;
-pub use view::{Acks, LpPacket, NackReason, PIT_TOKEN_LEN_MAX};
+pub use view::{Acks, LpPacket, NackReason, PIT_TOKEN_LENGTH_MAX};

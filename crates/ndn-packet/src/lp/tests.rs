@@ -220,7 +220,7 @@ fn lengths_of_fields() {
     }
     refused(t::LP_PIT_TOKEN, &[0, 33, 200]);
     refused(t::LP_NON_DISCOVERY, &[1]);
-    for len in 1..=PIT_TOKEN_LEN_MAX {
+    for len in 1..=PIT_TOKEN_LENGTH_MAX {
         let wire = lp(&[&tlv(t::LP_PIT_TOKEN, &vec![7; len]), FRAGMENT]);
         assert_eq!(parse(&wire).pit_token().unwrap().len(), len);
     }

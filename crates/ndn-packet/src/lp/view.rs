@@ -7,7 +7,7 @@ use crate::types;
 use core::fmt;
 
 /// The longest PIT token, in bytes.
-pub const PIT_TOKEN_LEN_MAX: usize = 32;
+pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
 
 /// Reason of a Nack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,7 +163,7 @@ impl<'a> LpPacket<'a> {
             types::LP_FRAG_INDEX => self.frag_index = Some(tlv.number()?),
             types::LP_FRAG_COUNT => self.frag_count = Some(tlv.number()?),
             types::LP_PIT_TOKEN => {
-                if tlv.value_len() == 0 || tlv.value_len() > PIT_TOKEN_LEN_MAX {
+                if tlv.value_len() == 0 || tlv.value_len() > PIT_TOKEN_LENGTH_MAX {
                     return Err(tlv.invalid_length());
                 }
                 self.pit_token = span;
@@ -250,7 +250,7 @@ impl<'a> LpPacket<'a> {
         self.frag_index.is_some() || self.frag_count.is_some()
     }
 
-    /// PitToken, 1 to [`PIT_TOKEN_LEN_MAX`] bytes.
+    /// PitToken, 1 to [`PIT_TOKEN_LENGTH_MAX`] bytes.
     #[inline]
     #[must_use]
     pub fn pit_token(&self) -> Option<&'a [u8]> {

@@ -4,7 +4,7 @@
 //! 1997), with name components in the place of address bits.
 
 /// Longest prefix that the FIB accepts, in components (NFD refuses longer ones with status 414).
-pub const FIB_DEPTH_MAX: usize = 32;
+pub(crate) const FIB_DEPTH_MAX: usize = 32;
 
 /// A position in the binary search: the length to try next.
 ///

@@ -23,7 +23,6 @@ mod paged;
 mod snapshot;
 mod writer;
 
-pub use depth_tree::FIB_DEPTH_MAX;
 pub use entry::{FibEntry, FibSlot, NextHop, StrategyId};
 pub use snapshot::{FibSearch, FibSnapshot};
 pub use writer::{FibConfig, FibError, FibWriter};

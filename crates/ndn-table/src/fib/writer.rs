@@ -31,7 +31,7 @@ pub struct FibConfig {
 pub enum FibError {
     /// There are [`FibConfig::entries_max`] prefixes.
     Full,
-    /// The prefix has more than [`FIB_DEPTH_MAX`] components.
+    /// The prefix has more than 32 components.
     TooDeep,
 }
 
@@ -210,12 +210,6 @@ impl FibWriter {
     #[must_use]
     pub fn strategy(&self, prefix: NameRef<'_>) -> Option<StrategyId> {
         self.records.get(prefix.value())?.strategy
-    }
-
-    /// The strategy in force for a name.
-    #[must_use]
-    pub fn effective_strategy(&self, name: NameRef<'_>) -> StrategyId {
-        inherited(&self.records, name, true).strategy
     }
 
     /// All prefixes with next hops, in canonical order.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use ndn_packet::NameRef;
+use ndn_types::{Limits, PrincipalIndex, Timestamp};
 
 use super::config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
 use super::cs::{Cs, EraseResult, NewData};
@@ -12,10 +13,7 @@ use super::pit::{Pit, Victim};
 use super::pit_entry::{PitEntry, PitIndex};
 use super::records::{InRecord, InRecordSearch, OutRecord, RecordPlace};
 use crate::hash_index::HashIndex;
-use crate::{
-    DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
-    Timestamp, Token,
-};
+use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Token};
 
 /// PIT-CS composite table of one shard.
 ///
@@ -528,21 +526,9 @@ impl Pcct {
         self.cs.policy()
     }
 
-    /// Whether Data are admitted.
-    #[must_use]
-    pub fn cs_admit(&self) -> bool {
-        self.cs.admit
-    }
-
     /// Enables or disables admission of Data.
     pub fn set_cs_admit(&mut self, admit: bool) {
         self.cs.admit = admit;
-    }
-
-    /// Whether lookups are served.
-    #[must_use]
-    pub fn cs_serve(&self) -> bool {
-        self.cs.serve
     }
 
     /// Enables or disables serving; while disabled, every lookup is a miss.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::byte_slab::bytes_for_largest;
-use crate::{Reserves, Timestamp};
+use ndn_types::{Reserves, Timestamp};
 
+use crate::byte_slab::bytes_for_largest;
 /// Which cached Data is evicted for a new one. Names and meaning are NFD's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CsPolicy {
@@ -104,7 +104,7 @@ impl std::error::Error for PitError {}
 pub enum CsError {
     /// Admission is disabled, or the capacity is 0.
     NotAdmitted,
-    /// Longer than [`CACHED_PACKET_LENGTH_MAX`](super::CACHED_PACKET_LENGTH_MAX).
+    /// Longer than the largest block of the store.
     TooLong,
     /// No room, not even after [`EVICTIONS_PER_INSERT_MAX`](super::EVICTIONS_PER_INSERT_MAX)
     /// evictions.

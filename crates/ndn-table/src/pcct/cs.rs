@@ -1,5 +1,7 @@
 //! Content Store: lookup, admission, eviction, erase.
 
+use ndn_types::Timestamp;
+
 use super::config::{CsCounters, CsError, CsPolicy, PcctConfig};
 use super::cs_entry::{CsEntry, CsIndex, QUEUE_KINDS, QueueKind, Queues};
 use super::packet_name::{packet_has_name, packet_name};
@@ -9,7 +11,7 @@ use crate::arena::{Arena, NONE};
 use crate::byte_slab::{BLOCK_SIZE_MAX, BlockRef, ByteSlab};
 use crate::hash_index::HashIndex;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{DataKey, InterestKey, NameHasher, Timestamp};
+use crate::{DataKey, InterestKey, NameHasher};
 
 /// Maximum number of different Data of one name; the one whose freshness ends first is evicted.
 pub const CS_VARIANTS_PER_NAME_MAX: usize = 4;
@@ -22,7 +24,7 @@ pub const EVICTIONS_PER_INSERT_MAX: usize = 16;
 const DIGEST_LENGTH: usize = 32;
 
 /// Largest packet that can be cached.
-pub const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
+const CACHED_PACKET_LENGTH_MAX: usize = BLOCK_SIZE_MAX - DIGEST_LENGTH;
 
 /// Maximum number of timer records for one slot (priority FIFO).
 const TIMERS_PER_ENTRY_MAX: u8 = 2;

@@ -1,6 +1,7 @@
 //! The 64-byte header of a cached Data, and the queues that order headers for eviction.
 
-use crate::Timestamp;
+use ndn_types::Timestamp;
+
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::BlockRef;
 

@@ -78,7 +78,7 @@ impl DigestWaiters {
 
 /// Maximum number of PIT entries that one Data can satisfy: eight of its own name (CanBePrefix or
 /// not, MustBeFresh or not, with the digest or without), two of each shorter length.
-pub const PIT_MATCHES_MAX: usize = 8 + 2 * (PREFIX_HASHES_MAX - 1);
+const PIT_MATCHES_MAX: usize = 8 + 2 * (PREFIX_HASHES_MAX - 1);
 
 /// The PIT entries that a Data satisfies; allocated once and reused for every Data.
 #[derive(Debug)]

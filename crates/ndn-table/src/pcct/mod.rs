@@ -31,15 +31,12 @@ mod records;
 
 pub use composite::Pcct;
 pub use config::{CsCounters, CsError, CsPolicy, PcctConfig, PitError};
-pub use cs::{
-    CACHED_PACKET_LENGTH_MAX, CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult,
-};
+pub use cs::{CS_VARIANTS_PER_NAME_MAX, EVICTIONS_PER_INSERT_MAX, EraseResult};
 pub use cs_entry::CsIndex;
-pub use data_match::{PIT_MATCHES_MAX, PitMatches};
+pub use data_match::PitMatches;
 pub use pit::{VICTIM_STEPS, Victim};
-pub use pit_entry::{PIT_INTEREST_INLINE_MAX, PitEntry, PitIndex, PitPhase, long_blocks};
-pub use prefix_tree::FRESH_SEARCH_STEPS_MAX;
+pub use pit_entry::{PitEntry, PitIndex, PitPhase, long_blocks};
 pub use records::{
-    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OUT_RECORDS_PER_ENTRY_MAX, OutRecord,
-    PIT_TOKEN_INLINE_MAX, PIT_TOKEN_LENGTH_MAX, RecordPlace,
+    IN_RECORDS_PER_ENTRY_MAX, InRecord, InRecordSearch, OutRecord, PIT_TOKEN_INLINE_MAX,
+    RecordPlace,
 };

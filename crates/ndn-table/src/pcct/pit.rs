@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ndn_packet::NameRef;
-use ndn_types::{Capacity, Resources as _};
+use ndn_types::{Capacity, Limits, PrincipalIndex, Resources as _, Timestamp};
 
 use super::config::{PcctConfig, PitError};
 use super::data_match::{DigestWaiters, PitMatches, PrefixLengths};
@@ -17,11 +17,9 @@ use super::records::{
 use crate::arena::{Arena, NONE};
 use crate::hash_index::HashIndex;
 use crate::name_hash::DIGEST_COMPONENT_LENGTH;
+use crate::short_prefix_interests::SHORT_PREFIX_INTERESTS_MAX;
 use crate::timer_wheel::{Step, TimerWheel};
-use crate::{
-    DataKey, FaceIndex, InterestKey, Ledger, Limits, NameHasher, PrincipalIndex, Resource,
-    SHORT_PREFIX_INTERESTS_MAX, Timestamp, Token,
-};
+use crate::{DataKey, FaceIndex, InterestKey, Ledger, NameHasher, Resource, Token};
 
 /// Marks a reference in the shared index as one to a PIT entry.
 pub(super) const PIT_BIT: u32 = 1 << 31;

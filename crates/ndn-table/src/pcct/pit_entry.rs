@@ -1,11 +1,13 @@
 //! PIT entry: 256 bytes.
 
+use ndn_types::{PrincipalIndex, Timestamp};
+
 use super::interest_store::{StoredInterest, blocks_of};
 use super::records::{InRecord, OutRecord, RecordList};
-use crate::{PrincipalIndex, Resource, Timestamp};
+use crate::Resource;
 
 /// Interests up to this many bytes are stored in the entry.
-pub const PIT_INTEREST_INLINE_MAX: usize = 128;
+pub(crate) const PIT_INTEREST_INLINE_MAX: usize = 128;
 
 /// Identifies a PIT entry until it is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

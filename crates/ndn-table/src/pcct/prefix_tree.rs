@@ -16,19 +16,20 @@
 //! that it does not have, because the search compares names.
 
 use ndn_ring::prefetch_slice;
+use ndn_types::Timestamp;
 
 use super::cs_entry::CsEntry;
 use super::packet_name::packet_name;
+use crate::NameHasher;
 use crate::arena::{Arena, NONE};
 use crate::byte_slab::ByteSlab;
 use crate::hash_index::HashIndex;
 use crate::name_hash::component_end;
-use crate::{NameHasher, Timestamp};
 
 /// Maximum number of nodes and Data that one search with MustBeFresh visits, most recent first.
 /// Subtrees without fresh Data are skipped at their root, but one node may have a million stale
 /// Data.
-pub const FRESH_SEARCH_STEPS_MAX: u32 = 256;
+const FRESH_SEARCH_STEPS_MAX: u32 = 256;
 
 /// Maximum number of nodes in the cache.
 const NODE_CACHE_SLOTS_MAX: usize = 1 << 15;

@@ -1,20 +1,20 @@
 //! In-records and out-records: the first of each is stored in the PIT entry, the others in bounded
 //! side arrays.
 
+use ndn_packet::lp::PIT_TOKEN_LENGTH_MAX;
+use ndn_types::{PrincipalIndex, Timestamp};
+
 use crate::arena::{Arena, NONE};
-use crate::{FaceIndex, Ledger, PrincipalIndex, Resource, Timestamp};
+use crate::{FaceIndex, Ledger, Resource};
 
 /// Maximum number of in-records of one PIT entry: downstream faces that wait for the same Data.
 pub const IN_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 
 /// Maximum number of out-records of one PIT entry: upstream faces to which the Interest was sent.
-pub const OUT_RECORDS_PER_ENTRY_MAX: u16 = 1024;
+pub(crate) const OUT_RECORDS_PER_ENTRY_MAX: u16 = 1024;
 
 /// Bytes of a downstream PIT token that fit the in-record itself.
 pub const PIT_TOKEN_INLINE_MAX: usize = 8;
-
-/// Longest PIT token (NDNLPv2).
-pub const PIT_TOKEN_LENGTH_MAX: usize = 32;
 
 /// In-record: a downstream face that waits for the Data.
 #[derive(Clone, Copy, Debug)]

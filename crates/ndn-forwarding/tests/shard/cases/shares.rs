@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use ndn_forwarding::DropReason;
-use ndn_table::{Reserves, Resource};
-use ndn_types::{PrincipalKey, Resources as _};
+use ndn_table::Resource;
+use ndn_types::{PrincipalKey, Reserves, Resources as _};
 
 use super::{Case, data, from, interest};
 use crate::bed::{Bed, BedConfig, SentKind};
@@ -340,7 +340,7 @@ fn latest_expiry_is_found_while_faces_come_and_go() {
         // A face that was removed for each step of the pass over the PIT.
         bed.remove_face(100 + round % 13);
         bed.add_face(100 + round % 13, REMOTE);
-        bed.poll(ndn_table::Timestamp::from_millis(2_000 + u64::from(round)));
+        bed.poll(ndn_types::Timestamp::from_millis(2_000 + u64::from(round)));
     }
     let latest = bed.counters.iter().map(|counters| counters.latest_expiry_ns.value()).max();
     assert!(latest.unwrap() < 60_000 * 1_000_000, "{latest:?}");
