@@ -76,6 +76,10 @@ bench: build-bench ## Measure the pipeline and the relay (minutes; docs/internal
 	"$(BENCH)" pipeline
 	"$(BENCH)" relay
 
+.PHONY: performance
+performance: build-bench ## Measure everything and write the tables of docs/performance.md and README.md (15 minutes, quiet machine)
+	scripts/performance target/performance
+
 .PHONY: instructions
 instructions: cargo setup ## Count instructions per exchange; fails if they differ from scripts/instructions.txt
 	$(CARGO) build --release -p ndn-pipeline-bench --example in_turn
