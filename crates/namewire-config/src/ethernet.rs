@@ -36,21 +36,20 @@ settings! {
         ad_hoc: bool = false => live(),
         /// Network interfaces with Ethernet faces.
         interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
-        /// Network interfaces of these without Ethernet faces.
+        /// Network interfaces that `interfaces` matches, but that have no Ethernet faces.
         except: Vec<InterfaceRule> = Vec::new() => live(),
-        /// Network interfaces of these with a face of the multicast group.
+        /// Network interfaces with Ethernet faces that also have a face of the multicast group.
         multicast_interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
-        /// Network interfaces of these without a face of the multicast group.
+        /// Network interfaces that `multicast_interfaces` matches, but that have no such face.
         multicast_except: Vec<InterfaceRule> = Vec::new() => live(),
         /// Time without a packet after which an on-demand face is closed.
         idle_timeout: Duration = Duration::from_secs(600) =>
             live().within(Duration::from_secs(1)..=DAY),
         /// Memory for received frames of each interface.
         ring: ByteSize = ByteSize::mebibytes(4) => live().within(RING_MIN..=RING_MAX),
-        /// How frames are received and sent: `"packet"` by AF_PACKET, `"xdp"` by AF_XDP. `"auto"` uses AF_XDP
-        /// on an interface whose driver hands frames over without copying them and that carries nothing else
-        /// (no IP address, no VLAN), otherwise AF_PACKET. AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN
-        /// and CAP_BPF.
+        /// Driver of frames: `"packet"` is AF_PACKET, `"xdp"` AF_XDP. `"auto"` uses AF_XDP on an interface whose driver
+        /// hands frames over without copying them and that carries nothing else (no IP address, no VLAN), otherwise
+        /// AF_PACKET. AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
         driver: Driver = Driver::Auto => live(),
     }
 }
@@ -79,7 +78,7 @@ settings! {
     }
 }
 
-/// How frames of an interface are received and sent.
+/// The driver by which frames of an interface are received and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// AF_XDP on interfaces that suit it, otherwise AF_PACKET.

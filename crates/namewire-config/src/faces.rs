@@ -148,7 +148,7 @@ list_item! {
         remotes: Vec<FaceUri> = vec![example_uri()] => value().required().checked(check_remotes),
         /// Network interfaces with these faces.
         interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => value(),
-        /// Network interfaces of these without these faces.
+        /// Network interfaces that `interfaces` matches, but that have no such faces.
         except: Vec<InterfaceRule> = Vec::new() => value(),
     }
 }

@@ -24,11 +24,11 @@ settings! {
         /// Number of the workers that only receive and transmit. The others then only forward. With 0, each worker
         /// does everything.
         io_workers: usize = 0 => restart().within(0..=WORKERS_MAX - 1),
-        /// How faces and forwarding workers are divided between two NUMA nodes, each worker on a core of its own.
-        /// Client faces are accepted by this forwarder, server faces are created by it. P1: everything on one
-        /// node. P2: server faces on the other node. P3: client faces on the other node. P4: forwarding workers on
-        /// the other node. P2 and P3 require at least two io_workers, P4 one. `namewire workers --plan` shows the
-        /// result. Not tested on hardware with two nodes. By default, `cpus` or the kernel places the workers.
+        /// Division of faces and forwarding workers between two NUMA nodes, each worker on a core of its own. Client
+        /// faces are accepted by this forwarder, server faces are created by it. P1: everything on one node. P2: server
+        /// faces on the other node. P3: client faces on the other node. P4: forwarding workers on the other node. P2
+        /// and P3 require at least two io_workers, P4 one. `namewire workers --plan` shows the result. Not tested on
+        /// hardware with two nodes. By default, `cpus` or the kernel places the workers.
         placement: Option<Arrangement> = None => restart().example("\"P1\""),
         /// HopLimit added to Interests that have none. 0: no HopLimit is added.
         default_hop_limit: u8 = 0 => restart(),
@@ -57,7 +57,7 @@ settings! {
         /// Interval of the queue measurement: the longest expected round-trip time.
         interval: Duration = Duration::from_millis(100) =>
             restart().within(Duration::from_millis(1)..=Duration::from_secs(10)),
-        /// What happens to refused Interests: `"nack"` returns a Nack with reason Congestion, `"drop"` drops them,
+        /// Treatment of refused Interests: `"nack"` returns a Nack with reason Congestion, `"drop"` drops them,
         /// `"never"` refuses none.
         shed: Shed = Shed::Nack => restart(),
         /// Whether faces that bring Data and Nacks are read before those that bring Interests, and UDP neighbors
@@ -137,7 +137,7 @@ impl Value for WorkerCount {
     }
 }
 
-/// What happens to refused Interests.
+/// The treatment of refused Interests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shed {
     /// A Nack with reason Congestion is returned.

@@ -174,7 +174,7 @@ settings! {
         ad_hoc: bool = false => live(),
         /// Network interfaces with multicast faces.
         interfaces: Vec<InterfaceRule> = vec![InterfaceRule::Any] => live(),
-        /// Network interfaces of these without multicast faces.
+        /// Network interfaces that `interfaces` matches, but that have no multicast faces.
         except: Vec<InterfaceRule> = Vec::new() => live(),
     }
 }

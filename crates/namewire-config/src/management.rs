@@ -22,14 +22,14 @@ settings! {
     pub struct Management {
         /// Whether management is enabled. Without it, applications cannot register prefixes.
         enabled: bool = true => live(),
-        /// Who can register prefixes and routes under /localhost/nfd: `"any"` local application, `"nobody"`, or signers
+        /// Signers that can register prefixes and routes under /localhost/nfd: `"any"` local application, `"nobody"`, or signers
         /// that satisfy trust rules, given as the path of a file (relative to this one) or in place between triple
         /// quotes: lines such as `route /op/alice/** by /op/alice`, or ndn-cxx's validator configuration format.
         localhost_rib: TrustRules = TrustRules::Any => live(),
-        /// Who can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbors reach it over the
+        /// Signers that can register prefixes and routes under /localhop/nfd, as `localhost_rib`. Neighbors reach it over the
         /// network. `"nobody"` disables it.
         localhop_rib: TrustRules = TrustRules::Nobody => live(),
-        /// Whose prefix announcements are accepted, as `localhost_rib`.
+        /// Signers whose prefix announcements are accepted, as `localhost_rib`.
         prefix_announcements: TrustRules = TrustRules::Any => live(),
         /// Whether routes with origin `client` are announced to a routing daemon under /localhost/nlsr, if there is
         /// one.
@@ -40,7 +40,7 @@ settings! {
         identity: Option<Name> = None => restart().example("\"/example/router\""),
         /// Registration of the prefixes of this host with a router.
         propagate: Propagate = Propagate::default() => table(),
-        /// Who can issue the other commands.
+        /// Signers that can issue the other commands.
         authorizations: Vec<Authorize> = vec![Authorize::default_rule()] => tables(Reload::Live),
     }
 }
@@ -71,7 +71,7 @@ settings! {
 }
 
 list_item! {
-    /// Who can issue the commands of the modules other than rib. An empty list authorizes nobody.
+    /// Signers that can issue the commands of the modules other than rib. An empty list authorizes nobody.
     pub struct Authorize {
         /// `"any"` local application, or the path of a file with a certificate, whose holder is authorized.
         certificate: AuthorizedSigner = AuthorizedSigner::Any => value().required(),

@@ -39,15 +39,15 @@ settings! {
         /// Maximum memory for Data packets. The default has room for `capacity_packets`, and at least for 65536, of any
         /// length: 9363 bytes for each.
         capacity_bytes: Option<ByteSize> = None => restart().example("\"1GiB\""),
-        /// What a full store evicts first. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited Data,
-        /// then stale Data, then the oldest Data.
+        /// Order of eviction from a full store. `"lru"`: the least recently used Data. `"priority_fifo"`: unsolicited
+        /// Data, then stale Data, then the oldest Data.
         policy: CsPolicy = CsPolicy::Lru => restart(),
         /// Whether forwarded Data is added to the store.
         admit: bool = true => live(),
         /// Whether Interests are satisfied from the store.
         serve: bool = true => live(),
-        /// What happens to unsolicited Data: `"drop-all"` drops it, `"admit-local"` adds it to the store if it arrived
-        /// on a local face, `"admit-network"` if it arrived on a non-local face, `"admit-all"` always.
+        /// Treatment of unsolicited Data: `"drop-all"` drops it, `"admit-local"` adds it to the store if it arrived on
+        /// a local face, `"admit-network"` if it arrived on a non-local face, `"admit-all"` always.
         unsolicited: UnsolicitedPolicy = UnsolicitedPolicy::DropAll => restart(),
     }
 }
@@ -63,7 +63,7 @@ pub enum CsPolicy {
 
 words!(CsPolicy { "lru" => Self::Lru, "priority_fifo" => Self::PriorityFifo });
 
-/// What happens to Data that matches no PIT entry.
+/// The treatment of Data that matches no PIT entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsolicitedPolicy {
     /// It is dropped.

@@ -57,7 +57,7 @@ pub(super) struct Options {
     s3_bucket: Option<String>,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]
     verify: String,
-    /// How long metadata is cached
+    /// Lifetime of cached metadata
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION")]
     metadata_lifetime: Duration,
     /// With a key, also serve older versions than the highest that was verified since the start

@@ -44,7 +44,7 @@ pub(super) struct Options {
     /// Output file, which appears when it is complete, or `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to find the version
+    /// Method of finding the version
     #[arg(long, value_enum, default_value = "auto")]
     discover: Discover,
     /// Fetch a directory of a file server with its contents into the directory -o
@@ -309,7 +309,7 @@ impl Shown {
     }
 }
 
-/// What arrived recently.
+/// Progress of a fetch and its rate in the last seconds.
 pub(super) struct Recent {
     progress: FetchProgress,
     already: Already,

@@ -3,7 +3,7 @@
 use namewire_control::capture::{CapturedFrame, CapturedKind, Direction, PacketSummary};
 use serde_json::{Value, json};
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Kind {
     /// Interests
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Nack,
     /// Fragments of longer packets, and acknowledgements
     Link,
-    /// What is not NDN, or malformed or truncated
+    /// Frames that are not NDN, malformed or truncated
     Other,
 }
 

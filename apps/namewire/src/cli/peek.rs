@@ -47,7 +47,7 @@ pub(super) struct Options {
     /// Output file, or `-` for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-", value_parser = output_file)]
     output: PathBuf,
-    /// What to print
+    /// Part of the packet to print
     #[arg(long, value_enum, default_value = "content")]
     format: Format,
     #[arg(long, value_name = "KEY", default_value = "digest", help = keys::VERIFY_HELP)]

@@ -48,8 +48,8 @@ pub(super) struct Options {
     /// renamed instead, so that a renamed directory is not fetched again. An entry of another kind than in SOURCE is
     /// replaced; without this option it is a failure.
     ///
-    /// What --exclude leaves out is kept, and what a server may leave out: symbolic links, special files and, if SOURCE lists
-    /// none, entries that begin with a period.
+    /// Files that --exclude leaves out are kept, and entries that a server may leave out: symbolic links, special files
+    /// and, if SOURCE lists none, entries that begin with a period.
     #[arg(long)]
     delete: bool,
     /// Delete nothing if it were more than NUMBER files

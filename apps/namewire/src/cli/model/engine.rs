@@ -49,7 +49,7 @@ pub(super) enum EngineName {
 
 #[derive(Args, Debug)]
 pub(super) struct EngineOptions {
-    /// What runs the traces; the result does not depend on it
+    /// Program that runs the traces; the result does not depend on it
     ///
     /// All machines have this program at the same path. Slurm's have the directory of --tasks in common; --threads is
     /// for threads only.
@@ -312,7 +312,7 @@ impl Round {
         command
     }
 
-    /// What the first part that failed has printed.
+    /// The error output of the first part that failed.
     fn first_error(&self) -> Option<String> {
         (0..self.parts).find_map(|part| {
             let text = fs::read_to_string(self.place.join(format!("error-{part}"))).ok()?;

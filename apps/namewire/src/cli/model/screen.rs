@@ -17,7 +17,7 @@ use super::question::usage;
 pub(super) struct Options {
     /// Campaign file of `model measure`
     campaign: PathBuf,
-    /// What is explained
+    /// Response to explain
     #[arg(long, value_enum, default_value = "time")]
     response: Response,
     /// Draw main effects and interactions into this SVG file
