@@ -25,7 +25,7 @@ const WARM_UP_SHARE: f64 = 0.25;
 /// Windows in which convergence is measured.
 const WINDOWS: usize = 40;
 
-/// How an Interest's next hop is chosen.
+/// Choice of the next hop of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routing {
     /// The shortest path by delay.
@@ -120,7 +120,7 @@ impl Method {
     }
 }
 
-/// What a run measured after its warm-up.
+/// Measurements of a run after its warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Metrics {
     /// Requests.

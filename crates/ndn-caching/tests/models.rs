@@ -10,7 +10,7 @@ use ndn_caching::{Capacity, Class, Object, PolicyKind};
 const SEQUENCES: u64 = 2000;
 const REQUESTS: usize = 300;
 
-/// What a sequence draws from.
+/// Parameters of a random sequence of requests.
 struct Scenario {
     random: Random,
     capacity: u64,

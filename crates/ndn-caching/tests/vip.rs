@@ -18,7 +18,7 @@ use ndn_caching::{Cache, Capacity, Object};
 const NETWORKS: u64 = 1000;
 const SLOTS: usize = 40;
 
-/// What a network is made of. Links have a capacity for the Data that arrives at the first node.
+/// A random network. Links have a capacity for the Data that arrives at the first node.
 struct Network {
     nodes: usize,
     sizes: Vec<u64>,
@@ -239,7 +239,7 @@ fn deliver(
     to
 }
 
-/// What a node took in is what left it and what it holds.
+/// Asserts that the VIPs that a node accepted equal those that left it and those that it holds.
 fn assert_conserved(network: &Network, planes: &[VirtualPlane], place: &str) {
     for plane in planes {
         let counters = plane.counters();

@@ -7,7 +7,7 @@ use crate::network::{
     Shard, Shed, Stage, Station,
 };
 
-/// What is offered to the forwarder.
+/// The load that is offered to the forwarder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
     /// Consumers, each on its own face.
@@ -29,7 +29,7 @@ pub struct Traffic {
 /// Entries of the Name Dispatch Table.
 const NDT_ENTRIES: u64 = 1 << 16;
 
-/// How the Name Dispatch Table assigns prefixes to shards.
+/// The assignment of prefixes to shards by the Name Dispatch Table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dispatch {
     /// By a hash of the first two name components, 2^16 entries, entry e to shard e mod count. The salt
@@ -109,7 +109,7 @@ impl Placement {
     }
 }
 
-/// What both forwarders have.
+/// Parameters of both forwarders.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Common {
     /// Service times.
@@ -156,7 +156,7 @@ pub enum ForwardingQueues {
 /// NDN-DPDK: input threads, forwarding threads, output threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NdnDpdk {
-    /// What both forwarders have.
+    /// Parameters of both forwarders.
     pub common: Common,
     /// Input threads; face f is read by thread f mod count.
     pub input_threads: usize,
@@ -175,7 +175,7 @@ pub struct NdnDpdk {
 /// Namewire: workers that run to completion, rings between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Namewire {
-    /// What both forwarders have.
+    /// Parameters of both forwarders.
     pub common: Common,
     /// Workers; face f belongs to worker f mod the number of those with faces.
     pub workers: usize,
@@ -185,7 +185,7 @@ pub struct Namewire {
     pub ring_capacity: usize,
     /// Packets taken from a ring at once.
     pub ring_burst: usize,
-    /// How queues of Interests are managed.
+    /// Management of queues of Interests; `None`: none.
     pub overload: Option<QueueManagement>,
     /// Whether Data and Nacks are taken before Interests.
     pub answers_first: bool,

@@ -18,7 +18,7 @@ use crate::file::{FileError, Model, law};
 use crate::network::{Network, Outcome, Record};
 use crate::random::{StreamId, TraceRandom};
 
-/// What is varied between runs.
+/// The factors that vary between runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
@@ -62,12 +62,12 @@ pub struct ServiceTimes {
     pub forwarding_by_burst_size: Vec<(u64, u64, u64)>,
 }
 
-/// What a run of the real forwarder showed between warm-up and cool-down.
+/// Measurements of one run of the real forwarder between warm-up and cool-down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Number in the design.
     pub number: usize,
-    /// What was set.
+    /// The factors of this run.
     pub setting: Setting,
     /// Tries that were discarded because the host took time from the forwarder.
     pub discarded: usize,
@@ -212,7 +212,7 @@ pub struct Ranges {
     pub routes: (usize, usize),
 }
 
-/// What is known of the forwarder on one machine.
+/// The parameters of the forwarder on one machine, estimated from measured runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Calibration {
@@ -238,7 +238,7 @@ pub struct Calibration {
     pub queue: usize,
     /// Processors of the machine.
     pub processors: usize,
-    /// What was measured.
+    /// The ranges of the factors that were measured.
     pub ranges: Ranges,
 }
 
@@ -531,7 +531,7 @@ pub const FACES: usize = 2;
 /// Prefixes in a campaign.
 pub const PREFIXES: usize = 8;
 
-/// What a run would show.
+/// The predicted result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Share of the Interests that is satisfied.
@@ -727,7 +727,7 @@ fn weighted_least_squares(
     Some(effects)
 }
 
-/// How the time of a miss divides, over the traced runs.
+/// Shares of the stages in the time of a miss, over the traced runs.
 fn shares(runs: &[&Run]) -> Result<[f64; 5], CalibrateError> {
     let mut sums = [0.0; 5];
     for run in runs {

@@ -93,7 +93,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// What the method assumes, and what its interval covers.
+    /// The assumptions of the method, and the coverage of its interval.
     #[must_use]
     pub const fn caveat(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ pub struct Answer {
     pub traces: u32,
     /// Whether the method came to its end; else the limit of traces ended it.
     pub is_complete: bool,
-    /// What the method assumes, and what the interval covers.
+    /// The assumptions of the method, and the coverage of the interval.
     pub caveat: &'static str,
 }
 
@@ -376,7 +376,7 @@ impl Checker {
         }
     }
 
-    /// What is known so far.
+    /// Returns the answer as of the traces so far.
     ///
     /// # Errors
     /// A parameter of the method out of range.

@@ -20,7 +20,7 @@ pub struct Factor {
     pub values: Vec<String>,
 }
 
-/// What the error of a sweep refers to, for reports.
+/// The scope of the error of a sweep, for reports.
 pub const ERROR_SCOPE: &str =
     "the error holds for each point by itself, not for all points at once";
 

@@ -19,24 +19,24 @@ use crate::units;
 /// A model with the length of its traces.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// What is simulated.
+    /// The simulated network.
     pub network: Network,
     /// Consumers send until then.
     pub horizon_ps: u64,
     /// Interests sent before are not counted.
     pub warm_up_ps: u64,
-    /// What is questionable: a reader of results has to know.
+    /// Doubts about the model that a reader of the results has to know.
     pub warnings: Vec<String>,
 }
 
-/// What is wrong with a model file, and where.
+/// An error in a model file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
     /// Line from 1, if known.
     pub line: Option<usize>,
     /// Column from 1, if known.
     pub column: Option<usize>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 

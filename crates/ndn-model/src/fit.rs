@@ -32,12 +32,12 @@ pub enum FitError {
     },
     /// There are too few.
     TooFewSamples {
-        /// How many there are.
+        /// Number of samples.
         count: usize,
     },
     /// They depend on each other so much that they are worth too few.
     TooFewEffective {
-        /// How many independent ones they are worth.
+        /// Effective number of independent samples.
         effective: f64,
     },
     /// All are equal: a constant.
@@ -83,8 +83,8 @@ pub fn autocorrelation(sample: &[f64], lags: usize) -> Vec<f64> {
         .collect()
 }
 
-/// How many independent samples have the same variance of the mean (Geyer's initial positive sequence,
-/// Statistical Science 1992).
+/// Number of independent samples whose mean has the same variance (Geyer's initial positive sequence, Statistical
+/// Science 1992).
 #[must_use]
 pub fn effective_sample_size(sample: &[f64]) -> f64 {
     let n = sample.len() as f64;

@@ -1,4 +1,4 @@
-//! What both engines run: faces, links, queues, threads and tables of one forwarder, and the packets'
+//! The network that both engines simulate: faces, links, queues, threads and tables of one forwarder, and the packets'
 //! way through them.
 //!
 //! An Interest passes Input (receive, parse, dispatch), Forward (PIT and Content Store of its shard) and
@@ -28,7 +28,7 @@ pub enum Kind {
     Nack = 2,
 }
 
-/// What a station does with a packet.
+/// A stage of the packets' way; each station has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stage {
@@ -190,7 +190,7 @@ pub struct Shard {
     pub forward_factor: [f64; 2],
 }
 
-/// What happens to an Interest that waited too long.
+/// The fate of an Interest that waited too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shed {
     /// It is answered with a Nack.
@@ -226,7 +226,7 @@ pub struct Queue {
     pub name: String,
     /// The station that polls it.
     pub station: StationId,
-    /// What the station does with its packets.
+    /// The stage of the packets of this station.
     pub stage: Stage,
     /// Packets it holds at most.
     pub capacity: usize,
@@ -356,7 +356,7 @@ impl Network {
         random.draw(streams::HIT, interest).unit() < self.hit_ratio
     }
 
-    /// What the producer answers.
+    /// The producer's answer to an Interest: Data or Nack.
     #[inline]
     #[must_use]
     pub fn answer(&self, random: TraceRandom, interest: u64) -> Kind {
@@ -479,7 +479,7 @@ pub mod streams {
     }
 }
 
-/// How an Interest ended.
+/// The end of an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It has not ended.
@@ -509,7 +509,7 @@ pub struct Record {
     pub created_ps: u64,
     /// When it ended.
     pub ended_ps: u64,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
     /// Whether a queue marked it or its Data.
     pub is_marked: bool,

@@ -30,13 +30,13 @@ use crate::units;
 /// A question about a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Property {
-    /// Is the probability that a trace satisfies the formula at least this?
+    /// Whether the probability that a trace satisfies the formula is at least this.
     ProbabilityAtLeast(Formula, f64),
-    /// What is the probability that a trace satisfies the formula?
+    /// The probability that a trace satisfies the formula.
     Probability(Formula),
-    /// What is the mean of a number over traces?
+    /// The mean of a number over traces.
     Expectation(Number),
-    /// What is a quantile of a number over traces?
+    /// A quantile of a number over traces.
     Quantile(f64, Number),
 }
 
@@ -74,7 +74,7 @@ pub struct Bounds {
     pub to_ps: u64,
 }
 
-/// What may be true of a packet.
+/// A state of a packet that a formula can test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketState {
     /// Its Data came in time.
@@ -127,12 +127,12 @@ pub enum Number {
     PitMax,
 }
 
-/// What is wrong with a property, and at which column.
+/// An error in the text of a property, with its column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PropertyError {
     /// Column from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
@@ -387,7 +387,7 @@ impl Comparison {
 }
 
 impl Formula {
-    /// How long after a packet its value may depend on other packets.
+    /// Maximum time after a packet of the packets on which its value depends.
     fn reach_ps(&self) -> u64 {
         match self {
             Self::Is(_) | Self::Latency(..) | Self::Compare(..) | Self::All(_) => 0,

@@ -18,7 +18,7 @@ const TRACE_PS: u64 = 200_000_000_000;
 const PREFIXES: usize = 255;
 const LIFETIME_PS: u64 = 4_000_000_000_000;
 
-/// What the paper does not say.
+/// Parameters that the paper does not state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assumptions {
     /// Forwarding an Interest and a Data of a name with seven components, together, in microseconds.
@@ -154,7 +154,7 @@ impl Cell {
 /// A finding of the paper, and whether it follows from the assumptions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// What the paper reports.
+    /// The claim of the paper.
     pub claim: &'static str,
     /// Whether it appears.
     pub appears: bool,

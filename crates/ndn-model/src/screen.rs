@@ -96,7 +96,7 @@ pub struct PairMeans {
 pub struct Term {
     /// One factor, or two for their interaction.
     pub factors: Vec<usize>,
-    /// What the term explains (type II).
+    /// Sum of squares that the term explains (type II).
     pub squares: f64,
     /// Degrees of freedom.
     pub freedom: usize,
@@ -274,7 +274,7 @@ impl Screening {
         names.join(" × ")
     }
 
-    /// What was found, in words; `unit` is that of the response.
+    /// The findings as sentences; `unit` is that of the response.
     #[must_use]
     pub fn findings(&self, unit: &str) -> Vec<String> {
         let mut order: Vec<&Term> = self.terms.iter().collect();

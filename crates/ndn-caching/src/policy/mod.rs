@@ -33,7 +33,7 @@ pub enum Class {
     Fresh,
 }
 
-/// What a policy knows about an object.
+/// The properties of an object that a policy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
     /// Identity, for example a hash of the name; need not be uniformly distributed.

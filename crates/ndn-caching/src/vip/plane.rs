@@ -16,7 +16,7 @@ const SILENT_SLOTS_MAX: u32 = 3;
 /// Slots of a neighbour that can end within one of this node: with equal slots that are not synchronised, two.
 const NEIGHBOUR_SLOTS_MAX: u64 = 2;
 
-/// What objects are cached by.
+/// The score by which objects are cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Score {
     /// `V` (VIP).
@@ -100,7 +100,7 @@ pub struct Neighbour {
     received_bytes: u128,
     counts: Vec<Amount>,
     is_routable: Vec<bool>,
-    /// What was sent in the slots of the window, and its sums by object.
+    /// The VIPs sent in each slot of the window, and their sums by object.
     sent: VecDeque<Option<(ObjectId, Amount)>>,
     sent_sums: Vec<Amount>,
     response_ns: u64,

@@ -65,7 +65,7 @@ pub struct FastEngine<'n> {
     results: TraceResult,
 }
 
-/// What does not change on the way of an Interest, but for the PIT.
+/// The fields of an Interest that stay constant on its way, except for the PIT flag.
 #[derive(Debug, Clone, Copy)]
 struct Interest {
     /// When its PIT entry expires.

@@ -49,7 +49,7 @@ struct Manager {
     is_calm: bool,
 }
 
-/// What management decides about a packet.
+/// The verdict of queue management on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Pass,

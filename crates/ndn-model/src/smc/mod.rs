@@ -48,7 +48,7 @@ impl Interval {
         self.high - self.low
     }
 
-    /// What an interval says about "the value is at least `threshold`".
+    /// The verdict of the interval on "the value is at least `threshold`".
     #[must_use]
     pub fn decide_at_least(self, threshold: f64) -> Verdict {
         if self.low >= threshold {
@@ -81,7 +81,7 @@ pub enum MethodError {
         name: &'static str,
         /// Its value.
         value: f64,
-        /// What is accepted.
+        /// The accepted range.
         accepted: &'static str,
     },
 }

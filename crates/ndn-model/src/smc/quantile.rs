@@ -26,7 +26,7 @@ pub fn dkw_interval(sorted: &[f64], level: f64, error: f64) -> Result<Interval, 
     ))
 }
 
-/// How many observations [`dkw_interval`] needs for a finite upper end at `level`.
+/// Number of observations that [`dkw_interval`] needs for a finite upper end at `level`.
 ///
 /// # Errors
 /// `level` or `error` outside (0, 1).

@@ -64,7 +64,7 @@ impl BetaBinomialSequence {
         self.interval
     }
 
-    /// What the interval says about P >= `threshold`.
+    /// The verdict of the interval on P >= `threshold`.
     pub fn decide_at_least(&mut self, threshold: f64) -> Verdict {
         self.interval().decide_at_least(threshold)
     }

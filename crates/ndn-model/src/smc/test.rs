@@ -193,8 +193,8 @@ impl PlanSearch {
     }
 }
 
-/// How many traces in a row have to satisfy, with none that does not, to say P >= `probability` with
-/// `confidence`: the smallest n with `probability`^n <= 1 - `confidence`.
+/// Number of consecutive traces that have to satisfy the property to conclude P >= `probability` with `confidence`: the
+/// smallest n with `probability`^n <= 1 - `confidence`.
 ///
 /// # Errors
 /// Either argument outside (0, 1).
