@@ -17,12 +17,12 @@ const KEYWORD: Component<'static> = Component::keyword(b"PA");
 /// Cost of the route that an announcement makes.
 pub const ANNOUNCEMENT_COST: u64 = 2048;
 
-/// What an announcement says; its signature is for others to check.
+/// The content of a prefix announcement. The signature is verified by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixAnnouncement {
     /// The prefix.
     pub prefix: Name,
-    /// How long a route may be kept after the announcement came, milliseconds.
+    /// Maximum lifetime of the route after the announcement arrived, milliseconds.
     pub expiration_ms: u64,
     /// Seconds since 1970 before and after which it does not hold.
     pub validity_unix_s: Option<(i64, i64)>,

@@ -52,7 +52,7 @@ pub enum Authorization {
     NeedsCertificates {
         /// The signer, for logs.
         signer: String,
-        /// What is missing.
+        /// The missing certificates.
         search: Search,
     },
     /// Send no answer, to a command that is not worth the cost of a signature.

@@ -149,7 +149,7 @@ impl ElementOrder {
         None
     }
 
-    /// Has further elements follow that of type `ty`.
+    /// Adds further elements behind that of type `ty`.
     pub(crate) const fn after(mut self, ty: u32) -> Self {
         let Some(position) = self.position(ty) else { panic!("`after` names no element before") };
         self.next = position + 1;
@@ -188,7 +188,7 @@ pub(crate) struct Elements<'f, 'a> {
     order: &'static ElementOrder,
     /// In the order of `order`.
     found: &'f [Option<Tlv<'a>>],
-    /// What follows the last of them.
+    /// The bytes behind the last of them.
     rest: Reader<'a>,
 }
 

@@ -20,7 +20,7 @@ impl Default for CommandBuilder {
 }
 
 impl CommandBuilder {
-    /// How long a command waits for its answer by default, milliseconds.
+    /// Default time-out of a command, milliseconds.
     pub const LIFETIME_MS_DEFAULT: u64 = 10_000;
 
     /// Commands under `prefix`, usually `/localhost/nfd`.

@@ -70,7 +70,7 @@ impl Dataset {
     }
 }
 
-/// How management handles an Interest.
+/// The handling of an Interest by management.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dispatch {
     /// Execute a command and answer it.
@@ -92,7 +92,7 @@ pub enum Dispatch {
         verb: Verb,
         /// The signer, for logs.
         signer: String,
-        /// What is missing.
+        /// The missing certificates.
         search: Search,
     },
     /// Publish a new version of a dataset and answer with its first segment.

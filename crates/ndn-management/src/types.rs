@@ -123,7 +123,7 @@ route_origins! {
 }
 
 wire_enum! {
-    /// How frames of a network interface reach the forwarder. Not of NFD: see
+    /// The driver by which frames of a network interface reach the forwarder. Not of NFD: see
     /// [`ControlParameters::driver`](crate::ControlParameters::driver).
     FaceDriver {
         /// AF_PACKET.

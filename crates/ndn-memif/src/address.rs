@@ -1,4 +1,4 @@
-//! How the end of a connection is written: `memif:///path/of/socket/id`.
+//! Addresses of connections: `memif:///path/of/socket/id`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

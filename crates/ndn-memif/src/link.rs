@@ -31,7 +31,7 @@ pub struct Link {
     pub senders: Vec<Sender>,
 }
 
-/// How the peer has ended the connection.
+/// The end of a connection by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It has sent a DISCONNECT message.

@@ -12,7 +12,7 @@ pub enum KeyError {
     /// The text is not base64 (whitespace is ignored).
     #[error("{what} is not valid base64")]
     Base64 {
-        /// What was being decoded.
+        /// The structure being decoded.
         what: &'static str,
     },
     /// A PEM armour is missing, broken, or of another kind.
@@ -31,7 +31,7 @@ pub enum KeyError {
     UnsupportedAlgorithm {
         /// Structure that names the algorithm.
         what: &'static str,
-        /// What kind of algorithm it is.
+        /// The kind of algorithm.
         kind: &'static str,
         /// Its object identifier in dotted form.
         oid: String,

@@ -14,7 +14,7 @@ pub struct Node {
     pub key: String,
     /// The value; empty where there is none.
     pub value: String,
-    /// What is between the braces, in order.
+    /// The entries between the braces, in order.
     pub children: Vec<Node>,
     /// The file.
     pub origin: Arc<str>,
@@ -22,14 +22,14 @@ pub struct Node {
     pub line: usize,
 }
 
-/// What is wrong with a text, and where.
+/// An error in a text, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfoError {
     /// The file.
     pub origin: Arc<str>,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The reason.
     pub message: String,
 }
 
@@ -155,7 +155,7 @@ fn quoted(word: &str) -> String {
     out
 }
 
-/// What the next word is.
+/// The kind of the next word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Key,
@@ -262,7 +262,7 @@ fn descend<'n>(root: &'n mut Node, path: &[usize]) -> &'n mut Node {
     path.iter().fold(root, |node, &index| &mut node.children[index])
 }
 
-/// What is left of a line.
+/// The rest of a line.
 struct Words<'a> {
     rest: &'a str,
 }

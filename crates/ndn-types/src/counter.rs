@@ -65,7 +65,7 @@ impl Counter {
     }
 }
 
-/// How the value of a counter changes.
+/// The kind of change of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CounterKind {
     /// It only grows.
@@ -132,11 +132,11 @@ impl Unit {
 pub struct CounterInfo {
     /// Name on the control socket, in JSON and in metrics: lower case with underscores.
     pub name: &'static str,
-    /// How the value changes.
+    /// The kind of change.
     pub kind: CounterKind,
     /// The unit.
     pub unit: Unit,
-    /// What is counted, as sentences.
+    /// Its documentation, as sentences.
     pub help: &'static str,
     /// Label in the text of `namewire status`; `None` if it is not shown there.
     pub label: Option<&'static str>,

@@ -74,7 +74,7 @@ macro_rules! resource {
     };
 }
 
-/// What a principal holds.
+/// The holdings of a principal.
 #[derive(Debug, Clone, Copy)]
 struct Account<const N: usize> {
     held: [u32; N],
@@ -84,7 +84,7 @@ struct Account<const N: usize> {
     key: PrincipalKey,
 }
 
-/// What each principal holds of `N` resources.
+/// The account of each principal for `N` resources.
 #[derive(Debug)]
 pub struct Ledger<R, const N: usize> {
     accounts: Vec<Account<N>>,
@@ -280,7 +280,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.divisions[resource.index()].open = u32::MAX / 2;
     }
 
-    /// What a principal holds.
+    /// Returns the units that a principal holds.
     #[must_use]
     pub fn held(&self, index: PrincipalIndex, resource: R) -> u32 {
         self.account(index).held[resource.index()]
@@ -298,7 +298,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
         self.account(index).class
     }
 
-    /// What is held of each resource, by principal.
+    /// Returns the units of each resource in use, in total and by principal.
     #[must_use]
     pub fn report(&self) -> LedgerReport<N> {
         let resources = R::ALL.map(|resource| {
@@ -339,7 +339,7 @@ impl<R: Resources<N>, const N: usize> Ledger<R, N> {
     }
 }
 
-/// What a ledger knows, at one moment.
+/// The state of a ledger at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerReport<const N: usize> {
     /// The resources, in the order of [`Resources::ALL`].
@@ -380,7 +380,7 @@ pub struct PrincipalReport<const N: usize> {
     pub key: PrincipalKey,
     /// Number of its faces.
     pub faces: u32,
-    /// What it holds of each resource, in the order of [`Resources::ALL`].
+    /// Units of each resource that it holds, in the order of [`Resources::ALL`].
     pub held: [u32; N],
 }
 

@@ -3,8 +3,8 @@
 use crate::shares::{Capacity, Limits, Reserves, Verdict};
 use crate::{Ledger, LedgerReport, PrincipalClass, PrincipalIndex, PrincipalKey, Resources};
 
-/// What is freed more than necessary when more is used than there is, as a divisor of what is open to all: the next
-/// charges then find room.
+/// Divisor of the part that is open to all: that much more than the excess is freed when more is used than the
+/// capacity, so that the next charges find room.
 const SPARE_PART: u32 = 16;
 
 /// A [`Ledger`] for resources of which somebody has to give back at once: it finds who holds most without a search.
@@ -16,12 +16,12 @@ pub struct RankedLedger<R, const N: usize> {
     rankings: [Ranking; N],
 }
 
-/// What a principal is to give back, because others got their shares beyond the capacity.
+/// The units that a principal has to return, because other principals received their shares beyond the capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt {
-    /// Who: of those above their shares, the one that is above by most.
+    /// The principal: of those above their shares, the one with the largest excess.
     pub principal: PrincipalIndex,
-    /// What it may keep.
+    /// Units that it may keep.
     pub keeps: u32,
 }
 
@@ -99,8 +99,8 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
         tops.filter(|(excess, _)| *excess > 0).max().map(|(_, index)| index)
     }
 
-    /// What somebody is to give back, while more is used than there is. If nobody is above the floor, the one that
-    /// holds most gives back what is too much.
+    /// Returns the principal that has to return units, while more is used than the capacity: the one with the largest
+    /// excess above its share, or, if none is above the floor, the one that holds most.
     #[must_use]
     pub fn debt(&self, resource: R) -> Option<Debt> {
         let (mut limits, excess, open) = self.ledger.excess(resource)?;
@@ -114,7 +114,7 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
         Some(Debt { principal, keeps })
     }
 
-    /// What a principal holds.
+    /// Returns the units that a principal holds.
     #[must_use]
     pub fn held(&self, index: PrincipalIndex, resource: R) -> u32 {
         self.ledger.held(index, resource)
@@ -138,7 +138,7 @@ impl<R: Resources<N>, const N: usize> RankedLedger<R, N> {
         self.ledger.used(resource)
     }
 
-    /// What is held of each resource, by principal.
+    /// Returns the units of each resource in use, in total and by principal.
     #[must_use]
     pub fn report(&self) -> LedgerReport<N> {
         self.ledger.report()
@@ -292,8 +292,8 @@ mod tests {
     }
 
     proptest! {
-        /// What one is granted beyond the capacity, another owes, which keeps its share. In the end,
-        /// the ranking is that of a search.
+        /// The units granted beyond the capacity are owed by another principal, which keeps its share, and the ranking
+        /// equals that of a search.
         #[test]
         fn what_is_granted_is_found(
             percents in (0..20_u8, 0..30_u8),

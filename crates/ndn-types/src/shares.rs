@@ -88,7 +88,7 @@ impl Capacity {
     }
 }
 
-/// What the classes hold of one scarce resource.
+/// The use of one scarce resource by the classes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Division {
     pub(crate) capacity: u32,
@@ -128,7 +128,7 @@ impl Division {
         self.active[class.index()] -= u32::from(held == 0);
     }
 
-    /// What is used of the part that is open to all.
+    /// Units in use of the part that is open to all.
     fn used_of_open(&self) -> u32 {
         let classes = self.used.iter().zip(self.reserves);
         classes.map(|(used, reserve)| used.saturating_sub(reserve)).sum()

@@ -123,7 +123,7 @@ impl Identity {
     }
 }
 
-/// What is wrong with a file that is to be PEM.
+/// The reason why a file is not valid PEM, as text.
 fn explain_pem(error: &pem::Error) -> String {
     let words = if matches!(error, pem::Error::NoItemsFound) {
         "the file has none"

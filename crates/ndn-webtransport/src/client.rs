@@ -27,11 +27,11 @@ use crate::session::{Session, Timeouts, transport_config};
 use crate::verifier::{Objection, Verifier};
 use crate::{PATH, PORT};
 
-/// How long it may take to open a session.
+/// Timeout for opening a session.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// How long each is tried before the next is tried beside it (RFC 8305, section 5).
+/// Delay before the next address is tried in parallel (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// Bytes that wait in each direction between a session and who has it.
 const STREAM_BUFFER: usize = 256 * 1024;

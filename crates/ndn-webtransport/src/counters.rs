@@ -1,7 +1,7 @@
-//! What a listener counts. The thread of the service writes it.
+//! Counters of a listener. Only the thread of the service writes them.
 
 ndn_types::counters! {
-    /// What happens at the listeners, and on all sessions together.
+    /// Events at the listeners, and on all sessions together.
     #[derive(Debug, Default)]
     pub struct Counters, WebTransportValues {
         /// Sessions that were accepted.

@@ -1,4 +1,4 @@
-//! How long frames may be, as the path of a session turns out.
+//! Maximum frame length of a session, which follows the MTU of its path.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

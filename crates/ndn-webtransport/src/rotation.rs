@@ -22,7 +22,7 @@ const PREPARE_S: u64 = 6 * DAY_S;
 /// Time before the end at which the successor takes over.
 const TAKE_OVER_S: u64 = DAY_S;
 
-/// What a file may hold at most.
+/// Maximum length of the file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A self-signed certificate, and what is kept of it.

@@ -25,7 +25,7 @@ const HANDSHAKES_MAX: usize = 256;
 const HANDSHAKES_PER_PEER_MAX: usize = 16;
 /// Handshakes beyond which peers must prove their address.
 const UNPROVEN_MAX: usize = 32;
-/// How long one may take.
+/// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Receive buffer of the socket, as far as the system allows.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
@@ -64,11 +64,11 @@ pub struct Accepted {
     pub local: SocketAddr,
     /// Longest frame.
     pub mtu: PathMtu,
-    /// What page has opened it, if it is a browser.
+    /// Origin of the page that opened it, if the peer is a browser.
     pub origin: Option<String>,
 }
 
-/// What all tasks of the listeners share.
+/// State shared by all tasks of the listeners.
 pub(crate) struct Server {
     rules: Rules,
     pub(crate) counters: Arc<Counters>,
@@ -112,7 +112,7 @@ impl Server {
         Self { rules, counters, places: Arc::default(), timeouts, on_accepted }
     }
 
-    /// How connections are made with this certificate.
+    /// The configuration of connections with this certificate.
     pub(crate) fn config(&self, identity: &Identity) -> io::Result<ServerConfig> {
         let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(identity.config().clone());
         let crypto = crypto.map_err(io::Error::other)?;
@@ -278,7 +278,7 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one peer: an address, or a /64 of IPv6.
+/// The key by which connections count as those of one peer: an IPv4 address, or a /64 of IPv6.
 fn peer_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

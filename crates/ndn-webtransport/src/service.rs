@@ -21,12 +21,12 @@ use crate::rotation::Rotation;
 use crate::server::{Accepted, Rules, Server, stream_pair};
 use crate::session::{END_TIMEOUT, Timeouts};
 
-/// How often to look whether a certificate is to be renewed.
+/// Interval between checks whether a certificate has to be renewed.
 const POLL_INTERVAL: Duration = Duration::from_secs(600);
-/// How long peers are notified of the end.
+/// Time in which peers are notified of the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What listeners need.
+/// Parameters of the listeners.
 pub struct Listen {
     /// Where to listen, as [`bind`](crate::bind) makes them.
     pub sockets: Vec<UdpSocket>,
@@ -108,7 +108,7 @@ impl Service {
         self.hashes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What listeners and sessions count.
+    /// Counters of listeners and sessions.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters

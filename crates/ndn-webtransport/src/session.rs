@@ -33,16 +33,16 @@ const RECEIVE_BUFFER: usize = 1024 * 1024;
 /// Streams of HTTP/3 in each direction, by which nothing much goes.
 const CONTROL_STREAMS_MAX: u32 = 8;
 const READ_LENGTH: usize = 64 * 1024;
-/// How long the end of a session may take, from the end of its stream.
+/// Timeout for the end of a session, from the end of its stream.
 pub(crate) const END_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// Interval between checks of the path. QUIC probes for longer datagrams at the start, and every ten minutes.
 const PATH_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long the parts of a session's end may take.
+/// Timeouts of the steps in which a session ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// What is on its way, and `linger` with it; the peer's answer to the end once more.
+    /// For pending output, and `linger` in addition; once more for the peer's answer to the end.
     pub drain: Duration,
     /// The peer, to read what it has received, before the end takes that from it.
     pub linger: Duration,
@@ -57,7 +57,7 @@ impl Default for Timeouts {
 /// A session with a peer, as client or server.
 pub struct Session {
     connection: Connection,
-    /// What a session that was opened here has for itself.
+    /// The endpoint of a session that was opened here; it has one of its own.
     endpoint: Option<Endpoint<Client>>,
     /// The address that the peer had when the session began.
     pub remote: SocketAddr,
@@ -343,7 +343,7 @@ async fn discard(mut reader: impl AsyncRead + Unpin, mut buffer: BytesMut) {
     }
 }
 
-/// How connections behave: bounded, and with signs of life.
+/// The configuration of connections: bounded buffers, and keep-alives.
 pub(crate) fn transport_config(idle_timeout: Duration) -> TransportConfig {
     let mut config = TransportConfig::default();
     let idle = quinn::IdleTimeout::try_from(idle_timeout).ok();

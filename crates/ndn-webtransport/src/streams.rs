@@ -28,9 +28,10 @@ pub(crate) const WINDOW: u32 = 1024 * 1024;
 pub(crate) const STREAM_WINDOW: u32 = 16 * 1024;
 /// Bytes of the first buffer of a stream.
 const FIRST_BUFFER: usize = 64;
-/// How long a stream may take until its end.
+/// Timeout of a stream until its end.
 const OVERDUE: Duration = Duration::from_secs(10);
-/// What may be on its way in streams beyond what the path takes; more waits where the face sees it and marks packets.
+/// Bytes that may be in flight in streams beyond the congestion window; more waits where the face sees it and marks
+/// packets.
 const SURPLUS: usize = 64 * 1024;
 /// Error code for a stream that is not read to its end (H3_REQUEST_CANCELLED: RFC 9114, section 8.1).
 const REFUSED: VarInt = VarInt::from_u32(0x010c);
@@ -40,7 +41,7 @@ const STREAM_TYPE: u64 = 0x54;
 /// Streams on their way to the peer.
 pub(crate) struct SendStreams<'a> {
     quic: &'a quinn::Connection,
-    /// What stands before the frame.
+    /// The header of each stream, before the frame.
     head: Vec<u8>,
     /// Those that are not confirmed: how many bytes, and whether all of them arrived in the end.
     under_way: JoinSet<(usize, bool)>,

@@ -83,7 +83,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What is wrong with a certificate, for people.
+/// The reason why a certificate is not accepted, as text.
 fn explain(
     error: &Error,
     shown: CertificateHash,

@@ -30,7 +30,7 @@ const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 17];
 const BASE64_DIGITS: &[u8; 64] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What it says of whom it is.
+/// The common name of the subject.
 const SUBJECT: &[u8] = b"Namewire";
 /// Clients that know the hash ask for no name; one has to be there.
 const HOST: &[u8] = b"localhost";

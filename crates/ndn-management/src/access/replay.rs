@@ -25,14 +25,15 @@ pub(super) struct ReplayGuard {
     last: BTreeMap<Name, Record>,
     /// The keys by the numbers of their latest commands.
     order: BTreeMap<u64, Name>,
-    /// What is refused from keys without a record, because it may have been executed before their records were evicted.
+    /// Limits for keys without a record: a command within them may have been executed before the key's record was
+    /// evicted.
     evicted: Record,
     notes: u64,
     /// Commands that were signed at this time or earlier are refused.
     floor_ms: u64,
 }
 
-/// What an authorizer has recorded about the commands that were executed, for its successor.
+/// The commands that an authorizer has executed, for its successor.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayRecords {
     pub(super) of_modules: BTreeMap<Module, ReplayGuard>,

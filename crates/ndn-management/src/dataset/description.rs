@@ -8,7 +8,7 @@ use ndn_types::{LinkType, Persistency, Scope};
 pub struct DatasetInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it describes, as sentences.
+    /// Its documentation, as sentences.
     pub help: &'static str,
     /// Its fields.
     pub fields: &'static [DatasetField],

@@ -296,8 +296,8 @@ impl Rib {
         self.entries.get(prefix.value()).map(Entry::routes).unwrap_or_default()
     }
 
-    /// What has to change in the FIB since the previous call, in canonical order of prefixes, each
-    /// prefix at most once.
+    /// Returns the changes to the FIB since the previous call, in canonical order of prefixes, each prefix at most
+    /// once.
     pub fn take_updates(&mut self) -> Vec<FibUpdate> {
         let touched = std::mem::take(&mut self.touched);
         let mut updates = Vec::with_capacity(touched.len());
@@ -355,7 +355,7 @@ impl Rib {
         result
     }
 
-    /// What an entry at `prefix` may inherit from shorter prefixes.
+    /// The costs of faces that an entry at `prefix` inherits from shorter prefixes.
     fn inherited(&self, prefix: NameRef<'_>) -> FaceCosts {
         let mut costs = FaceCosts::new();
         for length in (0..prefix.len()).rev() {

@@ -48,7 +48,7 @@ pub enum Action {
     },
     /// Stop to create a face if it is still being connected: no command waits for it any more.
     CancelFace {
-        /// That of [`CreateFace`](Self::CreateFace).
+        /// The ticket of [`CreateFace`](Self::CreateFace).
         ticket: Ticket,
     },
     /// Change properties of a face; they are checked.

@@ -74,7 +74,7 @@ impl ReceivedCertificate {
     }
 }
 
-/// How far a required certificate is.
+/// Progress of the search for a required certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     New,
@@ -326,7 +326,7 @@ pub(super) enum Admission {
     Refused(Waiting),
 }
 
-/// What waits for certificates, in the order of arrival.
+/// Commands and announcements that wait for certificates, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct WaitingTable {
     entries: VecDeque<(PrincipalIndex, Waiting)>,
@@ -339,7 +339,7 @@ impl WaitingTable {
         Self { entries: VecDeque::new(), ledger }
     }
 
-    /// What principals hold.
+    /// Returns the holdings of all principals.
     pub(super) fn report(&self) -> LedgerReport<1> {
         self.ledger.report()
     }
@@ -440,7 +440,7 @@ struct Fetch {
     used: Option<Name>,
 }
 
-/// What fetches need of the control plane.
+/// The parts of the control plane that a fetch uses.
 pub(super) struct FetchContext<'a> {
     pub(super) now: Now,
     pub(super) fib: &'a Fib,
@@ -709,7 +709,7 @@ mod tests {
         assert_eq!((0..100).filter(|_| add(command(1))).count(), WAITING_PER_FACE_MAX);
     }
 
-    /// What fetches need, at this time.
+    /// The parts of the control plane that a fetch uses, in tests.
     struct Surroundings {
         outbox: Outbox,
         fib: Fib,

@@ -299,19 +299,19 @@ impl ControlState {
         self.requests.charge(cost_ns);
     }
 
-    /// What principals hold of the memory for requests.
+    /// Returns the memory for requests that each principal holds.
     #[must_use]
     pub fn request_bytes(&self) -> LedgerReport<1> {
         self.requests.report()
     }
 
-    /// What principals hold of the places for commands that wait for the data plane.
+    /// Returns the places for commands waiting for the data plane that each principal holds.
     #[must_use]
     pub fn pending_places(&self) -> LedgerReport<1> {
         self.pending.report()
     }
 
-    /// What principals hold of the places for commands that wait for certificates.
+    /// Returns the places for commands waiting for certificates that each principal holds.
     #[must_use]
     pub fn waiting_places(&self) -> LedgerReport<1> {
         self.waiting.report()
@@ -407,7 +407,7 @@ impl ControlState {
     }
 
     /// Handles a Data that arrived for management on `face_id`: the answer to a command of the forwarder, or a certificate.
-    /// What waited for it is handled by [`ControlState::handle_next`]. Other Data is ignored.
+    /// The commands that waited for it are handled by [`ControlState::handle_next`]. Other Data is ignored.
     pub fn handle_data(&mut self, now: Now, wire: &[u8], face_id: u64) {
         let Ok(data) = Data::parse(wire) else {
             self.counters.malformed += 1;

@@ -90,7 +90,7 @@ pub(super) struct Displaced {
     pub(super) abandoned: Option<(Ticket, Work)>,
 }
 
-/// What waits for the data plane, by ticket.
+/// Commands that wait for the data plane, by ticket.
 #[derive(Debug)]
 pub(super) struct PendingTable {
     entries: BTreeMap<Ticket, Pending>,
@@ -105,7 +105,7 @@ impl PendingTable {
         Self { entries: BTreeMap::new(), ledger, last_ticket: 0, last_number: 0 }
     }
 
-    /// What principals hold.
+    /// Returns the holdings of all principals.
     pub(super) fn report(&self) -> LedgerReport<1> {
         self.ledger.report()
     }

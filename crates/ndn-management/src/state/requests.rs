@@ -1,10 +1,10 @@
-//! What waits for management: Interests, and commands and announcements whose certificates have arrived.
+//! The queue of management: Interests, and commands and announcements whose certificates have arrived.
 //!
 //! Management is one thread, and it takes longer to verify a command than to send one. Its time is therefore divided:
-//! the classes of principals take turns, and the principals of each class. Whose turn it is depends on the time that
-//! each was given (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), so a request waits for one or two of
-//! each other principal, however many these have sent, and however long theirs take. The memory of what waits is
-//! divided by the policy of the ledger.
+//! the classes of principals take turns, and the principals of each class. The next is the one that has received least
+//! time (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), so a request waits for one or two of each other
+//! principal, however many these have sent, and however long theirs take. The memory of waiting requests is divided by
+//! the policy of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ use super::certificates::Waiting;
 const BYTES_MAX: usize = 4 << 20;
 /// Least share of a principal, bytes: a few of the largest packets.
 const SHARE_MIN: usize = 64 << 10;
-/// What a request counts as, in addition to its packet, bytes.
+/// Bytes charged for a request in addition to its packet.
 const OVERHEAD_BYTES: usize = 256;
 /// Least time that a request counts as, nanoseconds.
 const COST_MIN_NS: u64 = 10_000;
@@ -107,7 +107,7 @@ impl Requests {
         })
     }
 
-    /// What principals hold.
+    /// Returns the holdings of all principals.
     pub(super) fn report(&self) -> LedgerReport<1> {
         self.ledger.report()
     }
@@ -175,7 +175,7 @@ impl Requests {
     }
 }
 
-/// What a key was given, nanoseconds, and the number of its arrival, which decides between equals.
+/// The time that a key has received, nanoseconds, and the number of its arrival, which breaks ties.
 type Place = (u64, u64);
 
 /// Turns between keys, by the time that each was given.
@@ -187,7 +187,7 @@ struct Turns<K> {
     waiting: BTreeSet<(Place, K)>,
     /// The others that were given more than `now`.
     resting: BTreeSet<(Place, K)>,
-    /// What the last key whose turn it was had been given before.
+    /// The time that the last key in turn had received before it.
     now: u64,
     arrivals: u64,
 }

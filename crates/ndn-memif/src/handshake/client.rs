@@ -25,7 +25,7 @@ use crate::send::Sender;
 /// `EPROTOTYPE`: a socket of another type, such as the Unix stream socket of a forwarder.
 const PROTOCOL_WRONG_TYPE: i32 = 91;
 
-/// What a client requests.
+/// The parameters that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientOptions {
     /// The interface of the server.

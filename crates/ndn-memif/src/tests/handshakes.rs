@@ -119,7 +119,7 @@ fn disconnect_carries_the_reason() {
     assert_eq!(server.ended(), Some(Ended::Closed));
 }
 
-/// What the client hears if the server does not want it.
+/// Runs a handshake and returns the reason with which the client was disconnected, and the server's refusal.
 fn refused(
     options: ClientOptions,
     serving: ServerOptions,

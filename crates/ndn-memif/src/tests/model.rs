@@ -23,7 +23,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What one direction should do.
+/// The reference model of one direction.
 #[derive(Default)]
 struct Model {
     /// Frames in the ring, with the buffers that each takes.

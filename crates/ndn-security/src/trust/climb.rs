@@ -23,7 +23,7 @@ pub(super) struct Climber<'p> {
     pub(super) chain: Vec<Arc<Certificate>>,
     /// The end of validity of the trusted end of the chain.
     pub(super) until_unix_s: i64,
-    /// What is missing, if the packet is not trusted.
+    /// The missing certificates, if the packet is not trusted.
     pub(super) search: Search,
 }
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::CHAIN_MAX;
 use crate::Certificate;
 
-/// What a key did with a name.
+/// The use of a key for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
     /// It signed a packet of this name.
@@ -51,7 +51,7 @@ pub enum TrustError {
         name: Name,
         /// The name of the key.
         key: Name,
-        /// What the key did.
+        /// The use of the key.
         action: KeyAction,
         /// The keys that the rule allows.
         requested: String,

@@ -263,7 +263,7 @@ impl Parser<'_> {
     }
 }
 
-/// What remains to be matched after the current item.
+/// The part of the expression that follows the current item.
 #[derive(Clone, Copy)]
 enum Frame<'r> {
     /// The items behind it in a sequence.

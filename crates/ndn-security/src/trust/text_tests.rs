@@ -64,7 +64,7 @@ fn a_chain_of_three_is_trusted() {
     assert_eq!(judge(&mut policy, &wire, &[]), Validation::Accepted, "remembered");
 }
 
-/// What is remembered of a chain ends with the first of its certificates that expires.
+/// The cached verdict on a chain expires with the first of its certificates.
 #[test]
 fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
     let root = Identity::new("/lab", None, NOW + 1000);
@@ -99,7 +99,7 @@ fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
     }
 }
 
-/// What was judged by anchors that are gone is not remembered.
+/// Verdicts that depend on removed anchors are dropped.
 #[test]
 fn what_was_learned_before_anchors_changed_is_forgotten() {
     let lab = Lab::new();

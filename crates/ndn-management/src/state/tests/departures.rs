@@ -7,7 +7,7 @@ use crate::dataset::{FibEntry, RibEntry, decode_dataset};
 use crate::rib::Route;
 use crate::state::routes::{ROOM_SLICES_MAX, SLICE_PREFIXES, SLICES_PER_VERSION};
 
-/// What a RIB prefix is, and a prefix that only `fib/*` commands are about.
+/// The prefixes of RIB entries, and prefixes of which only `fib/*` commands add entries.
 const RIB: [&str; 9] = ["/", "/a", "/a/b", "/a/b/c", "/a/d", "/b", "/b/c", "/c", "/d"];
 const FIB: [&str; 6] = ["/f", "/f/a", "/f/b", "/f/c", "/g", "/h"];
 const FACES: usize = 3;

@@ -145,7 +145,7 @@ impl Harness {
         harness
     }
 
-    /// What the owner does when something is due.
+    /// Calls the state at a deadline, as its owner does.
     fn handle_timeout(&mut self) {
         self.state.handle_timeout(self.now);
         self.state.continue_listings(self.now, &self.telemetry);

@@ -493,7 +493,7 @@ fn neighbour_is_served_while_one_address_floods_commands_from_many_ports() {
     assert_eq!(harness.fib("/p"), [(TUNNEL, 0)]);
 }
 
-/// How many requests are handled until a command of `user` that arrives now is answered.
+/// Number of requests that are handled until a command of `user` that arrives now is answered.
 fn handled_before(harness: &mut Harness, user: &Identity) -> usize {
     harness.sent.clear();
     let time = Some(harness.now.unix_ms());

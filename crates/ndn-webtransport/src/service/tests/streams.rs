@@ -82,7 +82,8 @@ fn long_packets_go_whole_between_peers_that_read_streams() {
     assert_eq!(clients.counters().lost_streams.value(), 0);
 }
 
-/// What nobody reads here any more, and input that was never read, are no reason to drop what is on its way.
+/// Neither frames that this side does not read any more nor input that was never read cause pending output to be
+/// dropped.
 #[test]
 fn bytes_before_the_end_arrive_while_the_peer_sends() {
     const COUNT: u8 = 100;
