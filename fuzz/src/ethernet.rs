@@ -20,7 +20,7 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
 const READER: FrameReader =
     FrameReader { interface: 1, protocol: ETHER_TYPE, mac: OWN, group: Some(GROUP) };
 
-/// What AF_XDP makes of a frame whose header anybody has written; AF_PACKET has the kernel do it.
+/// Checks the header decoder of AF_XDP with arbitrary bytes; with AF_PACKET, the kernel decodes them.
 fn check_header(frame: &[u8]) {
     let Some(read) = READER.read(frame) else { return };
     // What is read lies in the frame, behind what says of what kind it is.

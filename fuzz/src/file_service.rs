@@ -1,4 +1,4 @@
-//! What a file server tells: metadata of files and listings of directories.
+//! Messages of a file server: metadata of files and listings of directories.
 
 use std::os::unix::ffi::OsStrExt;
 

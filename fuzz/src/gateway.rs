@@ -1,4 +1,4 @@
-//! What HTTP clients ask a gateway for: paths and ranges.
+//! Requests of HTTP clients to a gateway: paths and ranges.
 
 use ndn_gateway::{RequestedRange, encode, parse_path, requested_range};
 use ndn_packet::{ComponentType, Name};

@@ -19,7 +19,7 @@ const RING: usize = 128 + 8 * 16;
 const COOKIE: u32 = 0x3E3_1F20;
 const VERSION: u16 = 0x200;
 
-/// What is sent.
+/// The frame that is sent.
 static LONGEST: [u8; 40_000] = [7; 40_000];
 
 thread_local! {
@@ -59,7 +59,7 @@ fn descriptor(kind: u8) -> Option<OwnedFd> {
     }
 }
 
-/// What is counted while a client is there is given back, however it ends.
+/// Memory that was charged while a client was connected is released, however it ends.
 fn send_to_server(bytes: &[u8]) -> Option<()> {
     let memory = MemoryBudget::new(4 * MEMORY as u64);
     let output = send_within(bytes, &memory);

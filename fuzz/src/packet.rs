@@ -68,7 +68,7 @@ fn general_parser(bytes: &[u8]) {
     assert_eq!(common, general);
 }
 
-/// What the ingress of a forwarder makes of a packet: its kind, the hashes of its name.
+/// The description of a packet by the ingress of a forwarder: its kind, and the hashes of its name.
 type Described = Result<(PacketKind, Vec<u64>), DropReason>;
 
 /// The ingress describes the packet as the common form and in general alike.
@@ -119,7 +119,7 @@ fn describe(bytes: &[u8], token: &[u8]) -> Described {
     })
 }
 
-/// What has the common form is valid, and has the same fields as the view.
+/// A packet in the common form is valid, and has the same fields as the view.
 fn common_forms(bytes: &[u8]) {
     let has_common_name = |name: std::ops::Range<usize>| {
         let mut components = CommonComponents::within(bytes, name);
@@ -160,7 +160,7 @@ fn lp_packet(packet: &LpPacket<'_>, bytes: &[u8]) {
     }
 }
 
-/// What a plain walk over the elements finds first in its place, without any offsets kept.
+/// The first element of a type, by a plain walk over the elements without kept offsets.
 fn element(wire: &[u8], ty: u32) -> Option<&[u8]> {
     let mut reader = Reader::new(wire).read().ok()?.reader();
     while let Ok(Some(tlv)) = reader.next_tlv() {

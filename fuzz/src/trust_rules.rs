@@ -20,7 +20,7 @@ pub fn trust_rules(bytes: &[u8]) {
     judge(text);
 }
 
-/// What the rules think of each packet, with the certificates at hand; nothing if they are no rules.
+/// The verdict of the rules on each packet, with the certificates at hand; empty if the text is not a set of rules.
 fn judge(text: &str) -> Vec<Validation> {
     let world = &*WORLD;
     let mut no_include = |_: &str| Err("nothing is included".to_owned());

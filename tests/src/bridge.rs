@@ -44,7 +44,7 @@ while :; do
 done
 "#;
 
-/// How a host is started: a script, which knows the directory.
+/// The script that starts a host, made from the directory and the host's number.
 pub type Script = fn(&Path, usize) -> String;
 
 /// Hosts on a bridge, and what is done beside it. All of it ends when it is dropped.

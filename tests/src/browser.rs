@@ -30,11 +30,10 @@ pub fn browser_found() -> bool {
     false
 }
 
-/// What `tests/interop/js/page.js` says when a browser shows it: how long the object `name` is, and
-/// its checksum. The address of a forwarder with WebTransport ends in `&certificate=` and the hash.
+/// Returns the output of `tests/interop/js/page.js` in a browser: the length of the object `name`, and its checksum.
+/// The address of a forwarder with WebTransport ends in `&certificate=` and the hash.
 ///
-/// # Panics
-/// It says that it has failed, or nothing.
+/// The page reports a failure, or nothing.
 #[must_use]
 pub fn fetch_by_page(forwarder: &str, name: &str, directory: &Path) -> String {
     let script = directory.join("page.js");

@@ -1,4 +1,4 @@
-//! How tests reach a forwarder: its addresses, and commands that use it.
+//! Access of tests to a forwarder: its addresses, and commands that use it.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -105,10 +105,10 @@ impl Endpoint {
         run_to_end(self.command(arguments))
     }
 
-    /// What `namewire` with these arguments prints.
+    /// The output of `namewire` with these arguments.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     #[must_use]
     pub fn output(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);

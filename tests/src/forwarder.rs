@@ -15,7 +15,7 @@ use crate::process::Process;
 use crate::program::program;
 use crate::{TIMEOUT, wait_until};
 
-/// What a forwarder is started with.
+/// The parameters with which a forwarder is started.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     tcp: bool,
@@ -108,7 +108,7 @@ impl Settings {
         self
     }
 
-    /// Has this variable in its environment.
+    /// Sets this variable in its environment.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &Path) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -319,7 +319,7 @@ fn toml(settings: &Settings, socket: &Path, port: u16) -> String {
     toml
 }
 
-/// How many workers forwarders have: `NAMEWIRE_TEST_WORKERS`, or one.
+/// Number of workers of each forwarder: `NAMEWIRE_TEST_WORKERS`, or one.
 #[must_use]
 pub fn worker_count() -> usize {
     std::env::var("NAMEWIRE_TEST_WORKERS").ok().and_then(|count| count.parse().ok()).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: a forwarder of their own, applications, waiting for conditions.
+//! Code that the end-to-end tests share: a forwarder of their own, applications, waiting for conditions.
 //!
 //! Every test starts a forwarder on sockets below a directory of its own and ends it when it is over, whatever happened:
 //! in the process of the tests ([`Settings::start`]), or the program where the process is what is tested
@@ -36,7 +36,7 @@ pub use program::{bench_program, program};
 pub use topology::Topology;
 pub use well_known::WellKnownLink;
 
-/// How long anything may take before a test gives up.
+/// Maximum time that a test waits for a condition.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` gives a value.

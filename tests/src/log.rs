@@ -33,7 +33,7 @@ impl Position {
         Self(lines().len())
     }
 
-    /// What was logged since.
+    /// The lines logged since.
     pub(crate) fn text(self) -> String {
         String::from_utf8_lossy(&lines()[self.0..]).into_owned()
     }

@@ -42,7 +42,7 @@ pub enum Peer {
     Ndnd,
 }
 
-/// How an application reaches the forwarder.
+/// The transport by which an application reaches the forwarder, as it is written in client.conf.
 #[derive(Clone, Debug)]
 pub struct Transport(pub String);
 

@@ -39,12 +39,12 @@ impl Process {
         Self { child, stdout, stderr, name: name.to_owned() }
     }
 
-    /// What it printed so far.
+    /// The standard output so far.
     pub fn stdout(&self) -> String {
         read(&self.stdout)
     }
 
-    /// What it printed to standard error so far.
+    /// The standard error so far.
     pub fn stderr(&self) -> String {
         read(&self.stderr)
     }

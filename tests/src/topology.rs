@@ -213,10 +213,10 @@ impl Topology {
         run_to_end(self.command(node, arguments))
     }
 
-    /// What `namewire` with these arguments prints at a node.
+    /// The output of `namewire` with these arguments at a node.
     ///
     /// # Panics
-    /// It fails.
+    /// The command fails.
     #[must_use]
     pub fn output(&self, node: &str, arguments: &[&str]) -> String {
         let output = self.run(node, arguments);

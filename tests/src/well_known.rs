@@ -14,7 +14,7 @@ use crate::process::run_to_end;
 
 const WELL_KNOWN: &str = "/run/nfd/nfd.sock";
 
-/// How programs get from the one path to the forwarder under test.
+/// The way by which programs with a fixed socket path reach the forwarder under test.
 #[derive(Clone, Debug)]
 enum Way {
     Namespace,

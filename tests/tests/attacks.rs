@@ -48,7 +48,7 @@ fn has_route(forwarder: &Forwarder, prefix: &str) -> bool {
     forwarder.output(&["route", "list"]).contains(prefix)
 }
 
-/// What a browser sends for `fetch(url, { method: "POST", mode: "no-cors", body })`.
+/// Sends the request of a browser for `fetch(url, { method: "POST", mode: "no-cors", body })`.
 fn post(forwarder: &Forwarder, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST / HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: keep-alive\r\nContent-Length: {}\r\n\

@@ -1,4 +1,4 @@
-//! What peers can do to a forwarder: it drops, refuses and counts, stays up, and keeps serving others.
+//! Attacks of peers on a forwarder: it drops, refuses and counts, stays up, and keeps serving others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use namewire_tests::{ForwarderProcess, Process, Settings, noise, now, program, w
 use ndn_packet::tlv::append_tlv;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How much memory an attack may cost beside what its settings allow.
+/// Memory that an attack may cost in addition to the limits of the settings.
 const SLACK_KIB: u64 = 24 * 1024;
 
 /// A forwarder with an application that answers pings, whose service is what attacks must not hurt.

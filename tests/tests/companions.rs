@@ -1,4 +1,4 @@
-//! What the programs beside NFD do: autoreg, hub discovery, status over HTTP, start and stop.
+//! Our versions of the programs beside NFD: autoreg, hub discovery, status over HTTP, start and stop.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};

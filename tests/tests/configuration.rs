@@ -1,4 +1,4 @@
-//! What a configuration is refused for, and what the start says.
+//! Errors in a configuration, and the messages of the start.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn run(arguments: &[&str]) -> Output {
     run_to_end(command)
 }
 
-/// What both refuse, in the same words.
+/// `run` and `config check` refuse the same files, with the same messages.
 #[test]
 fn what_run_refuses_check_refuses_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn applications_that_come_and_go_leave_no_line() {
     assert!(!forwarder.process.stderr().contains("face created"), "{}", forwarder.process.stderr());
 }
 
-/// What only the running forwarder can tell: there is no room for what the file asks for.
+/// A lack of room for the requested tables is detected by the running forwarder only.
 #[test]
 fn a_reload_that_there_is_no_room_for_changes_nothing() {
     let forwarder = Settings::new().toml("[tables]\nfib_capacity = 16").start_program();

@@ -86,7 +86,7 @@ fn four_hosts_on_a_bridge() {
     drop((servers, station_server));
 }
 
-/// What went over the wire, as a socket saw it that is not ours.
+/// Checks the frames on the wire, as a socket of the test captured them.
 fn check_frames(bridge: &Bridge) {
     let text = std::fs::read_to_string(bridge.path("frames")).unwrap();
     let frames: Vec<Vec<u8>> = text

@@ -1,4 +1,4 @@
-//! What commands say of limits, rights and files that stand in the way.
+//! Messages of commands about limits, rights and files that stand in the way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Read;
@@ -112,7 +112,7 @@ fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
     }
 }
 
-/// What only the control socket tells is not made up where there is none, as from another host.
+/// Values that only the control socket reports are left out, not invented, where there is none, as from another host.
 #[test]
 fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
     let forwarder = Settings::new().tcp().start();

@@ -233,7 +233,7 @@ impl Face for Page {
     }
 }
 
-/// What a face gets for a command: a code, a Nack, or nothing until the answer to what was sent after it.
+/// The outcome of a command for a face: a status code, a Nack, or nothing until the answer to the next Interest.
 fn outcome(face: &mut dyn Face, is_local: bool, command: &[u8], mark: u32) -> String {
     // Management answers in order; who is not local is judged before.
     let face_id = Some(u64::from(mark) + 1_000_000);

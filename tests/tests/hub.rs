@@ -14,7 +14,7 @@ use namewire_tests::wire::{interest, name};
 use namewire_tests::{ForwarderProcess, Settings, now, wait_until};
 use ndn_packet::{InterestBuilder, LpHeader, LpPacket};
 
-/// How long the load is measured without an attack.
+/// Duration of the measurement without an attack.
 const BEFORE: Duration = Duration::from_secs(5);
 /// Ports of each attacking address, and addresses.
 const PORTS: usize = 10;
@@ -50,7 +50,7 @@ fn pace(rate: u64, is_over: &AtomicBool, mut send: impl FnMut(u64)) {
     }
 }
 
-/// What one address sends, from all its ports in turn.
+/// Sends the attack of one address, from all its ports in turn; returns the number of frames.
 fn attack(forwarder: &ForwarderProcess, address: u8, rate: u64, is_over: &AtomicBool) -> u64 {
     let from = Ipv4Addr::new(127, 0, 1, address);
     let ports: Vec<_> = (0..PORTS).map(|_| socket(from, forwarder)).collect();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const REMOTE: &str = "udp4://127.0.0.1:9";
 
-/// What a client printed: one object a line.
+/// The output of a client, one JSON object a line.
 struct Log(Vec<Value>);
 
 impl Log {

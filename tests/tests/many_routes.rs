@@ -121,7 +121,7 @@ fn connection_during_others_is_answered_at_once() {
     });
 }
 
-/// What others notice while the face goes that a million next hops lead to, half of them of routes.
+/// Service of other faces while a face with a million next hops, half of them of routes, is removed.
 /// `NAMEWIRE_BIN=target/release/namewire cargo test -p namewire-tests many_routes:: -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, of a program with optimisation"]

@@ -151,7 +151,7 @@ fn received_frames(forwarder: &Forwarder) -> u64 {
     workers.map(|worker| worker["received_frames"].as_u64().unwrap()).sum()
 }
 
-/// How many frames a file comes in through DPDK, with these settings of memif at both ends.
+/// Number of frames in which a file arrives through DPDK, with these settings of memif at both ends.
 fn frames_through_dpdk(settings: &str) -> Option<u64> {
     let directory = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| directory.path().join(name));

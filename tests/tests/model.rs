@@ -53,7 +53,7 @@ fn directory_with_model() -> tempfile::TempDir {
     directory
 }
 
-/// What one thread answers.
+/// The answers of one thread.
 fn expected(directory: &Path) -> Value {
     let answers = json(&run_to_end(sweep(directory, &["--threads", "1"])));
     let points = answers["points"].as_array().unwrap();

@@ -90,7 +90,7 @@ const SESSION: &[(&str, &str, i32)] = &[
     ),
 ];
 
-/// What lists and reports there are.
+/// The lists and reports.
 const LISTS: [&str; 10] = [
     "status",
     "status report",
@@ -231,7 +231,7 @@ fn fixed(line: &str) -> String {
     format!("{front}nexthop=ID{}", rest.trim_start_matches(|digit: char| digit.is_ascii_digit()))
 }
 
-/// What is compared of a list.
+/// The lines of a list that are compared.
 fn comparable(line: &str, printed: &Output) -> Vec<String> {
     let lines = stable(printed).into_iter().filter(|line| !is_known_difference(line));
     let lines = lines.map(|line| fixed(&line));

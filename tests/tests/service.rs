@@ -1,4 +1,4 @@
-//! What is installed beside the program: the systemd unit, the Debian packages, releases, the image.
+//! The installation: the systemd unit, the Debian packages, releases, the image.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};

@@ -11,18 +11,18 @@ use namewire_tests::{ForwarderProcess, Process, Settings, now, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// How long the consumers of a round send.
+/// Duration for which the consumers of a round send.
 const ROUND: Duration = Duration::from_secs(4);
 
 /// A soak that is shorter says nothing of memory: tables and buffers are still being filled.
 const LONG: Duration = Duration::from_secs(300);
 
-/// How far resident memory may rise from the second third of a long soak to the last, in the median:
-/// pages of tables are touched for the first time when a queue or the Content Store is longer than
-/// ever by chance, and on a machine that is busy otherwise, consumers that it keeps from reading have
-/// output queues of megabytes, whose memory is kept (in ten minutes it was 544 KiB of 64,728, and 4,500
-/// of 66,072 beside compilers). Two bytes for every Interest would be more: a third of ten minutes is
-/// five millions. What is left of faces and routes is compared by number.
+/// Limit of the rise of resident memory from the second third of a long soak to the last, in the median: pages of
+/// tables are touched for the first time when a queue or the Content Store is longer than ever by chance, and on a
+/// machine that is busy otherwise, consumers that it keeps from reading have output queues of megabytes, whose memory
+/// is kept (in ten minutes it was 544 KiB of 64,728, and 4,500 of 66,072 beside compilers). Two bytes for every
+/// Interest would be more: a third of ten minutes is five millions. What is left of faces and routes is compared by
+/// number.
 const RISE_MAX_KIB: u64 = 8192;
 
 const PRODUCER: &str = r#"

@@ -40,7 +40,7 @@ rule {
 trust-anchor { type file  file-name root.cert }
 "#;
 
-/// What `command` prints, with a home of its own.
+/// The output of `command`, with a home directory of its own.
 fn print(mut command: Command, home: &Path, input: &str) -> String {
     command.env("HOME", home).env_remove("NDN_CLIENT_PIB").env_remove("NDN_CLIENT_TPM");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

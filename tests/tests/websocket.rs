@@ -141,7 +141,7 @@ impl Client {
         (head[0], self.read(length))
     }
 
-    /// What the forwarder says as it closes, until nothing more comes.
+    /// The status code with which the forwarder closes; reads until the end.
     fn closed(&mut self) -> u16 {
         let (first, payload) = self.receive();
         assert_eq!(first, 0x88);

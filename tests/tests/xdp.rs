@@ -49,7 +49,7 @@ fn by_itself(directory: &Path, host: usize) -> String {
     with_driver(directory, host, "auto")
 }
 
-/// What a command says on a host.
+/// The output of a command on a host.
 fn prints(bridge: &Bridge, host: usize, command: &str) -> String {
     bridge.change(&format!("nsenter -n -t $(cat host{host}.pid) {command} > said 2>&1"));
     std::fs::read_to_string(bridge.path("said")).unwrap()
@@ -62,7 +62,7 @@ fn has_program(bridge: &Bridge, host: usize) -> bool {
     link.contains("xdp")
 }
 
-/// How far the TCP connection has come.
+/// Number of rounds of the TCP connection so far.
 fn rounds(bridge: &Bridge) -> u64 {
     let text = std::fs::read_to_string(bridge.path("rounds")).unwrap_or_default();
     text.parse().unwrap_or(0)

@@ -48,7 +48,7 @@ pub struct ModelCase {
 /// A verdict on M/M/1/10 at 90 % load.
 #[derive(Debug, Clone, Serialize)]
 pub struct VerdictCase {
-    /// What is decided.
+    /// The property to decide.
     pub property: String,
     /// Traces of 1 ms.
     pub traces: u32,

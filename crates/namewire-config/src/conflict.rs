@@ -16,7 +16,7 @@ pub struct Conflict {
 pub struct Warning {
     /// The setting as a dotted path, with the number of a table in an array of tables.
     pub key: String,
-    /// What the operator should know.
+    /// The reason for the warning.
     pub reason: String,
 }
 

@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! What follows the arrow is a [`Kind`]: a single value ([`restart`], [`new_faces`] or [`live`]), a table
+//! The expression behind the arrow is a [`Kind`]: a single value ([`restart`], [`new_faces`] or [`live`]), a table
 //! ([`table()`]), an array of tables ([`tables`]), or a table whose keys are not fixed ([`entries`]).
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ pub(crate) trait Field<S> {
     fn arbitrary(&self) -> BoxedStrategy<Assignment<S>>;
 }
 
-/// What a setting or table is, and what can be done with a value of its type.
+/// A kind of setting or table, with the operations on a value of its type.
 pub(crate) trait Kind<T: Clone + fmt::Debug> {
     /// Reads the value under `key`; without one, `target` stays what it is.
     fn read(&self, section: &mut Section<'_>, key: &'static str, target: &mut T);

@@ -20,9 +20,9 @@ pub struct Problem {
     pub span: Option<Range<usize>>,
     /// The bytes of other settings that conflict with this one.
     pub related: Vec<Range<usize>>,
-    /// What is wrong, without the location.
+    /// The error, without the location.
     pub message: String,
-    /// How to correct it.
+    /// The correction.
     pub help: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is logged: levels, and the modules that log.
+//! Settings of the log: levels, and the modules that log.
 
 use std::collections::BTreeMap;
 use std::fmt;

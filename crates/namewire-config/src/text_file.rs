@@ -11,7 +11,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     std::fs::read_to_string(path).map_err(in_words)
 }
 
-/// What reading text failed with, in words.
+/// Replaces the error for bytes that are not UTF-8 by one that names the cause.
 pub fn in_words(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::InvalidData {
         let text = "it is a binary file, not text (it has bytes that are not UTF-8)";

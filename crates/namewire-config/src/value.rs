@@ -1,4 +1,4 @@
-//! How the value of a setting is written in TOML, for each type of value.
+//! Values of settings in TOML, for each type of value.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

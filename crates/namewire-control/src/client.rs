@@ -115,7 +115,7 @@ impl ControlClient {
         })
     }
 
-    /// What the connection carries from now on, and the handle that ends it.
+    /// Returns the reader of the stream that follows the answer, and the handle that ends it.
     pub(crate) fn into_stream(self) -> Result<(BufReader<UnixStream>, StreamEnd), ControlError> {
         let end = StreamEnd(self.reader.get_ref().try_clone()?);
         Ok((self.reader, end))

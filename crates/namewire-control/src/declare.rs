@@ -9,7 +9,7 @@
 pub struct RequestInfo {
     /// Its name in the protocol.
     pub method: &'static str,
-    /// What it does, as sentences.
+    /// Its documentation, as sentences.
     pub help: &'static str,
     /// Its parameters.
     pub parameters: &'static [FieldInfo],
@@ -24,7 +24,7 @@ pub struct RequestInfo {
 pub struct ResultInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it describes, as sentences.
+    /// Its documentation, as sentences.
     pub help: &'static str,
     /// Its fields.
     pub fields: &'static [FieldInfo],
@@ -128,7 +128,7 @@ macro_rules! requests {
         }
 
         impl Request {
-            /// Has the forwarder execute the request.
+            /// Executes the request on the forwarder.
             pub(crate) fn execute(self, operations: &dyn Operations) -> Result<Answer, String> {
                 match self {
                     $( Self::$Request $({ $($field),+ })? => {

@@ -21,7 +21,7 @@ const QUEUE: usize = 2048;
 /// Maximum number of readers.
 const READERS_MAX: usize = 16;
 
-/// How serious a message is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogSeverity {

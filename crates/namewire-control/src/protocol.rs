@@ -53,7 +53,7 @@ results! {
         pub next_attempt_ms: Option<u64>,
     }
 
-    /// What principals hold of tables and memory, over all workers.
+    /// Holdings of tables and memory by principal, over all workers.
     pub struct LedgerStatus {
         /// By name of the table.
         pub tables: BTreeMap<String, TableStatus>,

@@ -149,7 +149,7 @@ pub fn management_timeout(lifetime_ms: u64) -> Duration {
     MANAGEMENT_TIMEOUT.max(Duration::from_millis(lifetime_ms))
 }
 
-/// Has the forwarder execute a request that is given as in the protocol: its method, and its parameters as a JSON object.
+/// Executes a request that is given as in the protocol: its method, and its parameters as a JSON object.
 ///
 /// # Errors
 /// The request is unknown, its parameters are malformed, or it is answered over time; or the forwarder refuses.

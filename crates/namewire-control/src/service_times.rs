@@ -146,7 +146,7 @@ fn add_bursts(sum: &mut Vec<BurstTimes>, others: &[BurstTimes]) {
 
 /// An active measurement of service times. Dropping it ends the measurement.
 pub struct ServiceTimesStream {
-    /// How long to measure.
+    /// Duration of the measurement.
     pub milliseconds: u64,
     /// The measurement.
     pub trace: Box<dyn ServiceTimesTrace>,

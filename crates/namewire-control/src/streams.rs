@@ -69,7 +69,7 @@ pub(crate) trait AnswerStream {
 
 /// An active capture.
 pub struct CaptureStream {
-    /// What is captured.
+    /// The packets to capture.
     pub filter: CaptureFilter,
     /// Returns the next packet in capture order; waits for it for this time.
     pub packets: Box<dyn Fn(Duration) -> Result<CapturedPacket, RecvTimeoutError> + Send>,

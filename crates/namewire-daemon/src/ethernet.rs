@@ -29,7 +29,7 @@ use crate::config::{Config, Driver};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum interval between polls after notifications, so that a flapping interface costs little.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a requested interface is kept while its face is being created.
+/// Time for which a requested interface is kept while its face is being created.
 const FACE_IN_THE_MAKING: Duration = Duration::from_secs(10);
 
 /// The interfaces with Ethernet faces, by name.

@@ -17,7 +17,7 @@ use ndn_security::{KeySigner, Signer};
 use ndn_sys::poll::Waker;
 use tracing::{info, warn};
 
-/// How long an answer is cached, so that thousands of routes do not read the key chain as often.
+/// Lifetime of a cached answer, nanoseconds, so that thousands of routes do not read the key chain as often.
 const TRUSTED_NS: u64 = 10_000_000_000;
 /// Retry interval while another program locks the key chain.
 const LOCKED_PAUSE: Duration = Duration::from_millis(250);

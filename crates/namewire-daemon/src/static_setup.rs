@@ -19,7 +19,7 @@ use namewire_control::WaitingFace;
 
 /// Maximum faces created by command that wait for a new session.
 const LOST_MAX: usize = 64;
-/// How long their sessions are retried.
+/// Time for which their sessions are retried.
 const LOST_TRIED: Duration = Duration::from_hours(1);
 
 /// A face to be created.

@@ -1,4 +1,4 @@
-//! What the requests share, and their responses as text.
+//! State that all requests share, and their responses as text.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

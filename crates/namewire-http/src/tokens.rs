@@ -25,7 +25,7 @@ const NAME_LEN_MAX: usize = 64;
 /// Name of the token that the first start makes.
 pub const FIRST_NAME: &str = "admin";
 
-/// What the holder of a token may do. Each role includes the ones before it.
+/// The rights of the holder of a token. Each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Read everything that names things: faces, routes, tables, log levels.
@@ -250,7 +250,7 @@ pub(crate) struct Principal {
     pub(crate) role: Role,
 }
 
-/// What identifies the content of a file: inode, length, and time of the last change, in seconds and nanoseconds.
+/// The identity of the content of a file: inode, length, and time of the last change, in seconds and nanoseconds.
 type Version = (u64, u64, i64, i64);
 
 /// The tokens in force.

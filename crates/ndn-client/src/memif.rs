@@ -112,8 +112,8 @@ pub(crate) struct Reader<'a> {
     is_polled: bool,
 }
 
-/// How long to poll a ring before waiting: as long as it pays. A wait costs the forwarder an
-/// interrupt and this side a wake-up; polling costs processor time.
+/// Time for which a ring is polled before waiting, adapted to what saves time. A wait costs the forwarder an interrupt
+/// and this side a wake-up; polling costs processor time.
 #[derive(Debug, Default)]
 struct PollBudget {
     budget_ns: u64,

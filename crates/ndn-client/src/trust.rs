@@ -45,7 +45,7 @@ struct Knowledge {
 
 type Load = Box<dyn FnMut(AnchorSource<'_>) -> Result<Vec<Arc<Certificate>>, String> + Send>;
 
-/// How anchors are reloaded.
+/// The function that reloads anchors, and its clock.
 struct Reload {
     load: Mutex<Load>,
     /// Monotonic, nanoseconds.

@@ -26,7 +26,7 @@ const LOSS_PERIOD: u32 = 4096;
 /// The same of polls in a row that found nothing.
 const IDLE_PERIOD: u32 = 1 << 16;
 
-/// What to open.
+/// The port to open, and its parameters.
 #[derive(Debug, Clone)]
 pub struct DpdkOptions {
     /// DPDK's name of the port: `net_tap0`, `0000:03:00.0`.

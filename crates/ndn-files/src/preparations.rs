@@ -1,4 +1,4 @@
-//! What is being prepared, and how far that is.
+//! The manifests in preparation, and their progress.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ const WALK_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes hashed in a second before any were measured.
 const RATE_INITIAL: u64 = 200_000_000;
 
-/// How far the preparation of manifests is, since the server started.
+/// Progress of the preparation of manifests since the server started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preparation {
     /// Files whose manifests were prepared.

@@ -16,7 +16,7 @@ use crate::stat::{FileKind, FileStat};
 /// Number of attempts while directories are being renamed.
 const ATTEMPTS_MAX: usize = 8;
 
-/// What may be reached below a directory.
+/// The entries below a directory that may be opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RootOptions {
     /// Follow symbolic links that stay below the directory.
@@ -85,7 +85,7 @@ impl Root {
         &self.path
     }
 
-    /// What may be reached.
+    /// The options.
     #[must_use]
     pub fn options(&self) -> RootOptions {
         self.options

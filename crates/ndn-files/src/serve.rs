@@ -78,7 +78,7 @@ pub(crate) struct Service {
     /// Is given the name and the outcome of each Interest for metadata, and of each that was refused.
     pub(crate) observer: Option<Observer>,
     pub(crate) metadata_freshness_ms: u64,
-    /// How long an open file is used without checking what its path refers to.
+    /// Time for which an open file is used without checking its path, nanoseconds.
     pub(crate) stat_validity_ns: u64,
     files: Mutex<Lru<Arc<OpenFile>>>,
     listings: Mutex<Lru<Arc<Listing>>>,

@@ -61,8 +61,8 @@ pub struct ServerOptions {
     pub freshness: Duration,
     /// FreshnessPeriod of metadata and of Nacks.
     pub metadata_freshness: Duration,
-    /// How long an open file is used without checking what its path refers to. That the file itself
-    /// is unchanged is checked with every read.
+    /// Time for which an open file is used without checking its path. Each read checks that the file itself is
+    /// unchanged.
     pub stat_validity: Duration,
     /// Threads; `None`: as many as there are processors, 16 at most.
     pub threads: Option<usize>,
@@ -241,13 +241,13 @@ impl FileServer {
         Ok(())
     }
 
-    /// What the server has done.
+    /// The counters of the server.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.inner.service.counters
     }
 
-    /// How far the preparation of manifests is.
+    /// Progress of the preparation of manifests.
     #[must_use]
     pub fn preparation(&self) -> Preparation {
         self.inner.service.preparations.progress()
@@ -284,7 +284,7 @@ impl std::fmt::Debug for FileServer {
 }
 
 impl Inner {
-    /// What each thread does.
+    /// Serves requests until the schedule is closed; run by each thread.
     fn work(&self) {
         let mut scratch = Scratch::default();
         let mut jobs = Vec::with_capacity(BATCH);
@@ -295,7 +295,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// What the thread does that makes manifests, one after the other.
+    /// Prepares manifests, one after the other, until the queue is closed; run by one thread.
     fn work_on_manifests(&self) {
         let Some(manifests) = &self.service.manifests else {
             return;

@@ -1,10 +1,10 @@
-//! What is known of a file: from `statx`.
+//! The state of a file, from `statx`.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -19,7 +19,7 @@ pub enum FileKind {
 /// file system can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Length in bytes; of a directory it means nothing.
     pub size: u64,
@@ -82,7 +82,7 @@ impl FileStat {
         self.kind == now.kind && self.identity() == now.identity()
     }
 
-    /// What tells one state of a file from another: size, times of change, device, inode.
+    /// The values that distinguish states of a file: size, times of change, device, inode.
     pub(crate) fn identity(&self) -> (u64, u64, u64, (u32, u32), u64) {
         (self.size, self.mtime_ns, self.ctime_ns, self.device, self.inode)
     }

@@ -17,7 +17,7 @@ use crate::transfers::TransferPermit;
 
 /// The methods allowed for every resource.
 pub(crate) const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS, PROPFIND");
-/// How a token is given.
+/// The schemes by which a client sends a token.
 const CHALLENGES: [&str; 2] = ["Bearer realm=\"ndn\"", "Basic realm=\"ndn\", charset=\"UTF-8\""];
 /// Retry-After of a rejected request, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");

@@ -34,7 +34,7 @@ const FAILURE_LIFETIME_MAX: Duration = Duration::from_secs(1);
 /// A file, a directory, or another object with metadata, in one version.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// What to fetch.
+    /// The object to fetch.
     pub(crate) found: FoundObject,
     /// Fetch options; with a manifest, segments are verified by it.
     pub(crate) fetching: FetchOptions,
@@ -53,7 +53,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// What a listing states of it.
+    /// The properties that a listing states.
     pub(crate) fn details(&self) -> Details {
         let (size, modified_ns) = (self.size, self.modified_ns);
         Details { size, modified_ns, validators: self.validators.clone() }
@@ -65,7 +65,7 @@ impl Resource {
     }
 }
 
-/// What a listing states of an entry.
+/// The properties of an entry that a listing states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Details {
     /// Length in bytes; files only.

@@ -367,7 +367,7 @@ impl Shared {
         }
     }
 
-    /// What a path means to a client of S3, if there is a bucket.
+    /// The bucket or object that a path denotes for clients of S3, if there is a bucket.
     fn s3_target<'a>(&self, path: &'a str) -> Option<S3Target<'a>> {
         s3::target_of(self.bucket.as_deref()?, path)
     }

@@ -22,7 +22,7 @@ const DIRECTORIES_MAX: usize = 256;
 /// Maximum number of entries of a path of directories, all together.
 const WAITING_MAX: usize = 200_000;
 
-/// What a URL means to a client of S3.
+/// The bucket or object that a URL denotes for clients of S3.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum S3Target<'a> {
     /// The bucket.
@@ -103,7 +103,7 @@ pub(crate) struct ListRequest {
     is_url_encoded: bool,
 }
 
-/// What a query asks for.
+/// The operation that a query requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Query {
     List(ListRequest),

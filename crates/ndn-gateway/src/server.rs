@@ -74,7 +74,7 @@ impl Default for Limits {
 pub struct GatewayOptions {
     /// Name of the path `/`.
     pub prefix: Name,
-    /// How files are fetched and verified.
+    /// Parameters of the fetching and verification of files.
     pub fetching: FetchOptions,
     /// Lifetime of cached metadata.
     pub metadata_lifetime: Duration,

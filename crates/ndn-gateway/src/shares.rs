@@ -1,10 +1,10 @@
-//! What the addresses of clients share: connections, and transfers.
+//! Limits that clients' addresses share: connections, and transfers.
 //!
 //! The policy is that of the forwarder ([`ndn_types::Ledger`]), without reserves: while there is room, an address may
 //! have as many as it likes; if there is none, an address below its share takes one from the address with the most.
 //!
-//! What ends for it cannot be resumed, so a place that was taken stays with its new address for [`KEPT`], also while
-//! nothing uses it: an address that comes and goes uses it again, and takes no further one.
+//! A connection or transfer that ends for it cannot be resumed, so a place that was taken stays with its new address
+//! for [`KEPT`], also while nothing uses it: an address that comes and goes uses it again, and takes no further one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ ndn_types::resource! {
     struct Places = "places";
 }
 
-/// How long an address keeps a place that another one had to give up.
+/// Time for which an address keeps a place that another one had to return.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
 
 /// Places that addresses share.

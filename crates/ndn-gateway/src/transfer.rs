@@ -43,7 +43,7 @@ pub(crate) struct Piece {
     pub(crate) range: Option<Range>,
 }
 
-/// What to send: the pieces, then `tail`.
+/// The body to send: the pieces, then `tail`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) pieces: Vec<Piece>,

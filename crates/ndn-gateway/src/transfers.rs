@@ -108,7 +108,7 @@ impl Transfers {
     }
 }
 
-/// What was decided.
+/// Result of one dispatch.
 struct Dispatched {
     /// Requests that get a transfer, with its number.
     granted: Vec<(Waiting, u64)>,

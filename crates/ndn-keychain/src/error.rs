@@ -103,7 +103,7 @@ pub enum KeyChainError {
     Without {
         /// The identity or the key.
         name: String,
-        /// What is missing.
+        /// The missing item: a key or a certificate.
         what: &'static str,
     },
     /// There is no default identity.

@@ -9,7 +9,7 @@ const WINDOW: u32 = 16;
 /// Longest pause of the exchange. The aim is 300 ms; machines that run tests can be busy for longer.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// How a path dies.
+/// The kind of failure of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     /// The forwarder in the middle is killed.

@@ -108,7 +108,7 @@ enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// How evenly, and how soon, skewed traffic is distributed over workers
+    /// Distribution of skewed traffic over workers: evenness, and time to balance
     ///
     /// Sends names below prefixes drawn by Zipf's law, then unique names below one prefix, to a newly started
     /// forwarder. The imbalance is the largest load of a worker over the mean, in Interests. No Interest may be lost

@@ -27,7 +27,7 @@ static REACHED: OnceLock<ForwarderAddress> = OnceLock::new();
 
 /// Whether commands are signed by a digest only, which does not authenticate the signer.
 static BY_DIGEST: OnceLock<bool> = OnceLock::new();
-/// How to sign commands if a digest is not sufficient.
+/// Advice for a refused command that was signed by a digest.
 const HINT_OF_DIGEST: &str = " (the command was signed by a digest only, as anybody can: --identity NAME signs \
     it by a key of your key chain, and `namewire key list` shows which there are)";
 

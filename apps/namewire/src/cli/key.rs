@@ -108,7 +108,7 @@ pub(super) struct DeleteOptions {
     yes: bool,
 }
 
-/// What a name in the key chain stands for.
+/// The kind of object that a name in the key chain denotes.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum NameKind {
     Identity,

@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     print(&status, options.all)
 }
 
-/// What a principal holds, in parts of a million of the resource that it holds most of.
+/// Largest share of a resource that a principal holds, in parts per million.
 fn largest_part(status: &LedgerStatus, principal: &PrincipalStatus) -> u64 {
     let parts = principal.held.iter().map(|(name, held)| {
         let capacity = status.tables.get(name).map_or(1, |table| table.capacity.max(1));

@@ -338,7 +338,8 @@ fn report_serving(options: &Options, mounts: &[(String, String)]) -> Outcome {
     Ok(())
 }
 
-/// What of a directory is not served, with the options that include it. The first entries are examined.
+/// Kinds of entries of a directory that are not served, each with the option that includes it. Only the first entries
+/// are examined.
 fn left_out(options: &Options, directory: &Path) -> Vec<&'static str> {
     let device = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.dev());
     let own = device(directory);

@@ -45,7 +45,7 @@ pub struct CapturedFrame<'a> {
     pub is_truncated: bool,
 }
 
-/// What a block of a capture contains.
+/// The content of a block of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureRecord<'a> {
     /// A packet.

@@ -2,7 +2,7 @@
 
 use ndn_packet::{LpPacket, Name, Packet};
 
-/// What a packet is.
+/// The kind of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturedKind {
     /// An Interest.
@@ -13,7 +13,7 @@ pub enum CapturedKind {
     Nack,
     /// A fragment of a longer packet, or acknowledgements.
     Link,
-    /// What is not NDN, or malformed or truncated.
+    /// A frame that is not NDN, malformed or truncated.
     Other,
 }
 
@@ -37,7 +37,7 @@ impl CapturedKind {
 /// A packet in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketSummary {
-    /// What it is.
+    /// Its kind.
     pub kind: CapturedKind,
     /// Its name; fragments have none.
     pub name: Option<Name>,

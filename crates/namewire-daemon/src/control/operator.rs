@@ -38,7 +38,7 @@ use namewire_control::{
     WorkerStatistics,
 };
 
-/// How long to wait for the report of a worker.
+/// Timeout of the report of a worker.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counters of one worker.

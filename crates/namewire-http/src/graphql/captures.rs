@@ -90,7 +90,7 @@ pub(super) fn types() -> [Object; 3] {
     ]
 }
 
-/// What a client wants of a capture.
+/// The packets of a capture that a client requests.
 struct Requested {
     prefix: Option<Name>,
     /// Empty for all.

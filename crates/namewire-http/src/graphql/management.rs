@@ -175,7 +175,7 @@ pub(super) struct Selection {
     pub(super) with_links: bool,
 }
 
-/// How the items of a dataset are selected.
+/// The selection of items of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Paging {
     /// There is one item, or a few.

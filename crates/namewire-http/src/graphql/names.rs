@@ -48,7 +48,7 @@ pub(super) fn declare(types: &mut Types) {
     );
 }
 
-/// What is known of a name.
+/// The entries of a name, and the numbers of those below it.
 #[derive(Default)]
 struct Node<'a> {
     fib: Option<&'a FibEntry>,

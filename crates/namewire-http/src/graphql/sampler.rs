@@ -35,7 +35,7 @@ struct Taken {
     json: Value,
 }
 
-/// What a subscription asks for.
+/// The parameters of a subscription.
 #[derive(Debug, Clone, Copy)]
 struct Requested {
     interval: Duration,

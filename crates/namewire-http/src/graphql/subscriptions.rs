@@ -18,7 +18,7 @@ use crate::tokens::Role;
 /// Interval between the results of a source that is [followed].
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a source has had since it was asked before.
+/// The items of a source since the previous call.
 pub(super) struct Taken {
     pub(super) items: Vec<Value>,
     /// Items that were lost so far.

@@ -85,7 +85,7 @@ pub(crate) fn upgrade(shared: &Arc<Shared>, head: &mut Parts) -> Response<Body> 
     response
 }
 
-/// What a connection has of the server.
+/// The resources of the server that a connection holds.
 enum Session {
     /// It has not shown a valid token yet.
     Waiting { _place: WaitingPlace },

@@ -14,7 +14,7 @@ use crate::rdr::METADATA;
 
 /// Time for metadata before the object itself is requested as well.
 const METADATA_HEAD_START: Duration = Duration::from_millis(300);
-/// How the version is found.
+/// The method of finding the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
     /// None if the name ends in a version; otherwise by metadata, and by the object's prefix if
@@ -45,7 +45,7 @@ pub struct FoundObject {
     pub(crate) whole: bool,
     /// Content of the metadata with the version.
     pub(crate) metadata: Option<Bytes>,
-    /// How the metadata was verified.
+    /// The verification of the metadata.
     verified_by: Verification,
     /// KeyLocator of the Data by which it was found.
     key_name: Option<Name>,

@@ -275,12 +275,12 @@ impl std::fmt::Debug for Verification {
     }
 }
 
-/// How an object is fetched.
+/// Parameters of the fetch of an object.
 #[derive(Debug, Clone)]
 pub struct FetchOptions {
     /// Window, time-outs, limits.
     pub config: FetchConfig,
-    /// How the version is found.
+    /// Method of finding the version.
     pub discovery: Discovery,
     /// InterestLifetime of all Interests.
     pub lifetime: Duration,

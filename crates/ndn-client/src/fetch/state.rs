@@ -62,7 +62,7 @@ pub enum Refused {
     Nack,
 }
 
-/// How to bypass caches.
+/// Method of bypassing caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BypassBy {
     /// By the digest of the packet where it is known, otherwise as `Fresh`.
@@ -607,8 +607,7 @@ impl FetchState {
 }
 
 impl Slot {
-    /// How to request the segment again after a verification failure: after a Nack, both ways
-    /// alternately.
+    /// Returns the method of requesting the segment again after a verification failure: after a Nack, both in turn.
     pub(super) fn cache_bypass(&self) -> Option<BypassBy> {
         let by_digest = !self.refused_nack || (self.refused + self.attempts).is_multiple_of(2);
         let by = if by_digest { BypassBy::Digest } else { BypassBy::Fresh };

@@ -89,7 +89,7 @@ pub struct Manifest {
     size: u64,
     segment_size: u64,
     digests: Vec<Sha256Digest>,
-    /// How the root was verified.
+    /// The verification of the root.
     signer: Verification,
 }
 

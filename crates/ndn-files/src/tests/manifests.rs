@@ -103,8 +103,8 @@ async fn small_files_need_no_packet_for_their_manifest() {
     assert!(fetch(&bed, &manifest, &options).await.unwrap() == bytes(7, 900));
 }
 
-/// What metadata state counts only if they were verified by their signature: a client that took them without a key
-/// needs a signed manifest.
+/// Values in metadata count only if their signature was verified: a client that accepted them without a key needs a
+/// signed manifest.
 #[tokio::test]
 async fn claims_of_metadata_are_verified() {
     let (bed, options) = with_key(1000).await;
@@ -332,7 +332,7 @@ async fn unlisted_nodes_are_rejected() {
     assert!(matches!(refused, ManifestError::Node { node: 2, .. }), "{refused}");
 }
 
-/// How a cache between server and consumer answers.
+/// The behaviour of a cache between server and consumer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cache {
     /// Root, nodes and one segment are others than those of the server, unless fresh ones or those of a

@@ -315,7 +315,7 @@ impl Endpoint {
         }
     }
 
-    /// What to wait on: the socket, or the eventfd of shared memory, which is always writable.
+    /// The descriptor to wait on: the socket, or the eventfd of shared memory, which is always writable.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.socket {

@@ -1,4 +1,4 @@
-//! What producer and consumer share: names as the convention for segmented objects has them.
+//! Code that producer and consumer share: names by the convention for segmented objects.
 #![forbid(unsafe_code)]
 
 use std::time::{SystemTime, UNIX_EPOCH};

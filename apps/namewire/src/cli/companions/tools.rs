@@ -10,7 +10,7 @@ pub(super) struct Tool {
     options: &'static [(&'static str, Meaning)],
 }
 
-/// What an option means here; the text of an option is its letter and its word, separated by a comma.
+/// The translation of an option. The text of an option is its letter and its word, separated by a comma.
 #[derive(Clone, Copy)]
 enum Meaning {
     /// These arguments instead.

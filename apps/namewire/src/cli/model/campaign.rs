@@ -133,7 +133,7 @@ pub(super) struct CalibrationFile {
 
 const CAMPAIGN_VERSION: u32 = 1;
 
-/// What a Content Store hit saves of the time of an Interest: a first guess.
+/// Part of the time of an Interest that a Content Store hit saves: a first guess.
 pub(super) const HIT_DISCOUNT: f64 = 0.4;
 
 /// The largest content, in bytes.

@@ -40,7 +40,7 @@ const CS_PACKETS: usize = 4096;
 const LIFETIME_MS: u32 = 400;
 /// Interests sent, and packets answered and received, before the others get their turn.
 const TURN: usize = 64;
-/// How long the generator sleeps when there is nothing to do.
+/// Sleep of the generator when it has nothing to do.
 const NAP: Duration = Duration::from_micros(20);
 /// A run is discarded if a worker that has its processor alone could not run for more than this share of the time.
 const DELAYED_MAX: f64 = 0.04;
@@ -48,7 +48,7 @@ const DELAYED_MAX: f64 = 0.04;
 const SENT_MIN: f64 = 0.97;
 const TRIES: usize = 4;
 
-/// How long a run takes.
+/// Duration of a run, seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     /// Before the window.
@@ -239,7 +239,7 @@ fn threads() -> Outcome<Vec<(String, u64, u64)>> {
     Ok(all)
 }
 
-/// What the thread that sends, answers and receives has seen in the window.
+/// Counts of the thread that sends, answers and receives, in the window.
 struct Generated {
     sent: u64,
     satisfied: u64,

@@ -477,7 +477,7 @@ impl Report {
         known.iter().filter(|is_covered| **is_covered).count() as f64 / known.len().max(1) as f64
     }
 
-    /// What remains of the error of capacities beside the parts that are known.
+    /// The error of capacities that remains after the known parts.
     fn model_part(&self) -> f64 {
         let errors = self.capacity_errors();
         let mean = errors.iter().map(|e| e * e).sum::<f64>() / errors.len().max(1) as f64;

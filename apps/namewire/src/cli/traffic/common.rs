@@ -1,4 +1,4 @@
-//! What the consumer and the producer share: scenario files, the end by a signal, reports.
+//! Code that consumer and producer share: scenario files, the end by a signal, reports.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a copy did, and how far it is.
+//! Results and progress of a copy.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -120,7 +120,7 @@ impl Fetched {
     }
 }
 
-/// How far a recursive fetch is.
+/// Progress of a recursive fetch.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct TreeProgress {
     /// Files of the listings so far.

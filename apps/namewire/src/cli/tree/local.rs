@@ -1,4 +1,4 @@
-//! What a copy has beyond the tree, and the permissions of its files.
+//! Entries of a copy that the tree does not have, and the permissions of its files.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -40,7 +40,7 @@ pub(super) struct Extra {
     pub(super) content: Option<(u64, SystemTime)>,
 }
 
-/// What a copy may have.
+/// The entries that a copy should have.
 #[derive(Debug)]
 pub(super) struct Expected<'a> {
     /// The relative paths of the tree, and whether each is a directory.
@@ -54,9 +54,9 @@ pub(super) struct Expected<'a> {
 
 /// Entries that the tree does not have, or of another kind there, contents before their directory.
 ///
-/// What a file server may leave out of its listings is none: hidden entries, if it lists no others, links and special
-/// files. Nor are entries that the filter leaves out, parts of incomplete files beside planned ones and directories with
-/// such entries.
+/// Entries that a file server may leave out of its listings do not count: hidden entries, if it lists no others, links
+/// and special files. Nor do entries that the filter leaves out, parts of incomplete files beside planned ones and
+/// directories with such entries.
 ///
 /// # Errors
 /// A directory cannot be read.

@@ -128,7 +128,7 @@ impl<'a> Tree<'a> {
         Ok(fetched)
     }
 
-    /// What the copy has beyond the tree; nothing if that is not to be deleted, or is not known for certain.
+    /// Entries of the copy that the tree does not have; none if they are to be kept, or not known for certain.
     fn extras(self, plan: &Plan, root: &Root, fetched: &mut Fetched) -> Vec<Extra> {
         if !self.rules.delete {
             return Vec::new();
@@ -245,7 +245,7 @@ impl<'a> Tree<'a> {
 
     /// Refuses a copy that does not fit, before anything is written. While a file is replaced, there are both.
     fn check_space(self, plan: &Plan, renames: &HashMap<usize, Extra>, root: &Root) -> Outcome {
-        /// What is written to a file system.
+        /// Space of a file system, and the bytes to be written to it.
         struct Device {
             free: u64,
             growth: u64,

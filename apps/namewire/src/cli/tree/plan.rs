@@ -1,4 +1,4 @@
-//! What a copy of a tree needs: its directories, and what is to be done with each file.
+//! The plan of a copy: its directories, and the action for each file.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -53,7 +53,7 @@ pub(super) struct PlannedDirectory {
     pub(super) attributes: Attributes,
     /// Version of the listing.
     pub(super) origin: Origin,
-    /// What the copy has there.
+    /// The entry of the copy.
     pub(super) local: Option<fs::Metadata>,
     /// Not [`Decision::SameContent`].
     pub(super) decision: Decision,
@@ -68,7 +68,7 @@ pub(super) struct PlannedFile {
     pub(super) found: FoundObject,
     pub(super) size: Option<u64>,
     pub(super) attributes: Option<Attributes>,
-    /// What the copy has there.
+    /// The entry of the copy.
     pub(super) local: Option<fs::Metadata>,
     pub(super) decision: Decision,
 }
@@ -83,7 +83,7 @@ pub(super) enum Decision {
     Add,
     /// There is another file, or an entry of another kind.
     Replace,
-    /// What is there may not be replaced.
+    /// The entry there may not be replaced.
     Blocked,
 }
 

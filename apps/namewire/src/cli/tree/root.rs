@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::cli::failure::{Failure, Outcome};
 
-/// What identifies a file, and its content.
+/// The identity of a file and of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) device: u64,

@@ -1,10 +1,10 @@
-//! What is copied, and how.
+//! The rules of a copy: its entries, and the changes that make it equal.
 
 use super::filter::Filter;
 
 /// Default number of files that are fetched at a time.
 pub(in crate::cli) const JOBS_DEFAULT: u16 = 64;
-/// What a copy contains, and what is done to make it one.
+/// The entries that a copy contains, and the changes that are made.
 #[derive(Debug)]
 pub(in crate::cli) struct Rules {
     pub(in crate::cli) filter: Filter,
@@ -35,7 +35,7 @@ impl Default for Rules {
     }
 }
 
-/// What is done with the differences.
+/// The treatment of differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Mode {
     Copy,

@@ -196,8 +196,7 @@ impl PartFile {
         self.extent = Some(extent);
     }
 
-    /// What an interrupted fetch of `origin` left here, if its state is consistent: see
-    /// [`Self::resume`].
+    /// Returns the state that an interrupted fetch of `origin` left here, if it is consistent: see [`Self::resume`].
     #[must_use]
     pub fn left(&self, origin: &Origin) -> Left {
         if self.is_new {

@@ -10,7 +10,7 @@ pub(in crate::download) const SEGMENT_LEN_MAX: usize = 1 << 20;
 pub struct Origin {
     /// Name of the object with its version.
     pub name: String,
-    /// How its segments are verified, as the application describes it.
+    /// The verification of its segments, as the application describes it.
     pub verification: String,
 }
 
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-/// What an earlier fetch has left.
+/// The state that an earlier fetch has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Nothing.
