@@ -368,7 +368,7 @@ fn ten_thousand_connections_are_served() {
 }
 
 #[test]
-fn out_of_descriptors_it_goes_on_with_those_it_has() {
+fn forwarder_serves_its_faces_without_free_descriptors() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("forwarder.sock");
     let mut command = Command::new("sh");

@@ -14,7 +14,7 @@ fn run(arguments: &[&str]) -> Output {
 
 /// `run` and `config check` refuse the same files, with the same messages.
 #[test]
-fn what_run_refuses_check_refuses_too() {
+fn run_and_check_refuse_the_same_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let path = file.to_str().unwrap();
@@ -152,7 +152,7 @@ fn start_reports_an_unusual_control_socket() {
 }
 
 #[test]
-fn a_route_that_is_there_is_changed_or_left() {
+fn existing_route_is_updated_or_kept() {
     let forwarder = Settings::new().udp().start();
     let add = |cost: &str| {
         let command = ["route", "add", "/a", "udp4://127.0.0.1:1", "--cost", cost];
@@ -172,7 +172,7 @@ fn applications_that_come_and_go_leave_no_line() {
 
 /// A lack of room for the requested tables is detected by the running forwarder only.
 #[test]
-fn a_reload_that_there_is_no_room_for_changes_nothing() {
+fn reload_that_exceeds_the_fib_changes_nothing() {
     let forwarder = Settings::new().toml("[tables]\nfib_capacity = 16").start_program();
     // One entry is management's own.
     for number in 1..16 {

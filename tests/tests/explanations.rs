@@ -114,7 +114,7 @@ fn segments_that_fit_no_packet_are_refused_for_short_contents_too() {
 
 /// Values that only the control socket reports are left out, not invented, where there is none, as from another host.
 #[test]
-fn a_forwarder_that_is_asked_by_tcp_is_not_taken_for_a_full_one() {
+fn status_by_tcp_does_not_report_full_tables() {
     let forwarder = Settings::new().tcp().start();
     let address = forwarder.tcp();
     let status = forwarder.json(&["status", "--transport", &address]);

@@ -140,7 +140,7 @@ fn is_hangup_ignored() -> bool {
 }
 
 #[test]
-fn an_interrupted_fetch_goes_on() {
+fn interrupted_fetch_is_resumed() {
     let bed = Bed::new();
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         if signal == Signal::HUP && is_hangup_ignored() {

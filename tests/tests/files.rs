@@ -315,7 +315,7 @@ fn parts_of_a_file_are_fetched() {
 }
 
 #[test]
-fn an_older_version_does_not_come_back() {
+fn older_version_is_not_served_again() {
     let keys = tempfile::tempdir().unwrap();
     let trusted = key(keys.path(), "server");
     let bed = Bed::new(

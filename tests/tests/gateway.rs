@@ -153,7 +153,7 @@ fn a_killed_client_ends_the_fetch() {
 }
 
 #[test]
-fn what_does_not_verify_is_not_sent() {
+fn unverified_content_is_not_sent() {
     if !skip_unless_found("curl") {
         return;
     }

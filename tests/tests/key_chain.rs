@@ -79,7 +79,7 @@ fn keys_are_made_requested_certified_and_installed() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn error_names_the_wrong_item() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let (status, _, error) = run(program(), home, &["key", "list"], "");
@@ -139,7 +139,7 @@ fn ndnsec_uses_what_is_made_here() {
 }
 
 #[test]
-fn what_ndnsec_makes_is_used_here() {
+fn keys_of_ndnsec_are_used() {
     if !skip_unless_found("ndnsec") {
         return;
     }
@@ -179,7 +179,7 @@ fn python_key_chain(home: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_python_ndn_makes_is_used_here() {
+fn keys_of_python_ndn_are_used() {
     if !require(&[Peer::Python]) {
         return;
     }

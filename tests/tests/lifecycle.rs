@@ -16,7 +16,7 @@ fn run_with(arguments: &[&str], directory: &Path) -> Command {
 }
 
 #[test]
-fn it_ends_cleanly_when_asked_to() {
+fn program_ends_cleanly_on_request() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut forwarder = Settings::new().tcp().start_program();
         let control = forwarder.socket().with_extension("control.sock");
@@ -43,7 +43,7 @@ fn second_instance_names_the_first() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_is_refused_before_it_listens() {
+fn impossible_settings_are_refused_before_listening() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("namewire.toml");
     let file_name = file.display().to_string();

@@ -125,7 +125,7 @@ fn connection_during_others_is_answered_at_once() {
 /// `NAMEWIRE_BIN=target/release/namewire cargo test -p namewire-tests many_routes:: -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, of a program with optimisation"]
-fn a_face_goes_that_a_million_fib_entries_lead_to() {
+fn face_with_a_million_fib_entries_is_removed_in_slices() {
     const ENTRIES: u64 = 1_000_000;
     let toml = "[tables]\nfib_capacity = 1_500_000";
     let forwarder = Settings::new().toml(toml).start();

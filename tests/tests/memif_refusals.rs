@@ -185,7 +185,7 @@ fn reload_changes_secrets_for_later_connections() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_wrong_usage() {
+fn invalid_memif_address_is_wrong_usage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let mut forwarder = listening(&path, &secret(&path, Some(7), "seven")).start_program();
@@ -300,7 +300,7 @@ fn so_many_faces_wait_for_servers_at_a_time() {
 
 /// A face that was asked for with a permanent one in mind comes back with its server.
 #[test]
-fn a_permanent_face_that_was_asked_for_comes_back() {
+fn permanent_face_created_by_command_reconnects() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memif.sock");
     let server = listening(&path, "").start();

@@ -77,7 +77,7 @@ fn dpkg(directory: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_debian_packages_install_and_go_away() {
+fn debian_packages_install_and_are_removed() {
     if !["dpkg", "dpkg-deb", "ldconfig", "start-stop-daemon"].into_iter().all(skip_unless_found) {
         return;
     }

@@ -38,7 +38,7 @@ fn a_file_that_is_one_hot_prefix_is_fetched_while_names_move() {
 }
 
 #[test]
-fn an_entry_goes_where_it_is_sent() {
+fn ndt_entry_moves_to_the_given_worker() {
     let forwarder = start(2);
     for worker in ["1", "0"] {
         // Until the last move has settled, there is no other.

@@ -5,7 +5,7 @@
 use ndn_dpdk::{EnvironmentError, start};
 
 #[test]
-fn nothing_starts_after_a_start_in_vain() {
+fn start_after_a_failed_start_is_refused() {
     let arguments = |list: &[&str]| list.iter().copied().map(str::to_owned).collect::<Vec<_>>();
     let refused = start(&arguments(&["a\0b"])).unwrap_err();
     assert!(matches!(refused, EnvironmentError::Arguments), "DPDK did not see them: {refused}");

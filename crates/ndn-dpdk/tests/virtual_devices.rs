@@ -78,7 +78,7 @@ fn too_few_buffers_are_refused() {
 }
 
 /// Links are asked from any thread, and outlive the port.
-fn links_are_asked_while_others_use_the_port() {
+fn links_are_polled_while_others_use_the_port() {
     let mut port = DpdkPort::open(&options("net_ring0")).unwrap();
     let link = port.link();
     let asked = std::thread::spawn(move || (0..10_000).filter(|_| link.is_up()).count());
@@ -252,7 +252,7 @@ fn frames_go_and_come_by_virtual_devices() {
     let missing: DpdkError = DpdkPort::open(&options("net_nowhere")).unwrap_err();
     assert!(missing.to_string().contains("cannot find it"), "{missing}");
     too_few_buffers_are_refused();
-    links_are_asked_while_others_use_the_port();
+    links_are_polled_while_others_use_the_port();
     frames_that_are_too_long_are_dropped();
     a_ring_brings_back_what_was_sent();
     null_device_brings_frames_without_a_face();

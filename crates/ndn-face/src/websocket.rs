@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_protocol_is_refused() {
+    fn frame_that_violates_the_protocol_is_refused() {
         let masked = |first: u8| frame(first, b"x");
         assert!(Head::parse(&masked(0x82), 10).is_ok());
         for (bytes, code) in [

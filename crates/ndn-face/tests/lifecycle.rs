@@ -375,7 +375,7 @@ fn tap_receives_every_frame() {
 }
 
 #[test]
-fn ten_thousand_connections_come_and_go() {
+fn ten_thousand_connections_open_and_close() {
     // As many as the process may have open, half of them for the other ends.
     let limit = ndn_sys::cpu::raise_descriptor_limit().unwrap().unwrap_or(1 << 20);
     let count = 10_000.min(limit as usize / 2 - 50);

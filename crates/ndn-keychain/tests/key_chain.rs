@@ -37,7 +37,7 @@ fn key_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_generated_is_listed_and_signs() {
+fn generated_key_is_listed_and_signs() {
     let directory = tempfile::tempdir().unwrap();
     let mut chain = open(directory.path());
     let first = generate(&mut chain, "/a", b"1");
@@ -192,7 +192,7 @@ fn requests_are_certified_and_installed() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named() {
+fn error_names_the_missing_or_wrong_item() {
     let directory = tempfile::tempdir().unwrap();
     let locations = Locations::in_directory(directory.path());
     let error = KeyChain::open(locations.clone(), Access::Read).unwrap_err();

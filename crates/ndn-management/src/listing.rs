@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_complete_is_the_table_of_that_moment(
+        fn complete_listing_equals_the_table_at_its_start(
             operations in prop::collection::vec(operation(), 1..400)
         ) {
             let (mut listing, mut table, mut time) = (Listing::default(), Table::new(), 0);

@@ -119,7 +119,7 @@ fn all_signers() -> Vec<(Box<dyn Signer>, Box<dyn Verifier>)> {
 }
 
 #[test]
-fn what_we_sign_verifies_with_its_own_key_only() {
+fn signature_verifies_with_its_own_key_only() {
     let data_name = name("/nw/data/seg=3");
     let interest_name = name("/nw/command");
     let signers = all_signers();
@@ -248,7 +248,7 @@ fn a_chain_of_our_own_verifies() {
 }
 
 #[test]
-fn what_is_not_a_certificate_is_named() {
+fn error_names_the_reason_why_a_packet_is_not_a_certificate() {
     let data_name = name("/nw/KEY/1/self/v=1");
     let plain = sign_data(&DataBuilder::new(data_name.as_ref()), &DigestSigner).unwrap();
     assert_eq!(Certificate::parse(plain).unwrap_err(), CertificateError::ContentType(0));

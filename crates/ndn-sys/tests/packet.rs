@@ -199,7 +199,7 @@ fn inner_frames() {
 }
 
 #[test]
-fn what_is_for_a_vlan_is_not_for_its_device() {
+fn tagged_frame_is_not_received_on_the_untagged_device() {
     in_namespace("inner_tags");
 }
 
@@ -266,7 +266,7 @@ fn inner_vlans() {
 }
 
 #[test]
-fn devices_come_and_go() {
+fn monitor_reports_added_and_removed_devices() {
     in_namespace("inner_devices");
 }
 

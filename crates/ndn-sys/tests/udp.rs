@@ -140,7 +140,7 @@ fn drops_of_a_full_receive_buffer_are_counted() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_an_error_on_a_connected_socket() {
+fn missing_peer_is_an_error_on_a_connected_socket() {
     let (receiver, address) = bound();
     drop(receiver);
     let sender = connected(address);
@@ -162,7 +162,7 @@ fn a_peer_that_is_not_there_is_an_error_on_a_connected_socket() {
 }
 
 #[test]
-fn what_the_kernel_cannot_take_is_reported_by_position() {
+fn rejected_message_is_reported_by_position() {
     let (_receiver, address) = bound();
     let sender = connected(address);
     let long = vec![0; 65_508];

@@ -404,7 +404,7 @@ fn inner_fewer() {
 }
 
 #[test]
-fn a_device_has_one_program_and_may_go() {
+fn attached_device_is_busy_and_can_be_recreated() {
     in_namespace("inner_device");
 }
 

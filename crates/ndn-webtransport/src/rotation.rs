@@ -258,7 +258,7 @@ mod tests {
     const NOW_S: u64 = 1_795_000_000;
 
     #[test]
-    fn there_is_a_successor_before_a_certificate_ends() {
+    fn successor_exists_before_a_certificate_expires() {
         let mut rotation = Rotation::new(None, NOW_S).unwrap();
         let first = rotation.current().hash();
         assert!(!rotation.poll(NOW_S + 5 * DAY_S).unwrap());

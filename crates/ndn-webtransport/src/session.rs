@@ -370,7 +370,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_for_a_frame_leaves_the_stream_in_step(
+        fn accepted_datagram_has_exactly_one_frame(
             datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 0..40),
         ) {
             let frames: Vec<_> = datagrams.into_iter().filter(|one| is_frame(one)).collect();

@@ -51,7 +51,7 @@ impl Line {
 }
 
 #[test]
-fn along_a_line() {
+fn hosts_on_a_line_exchange_packets() {
     let Some(mut line) = Line::new() else { return };
     tunnels_carry_both_ways(&line);
     interests_for_the_same_are_one(&line);

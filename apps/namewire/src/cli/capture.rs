@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_reported_only_where_there_are_some() {
+    fn counts_of_zero_are_not_reported() {
         let counts = Counts { packets: 1, bytes: 2048, ..Counts::default() };
         assert_eq!(counts.text(), "1 packet captured, 2.0 KiB");
         let counts = Counts { packets: 1200, bytes: 10, rejected: 3, lost: Some(4) };

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_rate_passes_and_no_more() {
+    fn interests_above_the_rate_are_refused() {
         let mut rate = InterestRate::default();
         assert_eq!(admitted(&mut rate, 0, 10_000, 10), 100_000, "all, at the rate itself");
         let twice = admitted(&mut rate, 10_000, 20_000, 20);

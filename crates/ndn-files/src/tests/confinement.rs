@@ -109,7 +109,7 @@ async fn other_file_systems_are_entered_by_choice() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_refused() {
+async fn unreadable_file_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let bed = Bed::new().await;
     bed.write("file", b"content");

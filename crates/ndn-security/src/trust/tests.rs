@@ -131,7 +131,7 @@ pub(super) fn needed(identity: &Identity) -> Option<(Name, Option<TrustError>)> 
 const COMMAND: &str = "/localhop/nfd/rib/register/parameters";
 
 #[test]
-fn a_chain_to_the_anchor_is_asked_for_and_then_trusted() {
+fn chain_to_the_anchor_is_fetched_and_then_trusted() {
     let root = Identity::new("/net", None, NOW + 1000);
     let site = Identity::new("/net/site", Some(&root), NOW + 1000);
     let user = Identity::new("/net/site/user", Some(&site), NOW + 1000);

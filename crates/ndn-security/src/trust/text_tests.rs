@@ -101,7 +101,7 @@ fn a_leaf_is_trusted_no_longer_than_what_it_rests_on() {
 
 /// Verdicts that depend on removed anchors are dropped.
 #[test]
-fn what_was_learned_before_anchors_changed_is_forgotten() {
+fn verdict_of_removed_anchors_is_dropped() {
     let lab = Lab::new();
     let other = Identity::new("/lab", None, NOW + 1000);
     let mut no_include = |_: &str| Err(String::new());

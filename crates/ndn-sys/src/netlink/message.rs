@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoded_request_is_decoded() {
         let first = Request::new(16, 0x301, &[1, 2, 3]).attribute(7, b"abc").attribute(9, &[]);
         let mut bytes = first.finish(5);
         let second = Request::new(3, 2, &[]).finish(6);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_ends_the_list() {
+    fn truncated_message_ends_the_list() {
         let bytes = Request::new(16, 0, &[0; 8]).attribute(1, b"abcdefg").finish(1);
         for length in 0..bytes.len() {
             assert_eq!(messages(&bytes[..length]).count(), 0, "{length}");

@@ -86,7 +86,7 @@ mod tests {
         FrameReader { interface: 4, protocol: 0x8624, mac: OWN, group: Some(GROUP) };
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoded_header_is_decoded() {
         for (to, delivery) in
             [(OWN, Delivery::Host), (GROUP, Delivery::Group), ([0xff; 6], Delivery::Other)]
         {

@@ -36,7 +36,7 @@ fn words_are_shared() {
 }
 
 #[test]
-fn nothing_lies_outside() {
+fn access_outside_the_memory_is_refused() {
     let (memory, _) = SharedMemory::create("test", 100).unwrap();
     assert_eq!(memory.len(), 100);
     for offset in [99, 100, 4096, usize::MAX - 1, usize::MAX] {

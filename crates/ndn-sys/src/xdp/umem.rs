@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_nothing() {
+    fn range_outside_the_memory_is_rejected() {
         let mut umem = Umem::new(4096).unwrap();
         let length = umem.mapping.len();
         // SAFETY: the memory is not registered with the kernel.

@@ -140,7 +140,7 @@ fn rejected_session_is_informed_and_counted() {
 }
 
 #[test]
-fn sessions_are_as_many_as_there_may_be() {
+fn sessions_above_the_limit_are_rejected() {
     let listener = listen(2, |_| true);
     let clients = Service::start(None).unwrap();
     let target = listener.target();

@@ -226,7 +226,7 @@ mod tests {
 
     /// A server lists neither special files nor, by default, links and hidden entries.
     #[test]
-    fn what_a_server_leaves_out_is_no_extra() {
+    fn entry_that_a_server_leaves_out_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         create(path, &[".git/HEAD", ".profile", "old/file", "old/.hidden"]);

@@ -275,7 +275,7 @@ fn authorizer_without_room_for_its_route_is_refused() {
 }
 
 #[test]
-fn content_store_settings() {
+fn cs_config_changes_capacity_and_flags() {
     let mut harness = Harness::new();
     let response = harness.command(APP, Verb::CsConfig, &ControlParameters::default());
     let unchanged = ControlParameters {

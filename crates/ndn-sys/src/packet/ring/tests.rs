@@ -74,7 +74,7 @@ fn slots_do_not_meet_and_lie_in_blocks() {
 }
 
 #[test]
-fn frames_come_out_as_they_went_in() {
+fn frames_equal_those_of_a_queue() {
     // Against a queue, with a generator of numbers that is the same each time.
     let layout = Layout { slot_length: 192, block_length: 1024, block_count: 3 };
     let (mut kernel, mut ring) = Kernel::new(layout);

@@ -122,7 +122,7 @@ fn bytes_before_the_end_arrive_while_the_peer_sends() {
 
 /// The sender is the first to notice that the peer is gone, while received packets wait to be read.
 #[test]
-fn what_came_before_the_peer_went_is_handed_on() {
+fn frames_received_before_the_peer_disappears_are_delivered() {
     const COUNT: u8 = 120;
     let listener = listen(8, |_| true);
     let clients = Service::start(None).unwrap();
@@ -340,7 +340,7 @@ fn streams_without_an_end_are_bounded_and_end() {
 }
 
 #[test]
-fn what_takes_too_long_is_given_up_and_counted() {
+fn overdue_stream_is_reset_and_counted() {
     let listener = listen(8, |_| true);
     let (runtime, session, _far) = plain_client(&listener);
     let counters = Counters::default();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn services_come_by_priority_and_weight() {
+    fn services_are_ordered_by_priority_and_weight() {
         let query = query(7, "_ndn._udp.site.example").unwrap();
         let records =
             [(20, 0, 1, "c.example"), (10, 1, 6363, "b.example"), (10, 9, 7000, "a.example")];
