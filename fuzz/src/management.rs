@@ -7,14 +7,14 @@ use ndn_management::{
     AccessControl, Action, ChannelStatus, Collaborators, ControlConfig, ControlParameters,
     ControlResponse, ControlState, CreatedFace, CsInfo, DatasetItem, FaceActivity,
     FaceCapabilities, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceRecord,
-    FaceStatus, FaceUri, FibEntry, ForwarderCounters, ForwarderStatus, LinkType, Now, Persistency,
-    RibEntry, Scope, StrategyChoice, StrategyList, TableSizes, Telemetry, decode_dataset,
+    FaceStatus, FibEntry, ForwarderCounters, ForwarderStatus, Now, RibEntry, StrategyChoice,
+    StrategyList, TableSizes, Telemetry, decode_dataset,
 };
 use ndn_packet::tlv::frame_len;
 use ndn_packet::{Data, Interest};
 use ndn_security::info::Node;
 use ndn_security::trust::TrustPolicy;
-use ndn_types::PrincipalKey;
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 
 /// Takes the bytes as one block, as a face URI, and as a run of Interests for management.
 pub fn management(bytes: &[u8]) {

@@ -8,7 +8,7 @@ use crate::origin::Origin;
 use crate::state_directory::state_directory;
 
 /// TCP port of the HTTP API.
-pub const HTTP_PORT: u16 = 6380;
+pub(crate) const HTTP_PORT: u16 = 6380;
 
 settings! {
     /// The HTTP API: metrics for Prometheus at `/metrics`, `/health` and `/ready`, and GraphQL at `/graphql`. It accepts

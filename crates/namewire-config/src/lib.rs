@@ -52,14 +52,14 @@ pub use faces::{
 };
 pub use file::{load, load_leniently, locate, locate_warning, parse};
 pub use forwarder::{Forwarder, Overload, Pages, Pool, Shed, WORKERS_MAX, WorkerCount};
-pub use http::{HTTP_PORT, Http};
+pub use http::Http;
 pub use interfaces::InterfaceRule;
 pub use listeners::{
-    Listeners, MULTICAST_PORT, Multicast, NDN_PORT, SYSTEM_SOCKET_PATH, TcpListener, UdpListener,
-    UnixListener, WEBSOCKET_PORT, WebSocketListener, WebTransportListener, default_socket_path,
+    Listeners, MULTICAST_PORT, Multicast, SYSTEM_SOCKET_PATH, TcpListener, UdpListener,
+    UnixListener, WebSocketListener, WebTransportListener, default_socket_path,
 };
 pub use local_users::LocalUsers;
-pub use log::{LOG_LIBRARIES, LOG_MODULES, Log, LogFormat, LogLevel, check_module};
+pub use log::{LOG_LIBRARIES, Log, LogFormat, LogLevel, check_module, log_crates};
 pub use management::{
     Authorize, AuthorizedSigner, Control, Management, Privilege, Propagate, TEXT_ORIGIN, TrustRules,
 };
@@ -68,7 +68,7 @@ pub use memif_secrets::MemifSecrecy;
 pub use origin::Origin;
 pub use reference::{reference, sample};
 pub use state_directory::state_directory;
-pub use tables::{Cs, CsPolicy, TABLE_ENTRIES_MAX, Tables, UnsolicitedPolicy};
+pub use tables::{Cs, CsPolicy, Tables, UnsolicitedPolicy};
 pub use units::{ByteSize, FileMode, format_duration, parse_duration};
 
 #[cfg(test)]

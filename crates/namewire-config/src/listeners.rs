@@ -13,9 +13,9 @@ use crate::origin::Origin;
 use crate::units::FileMode;
 
 /// UDP and TCP port of NDN forwarders.
-pub const NDN_PORT: u16 = 6363;
+pub(crate) const NDN_PORT: u16 = 6363;
 /// TCP port of NDN over WebSocket.
-pub const WEBSOCKET_PORT: u16 = 9696;
+pub(crate) const WEBSOCKET_PORT: u16 = 9696;
 /// The UDP port of NDN's multicast groups.
 pub const MULTICAST_PORT: u16 = 56363;
 /// The path of the Unix socket of a forwarder that root starts.

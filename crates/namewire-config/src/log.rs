@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::declaration::{Reload, entries, live, restart, settings};
+use crate::reader::closest;
 use crate::value::words;
 
 settings! {
@@ -82,41 +83,98 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Modules that log.
-pub const LOG_MODULES: [&str; 9] = [
-    "namewire",
-    "namewire_control",
-    "namewire_daemon",
-    "namewire_http",
-    "ndn_client",
-    "ndn_dataplane",
-    "ndn_files",
-    "ndn_gateway",
-    "ndn_webtransport",
+/// Modules with events of the log.
+const LOG_MODULES: [&str; 57] = [
+    "namewire::cli::control_queries",
+    "namewire::process",
+    "namewire::process::privileges",
+    "namewire::process::service_manager",
+    "namewire_control::server",
+    "namewire_daemon::access",
+    "namewire_daemon::balance",
+    "namewire_daemon::bound",
+    "namewire_daemon::control",
+    "namewire_daemon::control::connector",
+    "namewire_daemon::control::face_table",
+    "namewire_daemon::control::interfaces",
+    "namewire_daemon::control::listening",
+    "namewire_daemon::control::management",
+    "namewire_daemon::control::memif",
+    "namewire_daemon::control::operator",
+    "namewire_daemon::control::path_mtu",
+    "namewire_daemon::control::quotas",
+    "namewire_daemon::control::refusals",
+    "namewire_daemon::control::sessions",
+    "namewire_daemon::control::websocket",
+    "namewire_daemon::destinations",
+    "namewire_daemon::dpdk",
+    "namewire_daemon::ethernet",
+    "namewire_daemon::ethernet::driver",
+    "namewire_daemon::ethernet::port",
+    "namewire_daemon::forwarder",
+    "namewire_daemon::identities",
+    "namewire_daemon::listeners",
+    "namewire_daemon::memory",
+    "namewire_daemon::missing",
+    "namewire_daemon::multicast",
+    "namewire_daemon::reload",
+    "namewire_daemon::static_setup",
+    "namewire_http::graphql::access",
+    "namewire_http::graphql::sampler",
+    "namewire_http::respond",
+    "namewire_http::server",
+    "namewire_http::tokens",
+    "ndn_client::connection",
+    "ndn_client::endpoint",
+    "ndn_client::memif",
+    "ndn_client::ping",
+    "ndn_client::publish",
+    "ndn_client::register",
+    "ndn_client::shared",
+    "ndn_client::trust",
+    "ndn_dataplane::port_workers",
+    "ndn_dataplane::start",
+    "ndn_dataplane::worker",
+    "ndn_files::serve",
+    "ndn_gateway::access_log",
+    "ndn_gateway::server",
+    "ndn_webtransport::client",
+    "ndn_webtransport::rotation",
+    "ndn_webtransport::server",
+    "ndn_webtransport::service",
 ];
 
 /// Libraries that log. Their messages of the levels debug and trace are logged only if the library is named.
 pub const LOG_LIBRARIES: [&str; 7] =
     ["h3", "quinn", "quinn_proto", "quinn_udp", "rustls", "tokio", "wtransport"];
 
+/// The crates of this project that log.
+pub fn log_crates() -> Vec<&'static str> {
+    let mut crates: Vec<_> = LOG_MODULES.iter().map(|path| first_segment(path)).collect();
+    crates.dedup();
+    crates
+}
+
+fn first_segment(path: &str) -> &str {
+    path.split("::").next().unwrap_or_default()
+}
+
 /// The modules, for the reference.
 fn describe_modules() -> String {
-    let names = |names: &[&str]| names.join(", ");
     format!(
         "{}, or a part of one, such as `\"ndn_dataplane::worker\"`; libraries, whose messages below info are logged only if \
          named here: {}",
-        names(&LOG_MODULES),
-        names(&LOG_LIBRARIES)
+        log_crates().join(", "),
+        LOG_LIBRARIES.join(", ")
     )
 }
 
-/// Checks that a text names a module that can log, or a part of one, such as `ndn_dataplane::worker`.
+/// Checks that a text names a module that logs, or that contains one, such as `ndn_dataplane::worker`. The modules of
+/// libraries are not known; their crate has to be.
 ///
 /// # Errors
-/// The reason why it does not, and the modules that can log.
+/// The reason why it does not, with the module of the nearest name, or the crates that log.
 pub fn check_module(text: &str) -> Result<(), String> {
-    let first = text.split("::").next().unwrap_or_default();
-    let is_known = LOG_MODULES.contains(&first) || LOG_LIBRARIES.contains(&first);
     if let Some(counterpart) = counterpart_of(text) {
         return Err(match counterpart {
             Counterpart::Module(ours) => {
@@ -127,15 +185,33 @@ pub fn check_module(text: &str) -> Result<(), String> {
             }
         });
     }
-    match is_module(text) && is_known {
-        true => Ok(()),
-        false => Err(format!(
-            "`{text}` is not the name of a module; the modules are {}, parts of them, such as ndn_dataplane::worker, and the \
-             libraries {}",
-            LOG_MODULES.join(", "),
-            LOG_LIBRARIES.join(", ")
-        )),
+    let contains = |path: &str| {
+        path.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let is_of_library = is_module(text) && LOG_LIBRARIES.contains(&first_segment(text));
+    if is_of_library || !text.is_empty() && LOG_MODULES.iter().any(|path| contains(path)) {
+        return Ok(());
     }
+    let crates = log_crates();
+    let (first, rest) = text.split_once("::").unwrap_or((text, ""));
+    let hint = if crates.contains(&first) {
+        let parts = LOG_MODULES.iter().filter_map(|path| path.strip_prefix(first));
+        let parts: Vec<_> = parts.filter_map(|part| part.strip_prefix("::")).collect();
+        match closest(rest, &parts) {
+            Some(near) => format!("did you mean `{first}::{near}`?"),
+            None => format!("parts of {first} that log are {}", parts.join(", ")),
+        }
+    } else {
+        match closest(first, &[&crates[..], &LOG_LIBRARIES].concat()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!(
+                "those that log are {}, parts of them, such as ndn_dataplane::worker, and the libraries {}",
+                crates.join(", "),
+                LOG_LIBRARIES.join(", ")
+            ),
+        }
+    };
+    Err(format!("`{text}` is not the name of a module that logs ({hint})"))
 }
 
 /// The counterpart of a log module of NFD or ndn-cxx.
@@ -200,6 +276,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use std::collections::BTreeSet;
+    use std::path::Path;
 
     use super::*;
 
@@ -248,26 +325,72 @@ mod tests {
         let reference = crate::reference();
         let of_log = reference.split("### `[log.modules]`").nth(1).unwrap();
         let of_log = words(of_log.split("###").next().unwrap());
-        for module in LOG_MODULES.iter().chain(&LOG_LIBRARIES) {
+        for module in log_crates().iter().chain(&LOG_LIBRARIES) {
             assert!(of_log.contains(module), "{module}");
         }
     }
 
-    #[test]
-    fn exactly_the_crates_that_log_are_listed() {
-        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-        // The program itself.
-        let mut logging = BTreeSet::from(["namewire".to_owned()]);
-        for entry in std::fs::read_dir(crates).unwrap() {
-            let directory = entry.unwrap();
-            let manifest = std::fs::read_to_string(directory.path().join("Cargo.toml")).unwrap();
-            if manifest.lines().any(|line| line.starts_with("tracing")) {
-                let name = directory.file_name().into_string().unwrap().replace('-', "_");
-                logging.insert(name);
+    /// Adds the modules below `directory` whose file has an event of the log.
+    fn add_logging(directory: &Path, path: &str, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let file = entry.unwrap().path();
+            let stem = file.file_stem().unwrap().to_str().unwrap();
+            let module = match stem {
+                "lib" | "main" | "mod" => path.to_owned(),
+                _ => format!("{path}::{stem}"),
+            };
+            if stem == "tests" {
+                continue;
             }
+            if file.is_dir() {
+                add_logging(&file, &module, found);
+            } else if file.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&file).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let levels = ["error", "warn", "info", "debug", "trace"];
+                let imports: String =
+                    code.lines().filter(|line| line.starts_with("use tracing::")).collect();
+                let logs = |level: &&str| {
+                    code.contains(&format!("tracing::{level}!(")) || words(&imports).contains(level)
+                };
+                if levels.iter().any(logs) {
+                    found.insert(module);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exactly_the_modules_that_log_are_listed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut logging = BTreeSet::new();
+        add_logging(&root.join("apps/namewire/src"), "namewire", &mut logging);
+        for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+            let directory = entry.unwrap();
+            let name = directory.file_name().into_string().unwrap().replace('-', "_");
+            add_logging(&directory.path().join("src"), &name, &mut logging);
         }
         let listed: BTreeSet<String> = LOG_MODULES.map(str::to_owned).into();
         assert_eq!(logging, listed, "modules that log, and modules that `namewire log` accepts");
+        assert!(LOG_MODULES.is_sorted());
+    }
+
+    #[test]
+    fn unknown_module_is_refused_with_the_nearest_one() {
+        for (typed, expected) in [
+            ("ndn_datapalne", "did you mean `ndn_dataplane`?"),
+            ("ndn_dataplane::workr", "did you mean `ndn_dataplane::worker`?"),
+            (
+                "namewire_daemon::control::conector",
+                "did you mean `namewire_daemon::control::connector`?",
+            ),
+            ("ndn_dataplane::nonsense", "parts of ndn_dataplane that log are port_workers, "),
+            ("ndn_dataplane::peers", "parts of ndn_dataplane that log are"),
+            ("serde", "those that log are namewire, "),
+        ] {
+            let reason = check_module(typed).unwrap_err();
+            assert!(reason.contains(expected), "{reason}");
+        }
     }
 
     #[test]
@@ -275,6 +398,7 @@ mod tests {
         for known in [
             "ndn_dataplane",
             "ndn_dataplane::worker",
+            "namewire_http::graphql",
             "quinn_proto::connection",
             "ndn_webtransport",
         ] {
@@ -286,6 +410,8 @@ mod tests {
             "ndn_table",
             "ndn_fase",
             "ndn_dataplane::",
+            "ndn_dataplane::nonsense",
+            "ndn_dataplane::work",
             "ndn_dataplane:fib",
             "a b",
             "serde",

@@ -9,7 +9,7 @@ use crate::units::ByteSize;
 use crate::value::words;
 
 /// Maximum number of entries of a table: entry numbers in PIT tokens have 24 bits.
-pub const TABLE_ENTRIES_MAX: usize = 1 << 24;
+pub(crate) const TABLE_ENTRIES_MAX: usize = 1 << 24;
 
 settings! {
     /// Capacities of the tables of all workers together.

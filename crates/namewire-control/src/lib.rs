@@ -29,21 +29,14 @@ mod values;
 
 pub use client::{ControlClient, ControlError, StreamEnd};
 pub use declare::{FieldInfo, RequestInfo, ResultInfo};
-pub use log_feed::{
-    LOG_KEPT_MAX, LOG_MESSAGE_MAX, LogFeed, LogLine, LogMessage, LogSelection, LogSeverity,
-    LogStream,
-};
-pub use packet_trace::{
-    NextPacket, PacketTraceStream, TRACED_NAME_MAX, TraceLine, TracedDecision, TracedPacket,
-};
+pub use log_feed::{LogFeed, LogLine, LogMessage, LogSelection, LogSeverity, LogStream};
+pub use packet_trace::{NextPacket, PacketTraceStream, TraceLine, TracedDecision, TracedPacket};
 pub use protocol::{
     ConfigStatus, Dispatch, DispatchEntry, FaceLimit, LedgerStatus, LinkCounters, LinkDown,
     LogLevels, ManagementData, MemifRefusal, MemifStatus, PrincipalStatus, RESULTS, Statistics,
     TableStatus, Version, WaitingFace, WebTransportStatus, WorkerStatistics,
 };
-pub use requests::{
-    MANAGEMENT_MARGIN, MANAGEMENT_TIMEOUT, Operations, REQUESTS, execute, management_timeout,
-};
+pub use requests::{Operations, REQUESTS, execute, management_timeout};
 pub use server::{ControlListener, ControlSocket};
 pub use service_times::{
     BurstTimes, SERVICE_TIMES_RESULTS, ServiceTimesBefore, ServiceTimesReport, ServiceTimesStream,

@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Number of messages that a feed keeps.
-pub const LOG_KEPT_MAX: usize = 500;
+pub(crate) const LOG_KEPT_MAX: usize = 500;
 /// Maximum length of a message, bytes. Longer ones are cut and end with `…`.
-pub const LOG_MESSAGE_MAX: usize = 2048;
+pub(crate) const LOG_MESSAGE_MAX: usize = 2048;
 /// Maximum number of messages that wait for a reader: more than a feed keeps.
 const QUEUE: usize = 2048;
 /// Maximum number of readers.

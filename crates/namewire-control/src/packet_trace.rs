@@ -10,7 +10,7 @@ use ndn_packet::Name;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a name in a trace, bytes of its URI. Longer ones are cut and end with `…`.
-pub const TRACED_NAME_MAX: usize = 512;
+pub(crate) const TRACED_NAME_MAX: usize = 512;
 
 /// A line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

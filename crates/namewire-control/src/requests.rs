@@ -139,9 +139,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum time in which the server answers a management Interest; it waits longer if the Interest's lifetime is longer.
 /// The client waits [one second more](MANAGEMENT_MARGIN), so that it learns the reason of the server.
-pub const MANAGEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const MANAGEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// See [`MANAGEMENT_TIMEOUT`].
-pub const MANAGEMENT_MARGIN: Duration = Duration::from_secs(1);
+pub(crate) const MANAGEMENT_MARGIN: Duration = Duration::from_secs(1);
 
 /// Returns the time in which the server answers a management Interest of this lifetime.
 #[must_use]

@@ -220,7 +220,7 @@ mod tests {
     use std::time::Duration;
 
     use ndn_management::{
-        Authorization, Authorizer, CommandBuilder, ControlParameters, Now, Requester, Scope, Verb,
+        Authorization, Authorizer, CommandBuilder, ControlParameters, Now, Requester, Verb,
         parse_command,
     };
     use ndn_packet::{Component, Interest, Name, SignatureInfo};
@@ -229,6 +229,7 @@ mod tests {
         CertificateOptions, KeySigner, KeyType, Locator, PrivateKey, SELF, Signer, key_name,
     };
     use ndn_sys::clock::ManualClock;
+    use ndn_types::Scope;
 
     use super::*;
 

@@ -3,10 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use ndn_management::ZONE_IS_MISSING;
 use ndn_sys::interface;
 use ndn_sys::udp::{UdpRoute, is_shortage, udp_route};
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, ZONE_IS_MISSING};
 
 /// Reasons why a face URI has no usable address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -138,7 +138,8 @@ impl Restorations {
 
 #[cfg(test)]
 mod tests {
-    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord, Now, Scope};
+    use ndn_management::{Collaborators, ControlConfig, FaceProperties, FaceRecord, Now};
+    use ndn_types::Scope;
 
     use super::*;
     use crate::tables::Catalog;
@@ -166,8 +167,8 @@ mod tests {
                 local_uri: remote_uri.clone(),
                 remote_uri,
                 scope: Scope::NonLocal,
-                persistency: ndn_management::Persistency::Permanent,
-                link_type: ndn_management::LinkType::PointToPoint,
+                persistency: ndn_types::Persistency::Permanent,
+                link_type: ndn_types::LinkType::PointToPoint,
                 flags: 0,
             },
             base_congestion_marking_interval_ns: None,

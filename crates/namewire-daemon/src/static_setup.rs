@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndn_forwarding::PitTokenPolicy;
-use ndn_management::{FaceUri, Route, route_flag, route_origin};
+use ndn_management::{Route, route_flag, route_origin};
 use ndn_packet::Name;
-use ndn_types::{Persistency, duration_ns};
+use ndn_types::{FaceUri, Persistency, duration_ns};
 use tracing::{info, warn};
 
 use super::destinations::Destinations;

@@ -10,9 +10,9 @@ use namewire_control::{LinkCounters, Operations, WorkerStatistics};
 use ndn_face::LinkDropReason;
 use ndn_forwarding::DropReason;
 use ndn_management::{
-    CallError, Dataset, FACE_ID_RESERVED_MAX, FaceQueryFilter, FaceStatus, Management, Persistency,
+    CallError, Dataset, FACE_ID_RESERVED_MAX, FaceQueryFilter, FaceStatus, Management,
 };
-use ndn_types::CounterValues;
+use ndn_types::{CounterValues, Persistency};
 use ndn_webtransport::WebTransportValues;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 const DEFAULT_PORT: u16 = 6363;
 
 /// Environment variable with the forwarder's address.
-pub const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
+pub(crate) const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
 
 /// Paths of `client.conf` besides `~/.ndn`; the first one found is used.
 const CONFIGURATION_DIRECTORIES: [&str; 3] =

@@ -1,28 +1,15 @@
-//! Expresses one Interest.
+//! One Interest with its options, and why it has no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_packet::{
-    DEFAULT_LIFETIME_MS, EncodeError, Interest, InterestBuilder, LpHeader, MAX_PACKET_SIZE,
-    NackReason, Name, NameRef,
+    DEFAULT_LIFETIME_MS, EncodeError, InterestBuilder, MAX_PACKET_SIZE, NackReason, Name, NameRef,
 };
-use ndn_security::{
-    AntiReplay, SignError, Signer, Verifier, VerifyError, sha256, sign_interest, verify_data,
-};
+use ndn_security::{AntiReplay, SignError, Signer, Verifier, VerifyError, sha256, sign_interest};
 use ndn_types::duration_ms;
 use rand::RngExt;
 use thiserror::Error;
-use tokio::sync::oneshot;
-
-use crate::endpoint::{Endpoint, unix_ms};
-use crate::pending::{Answer, Key, ReceivedData};
-
-/// First pause after a congestion Nack; it doubles with each.
-const CONGESTION_PAUSE: Duration = Duration::from_millis(10);
-/// First and longest pause after a Nack by a forwarder that has restarted recently; it doubles with
-/// each.
-const SETTLING_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Why no Data was received.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -94,15 +81,15 @@ pub struct InterestRequest {
     name: Name,
     can_be_prefix: bool,
     must_be_fresh: bool,
-    lifetime: Duration,
+    pub(crate) lifetime: Duration,
     hop_limit: Option<u8>,
     forwarding_hint: Vec<Name>,
     parameters: Option<Vec<u8>>,
     signer: Option<Arc<dyn Signer>>,
-    verifier: Option<Arc<dyn Verifier>>,
-    retransmissions: u32,
-    retransmission_interval: Option<Duration>,
-    waits_after_nack: bool,
+    pub(crate) verifier: Option<Arc<dyn Verifier>>,
+    pub(crate) retransmissions: u32,
+    pub(crate) retransmission_interval: Option<Duration>,
+    pub(crate) waits_after_nack: bool,
 }
 
 impl InterestRequest {
@@ -195,8 +182,8 @@ impl InterestRequest {
         self
     }
 
-    /// Accepts a Nack at once even if the forwarder has restarted recently; see
-    /// [`Endpoint::express_encoded`].
+    /// Accepts a Nack of reason NoRoute at once, even if the forwarder was connected only a few
+    /// seconds ago.
     #[must_use]
     pub fn believe_nacks(mut self) -> Self {
         self.waits_after_nack = false;
@@ -210,7 +197,7 @@ impl InterestRequest {
     }
 
     /// Encodes the Interest with a new Nonce.
-    fn encode(&self) -> Result<Vec<u8>, ExpressError> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, ExpressError> {
         let mut random = rand::rng();
         let hint: Vec<NameRef<'_>> = self.forwarding_hint.iter().map(Name::as_ref).collect();
         let mut builder = InterestBuilder::new(self.name.as_ref())
@@ -231,7 +218,7 @@ impl InterestRequest {
                 let nonce: [u8; 8] = random.random();
                 let anti_replay = AntiReplay {
                     nonce: Some(&nonce),
-                    time_ms: Some(unix_ms()),
+                    time_ms: Some(duration_ms(ndn_sys::clock::wall_clock())),
                     sequence_num: None,
                 };
                 sign_interest(&builder, signer.as_ref(), &anti_replay).map_err(ExpressError::Sign)
@@ -244,137 +231,4 @@ impl std::fmt::Debug for InterestRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InterestRequest").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// A pending Interest; removed when dropped.
-struct Pending<'a> {
-    endpoint: &'a Endpoint,
-    key: Key,
-    receiver: oneshot::Receiver<Answer>,
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        self.endpoint.shared().lock().pending.remove(&self.key);
-    }
-}
-
-impl Endpoint {
-    /// Sends an Interest and waits for its Data. Dropping the future cancels.
-    ///
-    /// # Errors
-    /// See [`ExpressError`].
-    pub async fn express(&self, request: &InterestRequest) -> Result<ReceivedData, ExpressError> {
-        let wire = request.encode()?;
-        let wait = request.retransmission_interval.unwrap_or(request.lifetime);
-        let (retransmissions, waits_after_nack) =
-            (request.retransmissions, request.waits_after_nack);
-        let received = self.express_wire(wire, retransmissions, wait, waits_after_nack).await?;
-        if let Some(verifier) = &request.verifier {
-            let data = received.data();
-            verify_data(&data, verifier.as_ref()).map_err(|reason| ExpressError::Verification {
-                name: data.name().to_uri(),
-                reason,
-            })?;
-        }
-        Ok(received)
-    }
-
-    /// Sends an encoded Interest and waits for its Data; retransmits up to `retransmissions` times
-    /// with another Nonce when `wait` has passed. A Nack of reason NoRoute is accepted only once
-    /// the forwarder has been connected for some seconds.
-    ///
-    /// # Errors
-    /// `Timeout`, `Nack`, `NotListening`, `Closed`; `TooLong`; `Encode` if `wire` is not an
-    /// Interest.
-    pub async fn express_encoded(
-        &self,
-        wire: Vec<u8>,
-        retransmissions: u32,
-        wait: Duration,
-    ) -> Result<ReceivedData, ExpressError> {
-        self.express_wire(wire, retransmissions, wait, true).await
-    }
-
-    async fn express_wire(
-        &self,
-        mut wire: Vec<u8>,
-        retransmissions: u32,
-        wait: Duration,
-        waits_after_nack: bool,
-    ) -> Result<ReceivedData, ExpressError> {
-        if wire.len() > MAX_PACKET_SIZE {
-            return Err(ExpressError::TooLong(wire.len()));
-        }
-        let mut pending: Option<Pending<'_>> = None;
-        let (mut congestion_pause, mut settling_pause) = (CONGESTION_PAUSE, SETTLING_PAUSE.0);
-        let mut waited = Duration::ZERO;
-        let (mut attempt, mut is_first) = (0, true);
-        while attempt <= retransmissions {
-            if !std::mem::take(&mut is_first) {
-                renew_nonce(&mut wire)?;
-            }
-            let last = attempt == retransmissions;
-            let interest = Interest::parse(&wire).map_err(|_| not_an_interest())?;
-            // The answer to the last transmission may take the whole lifetime.
-            let lifetime = Duration::from_millis(interest.lifetime_ms());
-            let wait = if last { wait.max(lifetime) } else { wait };
-            let current = match &mut pending {
-                Some(current) => current,
-                None => pending.insert(self.insert_pending(&interest)),
-            };
-            self.shared().send(|output| output.push(&LpHeader::default(), &wire));
-            match tokio::time::timeout(wait, &mut current.receiver).await {
-                // The entry stays: an answer to either transmission is accepted.
-                Err(_) => {
-                    waited += wait;
-                    attempt += 1;
-                    continue;
-                }
-                Ok(Ok(Answer::Data(data))) => return Ok(data),
-                Ok(Ok(Answer::Closed) | Err(_)) => return Err(ExpressError::Closed),
-                Ok(Ok(Answer::Nack(NackReason::NO_ROUTE)))
-                    if waits_after_nack && self.shared().is_settling() =>
-                {
-                    tokio::time::sleep(settling_pause).await;
-                    settling_pause = (settling_pause * 2).min(SETTLING_PAUSE.1);
-                }
-                Ok(Ok(Answer::Nack(NackReason::DUPLICATE))) if !last => attempt += 1,
-                Ok(Ok(Answer::Nack(NackReason::CONGESTION))) if !last => {
-                    tokio::time::sleep(congestion_pause).await;
-                    congestion_pause *= 2;
-                    attempt += 1;
-                }
-                Ok(Ok(Answer::Nack(reason))) => {
-                    return Err(ExpressError::Nack { name: interest.name().to_uri(), reason });
-                }
-            }
-            pending = None;
-        }
-        if self.shared().is_refused() {
-            let forwarder = self.address().map_or_else(String::new, ToString::to_string);
-            return Err(ExpressError::NotListening { forwarder });
-        }
-        let name = Interest::parse(&wire).map_or_else(|_| String::new(), |i| i.name().to_uri());
-        Err(ExpressError::Timeout { name, attempts: retransmissions + 1, waited })
-    }
-
-    fn insert_pending(&self, interest: &Interest<'_>) -> Pending<'_> {
-        let (sender, receiver) = oneshot::channel();
-        let key = self.shared().lock().pending.insert(interest, sender);
-        Pending { endpoint: self, key, receiver }
-    }
-}
-
-fn not_an_interest() -> ExpressError {
-    ExpressError::Encode(EncodeError::InvalidField { ty: ndn_packet::types::INTEREST })
-}
-
-/// Replaces the Nonce of an encoded Interest; signatures do not cover it.
-fn renew_nonce(wire: &mut [u8]) -> Result<(), ExpressError> {
-    let offset = Interest::parse(wire).map_err(|_| not_an_interest())?.nonce_offset();
-    if let Some(nonce) = offset.and_then(|offset| wire.get_mut(offset..offset + 4)) {
-        nonce.copy_from_slice(&rand::rng().random::<[u8; 4]>());
-    }
-    Ok(())
 }

@@ -3,13 +3,13 @@
 
 mod address;
 mod answer_batch;
-mod connect;
 mod connection;
 mod content;
 mod endpoint;
 mod express;
 pub mod fetch;
 mod framer;
+mod handle;
 pub mod link;
 mod lp;
 mod manage;
@@ -18,7 +18,6 @@ mod output;
 mod pending;
 mod ping;
 mod publish;
-mod rdr;
 mod register;
 mod shared;
 // The tests contain the examples.
@@ -31,17 +30,14 @@ mod tests;
 mod transport;
 mod trust;
 
-pub use address::{
-    AddressError, AddressSource, Candidates, Family, ForwarderAddress, TRANSPORT_VARIABLE,
-};
+pub use address::{AddressError, AddressSource, Candidates, Family, ForwarderAddress};
 pub use answer_batch::AnswerBatch;
-pub use connect::{EndpointOptions, OpenError};
 pub use content::Content;
-pub use endpoint::{Endpoint, Flow};
+pub use endpoint::{Endpoint, EndpointOptions, OpenError};
 pub use express::{ExpressError, InterestRequest};
 pub use manage::{CommandError, Management};
-pub use memif::{MEMIF_SECRET_VARIABLE, explain_memif, memif_secret};
-pub use pending::{FlowEvent, ReceivedData};
+pub use memif::{explain_memif, memif_secret};
+pub use pending::ReceivedData;
 pub use ping::{PingOutcome, PingServer, Pinger};
 pub use publish::{PublishError, PublishOptions, PublishedObject, SegmentedObject};
 pub use register::{RegisterError, Registration};

@@ -11,9 +11,9 @@ use ndn_security::Signer;
 use rand::RngExt;
 use thiserror::Error;
 
-use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
-use crate::fetch::{Discovery, FetchError, FetchOptions, Verification};
+use crate::fetch::{Discovery, FetchError, FetchOptions, Verification, fetch};
+use crate::handle::Handle;
 
 /// Time limit for the answer to one transmission of a command.
 const COMMAND_LIFETIME_MS: u64 = 5_000;
@@ -63,15 +63,15 @@ pub enum CommandError {
 /// Sends commands to the forwarder and fetches its datasets.
 #[derive(Debug, Clone)]
 pub struct Management {
-    endpoint: Endpoint,
+    handle: Handle,
     builder: CommandBuilder,
 }
 
 impl Management {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
-        let prefix = endpoint.common().command_prefix.clone();
+    pub(crate) fn new(handle: &Handle) -> Self {
+        let prefix = handle.common().command_prefix.clone();
         let builder = CommandBuilder::new(prefix).lifetime_ms(COMMAND_LIFETIME_MS);
-        Self { endpoint, builder }
+        Self { handle: handle.clone(), builder }
     }
 
     /// Sends a command and waits for its success.
@@ -107,7 +107,7 @@ impl Management {
         let received = loop {
             let wire = self.encode(verb, parameters).map_err(ExpressError::Sign)?;
             let wait = Duration::from_millis(COMMAND_LIFETIME_MS);
-            match self.endpoint.express_encoded(wire, 0, wait).await {
+            match self.handle.express_encoded(wire, 0, wait, true).await {
                 Err(ExpressError::Timeout { .. }) if attempt < COMMAND_ATTEMPTS => attempt += 1,
                 other => break other.map_err(|error| self.name_verb(error, verb, attempt))?,
             }
@@ -119,7 +119,7 @@ impl Management {
     /// Replaces the name by the verb, without parameters and digest, for messages; `attempts` are
     /// those of the command.
     fn name_verb(&self, error: ExpressError, verb: Verb, attempts: u32) -> ExpressError {
-        let name = || format!("{}/{}", self.endpoint.common().command_prefix, command_name(verb));
+        let name = || format!("{}/{}", self.handle.common().command_prefix, command_name(verb));
         if let ExpressError::Nack { reason, .. } = error {
             ExpressError::Nack { name: name(), reason }
         } else if let ExpressError::Timeout { waited, .. } = error {
@@ -175,7 +175,7 @@ impl Management {
             ..FetchOptions::default()
         };
         let fetched =
-            async { self.endpoint.fetch(&name, &options).await?.collect(DATASET_LEN_MAX).await };
+            async { fetch(&self.handle, &name, &options).await?.collect(DATASET_LEN_MAX).await };
         fetched.await.map_err(|error| {
             if let FetchError::NotFound { content, .. } = &error
                 && let Ok(response) = ControlResponse::decode(content)
@@ -190,7 +190,7 @@ impl Management {
     /// Sends a command without waiting for its response.
     pub(crate) fn send_command(&self, verb: Verb, parameters: &ControlParameters) {
         if let Ok(wire) = self.encode(verb, parameters) {
-            self.endpoint.shared().send(|output| output.push(&LpHeader::default(), &wire));
+            self.handle.shared().send(|output| output.push(&LpHeader::default(), &wire));
         }
     }
 
@@ -199,7 +199,7 @@ impl Management {
         verb: Verb,
         parameters: &ControlParameters,
     ) -> Result<Vec<u8>, ndn_security::SignError> {
-        let common = self.endpoint.common();
+        let common = self.handle.common();
         let signer: &dyn Signer = common.command_signer.as_ref();
         let signature_nonce: [u8; 8] = rand::rng().random();
         let info = SignatureInfo {
@@ -225,12 +225,4 @@ fn malformed(dataset: &Dataset, error: DecodeError) -> CommandError {
 
 fn command_name(verb: Verb) -> String {
     format!("{}/{}", verb.module().as_str(), verb.as_str())
-}
-
-impl Endpoint {
-    /// Commands and datasets of the forwarder.
-    #[must_use]
-    pub fn management(&self) -> Management {
-        Management::new(self.clone())
-    }
 }

@@ -31,7 +31,7 @@ const POLL_NS_MIN: u64 = 5_000;
 
 /// Environment variable with the secret of the interface. The secret is not part of the address,
 /// because addresses are displayed.
-pub const MEMIF_SECRET_VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
+pub(crate) const MEMIF_SECRET_VARIABLE: &str = "NDN_CLIENT_MEMIF_SECRET";
 
 /// The secret in the environment, or none.
 ///

@@ -64,7 +64,7 @@ pub(crate) enum Answer {
 
 /// An event of a flow.
 #[derive(Debug)]
-pub enum FlowEvent {
+pub(crate) enum FlowEvent {
     /// A Data one component below the flow's prefix.
     Data(ReceivedData),
     /// A Nack for an Interest whose last component is the segment.

@@ -12,9 +12,9 @@ use ndn_types::duration_ms;
 use thiserror::Error;
 
 use crate::content::Content;
-use crate::endpoint::{Endpoint, unix_ms};
+use crate::fetch::METADATA;
+use crate::handle::Handle;
 use crate::manage::CommandError;
-use crate::rdr::METADATA;
 use crate::register::{RegisterError, Registration};
 use crate::shared::{Handler, Request};
 
@@ -122,7 +122,9 @@ impl SegmentedObject {
         let segment_len = options.segment_len.max(1);
         let per_segment = u64::try_from(segment_len).unwrap_or(u64::MAX);
         let mut versioned = name.clone();
-        versioned.push_version(options.version.unwrap_or_else(unix_ms));
+        versioned.push_version(
+            options.version.unwrap_or_else(|| duration_ms(ndn_sys::clock::wall_clock())),
+        );
         let inline = matches!(content, Content::Bytes(_)) && !options.signer.is_slow();
         let inner = Inner {
             name: name.clone(),
@@ -206,7 +208,9 @@ impl Inner {
         let sent = match requested {
             RequestedPart::Metadata => {
                 let mut name = self.name.clone();
-                name.push(METADATA).push_version(unix_ms()).push_segment(0);
+                name.push(METADATA)
+                    .push_version(duration_ms(ndn_sys::clock::wall_clock()))
+                    .push_segment(0);
                 scratch.content.clear();
                 append_name(&mut scratch.content, self.versioned.as_ref());
                 let data = DataBuilder::new(name.as_ref())
@@ -304,6 +308,19 @@ pub struct PublishedObject {
 }
 
 impl PublishedObject {
+    /// Registers the name of `object` and answers with it.
+    ///
+    /// # Errors
+    /// `Register`.
+    pub(crate) async fn start(
+        handle: &Handle,
+        object: SegmentedObject,
+    ) -> Result<Self, PublishError> {
+        let served = SegmentedObject { inner: Arc::clone(&object.inner), inline: object.inline };
+        let registration = Registration::attach(handle, &object.inner.name, served)?;
+        Ok(Self { registration: registration.register().await?, object })
+    }
+
     /// Name with version.
     #[must_use]
     pub fn versioned_name(&self) -> &Name {
@@ -334,23 +351,5 @@ impl PublishedObject {
     /// When the forwarder refuses or does not answer.
     pub async fn unpublish(self) -> Result<(), CommandError> {
         self.registration.unregister().await
-    }
-}
-
-impl Endpoint {
-    /// Publishes `content` as `<name>/<version>/<segment>` with RDR metadata, and registers `name`.
-    ///
-    /// # Errors
-    /// `SegmentTooLong`, `Register`.
-    pub async fn publish(
-        &self,
-        name: &Name,
-        content: Content,
-        options: &PublishOptions,
-    ) -> Result<PublishedObject, PublishError> {
-        let object = SegmentedObject::new(name, content, options)?;
-        let served = SegmentedObject { inner: Arc::clone(&object.inner), inline: object.inline };
-        let registration = self.produce(name, served).await?;
-        Ok(PublishedObject { registration, object })
     }
 }

@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio::task::AbortHandle;
 
 use crate::address::ForwarderAddress;
-use crate::endpoint::Endpoint;
-use crate::manage::CommandError;
+use crate::handle::Handle;
+use crate::manage::{CommandError, Management};
 use crate::shared::Handler;
 
 /// Why a prefix cannot be registered.
@@ -41,45 +41,10 @@ const EXPIRATION: Duration = Duration::from_secs(60);
 /// Renewal interval of such a route: two renewals may be lost.
 const RENEWAL: Duration = Duration::from_secs(20);
 
-impl Endpoint {
-    /// Serves `prefix` and registers it with the forwarder. A prefix has one handler; of nested
-    /// prefixes, the longest match gets the Interest.
-    ///
-    /// Over UDP, where the forwarder cannot detect the end of an application, the route expires
-    /// after a minute and is renewed while the registration exists.
-    ///
-    /// A handler that owns an `Endpoint` keeps its own connection alive until it is unregistered.
-    ///
-    /// # Errors
-    /// `InUse` if this endpoint serves the prefix already; `Command` if the forwarder refuses.
-    pub async fn produce(
-        &self,
-        prefix: &Name,
-        handler: impl Handler,
-    ) -> Result<Registration, RegisterError> {
-        let registration = self.attach(prefix, handler)?;
-        registration.register().await
-    }
-
-    /// Serves `prefix` without registration, for prefixes that are routed here by other means.
-    ///
-    /// # Errors
-    /// `InUse` if this endpoint serves the prefix already.
-    pub fn attach(
-        &self,
-        prefix: &Name,
-        handler: impl Handler,
-    ) -> Result<Registration, RegisterError> {
-        let id = self.shared().lock().routes.insert(prefix, Arc::new(handler));
-        let id = id.ok_or_else(|| RegisterError::InUse(prefix.to_uri()))?;
-        Ok(Registration::new(self.clone(), prefix.clone(), id))
-    }
-}
-
 /// A registered prefix; dropping it ends the registration.
 #[derive(Debug)]
 pub struct Registration {
-    endpoint: Endpoint,
+    handle: Handle,
     prefix: Name,
     route_id: u64,
     registered: bool,
@@ -88,18 +53,33 @@ pub struct Registration {
 }
 
 impl Registration {
-    fn new(endpoint: Endpoint, prefix: Name, route_id: u64) -> Self {
-        Self { endpoint, prefix, route_id, registered: false, renewal: None }
+    /// Serves `prefix` without a route.
+    ///
+    /// # Errors
+    /// `InUse`.
+    pub(crate) fn attach(
+        handle: &Handle,
+        prefix: &Name,
+        handler: impl Handler,
+    ) -> Result<Self, RegisterError> {
+        let id = handle.shared().lock().routes.insert(prefix, Arc::new(handler));
+        let route_id = id.ok_or_else(|| RegisterError::InUse(prefix.to_uri()))?;
+        let (handle, prefix) = (handle.clone(), prefix.clone());
+        Ok(Self { handle, prefix, route_id, registered: false, renewal: None })
     }
 
-    async fn register(mut self) -> Result<Self, RegisterError> {
-        register_prefix(&self.endpoint, &self.prefix)
+    /// Registers a route for the prefix.
+    ///
+    /// # Errors
+    /// `Command`.
+    pub(crate) async fn register(mut self) -> Result<Self, RegisterError> {
+        register_prefix(&self.handle, &self.prefix)
             .await
             .map_err(|error| RegisterError::Command { prefix: self.prefix.to_uri(), error })?;
         self.registered = true;
-        self.endpoint.shared().lock().routes.set_registered(&self.prefix);
-        if expires(&self.endpoint) {
-            let renewal = tokio::spawn(renew(self.endpoint.clone(), self.prefix.clone()));
+        self.handle.shared().lock().routes.set_registered(&self.prefix);
+        if expires(&self.handle) {
+            let renewal = tokio::spawn(renew(self.handle.clone(), self.prefix.clone()));
             self.renewal = Some(renewal.abort_handle());
         }
         Ok(self)
@@ -117,7 +97,7 @@ impl Registration {
         }
         // The handler is dropped after the lock is released.
         let removed = {
-            let mut tables = self.endpoint.shared().lock();
+            let mut tables = self.handle.shared().lock();
             tables.routes.remove(&self.prefix, self.route_id)
         };
         drop(removed);
@@ -133,11 +113,11 @@ impl Registration {
             return Ok(());
         }
         // The route has ended with the connection, and a new one may take long.
-        if !self.endpoint.shared().lock().output.is_connected() {
+        if !self.handle.shared().lock().output.is_connected() {
             return Ok(());
         }
         let parameters = prefix_parameters(&self.prefix);
-        self.endpoint.management().command(Verb::RibUnregister, &parameters).await.map(|_| ())
+        Management::new(&self.handle).command(Verb::RibUnregister, &parameters).await.map(|_| ())
     }
 }
 
@@ -147,7 +127,7 @@ impl Drop for Registration {
         if self.registered {
             // The response is ignored.
             let parameters = prefix_parameters(&self.prefix);
-            self.endpoint.management().send_command(Verb::RibUnregister, &parameters);
+            Management::new(&self.handle).send_command(Verb::RibUnregister, &parameters);
         }
     }
 }
@@ -157,39 +137,39 @@ fn prefix_parameters(prefix: &Name) -> ControlParameters {
 }
 
 /// Whether routes outlive the connection, because the forwarder cannot detect its end.
-fn expires(endpoint: &Endpoint) -> bool {
-    matches!(endpoint.address(), Some(ForwarderAddress::Udp { .. }))
+fn expires(handle: &Handle) -> bool {
+    matches!(handle.address(), Some(ForwarderAddress::Udp { .. }))
 }
 
 /// Renews the registration of a prefix periodically, also at a restarted forwarder.
-async fn renew(endpoint: Endpoint, prefix: Name) {
+async fn renew(handle: Handle, prefix: Name) {
     loop {
         tokio::time::sleep(RENEWAL).await;
-        if let Err(error) = register_prefix(&endpoint, &prefix).await {
+        if let Err(error) = register_prefix(&handle, &prefix).await {
             tracing::warn!(%prefix, %error, "the route of a prefix is not renewed");
         }
     }
 }
 
 /// Registers a route to this face.
-async fn register_prefix(endpoint: &Endpoint, prefix: &Name) -> Result<(), CommandError> {
+async fn register_prefix(handle: &Handle, prefix: &Name) -> Result<(), CommandError> {
     let expiration_ms = || duration_ms(EXPIRATION);
     let parameters = ControlParameters {
         flags: Some(route_flag::CHILD_INHERIT),
-        expiration_period_ms: expires(endpoint).then(expiration_ms),
+        expiration_period_ms: expires(handle).then(expiration_ms),
         ..prefix_parameters(prefix)
     };
-    endpoint.management().command(Verb::RibRegister, &parameters).await.map(|_| ())
+    Management::new(handle).command(Verb::RibRegister, &parameters).await.map(|_| ())
 }
 
-/// Registers all prefixes of `endpoint` again after a reconnection.
-pub(crate) async fn register_again(endpoint: Endpoint) {
-    let mut prefixes = endpoint.shared().lock().routes.registered();
+/// Registers all prefixes again after a reconnection.
+pub(crate) async fn register_again(handle: Handle) {
+    let mut prefixes = handle.shared().lock().routes.registered();
     let mut pause = REGISTER_PAUSE.0;
     for attempt in 1..=REGISTER_ATTEMPTS {
         let mut failed = Vec::new();
         for prefix in prefixes {
-            if let Err(error) = register_prefix(&endpoint, &prefix).await {
+            if let Err(error) = register_prefix(&handle, &prefix).await {
                 tracing::warn!(%prefix, %error, attempt, "a prefix cannot be registered again");
                 failed.push(prefix);
             }

@@ -10,8 +10,8 @@ use ndn_security::trust::{
 };
 use ndn_security::{Certificate, Verifier, VerifyError};
 
-use crate::endpoint::Endpoint;
 use crate::express::InterestRequest;
+use crate::handle::Handle;
 
 /// Maximum number of cached certificates, each of which has verified something.
 const FETCHED_MAX: usize = 64;
@@ -113,18 +113,18 @@ impl Trust {
     ///
     /// # Errors
     /// `Untrusted`, with the reason.
-    pub async fn check_fetching(
+    pub(crate) async fn check_fetching(
         &self,
-        endpoint: &Endpoint,
+        handle: &Handle,
         lifetime: Duration,
         data: &Data<'_>,
     ) -> Result<(), VerifyError> {
-        match self.fetch_chain(endpoint, lifetime, data, false).await {
+        match self.fetch_chain(handle, lifetime, data, false).await {
             // A stale certificate may be a forgery: it is requested once again.
             Err(ChainFailure { error, asked: true })
                 if !matches!(error, TrustError::TooLong { .. }) =>
             {
-                self.fetch_chain(endpoint, lifetime, data, true).await
+                self.fetch_chain(handle, lifetime, data, true).await
             }
             end => end,
         }
@@ -135,7 +135,7 @@ impl Trust {
     /// are cached: anyone can answer with a certificate of the name.
     async fn fetch_chain(
         &self,
-        endpoint: &Endpoint,
+        handle: &Handle,
         lifetime: Duration,
         data: &Data<'_>,
         fresh: bool,
@@ -153,7 +153,7 @@ impl Trust {
             if asked.len() == CHAIN_MAX {
                 break TrustError::TooLong { name: data.name().to_name() };
             }
-            match self.fetch(endpoint, lifetime, &certificate, fresh).await {
+            match self.fetch(handle, lifetime, &certificate, fresh).await {
                 Ok(came) => fetched.push(Arc::new(came)),
                 Err(reason) => break TrustError::Unavailable { certificate, reason },
             }
@@ -256,16 +256,16 @@ impl Trust {
     /// A certificate whose name has this prefix; a fresh one if the first answer is not valid.
     async fn fetch(
         &self,
-        endpoint: &Endpoint,
+        handle: &Handle,
         lifetime: Duration,
         name: &Name,
         fresh: bool,
     ) -> Result<Certificate, String> {
-        let first = fetch_certificate(endpoint, lifetime, name, fresh).await?;
+        let first = fetch_certificate(handle, lifetime, name, fresh).await?;
         if fresh || first.validity().contains((self.clock)()) {
             return Ok(first);
         }
-        let fresh = fetch_certificate(endpoint, lifetime, name, true).await;
+        let fresh = fetch_certificate(handle, lifetime, name, true).await;
         Ok(fresh.unwrap_or(first))
     }
 }
@@ -277,7 +277,7 @@ impl std::fmt::Debug for Trust {
 }
 
 async fn fetch_certificate(
-    endpoint: &Endpoint,
+    handle: &Handle,
     lifetime: Duration,
     name: &Name,
     fresh: bool,
@@ -287,7 +287,7 @@ async fn fetch_certificate(
         .must_be_fresh(fresh)
         .lifetime(lifetime)
         .retransmissions(RETRANSMISSIONS);
-    let received = endpoint.express(&request).await.map_err(|error| error.to_string())?;
+    let received = handle.express(&request).await.map_err(|error| error.to_string())?;
     let data = received.data();
     if data.content_type() == ContentType::NACK {
         return Err(format!("{} says that there is none", data.name()));

@@ -33,13 +33,23 @@ struct Missing {
     size: u64,
 }
 
-impl Service {
-    /// Prepares the manifests of all files of `mounts`, until the server ends.
-    pub(crate) fn prepare_manifests(&self, mounts: &[Arc<MountPoint>]) {
-        let preparations = &self.preparations;
+/// Builds the manifests of all files of a service.
+pub(crate) struct Preparer<'a> {
+    service: &'a Service,
+    mounts: &'a [Arc<MountPoint>],
+}
+
+impl<'a> Preparer<'a> {
+    pub(crate) fn new(service: &'a Service, mounts: &'a [Arc<MountPoint>]) -> Self {
+        Self { service, mounts }
+    }
+
+    /// Prepares the manifests of all files, until the server ends.
+    pub(crate) fn run(&self) {
+        let preparations = &self.service.preparations;
         loop {
             let mut missing = Vec::new();
-            for (mount, point) in mounts.iter().enumerate() {
+            for (mount, point) in self.mounts.iter().enumerate() {
                 self.walk(point, mount, &mut missing);
             }
             preparations.files_total.fetch_add(missing.len() as u64, Ordering::Relaxed);
@@ -50,7 +60,7 @@ impl Service {
                     return;
                 }
                 let key: Key = Arc::from(name.value());
-                self.prepare(&mounts[mount], key, name, path);
+                self.prepare(&self.mounts[mount], key, name, path);
                 preparations.files.fetch_add(1, Ordering::Relaxed);
                 preparations.bytes.fetch_add(size, Ordering::Relaxed);
             }
@@ -66,7 +76,7 @@ impl Service {
         let mut directories = vec![(point.prefix.clone(), PathBuf::from("."), 0)];
         let now_ns = u64::try_from(ndn_sys::clock::wall_clock().as_nanos()).unwrap_or(u64::MAX);
         while let Some((name, path, depth)) = directories.pop() {
-            if self.preparations.is_closed() {
+            if self.service.preparations.is_closed() {
                 return;
             }
             let Ok(opened) = point.root.open_file(&path) else { continue };
@@ -95,8 +105,8 @@ impl Service {
 
     /// Whether a file needs digests on disk, and has none.
     fn is_unprepared(&self, point: &MountPoint, name: &Name, stat: &FileStat) -> bool {
-        let layout = self.layout(point, name, stat);
-        layout.is_some_and(|layout| self.wants_preparation(&layout, stat))
+        let layout = self.service.layout(point, name, stat);
+        layout.is_some_and(|layout| self.service.wants_preparation(&layout, stat))
     }
 
     /// Builds and stores the manifest of a file. Failures are left to the first request, which reports them.
@@ -107,7 +117,7 @@ impl Service {
             name,
             path: path_of(&path),
         };
-        self.prepare_target(&target);
+        self.service.prepare_target(&target);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::counters::{Counters, Event, Observer};
 use crate::manifest::DiskCache;
 use crate::packet::PacketLimits;
 use crate::preparations::Preparation;
+use crate::prepare::Preparer;
 use crate::request::classify;
 use crate::root::{Root, RootOptions};
 use crate::schedule::{Limits, Schedule};
@@ -212,7 +213,7 @@ impl FileServer {
         }
         if options.prepare_manifests && options.manifests && options.manifest_directory.is_some() {
             server.start_thread("files-prepare".to_owned(), move |inner| {
-                inner.service.prepare_manifests(&served);
+                Preparer::new(&inner.service, &served).run();
             })?;
         }
         Ok(server)

@@ -12,5 +12,5 @@ mod tpm;
 
 pub use error::KeyChainError;
 pub use key_chain::{KeyChain, KeyId, NewDefault};
-pub use location::{Locations, PIB_VARIABLE, TPM_VARIABLE};
+pub use location::Locations;
 pub use pib::{Access, CertificateEntry, IdentityEntry, KeyEntry};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::KeyChainError;
 
 /// Environment variable with the locator of the PIB.
-pub const PIB_VARIABLE: &str = "NDN_CLIENT_PIB";
+pub(crate) const PIB_VARIABLE: &str = "NDN_CLIENT_PIB";
 /// Environment variable with the locator of the TPM.
-pub const TPM_VARIABLE: &str = "NDN_CLIENT_TPM";
+pub(crate) const TPM_VARIABLE: &str = "NDN_CLIENT_TPM";
 
 const DIRECTORY_MODE: u32 = 0o700;
 const PIB_SCHEME: &str = "pib-sqlite3";

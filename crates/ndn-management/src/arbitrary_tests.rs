@@ -7,7 +7,8 @@ use crate::dataset::{
     FibEntry, ForwarderStatus, NextHopRecord, RibEntry, RouteRecord, StrategyChoice,
     decode_dataset,
 };
-use crate::{ControlParameters, ControlResponse, FaceUri};
+use crate::{ControlParameters, ControlResponse};
+use ndn_types::FaceUri;
 
 fn check<T: DatasetItem + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     if let Ok(item) = T::decode(bytes) {

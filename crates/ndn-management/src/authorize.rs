@@ -9,7 +9,7 @@ use ndn_security::trust::{AnchorChange, Search, Validation};
 use crate::Now;
 use crate::access::replay::ReplayRecords;
 use crate::command::{Command, CommandSignature, TopPrefix};
-use crate::types::Scope;
+use ndn_types::Scope;
 
 /// The origin of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

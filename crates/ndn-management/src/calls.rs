@@ -2,10 +2,10 @@
 
 use crate::{
     CommandBuilder, ControlParameters, ControlResponse, Dataset, DatasetItem, FaceQueryFilter,
-    FaceStatus, ForwarderStatus, Persistency, RibEntry, Verb, decode_dataset, route_origin, status,
+    FaceStatus, ForwarderStatus, RibEntry, Verb, decode_dataset, route_origin, status,
 };
 use ndn_packet::{Data, InterestBuilder, Name};
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, Persistency};
 
 /// Reasons why a call fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -49,15 +49,11 @@ mod time;
 pub mod types;
 
 pub use access::AccessControl;
-pub use access::replay::ReplayRecords;
-pub use announcement::{AnnouncementError, PrefixAnnouncement};
-pub use authorize::{AnySigner, Authority, Authorization, Authorizer, Requester};
+pub use announcement::PrefixAnnouncement;
+pub use authorize::{Authorization, Authorizer, Requester};
 pub use calls::{CallError, Management};
 pub use client::CommandBuilder;
-pub use command::{
-    Command, CommandError, CommandSignature, Module, ParameterError, SignatureError, TopPrefix,
-    Verb, parse_command,
-};
+pub use command::{Command, CommandError, Module, ParameterError, TopPrefix, Verb, parse_command};
 pub use dataset::{
     ChannelStatus, CsInfo, DatasetField, DatasetInfo, DatasetItem, DatasetValue, Described,
     FaceCounters, FaceEventNotification, FaceProperties, FaceQueryFilter, FaceStatus, FibEntry,
@@ -65,27 +61,23 @@ pub use dataset::{
     StrategyChoice, decode_dataset,
 };
 pub use dispatch::{Dataset, Dispatch, IgnoreReason, dispatch};
-pub use fib::{Fib, FibFull};
-pub use ndn_types::{FaceUri, FaceUriError, ZONE_IS_MISSING};
-pub use notification::{Notification, NotificationStream};
+pub use fib::Fib;
 pub use parameters::{ControlParameters, Parameter};
-pub use publisher::{DatasetPublisher, PublisherLimits, Segment};
+pub use publisher::Segment;
 pub use readvertise::Readvertise;
-pub use request::{AcceptedCommand, FaceOptions, Request};
+pub use request::{FaceOptions, Request};
 pub use response::{ControlResponse, status};
-pub use rib::{FibUpdate, NextHop, Registration, Rib, RibFull, Route};
+pub use rib::{FibUpdate, NextHop, Registration, Rib, Route};
 pub use sign::{DataSigner, DigestSigner};
 pub use state::{
-    Action, Collaborators, ControlConfig, ControlCounters, ControlState, CreatedFace,
-    CsConfiguration, DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError,
-    FaceRecord, FaceSpecification, Handled, PendingPlaces, RequestBytes, RouteError,
-    STRATEGY_CHOICES_MAX, StrategyChanges, StrategyChoiceError, TableSizes, Telemetry, Ticket,
-    WaitingPlaces,
+    Action, Collaborators, ControlConfig, ControlState, CreatedFace, CsConfiguration,
+    DEFAULT_STRATEGIES, FaceActivity, FaceCapabilities, FaceCreationError, FaceRecord,
+    FaceSpecification, Handled, PendingPlaces, RequestBytes, STRATEGY_CHOICES_MAX, StrategyChanges,
+    TableSizes, Telemetry, Ticket, WaitingPlaces,
 };
 pub use strategy_name::{StrategyCatalog, StrategyError, StrategyList, StrategyName};
 pub use time::Now;
 pub use types::{
-    CS_ERASE_LIMIT, FACE_ID_CONTENT_STORE, FACE_ID_INTERNAL, FACE_ID_NULL, FACE_ID_RESERVED_MAX,
-    FaceDriver, FaceEventKind, LinkType, MTU_MIN, PREFIX_DEPTH_MAX, Persistency, Scope, cs_flag,
-    face_flag, route_flag, route_origin, route_origin_from_text, route_origin_text,
+    FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceDriver, FaceEventKind, MTU_MIN, PREFIX_DEPTH_MAX,
+    cs_flag, face_flag, route_flag, route_origin, route_origin_from_text, route_origin_text,
 };

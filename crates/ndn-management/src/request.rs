@@ -1,15 +1,13 @@
 //! Commands as typed requests: checked against the rules of their verb, defaults filled in.
 
 use ndn_packet::Name;
-use ndn_types::{FaceUri, ZONE_IS_MISSING};
+use ndn_types::{FaceUri, Persistency, ZONE_IS_MISSING};
 
 use crate::announcement::ANNOUNCEMENT_COST;
 use crate::authorize::Authority;
 use crate::command::{Command, Module, ParameterError, TopPrefix, Verb};
 use crate::response::{ControlResponse, status};
-use crate::types::{
-    FACE_ID_INTERNAL, FaceDriver, Persistency, cs_flag, face_flag, route_flag, route_origin,
-};
+use crate::types::{FACE_ID_INTERNAL, FaceDriver, cs_flag, face_flag, route_flag, route_origin};
 use crate::{ControlParameters, PrefixAnnouncement, Requester};
 
 /// Properties of a face that a command may set; `None` leaves them as they are.

@@ -1,9 +1,8 @@
 //! Enumerations and flag bits of the NFD management protocol.
 
-use ndn_types::wire_enum;
+use ndn_types::{Persistency, wire_enum};
 
 use crate::dataset::description::{Form, described_by_text};
-pub use ndn_types::{LinkType, Persistency, Scope};
 
 /// The face that management itself uses.
 pub const FACE_ID_INTERNAL: u64 = 1;

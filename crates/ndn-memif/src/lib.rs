@@ -44,10 +44,7 @@ pub use handshake::{
     ClientHandshake, ClientOptions, HandshakeError, Progress, Refusal, ServerHandshake,
     ServerOptions,
 };
-pub use limits::{
-    BUFFER_LENGTH_DEFAULT, BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, LOG2_RING_SIZE_DEFAULT,
-    LOG2_RING_SIZE_MAX, RINGS_MAX,
-};
+pub use limits::{BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN};
 pub use link::{Ended, Link, ended, send_disconnect};
 pub use message::{MESSAGE_LENGTH, Message, MessageError, Name};
 pub use receive::{Received, Receiver};

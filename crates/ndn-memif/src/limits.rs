@@ -1,15 +1,15 @@
 //! Limits of a connection.
 
 /// Rings of each direction.
-pub const RINGS_MAX: u16 = 8;
+pub(crate) const RINGS_MAX: u16 = 8;
 /// Regions of shared memory.
 pub(crate) const REGIONS_MAX: u16 = 16;
 /// Bytes of all regions together.
 pub(crate) const MEMORY_MAX: u64 = 1 << 30;
 /// Largest ring, as the binary logarithm of its descriptors (that of libmemif and DPDK).
-pub const LOG2_RING_SIZE_MAX: u8 = 14;
+pub(crate) const LOG2_RING_SIZE_MAX: u8 = 14;
 /// Default size of rings (that of DPDK and NDN-DPDK).
-pub const LOG2_RING_SIZE_DEFAULT: u8 = 10;
+pub(crate) const LOG2_RING_SIZE_DEFAULT: u8 = 10;
 /// Size of rings of long buffers: buffers of two rings, which are filled in turn, should fit the cache
 /// (bench/notebook/README.md).
 const LOG2_RING_SIZE_LONG: u8 = 8;
@@ -18,7 +18,7 @@ pub const BUFFER_LENGTH_MIN: u32 = 512;
 /// See [`BUFFER_LENGTH_MIN`].
 pub const BUFFER_LENGTH_MAX: u32 = 65_535;
 /// See [`BUFFER_LENGTH_MIN`].
-pub const BUFFER_LENGTH_DEFAULT: u32 = 2048;
+pub(crate) const BUFFER_LENGTH_DEFAULT: u32 = 2048;
 /// Bytes of a buffer between two instances of this program: every packet fits one.
 pub(crate) const BUFFER_LENGTH_OWN: u32 = 9216;
 /// Distance of prefetching, in frames.

@@ -7,6 +7,7 @@ use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
 };
+use ndn_packet::SignatureType;
 use zeroize::Zeroizing;
 
 use crate::der::{self, DerError, DerReader};
@@ -31,6 +32,18 @@ pub enum KeyType {
     Ed25519,
     /// RSA, PKCS#1 v1.5 with SHA-256.
     Rsa,
+}
+
+impl KeyType {
+    /// The SignatureType of this kind of key.
+    #[must_use]
+    pub fn signature_type(self) -> SignatureType {
+        match self {
+            Self::Ecdsa => SignatureType::SHA256_WITH_ECDSA,
+            Self::Ed25519 => SignatureType::ED25519,
+            Self::Rsa => SignatureType::SHA256_WITH_RSA,
+        }
+    }
 }
 
 impl fmt::Display for KeyType {

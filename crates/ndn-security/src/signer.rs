@@ -8,7 +8,7 @@ use ndn_packet::{DataBuilder, InterestBuilder, KeyLocator, Name, SignatureInfo, 
 use zeroize::Zeroizing;
 
 use crate::digest::{SHA256_LEN, Sha256Digest, sha256, sha256_parts};
-use crate::private_key::{KeyType, PrivateKey, copy_signature};
+use crate::private_key::{PrivateKey, copy_signature};
 use crate::{KeyError, SignError, base64_text};
 
 /// Signs with one key.
@@ -165,18 +165,6 @@ impl KeySigner {
     #[must_use]
     pub fn key(&self) -> &PrivateKey {
         &self.key
-    }
-}
-
-impl KeyType {
-    /// The SignatureType of this kind of key.
-    #[must_use]
-    pub fn signature_type(self) -> SignatureType {
-        match self {
-            Self::Ecdsa => SignatureType::SHA256_WITH_ECDSA,
-            Self::Ed25519 => SignatureType::ED25519,
-            Self::Rsa => SignatureType::SHA256_WITH_RSA,
-        }
     }
 }
 

@@ -4,7 +4,8 @@ mod show;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use ndn_management::{ControlParameters, FaceDriver, FaceUri, Persistency, Verb, face_flag};
+use ndn_management::{ControlParameters, FaceDriver, Verb, face_flag};
+use ndn_types::{FaceUri, Persistency};
 use serde_json::json;
 
 use super::arguments::size;

@@ -122,7 +122,7 @@ mod tests {
     use clap::Args;
 
     use super::*;
-    use crate::config::{LOG_LIBRARIES, LOG_MODULES};
+    use crate::config::{LOG_LIBRARIES, log_crates};
 
     #[test]
     fn followed_messages_are_lines_without_control_characters() {
@@ -142,7 +142,7 @@ mod tests {
         let help = Options::augment_args(clap::Command::new("log")).render_long_help().to_string();
         let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
         let words: Vec<_> = help.split(is_other).collect();
-        for module in LOG_MODULES.iter().chain(&LOG_LIBRARIES) {
+        for module in log_crates().iter().chain(&LOG_LIBRARIES) {
             assert!(words.contains(module), "{module}");
         }
     }

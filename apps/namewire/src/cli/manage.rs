@@ -3,9 +3,10 @@
 use clap::Args;
 use ndn_client::Endpoint;
 use ndn_management::{
-    ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, FaceUri, Verb,
+    ControlParameters, ControlResponse, Dataset, FaceQueryFilter, FaceStatus, Verb,
 };
 use ndn_packet::Name;
+use ndn_types::FaceUri;
 
 use super::connect::{ConnectOptions, hint_of_code};
 use super::failure::{Failure, Outcome};

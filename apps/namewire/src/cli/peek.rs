@@ -105,7 +105,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             false => received?,
         };
         let data = received.data();
-        let checked = verification.check_fetching(&endpoint, options.lifetime, &data).await;
+        let checked = endpoint.verify(&data, &verification, options.lifetime).await;
         checked.map_err(|reason| {
             Failure::Unverified(format!("verification of {} failed: {reason}", data.name()))
         })?;

@@ -25,7 +25,7 @@ use namewire_daemon::LogControl;
 use ndn_sys::clock;
 use ndn_types::duration_ms;
 
-use crate::config::{LOG_MODULES, Log, LogFormat, LogLevel, check_module};
+use crate::config::{Log, LogFormat, LogLevel, check_module, log_crates};
 
 /// Instead of a level: removes the level of the module.
 const DEFAULT_LEVEL: &str = "default";
@@ -293,7 +293,7 @@ impl Levels {
 
     /// The filter. Messages of libraries below `info` are logged only if the library is named.
     fn filter(&self) -> Targets {
-        let own = LOG_MODULES.iter().map(|module| (*module, level_filter(self.default)));
+        let own = log_crates().into_iter().map(|name| (name, level_filter(self.default)));
         let named = self.modules.iter();
         let named = named.map(|(module, level)| (module.as_str(), level_filter(*level)));
         Targets::new()

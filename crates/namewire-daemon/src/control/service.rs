@@ -12,13 +12,13 @@ use ndn_dataplane::Dataplane;
 use ndn_face::CloseReason;
 use ndn_forwarding::{LearningRequest, LinkEvent};
 use ndn_management::request::FaceOptions;
-use ndn_management::{FaceRecord, Handled, Now, Persistency, Route};
+use ndn_management::{FaceRecord, Handled, Now, Route};
 use ndn_memif::Address;
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
 use ndn_sys::poll::{Interest, Poller};
 use ndn_table::FaceIndex;
-use ndn_types::{FaceUri, PrincipalKey, Timestamp, duration_ns};
+use ndn_types::{FaceUri, Persistency, PrincipalKey, Timestamp, duration_ns};
 
 use super::commands::{FaceCommands, Part};
 use super::face_table::{FaceTable, KnownFace};

@@ -3,11 +3,9 @@ use std::sync::Arc;
 use ndn_dataplane::FaceCreated;
 use ndn_face::FaceOptions;
 use ndn_forwarding::FaceProperties;
-use ndn_management::{
-    Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop, Now, Persistency,
-};
+use ndn_management::{Action, Collaborators, ControlConfig, ControlState, FibUpdate, NextHop, Now};
 use ndn_table::FaceIndex;
-use ndn_types::Scope;
+use ndn_types::{Persistency, Scope};
 
 use super::*;
 use crate::destinations::Restorations;

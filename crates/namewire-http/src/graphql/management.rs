@@ -12,9 +12,10 @@ use namewire_control::{FieldInfo, LinkCounters, Operations, ResultInfo, WorkerSt
 use ndn_management::{
     CallError, ChannelStatus, ControlParameters, CsInfo, Dataset, DatasetField, DatasetInfo,
     DatasetValue, Described, FaceStatus, FibEntry, Flag, Form, ForwarderStatus, Management,
-    NextHopRecord, Parameter, RibEntry, RouteRecord, Scope, StrategyChoice, Verb,
+    NextHopRecord, Parameter, RibEntry, RouteRecord, StrategyChoice, Verb,
 };
 use ndn_packet::Name;
+use ndn_types::Scope;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

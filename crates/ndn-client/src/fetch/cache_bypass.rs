@@ -8,8 +8,8 @@ use ndn_security::Sha256Digest;
 
 use super::FetchOptions;
 use super::discovery::FoundObject;
-use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
+use crate::handle::Handle;
 use crate::pending::ReceivedData;
 
 /// Number of retransmissions of such an Interest.
@@ -49,7 +49,7 @@ pub(super) fn bypass_interest(
 /// Requests single segments of an object, bypassing caches.
 #[derive(Debug, Clone)]
 pub struct CacheBypass {
-    endpoint: Endpoint,
+    handle: Handle,
     prefix: Name,
     convention: Convention,
     lifetime: Duration,
@@ -58,9 +58,9 @@ pub struct CacheBypass {
 }
 
 impl CacheBypass {
-    pub(super) fn new(endpoint: &Endpoint, found: &FoundObject, options: &FetchOptions) -> Self {
+    pub(crate) fn new(handle: &Handle, found: &FoundObject, options: &FetchOptions) -> Self {
         Self {
-            endpoint: endpoint.clone(),
+            handle: handle.clone(),
             prefix: found.prefix.clone(),
             convention: found.convention,
             lifetime: options.lifetime,
@@ -73,7 +73,7 @@ impl CacheBypass {
     /// MustBeFresh. The result is **not verified**.
     ///
     /// # Errors
-    /// Those of [`Endpoint::express`].
+    /// Those of [`Endpoint::express`](crate::Endpoint::express).
     pub async fn fetch(
         &self,
         segment: u64,
@@ -85,6 +85,6 @@ impl CacheBypass {
             .lifetime(self.lifetime)
             .retransmission_interval(self.interval)
             .retransmissions(self.retransmissions);
-        self.endpoint.express(&request).await
+        self.handle.express(&request).await
     }
 }

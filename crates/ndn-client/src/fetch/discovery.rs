@@ -6,14 +6,17 @@ use bytes::Bytes;
 use ndn_packet::tlv::Reader;
 use ndn_packet::{Component, ContentType, Convention, KeyLocator, Name, NameRef, types};
 
+use super::verified::express_verified;
 use super::{FetchError, FetchOptions, Verification};
-use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
+use crate::handle::Handle;
 use crate::pending::ReceivedData;
-use crate::rdr::METADATA;
 
+/// Keyword component of metadata, of the Realtime Data Retrieval protocol.
+pub(crate) const METADATA: Component<'static> = Component::keyword(b"metadata");
 /// Time for metadata before the object itself is requested as well.
 const METADATA_HEAD_START: Duration = Duration::from_millis(300);
+
 /// The method of finding the version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Discovery {
@@ -30,7 +33,7 @@ pub enum Discovery {
     None,
 }
 
-/// An object with a known version: the result of [`Endpoint::find`].
+/// An object with a known version: the result of [`Endpoint::find`](crate::Endpoint::find).
 #[derive(Debug, Clone)]
 pub struct FoundObject {
     /// The name that segment numbers follow.
@@ -140,15 +143,15 @@ impl FoundObject {
 }
 
 pub(crate) async fn discover(
-    endpoint: &Endpoint,
+    handle: &Handle,
     name: &Name,
     options: &FetchOptions,
 ) -> Result<FoundObject, FetchError> {
     match options.discovery {
         Discovery::None => Ok(FoundObject::of_name(name.clone())),
         Discovery::Auto if ends_in_version(name.as_ref()) => Ok(FoundObject::of_name(name.clone())),
-        Discovery::Metadata => by_metadata(endpoint, name, options).await,
-        Discovery::Prefix => by_prefix(endpoint, name, options).await,
+        Discovery::Metadata => by_metadata(handle, name, options).await,
+        Discovery::Prefix => by_prefix(handle, name, options).await,
         Discovery::Auto => {
             // Both together take no longer than one of them may.
             let timeout = options.lifetime.saturating_mul(options.discovery_attempts());
@@ -156,10 +159,10 @@ pub(crate) async fn discover(
             let is_version = ends_in_marked_version(name.as_ref());
             let head_start =
                 if is_version { Duration::ZERO } else { METADATA_HEAD_START.min(timeout / 2) };
-            let metadata = by_metadata(endpoint, name, options);
+            let metadata = by_metadata(handle, name, options);
             let prefix = async {
                 tokio::time::sleep(head_start).await;
-                tokio::time::timeout(timeout - head_start, by_prefix(endpoint, name, options))
+                tokio::time::timeout(timeout - head_start, by_prefix(handle, name, options))
                     .await
                     .unwrap_or_else(|_| Err(unanswered(name, options, timeout)))
             };
@@ -211,26 +214,26 @@ fn unanswered(name: &Name, options: &FetchOptions, waited: Duration) -> FetchErr
 
 /// The latest Data of this prefix.
 async fn ask(
-    endpoint: &Endpoint,
+    handle: &Handle,
     name: &Name,
     must_be_fresh: bool,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
     let request = InterestRequest::new(name.clone()).can_be_prefix(true);
-    answer_to(endpoint, request.must_be_fresh(must_be_fresh), options).await
+    answer_to(handle, request.must_be_fresh(must_be_fresh), options).await
 }
 
 /// The latest Data of this name.
 async fn ask_exactly(
-    endpoint: &Endpoint,
+    handle: &Handle,
     name: &Name,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
-    answer_to(endpoint, InterestRequest::new(name.clone()).must_be_fresh(true), options).await
+    answer_to(handle, InterestRequest::new(name.clone()).must_be_fresh(true), options).await
 }
 
 async fn answer_to(
-    endpoint: &Endpoint,
+    handle: &Handle,
     request: InterestRequest,
     options: &FetchOptions,
 ) -> Result<ReceivedData, FetchError> {
@@ -239,7 +242,7 @@ async fn answer_to(
         .retransmission_interval(options.discovery_interval())
         .retransmissions(options.discovery_retransmissions);
     let timeout = options.lifetime.saturating_mul(options.discovery_attempts());
-    let received = endpoint.express_verified(request, timeout, options).await;
+    let received = express_verified(handle, request, timeout, options).await;
     let received = received.map_err(|error| match error {
         ExpressError::Verification { name, reason } => FetchError::Verification { name, reason },
         other @ (ExpressError::Timeout { .. }
@@ -264,13 +267,13 @@ fn object_of(name: NameRef<'_>) -> Name {
 }
 
 async fn by_metadata(
-    endpoint: &Endpoint,
+    handle: &Handle,
     name: &Name,
     options: &FetchOptions,
 ) -> Result<FoundObject, FetchError> {
     let mut metadata_name = name.clone();
     metadata_name.push(METADATA);
-    let received = ask(endpoint, &metadata_name, true, options).await?;
+    let received = ask(handle, &metadata_name, true, options).await?;
     let content = received.content();
     let malformed = || FetchError::MalformedMetadata { name: received.data().name().to_uri() };
     let found = parse_metadata(&content).ok_or_else(malformed)?;
@@ -314,22 +317,22 @@ fn is_of_object(found: NameRef<'_>, name_len: usize) -> bool {
 }
 
 async fn by_prefix(
-    endpoint: &Endpoint,
+    handle: &Handle,
     name: &Name,
     options: &FetchOptions,
 ) -> Result<FoundObject, FetchError> {
     // A version does not change, and its producer may be gone.
     let any = ends_in_marked_version(name.as_ref());
-    let mut received = ask(endpoint, name, !any, options).await?;
+    let mut received = ask(handle, name, !any, options).await?;
     if any && received.data().name().len() > name.len() + 1 {
         // It only looked like a version: find the latest version below it.
-        received = ask(endpoint, name, true, options).await?;
+        received = ask(handle, name, true, options).await?;
     }
     // Below the name is something else, which by its name could be taken for the object's content:
     // metadata, or the entries of a directory. A producer that answers every name under its prefix
     // has answered the Interest for metadata so; its answer is in caches, and the object is one Data.
     if !is_of_object(received.data().name(), name.len()) {
-        received = ask_exactly(endpoint, name, options).await?;
+        received = ask_exactly(handle, name, options).await?;
     }
     let data = received.data();
     let found = data.name();

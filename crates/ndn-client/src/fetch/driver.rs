@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::discovery::FoundObject;
 use super::requester::{EVENT_BATCH, Requester};
 use super::{FetchError, FetchOptions, FetchProgress, Verification};
-use crate::endpoint::Endpoint;
+use crate::handle::Handle;
 use crate::pending::{FlowEvent, ReceivedData};
 
 /// Segments queued for the application; further ones stay in the reorder buffer.
@@ -28,8 +28,8 @@ pub struct ObjectStream {
 
 impl ObjectStream {
     /// Fetches the segments from `first_segment` on in its own task.
-    pub(super) fn start(
-        endpoint: &Endpoint,
+    pub(crate) fn start(
+        handle: &Handle,
         found: FoundObject,
         first_segment: u64,
         options: &FetchOptions,
@@ -38,7 +38,7 @@ impl ObjectStream {
         let (progress_sender, progress) = watch::channel(FetchProgress::default());
         let name = found.prefix.clone();
         let driver = Driver {
-            requester: Requester::new(endpoint, &found, first_segment, options),
+            requester: Requester::new(handle, &found, first_segment, options),
             verification: options.verification.clone(),
             contents: VecDeque::new(),
             next_output: first_segment,

@@ -22,19 +22,22 @@ use ndn_security::{
 };
 use thiserror::Error;
 
-use crate::endpoint::Endpoint;
 use crate::express::ExpressError;
+use crate::handle::Handle;
 use crate::trust::Trust;
 
 pub use cache_bypass::CacheBypass;
 pub use congestion::{Answer, Congestion, Controller, Cubic, Delay, Fixed, WindowMode};
 pub use discovery::{Discovery, FoundObject};
+pub(crate) use discovery::{METADATA, discover};
 pub use driver::ObjectStream;
+pub(crate) use object::{fetch, fetch_segment, learn_certificates};
 pub use packets::{PacketStream, ReceivedSegment, Release};
 pub use rtt::{RtoBounds, RttEstimator};
 pub use state::{
     BypassBy, DataOutcome, DeadlineReason, FetchConfig, FetchState, Refused, Transmit,
 };
+pub(crate) use verified::express_verified;
 
 /// Repetition of discovery Interests.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -225,14 +228,14 @@ impl Verification {
     ///
     /// # Errors
     /// As [`Self::check`].
-    pub async fn check_fetching(
+    pub(crate) async fn check_fetching(
         &self,
-        endpoint: &Endpoint,
+        handle: &Handle,
         lifetime: Duration,
         data: &Data<'_>,
     ) -> Result<(), VerifyError> {
         match self {
-            Self::Trust(trust) => trust.check_fetching(endpoint, lifetime, data).await,
+            Self::Trust(trust) => trust.check_fetching(handle, lifetime, data).await,
             Self::Skip | Self::Digest | Self::Verifier(_) | Self::Packets(_) => self.check(data),
         }
     }

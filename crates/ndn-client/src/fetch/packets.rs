@@ -12,7 +12,7 @@ use super::cache_bypass::CacheBypass;
 use super::discovery::FoundObject;
 use super::requester::{EVENT_BATCH, Requester};
 use super::{FetchError, FetchOptions, FetchProgress};
-use crate::endpoint::Endpoint;
+use crate::handle::Handle;
 use crate::pending::ReceivedData;
 
 /// A received segment: its number and its packet.
@@ -53,8 +53,8 @@ pub struct PacketStream {
 }
 
 impl PacketStream {
-    pub(super) fn start(
-        endpoint: &Endpoint,
+    pub(crate) fn start(
+        handle: &Handle,
         found: FoundObject,
         first_segment: u64,
         options: &FetchOptions,
@@ -67,14 +67,14 @@ impl PacketStream {
         let held = Arc::new(Held::default());
         let name = found.prefix.clone();
         let driver = Driver {
-            requester: Requester::new(endpoint, &found, first_segment, options),
+            requester: Requester::new(handle, &found, first_segment, options),
             first_segment,
             bytes: 0,
             held: Arc::clone(&held),
             sender,
             progress: progress_sender,
         };
-        let cache_bypass = CacheBypass::new(endpoint, &found, options);
+        let cache_bypass = CacheBypass::new(handle, &found, options);
         let task = Some(tokio::spawn(driver.run(found.data)));
         Self {
             name,

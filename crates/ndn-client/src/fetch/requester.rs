@@ -11,7 +11,7 @@ use super::cache_bypass::bypass_interest;
 use super::discovery::FoundObject;
 use super::state::{BypassBy, DataOutcome, FetchState, Refused};
 use super::{FetchError, FetchFailure, FetchOptions, Verification};
-use crate::endpoint::{Endpoint, Flow};
+use crate::handle::{Flow, Handle};
 use crate::pending::{FlowEvent, ReceivedData};
 
 /// Maximum number of events handled before sending.
@@ -33,14 +33,14 @@ pub(super) struct Requester {
 
 impl Requester {
     pub(super) fn new(
-        endpoint: &Endpoint,
+        handle: &Handle,
         found: &FoundObject,
         first_segment: u64,
         options: &FetchOptions,
     ) -> Self {
         let capacity = usize::try_from(options.config.buffer_segments).unwrap_or(usize::MAX);
         Self {
-            flow: endpoint.open_flow(&found.prefix, capacity.clamp(EVENT_BATCH, 1 << 20)),
+            flow: handle.open_flow(&found.prefix, capacity.clamp(EVENT_BATCH, 1 << 20)),
             state: FetchState::new(options.config, first_segment, found.final_segment),
             start: Instant::now(),
             name: found.prefix.clone(),
@@ -86,7 +86,7 @@ impl Requester {
             self.name.truncate(prefix_len);
         }
         if !self.packets.is_empty() {
-            self.flow.endpoint().send_packets(&self.packets);
+            self.flow.handle().send_packets(&self.packets);
         }
     }
 
@@ -101,7 +101,7 @@ impl Requester {
         match event {
             FlowEvent::Data(data) => self.handle_data(now, data, check),
             FlowEvent::Nack { segment, reason: NackReason::NO_ROUTE }
-                if self.flow.endpoint().shared().is_settling() =>
+                if self.flow.handle().shared().is_settling() =>
             {
                 self.state.handle_too_early(now, segment);
                 None

@@ -7,8 +7,8 @@ use ndn_security::VerifyError;
 use ndn_security::trust::TrustError;
 
 use super::FetchOptions;
-use crate::endpoint::Endpoint;
 use crate::express::{ExpressError, InterestRequest};
+use crate::handle::Handle;
 use crate::pending::ReceivedData;
 
 /// Maximum number of verification failures.
@@ -24,57 +24,55 @@ fn is_costly(refusal: &ExpressError) -> bool {
     matches!(**reason, TrustError::TooLong { .. })
 }
 
-impl Endpoint {
-    /// Expresses an Interest and verifies its answer according to `options`. After a failure it is
-    /// sent again with MustBeFresh, a few times: when the FreshnessPeriod of the answer is over, or
-    /// after a second, so that caches with the wrong packet do not answer. `request` has `timeout`
-    /// for all of that.
-    ///
-    /// # Errors
-    /// `Verification` for the first answer, if no other verifies; otherwise as [`Self::express`].
-    pub async fn express_verified(
-        &self,
-        request: InterestRequest,
-        timeout: Duration,
-        options: &FetchOptions,
-    ) -> Result<ReceivedData, ExpressError> {
-        let deadline = tokio::time::Instant::now() + timeout;
-        let (mut came, mut refusal) = self.check_answer(&request, options).await?;
-        let request = request.must_be_fresh(true);
-        for _ in 1..REFUSED_MAX {
-            if refusal.as_ref().is_none_or(is_costly) {
-                break;
-            }
-            let again = async {
-                let fresh = Duration::from_millis(came.data().freshness_ms().unwrap_or(0));
-                tokio::time::sleep(fresh.min(PAUSE_MAX)).await;
-                self.check_answer(&request, options).await
-            };
-            // The lack of another answer is not a reason of its own.
-            let Ok(Ok((other, judged))) = tokio::time::timeout_at(deadline, again).await else {
-                break;
-            };
-            came = other;
-            if judged.is_none() {
-                refusal = None;
-            }
+/// Expresses an Interest and verifies its answer according to `options`. After a failure it is
+/// sent again with MustBeFresh, a few times: when the FreshnessPeriod of the answer is over, or
+/// after a second, so that caches with the wrong packet do not answer. `request` has `timeout`
+/// for all of that.
+///
+/// # Errors
+/// `Verification` for the first answer, if no other verifies; otherwise as [`Handle::express`].
+pub(crate) async fn express_verified(
+    handle: &Handle,
+    request: InterestRequest,
+    timeout: Duration,
+    options: &FetchOptions,
+) -> Result<ReceivedData, ExpressError> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let (mut came, mut refusal) = check_answer(handle, &request, options).await?;
+    let request = request.must_be_fresh(true);
+    for _ in 1..REFUSED_MAX {
+        if refusal.as_ref().is_none_or(is_costly) {
+            break;
         }
-        refusal.map_or(Ok(came), Err)
+        let again = async {
+            let fresh = Duration::from_millis(came.data().freshness_ms().unwrap_or(0));
+            tokio::time::sleep(fresh.min(PAUSE_MAX)).await;
+            check_answer(handle, &request, options).await
+        };
+        // The lack of another answer is not a reason of its own.
+        let Ok(Ok((other, judged))) = tokio::time::timeout_at(deadline, again).await else {
+            break;
+        };
+        came = other;
+        if judged.is_none() {
+            refusal = None;
+        }
     }
+    refusal.map_or(Ok(came), Err)
+}
 
-    /// The answer, and why it was rejected.
-    async fn check_answer(
-        &self,
-        request: &InterestRequest,
-        options: &FetchOptions,
-    ) -> Result<(ReceivedData, Option<ExpressError>), ExpressError> {
-        let received = self.express(request).await?;
-        let data = received.data();
-        let checked = options.verification.check_fetching(self, options.lifetime, &data).await;
-        let refusal = checked.err().map(|reason| {
-            let name = data.name().to_uri();
-            ExpressError::Verification { name, reason }
-        });
-        Ok((received, refusal))
-    }
+/// The answer, and why it was rejected.
+async fn check_answer(
+    handle: &Handle,
+    request: &InterestRequest,
+    options: &FetchOptions,
+) -> Result<(ReceivedData, Option<ExpressError>), ExpressError> {
+    let received = handle.express(request).await?;
+    let data = received.data();
+    let checked = options.verification.check_fetching(handle, options.lifetime, &data).await;
+    let refusal = checked.err().map(|reason| {
+        let name = data.name().to_uri();
+        ExpressError::Verification { name, reason }
+    });
+    Ok((received, refusal))
 }

@@ -131,7 +131,7 @@ async fn no_route_is_accepted_some_seconds_after_reconnection() {
     let forwarder = FakeForwarder::new(Behaviour::default());
     let (producer, consumer) = (forwarder.attach(), forwarder.attach());
     let come_back = |endpoint: &crate::Endpoint| {
-        endpoint.shared().lock().reconnected_at = Some(tokio::time::Instant::now());
+        endpoint.handle.shared().lock().reconnected_at = Some(tokio::time::Instant::now());
     };
     come_back(&consumer);
     let asked = {

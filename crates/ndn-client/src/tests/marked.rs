@@ -222,7 +222,7 @@ async fn component_that_resembles_a_version_is_handled() {
         let mut answer = object.clone();
         answer.push_version(if fresh || is_segment { 2 } else { 1 }).push_segment(0);
         let data = DataBuilder::new(answer.as_ref()).final_segment(0).content(b"latest");
-        if !request.interest().name().components().any(|part| part == crate::rdr::METADATA) {
+        if !request.interest().name().components().any(|part| part == crate::fetch::METADATA) {
             request.answer_with(&data, &DigestSigner).unwrap();
         }
     };

@@ -481,7 +481,7 @@ async fn wrong_key_is_reported_soon() {
     let signer = lab.server.signer();
     let answer = move |request: Request| {
         let mut metadata = request.name().to_name();
-        if metadata.as_ref().last().is_some_and(|last| last == crate::rdr::METADATA) {
+        if metadata.as_ref().last().is_some_and(|last| last == crate::fetch::METADATA) {
             metadata.push_version(1).push_segment(0);
             let data = DataBuilder::new(&metadata).final_segment(0).freshness_ms(10);
             request.answer_with(&data, &signer).unwrap();

@@ -15,8 +15,8 @@ use super::*;
 use crate::client::CommandBuilder;
 use crate::command::{self, Verb};
 use crate::testing::name;
-use crate::types::Scope;
 use crate::{ControlParameters, Requester};
+use ndn_types::Scope;
 
 pub(crate) const NOW: Now = Now { monotonic_ns: 1 << 40, unix_us: 1_700_000_000_000_000 };
 const LOCAL: Requester = Requester { face_id: 300, scope: Scope::Local };

@@ -2,7 +2,8 @@
 
 use crate::dataset::{DatasetValue, Form};
 use crate::parameters::{ControlParameters, Parameter};
-use crate::types::{Persistency, cs_flag, face_flag, route_flag, route_origin};
+use crate::types::{cs_flag, face_flag, route_flag, route_origin};
+use ndn_types::Persistency;
 
 /// A module of the management protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,8 @@
 //! Blocks of `faces/list`, `faces/query` and `faces/channels`.
 
 use super::declare::dataset;
-use crate::types::{LinkType, Persistency, Scope, face_flag};
+use crate::types::face_flag;
+use ndn_types::{LinkType, Persistency, Scope};
 
 dataset! {
     /// The properties of a face.

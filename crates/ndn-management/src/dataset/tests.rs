@@ -9,9 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{hex, name};
-use crate::types::{
-    FaceEventKind, LinkType, Persistency, Scope, cs_flag, face_flag, route_flag, route_origin,
-};
+use crate::types::{FaceEventKind, cs_flag, face_flag, route_flag, route_origin};
+use ndn_types::{LinkType, Persistency, Scope};
 
 fn assert_wire<T: DatasetItem + PartialEq + Debug>(item: &T, wire: &str) {
     let wire = hex(wire);

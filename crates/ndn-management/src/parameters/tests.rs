@@ -3,9 +3,10 @@
 use super::*;
 use crate::dataset::Described;
 use crate::testing::{hex, name};
-use crate::types::{Persistency, face_flag, route_flag, route_origin};
+use crate::types::{face_flag, route_flag, route_origin};
 use crate::{ControlResponse, status};
 use crate::{route_origin_from_text, route_origin_text};
+use ndn_types::Persistency;
 
 fn assert_wire(parameters: &ControlParameters, wire: &str) {
     let wire = hex(wire);

@@ -1,12 +1,14 @@
 //! The interface of the control plane: actions for its owner, their results, and the telemetry that it reads.
 
-use ndn_packet::Name;
-use ndn_types::{FaceUri, PrincipalKey};
+use ndn_packet::{MAX_PACKET_SIZE, Name};
+use ndn_types::{FaceUri, LinkType, Persistency, PrincipalKey, Scope};
 
-use crate::dataset::{FaceCounters, FaceProperties, ForwarderCounters};
+use crate::dataset::{FaceCounters, FaceProperties, FaceStatus, ForwarderCounters};
+use crate::parameters::ControlParameters;
 use crate::request::FaceOptions;
+use crate::response::{ControlResponse, status};
 use crate::rib::FibUpdate;
-use crate::types::Persistency;
+use crate::types::{FACE_ID_INTERNAL, MTU_MIN, face_flag};
 
 /// Identifies a request to the data plane until its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,6 +171,133 @@ pub struct FaceRecord {
     pub keeper: Option<PrincipalKey>,
     /// The properties that commands can change.
     pub capabilities: FaceCapabilities,
+}
+
+impl FaceRecord {
+    /// A face inside the forwarder, such as `internal://`, as NFD shows it.
+    pub(super) fn reserved(face_id: u64, uri: &str) -> Self {
+        let is_internal = face_id == FACE_ID_INTERNAL;
+        Self {
+            properties: FaceProperties {
+                face_id,
+                remote_uri: uri.to_owned(),
+                local_uri: uri.to_owned(),
+                scope: Scope::Local,
+                persistency: Persistency::Permanent,
+                link_type: LinkType::PointToPoint,
+                flags: if is_internal { face_flag::LOCAL_FIELDS } else { 0 },
+            },
+            base_congestion_marking_interval_ns: is_internal.then_some(100_000_000),
+            default_congestion_threshold: is_internal.then_some(65_536),
+            mtu: Some(MAX_PACKET_SIZE as u64),
+            principal: PrincipalKey::Management,
+            keeper: None,
+            capabilities: FaceCapabilities::default(),
+        }
+    }
+
+    const fn mtu_on_wire(&self) -> Option<u64> {
+        match self.mtu {
+            Some(mtu) if mtu < MAX_PACKET_SIZE as u64 => Some(mtu),
+            Some(_) => Some(MAX_PACKET_SIZE as u64),
+            None => None,
+        }
+    }
+
+    /// The body of the response to `faces/update`.
+    pub(super) fn update_response(&self) -> ControlParameters {
+        ControlParameters {
+            face_id: Some(self.properties.face_id),
+            persistency: Some(self.properties.persistency.number()),
+            flags: Some(self.properties.flags),
+            base_congestion_marking_interval_ns: self.base_congestion_marking_interval_ns,
+            default_congestion_threshold: self.default_congestion_threshold,
+            mtu: self.mtu_on_wire(),
+            ..ControlParameters::default()
+        }
+    }
+
+    /// The body of the response to `faces/create`.
+    pub(super) fn create_response(&self) -> ControlParameters {
+        ControlParameters {
+            uri: Some(self.properties.remote_uri.clone()),
+            local_uri: Some(self.properties.local_uri.clone()),
+            ..self.update_response()
+        }
+    }
+
+    pub(super) fn already_exists(&self) -> ControlResponse {
+        ControlResponse::new(status::CONFLICT, "Face with remote URI already exists")
+            .with_body(&self.create_response())
+    }
+
+    pub(super) fn status(&self, telemetry: &dyn Telemetry) -> FaceStatus {
+        let activity = telemetry.face(self.properties.face_id);
+        FaceStatus {
+            properties: self.properties.clone(),
+            expiration_period_ms: activity.expiration_period_ms,
+            base_congestion_marking_interval_ns: self.base_congestion_marking_interval_ns,
+            default_congestion_threshold: self.default_congestion_threshold,
+            mtu: self.mtu_on_wire(),
+            counters: activity.counters,
+        }
+    }
+
+    /// The parts of a change that this face does not support: the body of the 409 response.
+    pub(super) fn conflicts(
+        &self,
+        persistency: Option<u64>,
+        options: &FaceOptions,
+    ) -> Option<ControlParameters> {
+        let mut conflicts = ControlParameters::default();
+        if options.local_fields == Some(true) && self.properties.scope != Scope::Local {
+            conflicts.set_flag(face_flag::LOCAL_FIELDS, true);
+        }
+        conflicts.persistency = persistency.filter(|number| {
+            let unchanged = *number == self.properties.persistency.number();
+            let known = Persistency::from_number(*number).is_some();
+            !(unchanged || known && self.capabilities.change_persistency)
+        });
+        conflicts.mtu = options.mtu.filter(|mtu| !self.capabilities.override_mtu || *mtu < MTU_MIN);
+        (conflicts != ControlParameters::default()).then_some(conflicts)
+    }
+
+    /// Changes the persistency by a command of `keeper`, or of an operator. A face that an operator keeps stays that of an
+    /// operator, and a remote peer is a neighbour from then on.
+    pub(super) fn keep(&mut self, persistency: Persistency, keeper: Option<PrincipalKey>) {
+        let FaceProperties { face_id, persistency: previous, .. } = self.properties;
+        self.properties.persistency = persistency;
+        self.keeper = match (previous, persistency) {
+            (_, Persistency::OnDemand) => None,
+            (Persistency::OnDemand, _) => keeper,
+            _ => self.keeper.and(keeper),
+        };
+        if persistency != Persistency::OnDemand && self.keeper.is_none() {
+            self.principal = self.principal.kept_by_operator(face_id);
+        }
+    }
+
+    pub(super) fn apply(&mut self, options: &FaceOptions) {
+        let properties = &mut self.properties;
+        for (bit, requested) in [
+            (face_flag::LOCAL_FIELDS, options.local_fields),
+            (face_flag::LP_RELIABILITY, options.lp_reliability),
+            (face_flag::CONGESTION_MARKING, options.congestion_marking),
+        ] {
+            match requested {
+                Some(true) => properties.flags |= bit,
+                Some(false) => properties.flags &= !bit,
+                None => {}
+            }
+        }
+        if options.base_congestion_marking_interval_ns.is_some() {
+            self.base_congestion_marking_interval_ns = options.base_congestion_marking_interval_ns;
+        }
+        if options.default_congestion_threshold.is_some() {
+            self.default_congestion_threshold = options.default_congestion_threshold;
+        }
+        self.mtu = options.mtu.or(self.mtu);
+    }
 }
 
 /// The properties that `faces/update` can change on a face.

@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use ndn_packet::{Data, Interest, Name, NameRef};
 use ndn_security::Certificate;
 use ndn_security::trust::{AnchorChange, Search, Validation};
-use ndn_types::{LedgerReport, PrincipalKey};
+use ndn_types::{LedgerReport, Persistency, PrincipalKey, Scope};
 
 pub use action::{
     Action, CreatedFace, CsConfiguration, FaceActivity, FaceCapabilities, FaceCreationError,
@@ -68,7 +68,7 @@ use crate::strategy_name::StrategyError;
 use crate::time::Now;
 use crate::types::{
     CS_ERASE_LIMIT, FACE_ID_INTERNAL, FACE_ID_RESERVED_MAX, FaceEventKind, PREFIX_DEPTH_MAX,
-    Persistency, Scope, cs_flag, route_flag, route_origin,
+    cs_flag, route_flag, route_origin,
 };
 use certificates::{
     Admission, CertificateFetches, FETCH_MS_MAX, FetchContext, Progress, ReceivedCertificate,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use ndn_client::{ConnectionState, Endpoint};
 use ndn_management::{
-    ControlParameters, Dataset, FaceEventKind, FaceProperties, FaceStatus, FaceUri, Persistency,
-    Scope, Verb, route_origin,
+    ControlParameters, Dataset, FaceEventKind, FaceProperties, FaceStatus, Verb, route_origin,
 };
 use ndn_packet::Name;
+use ndn_types::{FaceUri, Persistency, Scope};
 
 use super::face_events::FaceEvents;
 use super::network::Network;
@@ -150,7 +150,7 @@ async fn register(endpoint: &Endpoint, options: &Options, face: &FaceProperties)
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use ndn_management::LinkType;
+    use ndn_types::LinkType;
 
     use super::*;
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use ndn_client::{Endpoint, Registration, Request};
-use ndn_management::{FaceUri, numbers};
+use ndn_management::numbers;
 use ndn_packet::{DataBuilder, Name, tlv};
 use ndn_security::Signer;
+use ndn_types::FaceUri;
 
 use crate::cli::arguments::name;
 use crate::cli::connect::{ConnectOptions, block_on_until_done};

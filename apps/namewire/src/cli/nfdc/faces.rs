@@ -1,9 +1,9 @@
 //! `nfdc face ...`.
 
 use ndn_management::{
-    ControlParameters, Dataset, FaceQueryFilter, FaceStatus, FaceUri, Persistency, Verb, face_flag,
-    status,
+    ControlParameters, Dataset, FaceQueryFilter, FaceStatus, Verb, face_flag, status,
 };
+use ndn_types::{FaceUri, Persistency};
 
 use super::grammar::{self, Arguments, FaceReference};
 use super::session::{CANONIZE_TIMEOUT, Exit, Session, no_answer, refusal, required};
@@ -15,79 +15,86 @@ const NOT_FOUND: u8 = 3;
 const NOT_CANONICAL: u8 = 4;
 const AMBIGUOUS: u8 = 5;
 
-impl Session {
-    /// The matching faces; at least one.
-    pub(super) async fn find_faces(
-        &self,
-        mut filter: FaceQueryFilter,
-    ) -> Result<Vec<FaceStatus>, Exit> {
-        for uri in [&mut filter.remote_uri, &mut filter.local_uri].into_iter().flatten() {
-            if let Ok(parsed) = FaceUri::parse(uri)
-                && has_canonical_form(&parsed)
-            {
-                *uri = canonical(&parsed, "").await?.to_string();
-            }
+/// The matching faces; at least one.
+async fn find_faces(
+    session: &Session,
+    mut filter: FaceQueryFilter,
+) -> Result<Vec<FaceStatus>, Exit> {
+    for uri in [&mut filter.remote_uri, &mut filter.local_uri].into_iter().flatten() {
+        if let Ok(parsed) = FaceUri::parse(uri)
+            && has_canonical_form(&parsed)
+        {
+            *uri = canonical(&parsed, "").await?.to_string();
         }
-        let dataset = match filter == FaceQueryFilter::default() {
-            true => Dataset::FaceList,
-            false => Dataset::FaceQuery(filter),
-        };
-        let faces: Vec<FaceStatus> =
-            self.endpoint.management().dataset(&dataset).await.map_err(|error| {
-                Exit::new(1, format!("Error {}", no_answer(&error, "querying face")))
-            })?;
-        if faces.is_empty() { Err(Exit::new(NOT_FOUND, "Face not found")) } else { Ok(faces) }
     }
+    let dataset = match filter == FaceQueryFilter::default() {
+        true => Dataset::FaceList,
+        false => Dataset::FaceQuery(filter),
+    };
+    let faces: Vec<FaceStatus> =
+        session.endpoint.management().dataset(&dataset).await.map_err(|error| {
+            Exit::new(1, format!("Error {}", no_answer(&error, "querying face")))
+        })?;
+    if faces.is_empty() { Err(Exit::new(NOT_FOUND, "Face not found")) } else { Ok(faces) }
+}
 
-    pub(super) async fn find_references(
-        &self,
-        reference: &FaceReference,
-    ) -> Result<Vec<FaceStatus>, Exit> {
-        self.find_faces(match reference {
+pub(super) async fn find_references(
+    session: &Session,
+    reference: &FaceReference,
+) -> Result<Vec<FaceStatus>, Exit> {
+    find_faces(
+        session,
+        match reference {
             FaceReference::Id(id) => {
                 FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() }
             }
             FaceReference::Uri(uri) => {
                 FaceQueryFilter { remote_uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
             }
-        })
-        .await
-    }
+        },
+    )
+    .await
+}
 
-    /// The only matching face.
-    pub(super) async fn find_face(&self, reference: &FaceReference) -> Result<FaceStatus, Exit> {
-        let mut faces = self.find_references(reference).await?;
-        if faces.len() > 1 {
-            let choices: Vec<String> = faces
-                .iter()
-                .map(|face| {
-                    format!("{} (local={})", face.properties.face_id, face.properties.local_uri)
-                })
-                .collect();
-            let message = format!(
-                "Multiple faces match specified remote FaceUri. Re-run the command with a FaceId: {}",
-                choices.join(", ")
-            );
-            return Err(Exit::new(AMBIGUOUS, message));
-        }
-        faces.pop().ok_or_else(|| Exit::new(NOT_FOUND, "Face not found"))
+/// The only matching face.
+pub(super) async fn find_face(
+    session: &Session,
+    reference: &FaceReference,
+) -> Result<FaceStatus, Exit> {
+    let mut faces = find_references(session, reference).await?;
+    if faces.len() > 1 {
+        let choices: Vec<String> = faces
+            .iter()
+            .map(|face| {
+                format!("{} (local={})", face.properties.face_id, face.properties.local_uri)
+            })
+            .collect();
+        let message = format!(
+            "Multiple faces match specified remote FaceUri. Re-run the command with a FaceId: {}",
+            choices.join(", ")
+        );
+        return Err(Exit::new(AMBIGUOUS, message));
     }
+    faces.pop().ok_or_else(|| Exit::new(NOT_FOUND, "Face not found"))
+}
 
-    /// Creates a face for a route.
-    pub(super) async fn create_implicitly(&self, uri: &FaceUri) -> Result<(u64, String), Exit> {
-        if uri.scheme() == "ether" {
-            return Err(Exit::new(
-                NOT_FOUND,
-                "Unable to implicitly create Ethernet faces\nPlease create the face with 'nfdc \
-                 face create' before adding the route",
-            ));
-        }
-        let uri = canonical(uri, "").await?.to_string();
-        let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
-        let created =
-            self.command(Verb::FaceCreate, &parameters, "implicitly creating face").await?;
-        Ok((created.face_id.unwrap_or_default(), reported("face-created", &created)))
+/// Creates a face for a route.
+pub(super) async fn create_implicitly(
+    session: &Session,
+    uri: &FaceUri,
+) -> Result<(u64, String), Exit> {
+    if uri.scheme() == "ether" {
+        return Err(Exit::new(
+            NOT_FOUND,
+            "Unable to implicitly create Ethernet faces\nPlease create the face with 'nfdc \
+             face create' before adding the route",
+        ));
     }
+    let uri = canonical(uri, "").await?.to_string();
+    let parameters = ControlParameters { uri: Some(uri), ..ControlParameters::default() };
+    let created =
+        session.command(Verb::FaceCreate, &parameters, "implicitly creating face").await?;
+    Ok((created.face_id.unwrap_or_default(), reported("face-created", &created)))
 }
 
 fn has_canonical_form(uri: &FaceUri) -> bool {
@@ -114,13 +121,13 @@ pub(super) async fn list(session: &Session, arguments: &Arguments) -> Result<Str
         uri_scheme: arguments.text("scheme").map(str::to_owned),
         ..FaceQueryFilter::default()
     };
-    let faces = session.find_faces(filter).await?;
+    let faces = find_faces(session, filter).await?;
     Ok(faces.iter().map(|face| format!("{}\n", text::face(face, false))).collect())
 }
 
 pub(super) async fn show(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
     let id = required(arguments.unsigned("id").as_ref())?;
-    let face = session.find_face(&FaceReference::Id(id)).await?;
+    let face = find_face(session, &FaceReference::Id(id)).await?;
     Ok(text::face(&face, true))
 }
 
@@ -233,7 +240,7 @@ fn reported(what: &str, face: &ControlParameters) -> String {
 
 pub(super) async fn destroy(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
     let reference = required(arguments.face("face").as_ref())?;
-    let face = session.find_face(&reference).await?.properties;
+    let face = find_face(session, &reference).await?.properties;
     let parameters =
         ControlParameters { face_id: Some(face.face_id), ..ControlParameters::default() };
     let answered = session.command(Verb::FaceDestroy, &parameters, "destroying face").await?;

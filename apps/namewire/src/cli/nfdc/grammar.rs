@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use ndn_management::{FaceUri, Persistency, route_origin_from_text};
+use ndn_management::route_origin_from_text;
 use ndn_packet::Name;
+use ndn_types::{FaceUri, Persistency};
 
 /// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

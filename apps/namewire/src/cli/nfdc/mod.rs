@@ -174,7 +174,7 @@ async fn perform(session: &Session, parsed: &Parsed) -> Result<(), Exit> {
 /// The output of `nfdc status report` in this format, for the status server.
 pub(super) async fn status_report(endpoint: &Endpoint, format: &str) -> Result<String, Failure> {
     let session = Session { endpoint: endpoint.clone() };
-    let report = datasets::Report::fetch(&session).await;
+    let report = report::fetch(&session).await;
     let report = report.map_err(|exit| Failure::NoAnswer(exit.message))?;
-    Ok(report.render(Some(format)))
+    Ok(report::render(&report, Some(format)))
 }

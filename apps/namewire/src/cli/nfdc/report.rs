@@ -1,53 +1,16 @@
 //! `nfdc status`: the datasets as text, XML or JSON.
 
-use ndn_management::{
-    ChannelStatus, CsInfo, Dataset, DatasetItem, FibEntry, ForwarderStatus, cs_flag,
-    route_origin_text,
-};
+use ndn_management::{ChannelStatus, Dataset, FibEntry, cs_flag, route_origin_text};
 use serde_json::{Value, json};
 
 use super::datasets::Report;
 use super::grammar::Arguments;
-use super::session::{Exit, Session, no_answer};
+use super::session::{Exit, Session};
 use super::{text, xml};
-
-impl Session {
-    /// Fetches a dataset; `what` is its name in messages of nfdc.
-    pub(super) async fn dataset<T: DatasetItem>(
-        &self,
-        dataset: &Dataset,
-        what: &str,
-    ) -> Result<Vec<T>, Exit> {
-        let fetched = self.endpoint.management().dataset(dataset).await;
-        fetched.map_err(|error| {
-            Exit::new(1, format!("Error {}", no_answer(&error, &format!("fetching {what}"))))
-        })
-    }
-
-    async fn general(&self) -> Result<ForwarderStatus, Exit> {
-        self.endpoint.management().forwarder_status().await.map_err(|error| {
-            Exit::new(1, format!("Error {}", no_answer(&error, "fetching general status")))
-        })
-    }
-
-    async fn cs(&self) -> Result<CsInfo, Exit> {
-        self.endpoint.management().cs_info().await.map_err(|error| {
-            Exit::new(1, format!("Error {}", no_answer(&error, "fetching CS information")))
-        })
-    }
-
-    async fn channels(&self) -> Result<Vec<ChannelStatus>, Exit> {
-        self.dataset(&Dataset::ChannelList, "channel dataset").await
-    }
-
-    async fn fib(&self) -> Result<Vec<FibEntry>, Exit> {
-        self.dataset(&Dataset::FibList, "FIB dataset").await
-    }
-}
 
 /// `status report [text|xml|json]`.
 pub(super) async fn all(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
-    Ok(Report::fetch(session).await?.render(arguments.text("format")))
+    Ok(render(&fetch(session).await?, arguments.text("format")))
 }
 
 /// One part of it: `status show`, `channel list`, `fib list`, `cs info`.
@@ -60,48 +23,46 @@ pub(super) async fn section(session: &Session, command: &str) -> Result<String, 
     })
 }
 
-impl Report {
-    pub(super) async fn fetch(session: &Session) -> Result<Self, Exit> {
-        Ok(Self {
-            general: session.general().await?,
-            channels: session.channels().await?,
-            faces: session.dataset(&Dataset::FaceList, "face dataset").await?,
-            fib: session.fib().await?,
-            rib: session.dataset(&Dataset::RibList, "RIB dataset").await?,
-            cs: session.cs().await?,
-            strategies: session
-                .dataset(&Dataset::StrategyChoiceList, "strategy choice dataset")
-                .await?,
-        })
-    }
+pub(super) async fn fetch(session: &Session) -> Result<Report, Exit> {
+    Ok(Report {
+        general: session.general().await?,
+        channels: session.channels().await?,
+        faces: session.dataset(&Dataset::FaceList, "face dataset").await?,
+        fib: session.fib().await?,
+        rib: session.dataset(&Dataset::RibList, "RIB dataset").await?,
+        cs: session.cs().await?,
+        strategies: session
+            .dataset(&Dataset::StrategyChoiceList, "strategy choice dataset")
+            .await?,
+    })
+}
 
-    pub(super) fn render(&self, format: Option<&str>) -> String {
-        match format {
-            Some("xml") => xml::report(self),
-            Some("json") => format!("{}\n", json(self)),
-            _ => self.to_text(),
-        }
+pub(super) fn render(report: &Report, format: Option<&str>) -> String {
+    match format {
+        Some("xml") => xml::report(report),
+        Some("json") => format!("{}\n", json(report)),
+        _ => to_text(report),
     }
+}
 
-    fn to_text(&self) -> String {
-        let lines = |title: &str, items: Vec<String>| {
-            let items: String = items.iter().map(|item| format!("  {item}\n")).collect();
-            format!("{title}:\n{items}")
-        };
-        [
-            text::general(&self.general),
-            channels(&self.channels),
-            lines("Faces", self.faces.iter().map(|face| text::face(face, false)).collect()),
-            fib(&self.fib),
-            lines("RIB", self.rib.iter().map(text::rib_entry).collect()),
-            text::cs(&self.cs),
-            lines(
-                "Strategy choices",
-                self.strategies.iter().map(|choice| text::strategy(choice, false)).collect(),
-            ),
-        ]
-        .concat()
-    }
+fn to_text(report: &Report) -> String {
+    let lines = |title: &str, items: Vec<String>| {
+        let items: String = items.iter().map(|item| format!("  {item}\n")).collect();
+        format!("{title}:\n{items}")
+    };
+    [
+        text::general(&report.general),
+        channels(&report.channels),
+        lines("Faces", report.faces.iter().map(|face| text::face(face, false)).collect()),
+        fib(&report.fib),
+        lines("RIB", report.rib.iter().map(text::rib_entry).collect()),
+        text::cs(&report.cs),
+        lines(
+            "Strategy choices",
+            report.strategies.iter().map(|choice| text::strategy(choice, false)).collect(),
+        ),
+    ]
+    .concat()
 }
 
 fn channels(channels: &[ChannelStatus]) -> String {

@@ -5,6 +5,7 @@ use ndn_management::{
     route_origin_text,
 };
 
+use super::faces::{create_implicitly, find_face, find_references};
 use super::grammar::{Arguments, FaceReference};
 use super::session::{Exit, Session, print, required};
 use super::text::{self, Attributes};
@@ -16,7 +17,7 @@ const FACE_NOT_FOUND: u8 = 3;
 pub(super) async fn list(session: &Session, arguments: &Arguments) -> Result<String, Exit> {
     let next_hops: Vec<u64> = match arguments.face("nexthop") {
         Some(reference) => {
-            let faces = session.find_references(&reference).await?;
+            let faces = find_references(session, &reference).await?;
             faces.iter().map(|face| face.properties.face_id).collect()
         }
         None => Vec::new(),
@@ -51,10 +52,10 @@ async fn matching(
 
 pub(super) async fn add(session: &Session, arguments: &Arguments) -> Result<(), Exit> {
     let reference = required(arguments.face("nexthop").as_ref())?;
-    let face_id = match (session.find_face(&reference).await, reference) {
+    let face_id = match (find_face(session, &reference).await, reference) {
         (Ok(face), _) => face.properties.face_id,
         (Err(exit), FaceReference::Uri(uri)) if exit.status == FACE_NOT_FOUND => {
-            let (face_id, reported) = session.create_implicitly(&uri).await?;
+            let (face_id, reported) = create_implicitly(session, &uri).await?;
             print(&reported)?;
             face_id
         }
@@ -84,7 +85,7 @@ pub(super) async fn add(session: &Session, arguments: &Arguments) -> Result<(), 
 
 pub(super) async fn remove(session: &Session, arguments: &Arguments) -> Result<(), Exit> {
     let reference = required(arguments.face("nexthop").as_ref())?;
-    for face in session.find_references(&reference).await? {
+    for face in find_references(session, &reference).await? {
         let parameters = ControlParameters {
             name: Some(required(arguments.name("prefix"))?),
             face_id: Some(face.properties.face_id),

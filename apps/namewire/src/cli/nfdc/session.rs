@@ -4,7 +4,10 @@ use std::io::Write;
 use std::time::Duration;
 
 use ndn_client::{CommandError, Endpoint};
-use ndn_management::{ControlParameters, ControlResponse, Verb};
+use ndn_management::{
+    ChannelStatus, ControlParameters, ControlResponse, CsInfo, Dataset, DatasetItem, FibEntry,
+    ForwarderStatus, Verb,
+};
 
 /// An early end of a command: exit status and message for standard error.
 #[derive(Debug)]
@@ -54,6 +57,38 @@ impl Session {
     ) -> Result<ControlResponse, Exit> {
         let answered = self.endpoint.management().respond(verb, parameters).await;
         answered.map_err(|error| Exit::new(1, format!("Error {}", no_answer(&error, doing))))
+    }
+
+    /// Fetches a dataset; `what` is its name in messages of nfdc.
+    pub(super) async fn dataset<T: DatasetItem>(
+        &self,
+        dataset: &Dataset,
+        what: &str,
+    ) -> Result<Vec<T>, Exit> {
+        let fetched = self.endpoint.management().dataset(dataset).await;
+        fetched.map_err(|error| {
+            Exit::new(1, format!("Error {}", no_answer(&error, &format!("fetching {what}"))))
+        })
+    }
+
+    pub(super) async fn general(&self) -> Result<ForwarderStatus, Exit> {
+        self.endpoint.management().forwarder_status().await.map_err(|error| {
+            Exit::new(1, format!("Error {}", no_answer(&error, "fetching general status")))
+        })
+    }
+
+    pub(super) async fn cs(&self) -> Result<CsInfo, Exit> {
+        self.endpoint.management().cs_info().await.map_err(|error| {
+            Exit::new(1, format!("Error {}", no_answer(&error, "fetching CS information")))
+        })
+    }
+
+    pub(super) async fn channels(&self) -> Result<Vec<ChannelStatus>, Exit> {
+        self.dataset(&Dataset::ChannelList, "channel dataset").await
+    }
+
+    pub(super) async fn fib(&self) -> Result<Vec<FibEntry>, Exit> {
+        self.dataset(&Dataset::FibList, "FIB dataset").await
     }
 }
 

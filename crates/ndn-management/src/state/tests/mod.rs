@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use ndn_packet::{DataBuilder, InterestBuilder};
-use ndn_types::FaceUri;
+use ndn_types::{FaceUri, LinkType, Scope};
 
 use super::*;
 use crate::client::CommandBuilder;
@@ -27,7 +27,6 @@ use crate::dispatch::IgnoreReason;
 use crate::rib::FibUpdate;
 use crate::strategy_name::StrategyList;
 use crate::testing::name;
-use crate::types::{LinkType, Scope};
 
 /// The application that most tests speak for.
 const APP: u64 = 300;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use clap::Args;
 use ndn_client::Endpoint;
 use ndn_keychain::Access;
-use ndn_management::{ControlParameters, FaceUri, Verb, route_origin};
+use ndn_management::{ControlParameters, Verb, route_origin};
 use ndn_packet::{Name, NameRef};
 use ndn_sys::interface::interfaces;
+use ndn_types::FaceUri;
 
 use self::dns::Resolver;
 use super::super::arguments::name;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use ndn_client::{Endpoint, InterestRequest};
-use ndn_management::{
-    ControlParameters, Dataset, FaceQueryFilter, FaceStatus, FaceUri, LinkType, Verb, numbers,
-};
+use ndn_management::{ControlParameters, Dataset, FaceQueryFilter, FaceStatus, Verb, numbers};
 use ndn_packet::tlv::Reader;
+use ndn_types::{FaceUri, LinkType};
 
 use crate::cli::arguments::name;
 use crate::cli::companions::hub::HUB_PREFIX;
