@@ -181,7 +181,7 @@ reference: cargo ## Generate the pages of docs/reference from the program
 	NAMEWIRE_WRITE_REFERENCE=1 $(CARGO) test -p namewire-tests --test program json_forms
 
 .PHONY: docs
-docs: ## Build the documents as a book (target/book/docs; needs mdbook)
+docs: cargo ## Build the documents as a book and check its links (target/book/docs; needs mdbook)
 	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook --locked"; exit 1; }
 	mdbook build docs
 	@for page in CHANGELOG CONTRIBUTING KNOWN_ISSUES bench/notebook/README; do \
@@ -189,6 +189,7 @@ docs: ## Build the documents as a book (target/book/docs; needs mdbook)
 		{ echo '<!doctype html><meta charset="utf-8"><pre>'; sed 's/&/\&amp;/g; s/</\&lt;/g' "$$page.md"; } \
 			> "target/book/$$page.html"; \
 	done
+	$(TESTS) --test program documents::
 	@echo "the book is target/book/docs/index.html"
 
 .PHONY: clean

@@ -53,7 +53,7 @@ struct RegisteredStrategy {
 }
 
 /// By name; versions of one name ascend.
-const STRATEGIES: [RegisteredStrategy; 10] = [
+const STRATEGIES: &[RegisteredStrategy] = &[
     RegisteredStrategy {
         name: "access",
         version: 1,
