@@ -1,8 +1,9 @@
 //! A burst of up to 64 received packets, parsed and hashed.
 
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::{FaceIndex, PREFIX_HASHES_MAX};
+use ndn_table::{FaceIndex, NameHasher, PREFIX_HASHES_MAX};
 
+use crate::cross_shard_packet::{COMPONENTS_MAX, CrossShardPacket, HASHES};
 use crate::descriptor::Descriptor;
 use crate::{PacketKind, PitToken};
 
@@ -157,6 +158,57 @@ impl Burst {
         }
     }
 
+    /// Takes packet `index` out of the burst for another shard.
+    ///
+    /// # Panics
+    /// If there is no such packet, or it was taken before.
+    #[inline(always)]
+    pub fn take_packet(&mut self, index: usize) -> CrossShardPacket {
+        let handle = self.descriptor_mut(index).handle.take();
+        assert!(handle.is_some(), "a packet is taken once");
+        let descriptor = Descriptor { handle, ..*self.descriptor(index) };
+        CrossShardPacket::new(descriptor, self.hashes_from_first(index), self.pit_token(index))
+    }
+
+    /// Moves a packet from another shard into the burst. Returns false and leaves it if the burst is full.
+    #[inline]
+    pub fn push_packet(
+        &mut self,
+        packet: &mut CrossShardPacket,
+        pool: &PacketPool,
+        hasher: &NameHasher,
+    ) -> bool {
+        let Some(next) = self.next_packet() else { return false };
+        let NextPacket { descriptor, prefix_hashes, long_token } = next;
+        let has_hashes = match packet.long_token() {
+            None => true,
+            Some(token) => {
+                *long_token = token;
+                false
+            }
+        };
+        let CrossShardPacket { descriptor: sent, hashes } = packet;
+        let Some(handle) = sent.handle.take() else { return true };
+        let components = usize::from(sent.components);
+        let start = usize::from(sent.name_offset);
+        let end = start + usize::from(sent.name_length);
+        *descriptor = Descriptor { handle: None, ..*sent };
+        if has_hashes
+            && components <= COMPONENTS_MAX
+            && let Some(places) = prefix_hashes.first_chunk_mut::<{ COMPONENTS_MAX + 1 }>()
+        {
+            places[0] = hasher.hash_empty();
+            places[1..=HASHES].copy_from_slice(hashes);
+            places[components] = descriptor.name_hash;
+        } else {
+            let name = &pool.bytes(&handle)[start..end];
+            let hashed = hasher.hash_value_prefixes(name, &mut prefix_hashes[..PREFIX_HASHES_MAX]);
+            debug_assert_eq!(hashed, Some(components + 1), "the name was hashed before");
+        }
+        self.append(handle);
+        true
+    }
+
     /// Sets a congestion mark on up to `count` Data; returns the number marked.
     #[cold]
     pub fn mark_data(&mut self, count: usize) -> usize {
@@ -214,5 +266,58 @@ impl Burst {
     fn hashes_of(&self, descriptor: &Descriptor) -> &[u64] {
         let start = usize::from(descriptor.prefix_hashes);
         &self.prefix_hashes[start..=start + usize::from(descriptor.components)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use ndn_packet::{InterestBuilder, Name};
+    use ndn_table::FaceIndex;
+    use ndn_types::Scope;
+
+    use super::*;
+    use crate::{FaceProperties, Ingress, LpFields, RxFace};
+
+    /// A packet is the same where it arrives, whatever its name and token need.
+    #[test]
+    fn packets_arrive_as_they_were_sent() {
+        let hasher = NameHasher::new([7; 16]);
+        let pool = PacketPool::new(4).unwrap();
+        let mut ingress = Ingress::new(hasher, Arc::default(), 1);
+        let properties = FaceProperties::point_to_point(300, Scope::NonLocal);
+        let face = RxFace::new(FaceIndex::new(1, 0), &properties);
+        let (mut sent, mut arrived) = (Burst::new(), Burst::new());
+        for components in 1..=2 * COMPONENTS_MAX {
+            let uri: String = (0..components).map(|number| format!("/{number}")).collect();
+            let name = Name::from_uri(&uri).unwrap();
+            for token in
+                [0, 1, 8, 9, 32].map(|length| &b"0123456789abcdefghijklmnopqrstuv"[..length])
+            {
+                let mut block = pool.allocate_block().unwrap();
+                let wire =
+                    InterestBuilder::new(&name).can_be_prefix(true).nonce(7).to_vec().unwrap();
+                block.spare_mut()[..wire.len()].copy_from_slice(&wire);
+                block.commit(wire.len());
+                let fields =
+                    LpFields { pit_token: PitToken::new(token).unwrap(), ..Default::default() };
+                let pushed = ingress.push(&mut sent, &pool, &mut block, wire.len(), &fields, &face);
+                pool.finish(block);
+                pushed.unwrap();
+                let hashes = sent.prefix_hashes(0).to_vec();
+                let mut packet = sent.take_packet(0);
+                assert!(arrived.push_packet(&mut packet, &pool, &hasher));
+                assert!(packet.handle().is_none());
+                assert_eq!(arrived.prefix_hashes(0), hashes, "{name}");
+                assert_eq!(arrived.pit_token(0), token, "{name}");
+                assert_eq!(arrived.kind(0), PacketKind::Interest);
+                sent.release(&pool);
+                arrived.release(&pool);
+            }
+        }
+        assert_eq!(pool.counters().blocks_in_use(), 0);
     }
 }

@@ -3,10 +3,12 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`Ingress`] | parses received packets into descriptors: the only parser on the packet path |
-//! | [`Dispatcher`], [`Crossing`] | the shard of a packet, and messages between shards |
+//! | [`Dispatcher`], [`AddressedMessage`] | the shard of a packet, and messages between shards |
 //! | [`Burst`], [`Descriptor`] | up to 64 received packets, parsed and hashed |
 //! | [`Shard`] | the stages of a burst, timers, changes by the control thread |
-//! | `pipelines` | incoming and outgoing Interest, Data and Nack; the end of a PIT entry |
+//! | `incoming` | incoming Interest, Data and Nack pipelines; strategy timers |
+//! | `outgoing` | outgoing Interest, Data and Nack pipelines; the end of a PIT entry, and the room for one |
+//! | `sweep` | passes over the PIT after faces or links were lost |
 //! | [`strategy`] | forwarding strategies: best-route, multicast, asf, self-learning and others |
 //! | [`TxSink`], [`TxPacket`] | outgoing packets |
 //! | [`LpFields`], [`RxFace`] | NDNLPv2 fields and face properties of a received packet |
@@ -21,35 +23,40 @@
 
 mod accounting;
 mod burst;
+mod copies;
 mod counters;
+mod cross_shard_packet;
 mod descriptor;
 mod dispatch;
 mod drop_reason;
 mod face;
 mod face_table;
+mod incoming;
 mod ingress;
 mod learning;
 mod lp_fields;
+mod outgoing;
 mod packet;
 mod packet_trace;
 mod peers;
-mod pipelines;
+mod pending_interest;
 mod rewrite;
 mod scope;
 mod service_times;
 mod shard;
-mod shard_peers;
 pub mod strategy;
+mod sweep;
 mod tables;
 mod tx;
 
 pub use accounting::InterestAccount;
 pub use burst::{BURST_SIZE, Burst};
 pub use counters::{Counters, ShardValues};
+pub use cross_shard_packet::CrossShardPacket;
 pub use descriptor::{Descriptor, Flags, PacketKind};
 pub use dispatch::{
-    Answer, Content, Crossing, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Parcel,
-    Sampled,
+    AddressedMessage, Answer, CsProbe, DataVisit, Dispatcher, LOAD_SAMPLE, NdtLoads, Sampled,
+    ShardMessage,
 };
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, PitTokenPolicy, RxFace};
@@ -57,6 +64,7 @@ pub use face_table::{FaceTable, LinkEvent};
 pub use ingress::{Ingress, ProducerRegions};
 pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PitToken};
+pub use packet::RxPacket;
 pub use packet_trace::{Decision, Observers, PacketTrace, PacketTracer, TraceFilter, TraceSink};
 pub use peers::SharedTables;
 pub use service_times::{

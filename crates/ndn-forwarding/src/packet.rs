@@ -5,14 +5,15 @@ use std::ops::Range;
 use aws_lc_rs::digest::{SHA256, digest};
 use ndn_packet::NameRef;
 use ndn_ring::{PacketHandle, PacketPool};
-use ndn_table::{DataKey, InterestKey, TOKEN_LENGTH, Token};
+use ndn_table::{DataKey, FaceIndex, InterestKey, TOKEN_LENGTH, Token};
 
+use crate::cross_shard_packet::{CrossShardPacket, HASHES};
 use crate::descriptor::{Descriptor, Flags};
 use crate::{BURST_SIZE, Burst, PacketKind, TxKind, TxPacket};
 
-/// One packet of a burst, borrowed.
+/// A received packet of a burst, borrowed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RxPacket<'a> {
+pub struct RxPacket<'a> {
     pub(crate) descriptor: &'a Descriptor,
     /// The packet, followed by its PrefixAnnouncement if it has one.
     bytes: &'a [u8],
@@ -146,9 +147,17 @@ impl<'a> RxPacket<'a> {
         NameRef::from_validated(value, u16::from(self.descriptor.components))
     }
 
+    /// The arrival face.
+    #[inline]
+    #[must_use]
+    pub fn face(&self) -> FaceIndex {
+        self.descriptor.face
+    }
+
     /// Hashes of the prefixes of the name, the empty one first.
     #[inline]
-    pub(crate) fn hashes(&self) -> &'a [u64] {
+    #[must_use]
+    pub fn hashes(&self) -> &'a [u64] {
         self.hashes
     }
 
@@ -205,6 +214,14 @@ impl<'a> RxPacket<'a> {
         let start = usize::from(self.descriptor.hint_offset);
         let end = start + usize::from(self.descriptor.hint_length);
         self.has(Flags::FORWARDING_HINT).then(|| &self.bytes[start..end])
+    }
+
+    /// A copy for another shard.
+    pub(crate) fn to_other_shard(self) -> CrossShardPacket {
+        let handle = self.descriptor.handle.as_ref().map(PacketHandle::retain_remote);
+        let mut hashes = [0; HASHES];
+        hashes.iter_mut().zip(&self.hashes[1..]).for_each(|(place, &hash)| *place = hash);
+        CrossShardPacket::new(Descriptor { handle, ..*self.descriptor }, hashes, self.token)
     }
 
     /// The packet as it leaves, without PIT token and IncomingFaceId.

@@ -135,7 +135,7 @@ impl PacketTracer {
     }
 }
 
-/// What observes a burst while it goes through a shard.
+/// Observers of a burst while it goes through a shard.
 #[derive(Debug, Default)]
 pub struct Observers<'a> {
     /// Measures service times.

@@ -10,7 +10,7 @@ use ndn_table::{
 };
 use ndn_types::Timestamp;
 
-use crate::dispatch::{Content, Crossing, DataVisit};
+use crate::dispatch::{AddressedMessage, DataVisit, ShardMessage};
 
 /// Maximum number of Content Store probes tracked at a time. Beyond it, an Interest may be
 /// forwarded although another shard has its Data cached.
@@ -58,7 +58,7 @@ pub(crate) struct PeerShards {
     shard: u8,
     pub(crate) shared: SharedTables,
     /// Messages for other shards.
-    pub(crate) outbox: Vec<Crossing>,
+    pub(crate) outbox: Vec<AddressedMessage>,
     /// Not before the expiry of any pending Interest.
     latest_expiry: Timestamp,
     /// The latest expiry of Interests that came, or were renewed, during or after the last pass over
@@ -96,8 +96,8 @@ impl PeerShards {
     }
 
     /// Queues a message, sent at the end of the burst.
-    pub(crate) fn send(&mut self, to: u8, content: Content) {
-        self.outbox.push(Crossing { to, content });
+    pub(crate) fn send(&mut self, to: u8, message: ShardMessage) {
+        self.outbox.push(AddressedMessage { to, message });
     }
 
     /// The shard that a probe visits next.
@@ -112,7 +112,7 @@ impl PeerShards {
     pub(crate) fn share_token_sender(&mut self, face: FaceIndex) {
         let shards = u8::try_from(self.shared.ndt.shard_count()).unwrap_or(u8::MAX);
         for to in (0..shards).filter(|&to| to != self.shard) {
-            self.outbox.push(Crossing { to, content: Content::FaceSendsTokens(face) });
+            self.outbox.push(AddressedMessage { to, message: ShardMessage::FaceSendsTokens(face) });
         }
     }
 

@@ -7,19 +7,23 @@ use ndn_packet::{MAX_PACKET_SIZE, NameRef};
 use ndn_ring::PacketPool;
 use ndn_table::{
     DeadNonceList, FaceIndex, FibSearch, FibSnapshot, LedgerReport, NameHasher, Pcct, PcctConfig,
-    StrategyId, TimerWheel,
+    TimerWheel, Token,
 };
 use ndn_types::{NANOS_PER_MILLI, Timestamp};
 
-use crate::learning::Learning;
+use crate::dispatch::{AddressedMessage, ShardMessage};
+use crate::incoming::{Incoming, Matches};
+use crate::learning::{Learning, LearningRequest};
+use crate::outgoing::Outgoing;
 use crate::packet::{Positions, RxPacket, RxPackets};
 use crate::packet_trace::{Before, NotingSink};
-use crate::pipelines::{Ending, Matches, Sweep};
-use crate::strategy::{Context, Measurements, StrategyTable};
-use crate::tables::Tables;
+use crate::peers::PeerShards;
+use crate::strategy::{Measurements, StrategyTable};
+use crate::sweep::sweep;
+use crate::tables::{Ending, Sweep, Tables};
 use crate::{
-    BURST_SIZE, Burst, Counters, Decision, FaceProperties, FaceTable, LinkEvent, Observers,
-    PacketKind, PacketTrace, TxSink, UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, CrossShardPacket, Decision, FaceProperties, FaceTable, LinkEvent,
+    Observers, PacketKind, PacketTrace, SharedTables, TxSink, UnsolicitedPolicy,
 };
 
 /// Maximum number of PIT timer records checked, and of strategy timers run, in one call of
@@ -65,7 +69,7 @@ pub struct Shard {
     pub(crate) message_burst: Option<Box<Burst>>,
 }
 
-/// What stage 3 found for stage 4.
+/// Results of stage 3 for stage 4.
 struct Hints {
     /// Interests that may have Data in the Content Store.
     hits: Positions,
@@ -233,25 +237,20 @@ impl Shard {
     /// Ends expired PIT entries and runs strategy timers. Does a bounded amount of work; returns
     /// whether more is due.
     pub fn poll_timers(&mut self, now: Timestamp, tx: &mut impl TxSink) -> bool {
-        let mut context = Context {
-            now,
-            tables: &mut self.tables,
-            fib: &self.fib,
-            tx,
-            strategy: StrategyId::default(),
-        };
+        let outgoing = Outgoing { now, tables: &mut self.tables, tx };
+        let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
         let mut budget = TIMERS_PER_POLL_MAX;
-        while let Some(entry) = context.tables.pcct.pop_expired(now, &mut budget) {
-            context.finalize_unsatisfied(entry, Ending::Expiry);
+        while let Some(entry) = incoming.tables_mut().pcct.pop_expired(now, &mut budget) {
+            incoming.context.outgoing.finalize_unsatisfied(entry, Ending::Expiry);
         }
         let mut timer_count = 0;
         while timer_count < TIMERS_PER_POLL_MAX
-            && let Some((key, _)) = context.tables.strategy_timers.pop(now)
+            && let Some((key, _)) = incoming.tables_mut().strategy_timers.pop(now)
         {
-            context.strategy_timer(key, &self.strategies);
+            incoming.strategy_timer(key);
             timer_count += 1;
         }
-        let is_sweeping = context.sweep(&self.strategies);
+        let is_sweeping = sweep(&mut incoming);
         let has_stale_data = self.tables.pcct.poll_cs(now, CS_STEPS_PER_POLL_MAX);
         budget == 0 || timer_count == TIMERS_PER_POLL_MAX || has_stale_data || is_sweeping
     }
@@ -292,7 +291,7 @@ impl Shard {
         }
     }
 
-    /// What principals hold of the tables of the PIT.
+    /// The places of the tables of the PIT that principals hold.
     #[must_use]
     pub fn ledger(&self) -> LedgerReport {
         self.tables.pcct.ledger().report()
@@ -395,23 +394,17 @@ impl Shard {
         range: Range<usize>,
         tx: &mut impl TxSink,
     ) {
-        let strategies = &*self.strategies;
-        let mut context = Context {
-            now,
-            tables: &mut self.tables,
-            fib: &self.fib,
-            tx,
-            strategy: StrategyId::default(),
-        };
+        let outgoing = Outgoing { now, tables: &mut self.tables, tx };
+        let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
         for (index, packet) in packets.range(range) {
             match packet.descriptor.kind {
                 PacketKind::Interest => {
                     let search = self.routes[index % BURST_SIZE];
                     let route = self.fib.finish_search(search, packet.name(), packet.hashes());
-                    context.incoming_interest(packet, route, strategies);
+                    incoming.incoming_interest(packet, route);
                 }
-                PacketKind::Data => context.incoming_data(packet, &mut self.matches, strategies),
-                PacketKind::Nack => context.incoming_nack(packet, strategies),
+                PacketKind::Data => incoming.incoming_data(packet, &mut self.matches),
+                PacketKind::Nack => incoming.incoming_nack(packet),
             }
         }
     }
@@ -429,5 +422,110 @@ impl Shard {
         if let Some(peers) = &self.tables.peers {
             counters.latest_expiry_ns.set(peers.latest_expiry().as_nanos());
         }
+    }
+}
+
+// Communication with the other shards of the forwarder. A single shard sends and receives no messages.
+impl Shard {
+    /// Makes this one of several shards. To be called before the first packet.
+    ///
+    /// # Panics
+    /// If the tables have no shard with this number.
+    pub fn join_others(&mut self, shared: SharedTables) {
+        let shard = self.tables.shard;
+        let shard_count = shared.ndt.shard_count();
+        assert!(usize::from(shard) < shard_count, "shard {shard} of {shard_count}");
+        assert_eq!(shared.short_prefix.shard_count(), shard_count, "tables for the same shards");
+        self.tables.peers = Some(Box::new(PeerShards::new(shard, shared)));
+        self.message_burst = Some(Box::new(Burst::new()));
+    }
+
+    /// Drains the messages for other shards. To be called after each burst, each message from
+    /// another shard, and each call of [`poll_timers`](Self::poll_timers).
+    #[inline]
+    pub fn take_messages(&mut self) -> impl Iterator<Item = AddressedMessage> {
+        self.tables.peers.iter_mut().flat_map(|peers| peers.outbox.drain(..))
+    }
+
+    /// Processes a message from another shard. A [`ShardMessage::Packet`] is processed more efficiently
+    /// in a burst with others.
+    pub fn process_message(
+        &mut self,
+        now: Timestamp,
+        message: ShardMessage,
+        pool: &PacketPool,
+        tx: &mut impl TxSink,
+    ) {
+        // A single shard drops the message.
+        let Some(mut burst) = self.message_burst.take() else { return message.release(pool) };
+        match message {
+            ShardMessage::Packet(packet) => {
+                self.push_message(&mut burst, packet, pool);
+                self.process_burst(now, &mut burst, pool, tx);
+            }
+            ShardMessage::Visit(packet, visit) => {
+                self.push_message(&mut burst, packet, pool);
+                let outgoing = Outgoing { now, tables: &mut self.tables, tx };
+                let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
+                if let Some(rx) = RxPacket::new(&burst, 0, pool) {
+                    incoming.cross_shard_data(&rx, Some(visit), &mut self.matches);
+                }
+            }
+            ShardMessage::Probe(packet, probe) => {
+                self.push_message(&mut burst, packet, pool);
+                let outgoing = Outgoing { now, tables: &mut self.tables, tx };
+                let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
+                if let Some(rx) = RxPacket::new(&burst, 0, pool) {
+                    incoming.process_probe(&rx, probe, pool);
+                }
+            }
+            ShardMessage::Answer(answer) => {
+                let outgoing = Outgoing { now, tables: &mut self.tables, tx };
+                let mut incoming = Incoming::new(outgoing, &self.fib, &self.strategies);
+                incoming.answer_from_probe(&answer, pool.bytes(&answer.handle));
+                pool.release(answer.handle);
+            }
+            ShardMessage::FaceSendsTokens(face) => {
+                self.tables.faces.note_token(face);
+            }
+        }
+        burst.release(pool);
+        self.message_burst = Some(burst);
+    }
+
+    /// Releases the packet memory that the shard holds, when its worker ends.
+    pub fn release_blocks(&mut self, pool: &PacketPool) {
+        if let Some(peers) = &mut self.tables.peers {
+            peers.copies.release(pool);
+            peers.outbox.drain(..).for_each(|addressed| addressed.message.release(pool));
+        }
+    }
+
+    fn push_message(&self, burst: &mut Burst, mut packet: CrossShardPacket, pool: &PacketPool) {
+        if !burst.push_packet(&mut packet, pool, &self.tables.hasher) {
+            packet.release(pool);
+        }
+    }
+}
+
+// Self-learning.
+impl Shard {
+    /// Next request of self-learning to the control thread. To be called after each burst.
+    #[inline]
+    pub fn poll_learning(&mut self) -> Option<LearningRequest> {
+        self.tables.learning.next_request()
+    }
+
+    /// Answers [`LearningRequest::Find`]: sends the held Data with `announcement`, or without one
+    /// if there is none.
+    pub fn answer_learning(
+        &mut self,
+        now: Timestamp,
+        ticket: Token,
+        announcement: Option<&[u8]>,
+        tx: &mut impl TxSink,
+    ) {
+        let mut outgoing = Outgoing { now, tables: &mut self.tables, tx };
+        outgoing.release_data(ticket, announcement.unwrap_or_default());
     }
 }

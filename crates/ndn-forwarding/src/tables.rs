@@ -8,9 +8,13 @@ use ndn_types::Timestamp;
 
 use crate::learning::Learning;
 use crate::peers::PeerShards;
-use crate::pipelines::{Ending, Sweep};
 use crate::strategy::Measurements;
 use crate::{Counters, FaceTable};
+
+/// A latest expiry that is not further ahead is not worth a pass.
+const EXPIRY_AHEAD_MS: u64 = 10_000;
+/// Minimum time between the end of a pass and one for the latest expiry.
+const PAUSE_MS: u64 = 1000;
 
 /// All tables that the pipelines and strategies of a shard read and write, except the FIB, which
 /// the control thread owns.
@@ -86,6 +90,123 @@ impl Tables {
         }
         self.pcct.erase(entry);
     }
+
+    /// Starts a pass over all entries that exist. If one is in progress, it is completed first: each pass
+    /// ends, however often another is asked for.
+    pub(crate) fn start_sweep(&mut self) {
+        match self.sweep.position {
+            Some(_) => self.sweep.is_due_again = true,
+            None => self.begin_pass(),
+        }
+    }
+
+    fn begin_pass(&mut self) {
+        self.sweep.position = Some(0);
+        self.sweep.latest_expiry = Timestamp::ZERO;
+        self.peers.iter_mut().for_each(|peers| peers.begin_pass());
+    }
+
+    fn end_pass(&mut self, now: Timestamp) {
+        let Self { sweep, peers, .. } = self;
+        sweep.position = None;
+        sweep.resumes = now.plus_millis(PAUSE_MS);
+        peers.iter_mut().for_each(|peers| peers.end_pass(sweep.latest_expiry));
+        match std::mem::take(&mut sweep.is_due_again) {
+            true => self.begin_pass(),
+            false => sweep.sends_again = false,
+        }
+    }
+
+    /// Starts a pass that also sends Interests again.
+    pub(crate) fn start_sending_again(&mut self) {
+        self.start_sweep();
+        self.sweep.sends_again = true;
+    }
+
+    /// Starts a pass for the latest expiry if it is time. Returns whether a pass is in progress.
+    pub(crate) fn begin_due_sweep(&mut self, now: Timestamp) -> bool {
+        if self.sweep.position.is_some() {
+            return true;
+        }
+        let Self { peers: Some(peers), sweep, .. } = self else { return false };
+        if !peers.is_latest_stale() {
+            return false;
+        }
+        if peers.latest_expiry() <= now.plus_millis(EXPIRY_AHEAD_MS) {
+            // It passes soon by itself, and must not wake the worker.
+            peers.forget_ended();
+            return false;
+        }
+        if now < sweep.resumes {
+            return false;
+        }
+        self.begin_pass();
+        true
+    }
+
+    /// Whether a pass is in progress.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.sweep.position.is_some()
+    }
+
+    /// The next slot of the pass; `None` at its end, after which another may be in progress.
+    pub(crate) fn next_sweep_slot(&mut self, now: Timestamp) -> Option<usize> {
+        let slot = self.sweep.position?;
+        if slot >= self.pcct.pit_slots() {
+            self.end_pass(now);
+            return None;
+        }
+        self.sweep.position = Some(slot + 1);
+        Some(slot)
+    }
+
+    /// Records the expiry of an entry that stays. Returns whether its Interest is to be sent again, if it has lost its
+    /// upstreams.
+    pub(crate) fn note_swept(&mut self, entry: PitIndex) -> bool {
+        let expiry = self.pcct.entry(entry).expiry();
+        self.sweep.latest_expiry = self.sweep.latest_expiry.max(expiry);
+        self.sweep.sends_again
+    }
+
+    /// When a pass continues, or one for the latest expiry starts.
+    pub(crate) fn next_sweep(&self) -> Option<Timestamp> {
+        if self.sweep.position.is_some() {
+            return Some(Timestamp::ZERO);
+        }
+        let peers = self.peers.as_ref().filter(|peers| peers.is_latest_stale())?;
+        let resumes = self.sweep.resumes;
+        (peers.latest_expiry() > resumes.plus_millis(EXPIRY_AHEAD_MS)).then_some(resumes)
+    }
+}
+
+/// A pass over all slots of the PIT. It ends the in-records of faces that have been removed, sends
+/// Interests again whose upstreams have lost their links, and finds the latest expiry of the Interests
+/// that are pending.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    /// The next slot; `None` between passes.
+    position: Option<usize>,
+    /// Another pass follows this one: a face was removed since it started.
+    is_due_again: bool,
+    /// An upstream was lost since the last pass started.
+    sends_again: bool,
+    /// The latest expiry found in this pass.
+    latest_expiry: Timestamp,
+    /// When the next pass for the latest expiry may start.
+    resumes: Timestamp,
+}
+
+/// Why a PIT entry ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Data, from upstream or from a Content Store.
+    Data,
+    /// A Nack of the last upstream that could have answered.
+    Nack,
+    /// Expiry.
+    Expiry,
+    /// The strategy found no next hop.
+    Rejection,
 }
 
 /// Which unsolicited Data is cached (NFD's unsolicited data policy).

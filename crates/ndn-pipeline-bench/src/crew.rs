@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, ensure};
 use ndn_dataplane::{Exchange, KINDS, Message, RoutedSink};
 use ndn_forwarding::{
-    BURST_SIZE, Burst, Content, Dispatcher, PacketKind, SharedTables, TxSink as _,
+    BURST_SIZE, Burst, Dispatcher, PacketKind, ShardMessage, SharedTables, TxSink as _,
 };
 use ndn_types::Timestamp;
 
@@ -218,7 +218,7 @@ impl Member {
         self.exchange.outbound.wake();
         rig.pool.settle();
         rig.pool.reclaim();
-        ensure!(rig.shard.take_crossings().next().is_none(), "nothing is wide");
+        ensure!(rig.shard.take_messages().next().is_none(), "nothing is wide");
         rig.finish(start)
     }
 
@@ -227,15 +227,15 @@ impl Member {
         let rig = &mut self.rig;
         let mut is_unexpected = false;
         self.exchange.take_each(from, kind, TAKEN_MAX, &rig.pool, |message, _| match message {
-            Message::Content(Content::Packet(parcel)) => {
-                is_unexpected |= !self.crossed.push_parcel(parcel, &rig.pool, &rig.hasher);
+            Message::Shard(ShardMessage::Packet(packet)) => {
+                is_unexpected |= !self.crossed.push_packet(packet, &rig.pool, &rig.hasher);
             }
             Message::RemoteTx(outgoing) => {
                 let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
                 sink.send(outgoing.face, &outgoing.packet(&rig.pool));
                 outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
             }
-            Message::Content(_) | Message::RemoteFrame(_) | Message::Taken => is_unexpected = true,
+            Message::Shard(_) | Message::RemoteFrame(_) | Message::Taken => is_unexpected = true,
         });
         ensure!(!is_unexpected, "nothing is wide, and there is room in the burst");
         if !self.crossed.is_empty() {

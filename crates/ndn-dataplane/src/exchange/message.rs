@@ -1,7 +1,7 @@
 //! The messages in the rings.
 
 use ndn_face::Sender;
-use ndn_forwarding::{Content, PacketKind, PitToken, TxKind, TxPacket};
+use ndn_forwarding::{PacketKind, PitToken, ShardMessage, TxKind, TxPacket};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<Queued>() == 128);
 #[derive(Debug)]
 pub enum Message {
     /// For the shard.
-    Content(Content),
+    Shard(ShardMessage),
     /// For a face.
     RemoteTx(RemoteTx),
     /// Received by another socket or queue than those of the face's worker.
@@ -117,9 +117,9 @@ impl Message {
     #[inline(always)]
     pub(super) fn prefetch(&self, pool: &PacketPool) {
         let handle = match self {
-            Self::Content(Content::Packet(parcel)) => parcel.handle(),
+            Self::Shard(ShardMessage::Packet(packet)) => packet.handle(),
             Self::RemoteTx(outgoing) => outgoing.handle.as_ref(),
-            Self::Content(_) | Self::RemoteFrame(_) | Self::Taken => None,
+            Self::Shard(_) | Self::RemoteFrame(_) | Self::Taken => None,
         };
         let Some(handle) = handle else { return };
         let wire = pool.bytes(handle);
@@ -131,7 +131,7 @@ impl Message {
     /// The kind of its ring.
     pub fn kind(&self) -> PacketKind {
         match self {
-            Self::Content(content) => content.kind(),
+            Self::Shard(message) => message.kind(),
             Self::RemoteTx(outgoing) => kind_of(outgoing.kind),
             Self::RemoteFrame(frame) => frame.kind,
             Self::Taken => PacketKind::Data,
@@ -144,27 +144,27 @@ impl Message {
     pub(crate) fn apply(&mut self, verdict: Verdict) -> Verdict {
         match (self, verdict) {
             (_, Verdict::Pass) => Verdict::Pass,
-            (Self::Content(Content::Packet(parcel)), Verdict::Nack) => {
-                parcel.refuse();
+            (Self::Shard(ShardMessage::Packet(packet)), Verdict::Nack) => {
+                packet.refuse();
                 Verdict::Nack
             }
-            (Self::Content(Content::Packet(_)), Verdict::Drop) => Verdict::Drop,
-            (Self::Content(Content::Packet(parcel)), Verdict::Mark) => {
-                parcel.mark_congestion();
+            (Self::Shard(ShardMessage::Packet(_)), Verdict::Drop) => Verdict::Drop,
+            (Self::Shard(ShardMessage::Packet(packet)), Verdict::Mark) => {
+                packet.mark_congestion();
                 Verdict::Mark
             }
             (Self::RemoteTx(outgoing), _) => {
                 outgoing.congestion_mark = outgoing.congestion_mark.max(1);
                 Verdict::Mark
             }
-            (Self::Content(_) | Self::RemoteFrame(_) | Self::Taken, _) => Verdict::Pass,
+            (Self::Shard(_) | Self::RemoteFrame(_) | Self::Taken, _) => Verdict::Pass,
         }
     }
 
     /// Releases its packet.
     pub fn release(self, pool: &PacketPool) {
         match self {
-            Self::Content(content) => content.release(pool),
+            Self::Shard(message) => message.release(pool),
             Self::RemoteTx(RemoteTx { handle, .. }) => {
                 handle.into_iter().for_each(|handle| pool.release(handle));
             }

@@ -251,7 +251,8 @@ mod tests {
     use std::collections::VecDeque;
 
     use ndn_forwarding::{
-        Burst, Content, Ingress, LpFields, Parcel, PitToken, RxFace, TxKind, TxPacket,
+        Burst, CrossShardPacket, Ingress, LpFields, PitToken, RxFace, ShardMessage, TxKind,
+        TxPacket,
     };
     use ndn_packet::{InterestBuilder, Name};
     use ndn_sys::poll::{Events, Poller};
@@ -394,7 +395,7 @@ mod tests {
     }
 
     /// A received Interest for another shard.
-    fn parcel(pool: &PacketPool) -> Parcel {
+    fn packet(pool: &PacketPool) -> CrossShardPacket {
         let name = Name::from_uri("/a/b").unwrap();
         let wire = InterestBuilder::new(&name).nonce(7).to_vec().unwrap();
         let mut block = pool.allocate_block().unwrap();
@@ -407,7 +408,7 @@ mod tests {
         let fields = LpFields::default();
         ingress.push(&mut burst, pool, &mut block, wire.len(), &fields, &face).unwrap();
         pool.finish(block);
-        burst.take_parcel(0)
+        burst.take_packet(0)
     }
 
     /// Messages can be taken before the wake-up.
@@ -521,9 +522,9 @@ mod tests {
     fn verdict_is_applied_as_far_as_the_message_allows() {
         use Verdict::{Drop, Mark, Nack, Pass};
         let pool = PacketPool::new(16).unwrap();
-        let packet = || Message::Content(Content::Packet(parcel(&pool)));
+        let packet = || Message::Shard(ShardMessage::Packet(packet(&pool)));
         let forwarded = || outgoing(&pool, 1, TxKind::Interest);
-        let other = || Message::Content(Content::FaceSendsTokens(FaceIndex::new(1, 0)));
+        let other = || Message::Shard(ShardMessage::FaceSendsTokens(FaceIndex::new(1, 0)));
         let frame = || Message::RemoteFrame(frame(&pool, &[TYPE_INTEREST, 0]));
         let kinds: [(&dyn Fn() -> Message, [Verdict; 4]); 4] = [
             (&packet, [Pass, Mark, Nack, Drop]),

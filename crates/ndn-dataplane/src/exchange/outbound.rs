@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{Burst, Content, PacketKind, PitToken, TxPacket, TxSink};
+use ndn_forwarding::{Burst, PacketKind, PitToken, ShardMessage, TxPacket, TxSink};
 use ndn_ring::{CopyBlock, PacketPool, Producer};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
@@ -91,9 +91,9 @@ impl Outbound {
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
         let kind = burst.kind(index);
-        let make = || Message::Content(Content::Packet(burst.take_parcel(index)));
+        let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
         if !self.send_with(to, kind, make) {
-            burst.take_parcel(index).release(pool);
+            burst.take_packet(index).release(pool);
         }
     }
 

@@ -24,7 +24,7 @@ use ndn_face::{
     WORKER_TOKEN_MIN,
 };
 use ndn_forwarding::{
-    Burst, Content, FaceProperties, Ingress, LinkEvent, PacketKind, PacketTracer, Shard,
+    Burst, FaceProperties, Ingress, LinkEvent, PacketKind, PacketTracer, Shard, ShardMessage,
     TxSink as _,
 };
 use ndn_ring::PacketPool;
@@ -695,7 +695,7 @@ impl Worker {
     fn after_shard(&mut self, now: Timestamp, packets: usize) {
         self.shard.end_burst();
         self.faces.publish(now, &self.pool);
-        self.send_crossings(now);
+        self.send_shard_messages(now);
         self.state.packets += packets;
         self.state.unflushed += packets;
         if self.state.unflushed >= PACKETS_PER_FLUSH {
@@ -776,8 +776,8 @@ impl Worker {
             let part = Takeable { count: left, ..takeable };
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
                 match message {
-                    Message::Content(Content::Packet(parcel)) => {
-                        let is_pushed = crossed.push_parcel(parcel, pool, hasher);
+                    Message::Shard(ShardMessage::Packet(packet)) => {
+                        let is_pushed = crossed.push_packet(packet, pool, hasher);
                         assert!(is_pushed, "no more than fit are taken");
                     }
                     Message::RemoteTx(outgoing) => {
@@ -785,7 +785,7 @@ impl Worker {
                         outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
                         sent += 1;
                     }
-                    Message::Content(_) | Message::RemoteFrame(_) | Message::Taken => return false,
+                    Message::Shard(_) | Message::RemoteFrame(_) | Message::Taken => return false,
                 }
                 true
             });
@@ -811,8 +811,8 @@ impl Worker {
         let mut others = inter_worker.swap_others(Vec::new());
         for message in others.drain(..) {
             match message {
-                Message::Content(content) => {
-                    self.process_crossing(now, content);
+                Message::Shard(message) => {
+                    self.process_shard_message(now, message);
                     processed += 1;
                 }
                 Message::RemoteFrame(frame) => match &mut self.inter_worker {
@@ -830,28 +830,28 @@ impl Worker {
     }
 
     /// Makes the shard process a message of another shard; [`after_shard`](Self::after_shard) follows.
-    fn process_crossing(&mut self, now: Timestamp, content: Content) {
-        self.with_sink(now, |shard, sink| shard.process_crossing(now, content, sink.pool, sink));
+    fn process_shard_message(&mut self, now: Timestamp, message: ShardMessage) {
+        self.with_sink(now, |shard, sink| shard.process_message(now, message, sink.pool, sink));
     }
 
     /// Sends the messages of the shard to others, which are woken later: see [`Self::flush`].
-    fn send_crossings(&mut self, now: Timestamp) {
+    fn send_shard_messages(&mut self, now: Timestamp) {
         let mut to_itself = Vec::new();
         let Some(inter_worker) = &mut self.inter_worker else { return };
         let outbound = &mut inter_worker.exchange.outbound;
-        for crossing in self.shard.take_crossings() {
-            let to = usize::from(crossing.to);
+        for addressed in self.shard.take_messages() {
+            let to = usize::from(addressed.to);
             if to == outbound.own() {
                 // Only if a name has moved back to this shard; an empty list has no memory.
-                to_itself.push(crossing.content);
+                to_itself.push(addressed.message);
             } else {
-                outbound.send(to, Message::Content(crossing.content), &self.pool);
+                outbound.send(to, Message::Shard(addressed.message), &self.pool);
             }
         }
         outbound.publish();
         let count = to_itself.len();
         if count > 0 {
-            to_itself.into_iter().for_each(|content| self.process_crossing(now, content));
+            to_itself.into_iter().for_each(|message| self.process_shard_message(now, message));
             // The resulting messages are for other shards.
             self.after_shard(now, count);
         }

@@ -1,7 +1,7 @@
 //! Dispatch of packets to shards, and the messages between shards.
 //!
-//! Nearly every packet goes only to the shard that owns its name. The exceptions are processed in
-//! `pipelines/cross_shard.rs`:
+//! Nearly every packet goes only to the shard that owns its name. The exceptions are processed in the last part of
+//! `incoming.rs`:
 //!
 //! - A *short-prefix* Interest (CanBePrefix, and a name shorter than the dispatch depth) is pending in its home
 //!   shard, which publishes it and then sends a [`CsProbe`] through the other shards' Content Stores. It is
@@ -11,9 +11,8 @@
 //! - While an entry of the dispatch table moves, packets go to the previous owner first, and on to the new owner if
 //!   they find nothing there. A Data whose PIT token names another shard goes to that shard first.
 
-mod crossing;
 mod load;
-mod parcel;
+mod message;
 
 use std::sync::Arc;
 
@@ -24,10 +23,9 @@ use ndn_table::{Ndt, TOKEN_LENGTH, Token};
 use crate::descriptor::{Descriptor, Flags};
 use crate::{Burst, PacketKind};
 
-pub(crate) use crossing::Stage;
-pub use crossing::{Answer, Content, Crossing, CsProbe, DataVisit};
 pub use load::{LOAD_SAMPLE, NdtLoads, Sampled};
-pub use parcel::Parcel;
+pub(crate) use message::Stage;
+pub use message::{AddressedMessage, Answer, CsProbe, DataVisit, ShardMessage};
 
 /// Samples that wait for their prefetched counters: about a burst of packets.
 const SAMPLES_AHEAD: usize = 8;

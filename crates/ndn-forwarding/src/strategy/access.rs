@@ -6,8 +6,9 @@ use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedData, Context, PendingInterest, Strategy, StrategyRef};
+use super::{Context, PendingInterest, Strategy, StrategyRef};
 use crate::DropReason;
+use crate::packet::RxPacket;
 
 /// Sends an Interest to the face that last answered under the prefix, and to all others if that
 /// face does not answer in time. Without a known face, or on a retransmission, the Interest goes to
@@ -68,8 +69,8 @@ impl Strategy for Access {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
-        if let Some(record) = context.out_record(entry, data.face) {
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
+        if let Some(record) = context.out_record(entry, data.face()) {
             let rtt_ns = context.now().nanos_since(record.renewed);
             context.note_answer(entry, data, rtt_ns);
         }

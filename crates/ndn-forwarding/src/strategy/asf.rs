@@ -11,8 +11,9 @@ use ndn_types::Timestamp;
 use super::measurements::{Measurement, mix};
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
+use crate::packet::RxPacket;
 
 /// The first probe of a namespace is sent within this time.
 const FIRST_PROBE_MS: u64 = 5000;
@@ -91,8 +92,8 @@ impl Asf {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) -> (u64, u64) {
-        let (now, strategy) = (context.now, context.strategy);
-        let table = &mut context.tables.measurements;
+        let (now, strategy) = (context.now(), context.strategy);
+        let table = context.measurements();
         let Some(hop) = table.find_hop_mut(strategy, interest.namespace(), face, now) else {
             return (UNMEASURED, u64::MAX);
         };
@@ -144,7 +145,7 @@ impl Asf {
     ) {
         let by = context.asker(interest);
         let now = by.now;
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         let hop = table.hop_mut(by, interest.namespace(), face, self.lifetime_ms);
         self.apply_timeout(hop, now);
@@ -158,7 +159,7 @@ impl Asf {
         let by = context.asker(interest);
         let now = by.now;
         let random = mix(u64::from(interest.nonce) ^ interest.namespace());
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         let namespace = table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         if namespace.due == Timestamp::ZERO {
             namespace.due = now.plus_millis(1 + random % FIRST_PROBE_MS);
@@ -171,7 +172,7 @@ impl Asf {
         if context.send_probe(interest, face, nonce) {
             self.await_answer(context, interest, face);
         }
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         let namespace = table.namespace_mut(by, interest.namespace(), self.lifetime_ms);
         namespace.due = now.plus_millis(self.probing_interval_ms);
     }
@@ -246,7 +247,7 @@ impl Asf {
 
 /// Whether an Interest to `face` is pending.
 fn is_used(context: &Context<'_>, entry: PitIndex, face: FaceIndex) -> bool {
-    context.out_record(entry, face).is_some_and(|record| record.expiry() > context.now)
+    context.out_record(entry, face).is_some_and(|record| record.expiry() > context.now())
 }
 
 /// The eligible next hop with the oldest out-record.
@@ -282,36 +283,36 @@ impl Strategy for Asf {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
-        let (now, strategy) = (context.now, context.strategy);
-        let sent = context.out_record(entry, data.face).map(|record| record.renewed);
-        let table = &mut context.tables.measurements;
-        let Some(namespace) = table.find_namespace(strategy, data.prefix_hashes, now) else {
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
+        let (now, strategy) = (context.now(), context.strategy);
+        let sent = context.out_record(entry, data.face()).map(|record| record.renewed);
+        let table = context.measurements();
+        let Some(namespace) = table.find_namespace(strategy, data.hashes(), now) else {
             return;
         };
         if let (Some(sent), Some(hop)) =
-            (sent, table.find_hop_mut(strategy, namespace, data.face, now))
+            (sent, table.find_hop_mut(strategy, namespace, data.face(), now))
         {
             self.apply_timeout(hop, now);
             hop.rtt.add(now.nanos_since(sent));
             hop.state = WORKING;
-            if data.prefix_hashes.contains(&hop.mark) {
+            if data.hashes().contains(&hop.mark) {
                 hop.due = Timestamp::ZERO;
             }
         }
-        let mut others = context.out_records(entry).filter(|record| record.face != data.face);
+        let mut others = context.out_records(entry).filter(|record| record.face != data.face());
         let awaits_others = others.any(|record| context.is_awaited(record));
         drop(others);
         if awaits_others {
-            context.linger(entry, data.face, PROBE_ANSWER_MS);
+            context.linger(entry, data.face(), PROBE_ANSWER_MS);
         }
     }
 
     fn after_receive_nack(&self, context: &mut Context<'_>, entry: PitIndex, nack: &ArrivedNack) {
-        let (now, strategy) = (context.now, context.strategy);
+        let (now, strategy) = (context.now(), context.strategy);
         let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
         let count = context.hash_name_of(entry, &mut hashes);
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         if let Some(namespace) = table.find_namespace(strategy, &hashes[..count], now)
             && let Some(hop) = table.find_hop_mut(strategy, namespace, nack.face, now)
         {

@@ -1,34 +1,33 @@
 //! The interface between a shard and its strategies.
 
-use ndn_packet::NackReason;
-use ndn_table::{FaceIndex, FibSnapshot, InRecord, OutRecord, PitIndex, StrategyId};
+use ndn_packet::{Interest, NackReason, NameRef};
+use ndn_table::{FaceIndex, InRecord, OutRecord, PREFIX_HASHES_MAX, PitIndex, StrategyId};
 use ndn_types::{PrincipalIndex, Timestamp};
 
-use super::measurements::Writer;
+use super::measurements::{Measurements, Writer, mix};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedData, PendingInterest};
 use crate::face_table::{FaceFlags, LinkState};
-use crate::pipelines::Ending;
-use crate::tables::Tables;
-use crate::{DropReason, TxSink};
+use crate::learning::LearningRequest;
+use crate::outgoing::Outgoing;
+use crate::packet::RxPacket;
+use crate::pending_interest::PendingInterest;
+use crate::tables::Ending;
+use crate::{DropReason, TxPacket};
 
 /// State of the out-record of an Interest whose NextHopFaceId named the face: no strategy chose it, and
 /// none may choose another.
 pub(crate) const DIRECTED: u32 = u32::MAX;
 
-/// State of a shard while it processes a packet, for its pipelines and strategies.
+/// State of a shard while a strategy decides: what strategies may read and do.
 pub struct Context<'a> {
-    pub(crate) now: Timestamp,
-    pub(crate) tables: &'a mut Tables,
-    pub(crate) fib: &'a FibSnapshot,
-    pub(crate) tx: &'a mut dyn TxSink,
+    pub(crate) outgoing: Outgoing<'a>,
     /// The strategy instance of the current PIT entry.
     pub(crate) strategy: StrategyId,
 }
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Context").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
@@ -36,42 +35,42 @@ impl Context<'_> {
     /// The time of the burst.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.now
+        self.outgoing.now
     }
 
     /// The in-records of a PIT entry.
     pub fn in_records(&self, entry: PitIndex) -> impl Iterator<Item = &InRecord> {
-        self.tables.pcct.in_records(entry)
+        self.outgoing.tables.pcct.in_records(entry)
     }
 
     /// The out-records of a PIT entry.
     pub fn out_records(&self, entry: PitIndex) -> impl Iterator<Item = &OutRecord> {
-        self.tables.pcct.out_records(entry)
+        self.outgoing.tables.pcct.out_records(entry)
     }
 
     /// Whether a PIT entry has out-records.
     #[inline]
     #[must_use]
     pub fn has_out_records(&self, entry: PitIndex) -> bool {
-        self.tables.pcct.entry(entry).out_record_count() > 0
+        self.outgoing.tables.pcct.entry(entry).out_record_count() > 0
     }
 
     /// The in-record of `face`.
     #[must_use]
     pub fn in_record(&self, entry: PitIndex, face: FaceIndex) -> Option<&InRecord> {
-        self.in_records(entry).find(|record| record.face == face)
+        self.outgoing.in_record(entry, face)
     }
 
     /// The out-record of `face`.
     #[must_use]
     pub fn out_record(&self, entry: PitIndex, face: FaceIndex) -> Option<&OutRecord> {
-        self.out_records(entry).find(|record| record.face == face)
+        self.outgoing.out_record(entry, face)
     }
 
     /// Whether `face` still exists: records may outlive their faces.
     #[must_use]
     pub fn face_exists(&self, face: FaceIndex) -> bool {
-        self.tables.faces.find(face).is_some()
+        self.outgoing.tables.faces.find(face).is_some()
     }
 
     /// Whether the Interest of an out-record may have reached its upstream: the face exists, and its link
@@ -79,7 +78,7 @@ impl Context<'_> {
     #[inline]
     #[must_use]
     pub fn has_upstream(&self, record: &OutRecord) -> bool {
-        let faces = &self.tables.faces;
+        let faces = &self.outgoing.tables.faces;
         faces.find(record.face).is_some_and(|flags| match flags.link_state() {
             LinkState::Up => true,
             LinkState::Returning | LinkState::Doubted => {
@@ -93,7 +92,9 @@ impl Context<'_> {
     /// out-record has not expired.
     #[must_use]
     pub fn is_awaited(&self, record: &OutRecord) -> bool {
-        record.nack_reason.is_none() && record.expiry() >= self.now && self.has_upstream(record)
+        record.nack_reason.is_none()
+            && record.expiry() >= self.outgoing.now
+            && self.has_upstream(record)
     }
 
     /// Whether an Interest may be sent to `face`: it exists, scope rules allow it, and the Interest
@@ -117,12 +118,12 @@ impl Context<'_> {
         interest: &PendingInterest<'_>,
         face: FaceIndex,
     ) -> Option<FaceFlags> {
-        let flags = self.tables.faces.find(face)?;
+        let flags = self.outgoing.tables.faces.find(face)?;
         let violates_scope = interest.is_for_local && !flags.is_local();
         (!violates_scope && (face != interest.face || flags.is_ad_hoc())).then_some(flags)
     }
 
-    /// How far the next hops can be relied on at best; `None` if the Interest may be sent to none.
+    /// The best link state of the next hops; `None` if the Interest may be sent to none.
     #[cold]
     pub(crate) fn best_link_state(&self, interest: &PendingInterest<'_>) -> Option<LinkState> {
         let faces = interest.next_hops.iter().map(|hop| hop.face);
@@ -133,7 +134,7 @@ impl Context<'_> {
     /// possible; the drop is counted.
     #[inline]
     pub fn send_interest(&mut self, interest: &PendingInterest<'_>, face: FaceIndex) -> bool {
-        match self.outgoing_interest(interest, face) {
+        match self.outgoing.outgoing_interest(interest, face) {
             Ok(()) => true,
             Err(reason) => {
                 self.count_drop(reason);
@@ -151,7 +152,7 @@ impl Context<'_> {
         reason: NackReason,
         congestion_mark: u16,
     ) {
-        self.outgoing_nack(entry, face, reason, congestion_mark);
+        self.outgoing.outgoing_nack(entry, face, reason, congestion_mark);
     }
 
     /// Sends a Nack to every point-to-point downstream of `entry` that still waits, and removes the
@@ -162,7 +163,7 @@ impl Context<'_> {
         loop {
             let record = self.in_records(entry).nth(kept);
             let Some(face) = record.map(|record| record.face) else { break };
-            if !self.outgoing_nack(entry, face, reason, congestion_mark) {
+            if !self.outgoing.outgoing_nack(entry, face, reason, congestion_mark) {
                 kept += 1;
             }
         }
@@ -170,18 +171,58 @@ impl Context<'_> {
 
     /// Ends a PIT entry without next hop, without notifying its downstreams.
     pub fn reject(&mut self, entry: PitIndex) {
-        self.finalize_unsatisfied(entry, Ending::Rejection);
+        self.outgoing.finalize_unsatisfied(entry, Ending::Rejection);
     }
 
     /// Schedules [`Strategy::on_timer`](super::Strategy::on_timer) at `deadline`. It is not called
     /// if the entry has ended by then, or if all timers are in use.
     pub fn set_timer(&mut self, entry: PitIndex, deadline: Timestamp) {
-        self.schedule_strategy_timer(entry, deadline);
+        self.outgoing.schedule_strategy_timer(entry, deadline);
     }
 
     /// Counts an Interest that is not sent.
     pub fn count_drop(&mut self, reason: DropReason) {
-        self.tables.counters.drop_packet(reason);
+        self.outgoing.tables.counters.drop_packet(reason);
+    }
+
+    /// The table of measurements.
+    pub(super) fn measurements(&mut self) -> &mut Measurements {
+        &mut self.outgoing.tables.measurements
+    }
+
+    /// The FaceId of a face that exists.
+    pub(super) fn face_id(&self, face: FaceIndex) -> Option<u64> {
+        self.outgoing.tables.faces.face_id(face)
+    }
+
+    /// The name of a pending Interest.
+    pub(super) fn interest_name(&self, entry: PitIndex) -> NameRef<'_> {
+        self.outgoing.tables.pcct.interest_name(entry)
+    }
+
+    /// The strategy's word in a PIT entry.
+    pub(super) fn strategy_state(&self, entry: PitIndex) -> u64 {
+        self.outgoing.tables.pcct.entry(entry).strategy_state
+    }
+
+    /// Sets the strategy's word in a PIT entry.
+    pub(super) fn set_strategy_state(&mut self, entry: PitIndex, state: u64) {
+        self.outgoing.tables.pcct.entry_mut(entry).strategy_state = state;
+    }
+
+    /// Queues a request to the control thread.
+    pub(super) fn request_control(&mut self, request: LearningRequest) {
+        self.outgoing.request_control(request);
+    }
+
+    /// Holds a Data from the downstreams of `entry` until its announcement is found.
+    pub(super) fn hold_data(&mut self, entry: PitIndex, data: &RxPacket<'_>) {
+        self.outgoing.hold_data(entry, data);
+    }
+
+    /// Keeps an entry satisfied by a Data of `face` for `wait_ms`, to measure the answers of other upstreams.
+    pub(super) fn linger(&mut self, entry: PitIndex, face: FaceIndex, wait_ms: u64) {
+        self.outgoing.linger(entry, face, wait_ms);
     }
 
     /// Decides on an Interest that has joined `entry`, from the Interests sent to any upstream.
@@ -190,7 +231,7 @@ impl Context<'_> {
         suppression: &Suppression,
         entry: PitIndex,
     ) -> Retransmission {
-        let now = self.now;
+        let now = self.outgoing.now;
         let mut last_sent = Timestamp::ZERO;
         let mut is_pending = false;
         for record in self.out_records(entry) {
@@ -200,7 +241,7 @@ impl Context<'_> {
         if !is_pending {
             return Retransmission::New;
         }
-        let state = &mut self.tables.pcct.entry_mut(entry).strategy_state;
+        let state = &mut self.outgoing.tables.pcct.entry_mut(entry).strategy_state;
         let mut interval_ms = u32::try_from(*state).unwrap_or(0);
         let decision = suppression.decide(now, last_sent, &mut interval_ms);
         *state = u64::from(interval_ms);
@@ -218,13 +259,13 @@ impl Context<'_> {
         let Some(record) = self.out_record(entry, face) else { return (Retransmission::New, 0) };
         let mut interval_ms =
             if record.strategy_state == DIRECTED { 0 } else { record.strategy_state };
-        let decision = suppression.decide(self.now, record.renewed, &mut interval_ms);
+        let decision = suppression.decide(self.outgoing.now, record.renewed, &mut interval_ms);
         (decision, interval_ms)
     }
 
     /// Sets the suppression interval of an upstream.
     pub(crate) fn set_interval(&mut self, entry: PitIndex, face: FaceIndex, interval_ms: u32) {
-        if let Some(record) = self.tables.pcct.out_record_mut(entry, face) {
+        if let Some(record) = self.outgoing.tables.pcct.out_record_mut(entry, face) {
             record.strategy_state = interval_ms;
         }
     }
@@ -232,17 +273,17 @@ impl Context<'_> {
     /// The first non-local face at `position` or after it, in arbitrary order, and the position to
     /// continue from.
     pub(super) fn next_remote_face(&self, position: usize) -> Option<(usize, FaceIndex)> {
-        self.tables.faces.next_remote(position)
+        self.outgoing.tables.faces.next_remote(position)
     }
 
     /// Whether a face exists and is local.
     pub(super) fn is_local(&self, face: FaceIndex) -> bool {
-        self.tables.faces.find(face).is_some_and(|flags| flags.is_local())
+        self.outgoing.tables.faces.find(face).is_some_and(|flags| flags.is_local())
     }
 
     /// Sets the strategy state in the in-record of `face`.
     pub(super) fn set_downstream_state(&mut self, entry: PitIndex, face: FaceIndex, state: u8) {
-        if let Some(record) = self.tables.pcct.in_record_mut(entry, face) {
+        if let Some(record) = self.outgoing.tables.pcct.in_record_mut(entry, face) {
             record.strategy_state = state;
         }
     }
@@ -250,38 +291,109 @@ impl Context<'_> {
     /// The face that last answered under the longest prefix with a measurement, and its timeout in
     /// nanoseconds.
     pub(super) fn last_working(&self, prefix_hashes: &[u64]) -> Option<(FaceIndex, u64)> {
-        let measurements = &self.tables.measurements;
-        let known = measurements.find_longest_prefix(self.strategy, prefix_hashes, self.now)?;
+        let measurements = &self.outgoing.tables.measurements;
+        let known =
+            measurements.find_longest_prefix(self.strategy, prefix_hashes, self.outgoing.now)?;
         Some((known.last_next_hop, known.rtt.timeout_ns()))
     }
 
     /// The writer of measurements for an Interest that is forwarded: the principal that sent it.
     pub(super) fn asker(&self, interest: &PendingInterest<'_>) -> Writer {
-        let principal = self.tables.faces.principal(interest.face);
+        let principal = self.outgoing.tables.faces.principal(interest.face);
         let principal = principal.unwrap_or(PrincipalIndex::OTHER);
-        Writer { strategy: self.strategy, principal, now: self.now }
+        Writer { strategy: self.strategy, principal, now: self.outgoing.now }
     }
 
     /// The writer of measurements for an answer: the principal that the entry is charged to.
     pub(super) fn writer(&self, entry: PitIndex) -> Writer {
-        let principal = self.tables.pcct.entry(entry).principal();
-        Writer { strategy: self.strategy, principal, now: self.now }
+        let principal = self.outgoing.tables.pcct.entry(entry).principal();
+        Writer { strategy: self.strategy, principal, now: self.outgoing.now }
     }
 
     /// Records that a face answered `entry` after `rtt_ns`, under the parent of the name of `data`.
-    pub(super) fn note_answer(&mut self, entry: PitIndex, data: &ArrivedData<'_>, rtt_ns: u64) {
-        let [.., parent_hash, _] = *data.prefix_hashes else { return };
+    pub(super) fn note_answer(&mut self, entry: PitIndex, data: &RxPacket<'_>, rtt_ns: u64) {
+        let [.., parent_hash, _] = *data.hashes() else { return };
         let by = self.writer(entry);
-        let measurements = &mut self.tables.measurements;
-        let of_face = measurements.face_mut(by, data.face);
+        let measurements = &mut self.outgoing.tables.measurements;
+        let of_face = measurements.face_mut(by, data.face());
         of_face.rtt.add(rtt_ns);
         let face_rtt = of_face.rtt;
         let of_prefix = measurements.prefix_mut(by, parent_hash);
-        if of_prefix.last_next_hop == data.face {
+        if of_prefix.last_next_hop == data.face() {
             of_prefix.rtt.add(rtt_ns);
         } else {
-            of_prefix.last_next_hop = data.face;
+            of_prefix.last_next_hop = data.face();
             of_prefix.rtt = face_rtt;
         }
     }
+
+    /// Sends the Interest to `face` with another Nonce, so that it is not dropped as a loop where
+    /// the paths meet. Returns false if that was not possible.
+    pub(super) fn send_probe(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        face: FaceIndex,
+        nonce: u32,
+    ) -> bool {
+        let mut is_sent = false;
+        self.with_nonce(interest, nonce, |context, probe| {
+            is_sent = context.send_interest(probe, face);
+        });
+        is_sent
+    }
+
+    /// Calls `act` with a copy of the Interest that has another Nonce.
+    pub(crate) fn with_nonce(
+        &mut self,
+        interest: &PendingInterest<'_>,
+        nonce: u32,
+        act: impl FnOnce(&mut Self, &PendingInterest<'_>),
+    ) {
+        let wire = interest.packet.wire;
+        let offset = Interest::parse(wire).ok().and_then(|view| view.nonce_offset());
+        let Some(place) = offset.map(|offset| offset..offset + 4) else { return };
+        let mut copy = std::mem::take(&mut self.outgoing.tables.probe_scratch);
+        copy.clear();
+        copy.extend_from_slice(wire);
+        if let Some(place) = copy.get_mut(place) {
+            place.copy_from_slice(&nonce.to_be_bytes());
+            let packet = TxPacket { wire: &copy, handle: None, ..interest.packet };
+            act(self, &PendingInterest { packet, nonce, ..*interest });
+        }
+        self.outgoing.tables.probe_scratch = copy;
+    }
+
+    /// Sends copies of a new Interest to the next hops that came back or are in doubt, until something arrives on them.
+    #[cold]
+    pub(crate) fn probe_uncertain(&mut self, interest: &PendingInterest<'_>) {
+        for hop in interest.next_hops {
+            let face = hop.face;
+            let flags = self.find_permitted(interest, face);
+            let link_state = flags.map(FaceFlags::link_state);
+            if matches!(link_state, Some(LinkState::Returning | LinkState::Doubted))
+                && self.out_record(interest.entry, face).is_none()
+                && self.outgoing.tables.faces.take_probe(face, self.outgoing.now)
+            {
+                self.send_probe(interest, face, other_nonce(interest.nonce));
+            }
+        }
+    }
+
+    /// Hashes the prefixes of the name of a pending Interest; returns their number.
+    pub(super) fn hash_name_of(
+        &self,
+        entry: PitIndex,
+        hashes: &mut [u64; PREFIX_HASHES_MAX],
+    ) -> usize {
+        let Ok(interest) = Interest::parse(self.outgoing.tables.pcct.interest(entry)) else {
+            return 0;
+        };
+        self.outgoing.tables.hasher.hash_prefixes(interest.name(), hashes).unwrap_or(0)
+    }
+}
+
+/// A Nonce for a copy of an Interest.
+pub(crate) fn other_nonce(nonce: u32) -> u32 {
+    let [.., a, b, c, d] = mix(u64::from(nonce) | 1 << 32).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ndn_table::PitIndex;
 
-use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use crate::packet::RxPacket;
 
 /// One in this number of Interests is forgotten.
 const INTERVAL: u32 = 5;
@@ -30,7 +31,7 @@ impl Strategy for Forgetful {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
         self.strategy.before_satisfy(context, entry, data);
     }
 

@@ -9,9 +9,10 @@ use ndn_packet::NackReason;
 use ndn_table::{FaceIndex, PitIndex};
 
 use super::parameters::{ParameterError, Parameters};
-use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef};
 use crate::descriptor::Flags;
 use crate::learning::LearningRequest;
+use crate::packet::RxPacket;
 use crate::{DropReason, TxPacket};
 
 /// The last Interest of this record was a discovery Interest.
@@ -58,7 +59,7 @@ fn note_sent(context: &mut Context<'_>, entry: PitIndex, face: FaceIndex, state:
 
 /// Whether a non-local downstream waits for the announcement with the Data.
 fn wants_announcement(context: &Context<'_>, entry: PitIndex) -> bool {
-    let waiting = || context.in_records(entry).filter(|record| record.expiry() > context.now);
+    let waiting = || context.in_records(entry).filter(|record| record.expiry() > context.now());
     waiting().any(|record| record.strategy_state == DISCOVERY)
         && waiting().any(|record| !context.is_local(record.face))
 }
@@ -79,20 +80,20 @@ impl Strategy for SelfLearning {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
-        let Some(record) = context.out_record(entry, data.face) else { return };
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
+        let Some(record) = context.out_record(entry, data.face()) else { return };
         if record.strategy_state == u32::from(NON_DISCOVERY) {
             if wants_announcement(context, entry) {
                 context.hold_data(entry, data);
             }
-        } else if data.rx.has(Flags::ANNOUNCEMENT)
-            && let Some(face_id) = context.tables.faces.face_id(data.face)
-            && let Ok(view) = ndn_packet::Data::parse(data.rx.wire())
+        } else if data.has(Flags::ANNOUNCEMENT)
+            && let Some(face_id) = context.face_id(data.face())
+            && let Ok(view) = ndn_packet::Data::parse(data.wire())
         {
             context.request_control(LearningRequest::Learn {
                 face_id,
                 name: view.name().to_name(),
-                announcement: data.rx.announcement().into(),
+                announcement: data.announcement().into(),
             });
         }
     }
@@ -102,8 +103,8 @@ impl Strategy for SelfLearning {
             return;
         }
         context.send_nacks(entry, nack.reason, nack.congestion_mark);
-        if let Some(face_id) = context.tables.faces.face_id(nack.face) {
-            let name = context.tables.pcct.interest_name(entry).to_name();
+        if let Some(face_id) = context.face_id(nack.face) {
+            let name = context.interest_name(entry).to_name();
             context.request_control(LearningRequest::Forget { face_id, name });
         }
     }

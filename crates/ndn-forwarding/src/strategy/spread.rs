@@ -9,10 +9,11 @@ use ndn_table::{FaceIndex, PitIndex};
 use super::measurements::mix;
 use super::parameters::{ParameterError, Parameters};
 use super::retransmission::{Retransmission, Suppression};
-use super::{ArrivedData, ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
+use super::{ArrivedNack, Context, PendingInterest, Strategy, StrategyRef, nack};
 use crate::DropReason;
+use crate::packet::RxPacket;
 
-/// How long the turn or choice of a namespace is kept without traffic.
+/// Time for which the turn or choice of a namespace is kept without traffic.
 const LIFETIME_MS: u64 = 3_600_000;
 /// Maximum number of weights.
 const WEIGHTS_MAX: usize = 32;
@@ -58,7 +59,7 @@ impl Strategy for Random {
             return refuse(context, interest);
         }
         // Consumers choose Nonces at random; the time distinguishes those that do not.
-        let random = mix(u64::from(interest.nonce) ^ context.now.as_nanos());
+        let random = mix(u64::from(interest.nonce) ^ context.now().as_nanos());
         let chosen = usize::try_from(random % count as u64).unwrap_or_default();
         let faces = interest.next_hops.iter().map(|hop| hop.face);
         let mut eligible = faces.filter(|&face| context.is_eligible(interest, face));
@@ -132,7 +133,7 @@ impl Strategy for Turns {
             return context.count_drop(DropReason::RetransmissionSuppressed);
         }
         let by = context.asker(interest);
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let turn = namespace.mark;
         namespace.mark = turn.wrapping_add(1);
@@ -163,11 +164,11 @@ impl Sequential {
 
 impl Strategy for Sequential {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
-        let next = context.tables.pcct.entry(interest.entry).strategy_state;
+        let next = context.strategy_state(interest.entry);
         let next = usize::try_from(next).unwrap_or_default();
         match from_position(context, interest, next % interest.next_hops.len().max(1)) {
             Some((at, face)) => {
-                context.tables.pcct.entry_mut(interest.entry).strategy_state = at as u64 + 1;
+                context.set_strategy_state(interest.entry, at as u64 + 1);
                 context.send_interest(interest, face);
             }
             None => refuse(context, interest),
@@ -196,7 +197,7 @@ impl FastRoute {
 
     fn chosen(context: &mut Context<'_>, interest: &PendingInterest<'_>) -> Option<FaceIndex> {
         let by = context.asker(interest);
-        let table = &mut context.tables.measurements;
+        let table = context.measurements();
         let namespace = table.namespace_mut(by, interest.namespace(), LIFETIME_MS);
         let face = (namespace.state == Self::CHOSEN).then_some(namespace.last_next_hop)?;
         let is_next_hop = interest.next_hops.iter().any(|hop| hop.face == face);
@@ -230,13 +231,13 @@ impl Strategy for FastRoute {
         }
     }
 
-    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &ArrivedData<'_>) {
+    fn before_satisfy(&self, context: &mut Context<'_>, entry: PitIndex, data: &RxPacket<'_>) {
         let by = context.writer(entry);
-        let table = &mut context.tables.measurements;
-        if let Some(namespace) = table.find_namespace(by.strategy, data.prefix_hashes, by.now) {
+        let table = context.measurements();
+        if let Some(namespace) = table.find_namespace(by.strategy, data.hashes(), by.now) {
             let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
             namespace.state = Self::CHOSEN;
-            namespace.last_next_hop = data.face;
+            namespace.last_next_hop = data.face();
         }
     }
 
@@ -245,7 +246,7 @@ impl Strategy for FastRoute {
             let by = context.writer(entry);
             let mut hashes = [0; ndn_table::PREFIX_HASHES_MAX];
             let count = context.hash_name_of(entry, &mut hashes);
-            let table = &mut context.tables.measurements;
+            let table = context.measurements();
             if let Some(namespace) = table.find_namespace(by.strategy, &hashes[..count], by.now) {
                 let namespace = table.namespace_mut(by, namespace, LIFETIME_MS);
                 if namespace.last_next_hop == nack.face {

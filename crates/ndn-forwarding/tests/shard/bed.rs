@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ndn_forwarding::{
-    Burst, Counters, Crossing, Dispatcher, DropReason, FaceProperties, Ingress, InterestAccount,
-    LinkEvent, LpFields, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard, ShardConfig,
-    SharedTables, StrategyTable, UnsolicitedPolicy,
+    AddressedMessage, Burst, Counters, Dispatcher, DropReason, FaceProperties, Ingress,
+    InterestAccount, LinkEvent, LpFields, PitToken, PitTokenPolicy, ProducerRegions, RxFace, Shard,
+    ShardConfig, SharedTables, StrategyTable, UnsolicitedPolicy,
 };
 use ndn_packet::{NackReason, Name as PacketName, NameRef};
 use ndn_ring::PacketPool;
@@ -77,7 +77,7 @@ pub struct Bed {
     shared: SharedTables,
     dispatcher: Dispatcher,
     /// Messages in transit between shards.
-    crossings: VecDeque<Crossing>,
+    crossings: VecDeque<AddressedMessage>,
     timing: Timing,
     one_principal: bool,
     pub sent: Recorder,
@@ -320,24 +320,24 @@ impl Bed {
         let number = self.dispatcher.dispatch(&mut self.received, index, &self.pools[0]);
         let number = usize::from(number);
         let pool = &self.pools[number];
-        let mut parcel = self.received.take_parcel(index);
-        assert!(self.dispatched.push_parcel(&mut parcel, pool, &self.hasher));
+        let mut packet = self.received.take_packet(index);
+        assert!(self.dispatched.push_packet(&mut packet, pool, &self.hasher));
         let shard = &mut self.shards[number];
         self.timing.process(shard, now, &mut self.dispatched, pool, &mut self.sent);
         self.dispatched.release(pool);
         self.end_burst(number);
     }
 
-    fn cross(&mut self, now: Timestamp, crossing: Crossing) {
+    fn cross(&mut self, now: Timestamp, crossing: AddressedMessage) {
         let number = usize::from(crossing.to);
         let (shard, pool) = (&mut self.shards[number], &self.pools[number]);
-        shard.process_crossing(now, crossing.content, pool, &mut self.sent);
+        shard.process_message(now, crossing.message, pool, &mut self.sent);
         self.end_burst(number);
     }
 
     fn end_burst(&mut self, number: usize) {
         let shard = &mut self.shards[number];
-        self.crossings.extend(shard.take_crossings());
+        self.crossings.extend(shard.take_messages());
         shard.end_burst();
     }
 

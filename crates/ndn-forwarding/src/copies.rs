@@ -22,19 +22,19 @@ struct Slot {
 /// with all others would let one Data stall the shard for seconds. When the set has no room, a
 /// downstream is forgotten and may receive the Data once more than it should.
 #[derive(Debug)]
-pub(super) struct SentCopies {
+pub(crate) struct SentCopies {
     slots: Box<[Slot]>,
     round: u32,
 }
 
 impl SentCopies {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let empty = Slot { token_hash: 0, face: FaceIndex::from_bits(u32::MAX), round: 0 };
         Self { slots: vec![empty; SLOTS].into_boxed_slice(), round: 0 }
     }
 
     /// Empties the set.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
             // Slots of 2^32 Data ago would appear to belong to this one.
@@ -45,7 +45,7 @@ impl SentCopies {
 
     /// Adds a downstream; returns false if it was present. `token_hash` is the keyed hash of its
     /// PIT token.
-    pub(super) fn insert(&mut self, face: FaceIndex, token_hash: u64) -> bool {
+    pub(crate) fn insert(&mut self, face: FaceIndex, token_hash: u64) -> bool {
         let mixed = (u64::from(face.to_bits()) ^ token_hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let [high, low, ..] = mixed.to_be_bytes();
         let home = usize::from(u16::from_be_bytes([high, low]));

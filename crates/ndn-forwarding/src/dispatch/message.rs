@@ -3,42 +3,41 @@
 use ndn_ring::{PacketHandle, PacketPool};
 use ndn_table::{FaceIndex, Token};
 
-use super::Parcel;
-use crate::PacketKind;
+use crate::{CrossShardPacket, PacketKind};
 
 /// Maximum number of downstreams that a [`DataVisit`] records.
 const COPIES_MAX: usize = 64;
 
-/// A message for another shard.
+/// A message with its receiver.
 #[derive(Debug)]
-pub struct Crossing {
+pub struct AddressedMessage {
     /// The receiving shard; it may be the sending one, whose worker then delivers it.
     pub to: u8,
-    /// The content.
-    pub content: Content,
+    /// The message.
+    pub message: ShardMessage,
 }
 
-/// The content of a message.
+/// A message for another shard.
 #[derive(Debug)]
-pub enum Content {
+pub enum ShardMessage {
     /// A packet to forward, as part of a burst.
-    Packet(Parcel),
+    Packet(CrossShardPacket),
     /// A Data that visits several shards.
-    Visit(Parcel, Box<DataVisit>),
+    Visit(CrossShardPacket, Box<DataVisit>),
     /// A short-prefix Interest that probes the Content Stores, or returns without a match.
-    Probe(Parcel, CsProbe),
+    Probe(CrossShardPacket, CsProbe),
     /// A cached Data for a probe.
     Answer(Answer),
     /// A face has sent its first PIT token, and so accepts PIT tokens.
     FaceSendsTokens(FaceIndex),
 }
 
-impl Content {
+impl ShardMessage {
     /// The kind of packet, which selects the ring.
     #[must_use]
     pub fn kind(&self) -> PacketKind {
         match self {
-            Self::Packet(parcel) => parcel.kind(),
+            Self::Packet(packet) => packet.kind(),
             Self::Visit(..) | Self::Answer(_) | Self::FaceSendsTokens(_) => PacketKind::Data,
             Self::Probe(..) => PacketKind::Interest,
         }
@@ -47,8 +46,8 @@ impl Content {
     /// Releases the packet of the message.
     pub fn release(self, pool: &PacketPool) {
         match self {
-            Self::Packet(mut parcel) | Self::Visit(mut parcel, _) | Self::Probe(mut parcel, _) => {
-                parcel.release(pool);
+            Self::Packet(mut packet) | Self::Visit(mut packet, _) | Self::Probe(mut packet, _) => {
+                packet.release(pool);
             }
             Self::Answer(answer) => pool.release(answer.handle),
             Self::FaceSendsTokens(_) => {}
