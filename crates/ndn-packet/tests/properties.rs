@@ -333,7 +333,7 @@ proptest! {
         }
     }
 
-    /// What a reader accepts, it accepts again when written again.
+    /// A value that a reader accepts is accepted again when it is written again.
     #[test]
     fn elements_round_trip(bytes in vec(any::<u8>(), 0..100)) {
         let mut reader = Reader::new(&bytes);

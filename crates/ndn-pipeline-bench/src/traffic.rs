@@ -15,7 +15,7 @@ const SEGMENTS: u64 = 1024;
 const SEGMENT: u8 = 50;
 const FIRST_SEGMENT: u64 = 256;
 
-/// How names follow each other.
+/// The order of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameOrder {
     /// Unrelated names: no two that are close in time have more than their route in common.

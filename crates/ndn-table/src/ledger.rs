@@ -5,11 +5,11 @@
 
 use ndn_types::Resources;
 
-/// What each principal holds of the tables of a shard.
+/// The places of the tables of a shard that each principal holds.
 pub type Ledger = ndn_types::Ledger<Resource, { Resource::COUNT }>;
-/// What a [`Ledger`] knows, at one moment.
+/// The contents of a [`Ledger`] at one moment.
 pub type LedgerReport = ndn_types::LedgerReport<{ Resource::COUNT }>;
-/// What a [`Ledger`] knows of one principal.
+/// The entry of one principal in a [`LedgerReport`].
 pub type PrincipalReport = ndn_types::PrincipalReport<{ Resource::COUNT }>;
 
 /// A scarce table of a shard.

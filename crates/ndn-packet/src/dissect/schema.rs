@@ -25,7 +25,7 @@ pub(super) enum Context {
     Application,
 }
 
-/// How a value is shown.
+/// Presentation of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Nested(Context),

@@ -563,7 +563,7 @@ mod element_order {
         &[241, 1, 0],
     ];
 
-    /// What the name's components say of it, read one by one.
+    /// The same from the name's components, read one by one.
     fn assert_name(interest: &Interest<'_>) {
         let name = interest.name_value_range();
         let mut components = Reader::at(&interest.wire()[..name.end], name.start);

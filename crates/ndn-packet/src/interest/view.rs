@@ -10,7 +10,7 @@ use crate::tlv::{FastReader, Reader, Tlv, Writer, fast_reader, header_len};
 use crate::{DEFAULT_LIFETIME_MS, types};
 use core::ops::Range;
 
-/// How the ParametersSha256DigestComponent of an Interest name relates to its ApplicationParameters.
+/// Relation of the ParametersSha256DigestComponent of an Interest name to its ApplicationParameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParametersDigest {
     /// Neither digest nor parameters.

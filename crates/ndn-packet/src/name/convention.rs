@@ -10,7 +10,7 @@ const SEGMENT_MARKER: u8 = 0x00;
 /// Marker of a version in the marked convention.
 const VERSION_MARKER: u8 = 0xFD;
 
-/// How versions and segment numbers are encoded as name components.
+/// Encoding of versions and segment numbers as name components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Convention {
     /// Typed components (NDN Naming Conventions, revisions 2 and 3): `v=7`, `seg=0`.

@@ -292,7 +292,7 @@ impl Pcct {
         self.pit.find_in_record(index, face)
     }
 
-    /// What an Interest that would have the in-record `new` finds among the in-records of an entry.
+    /// Searches the in-records of an entry for an Interest that would have the in-record `new`.
     #[must_use]
     #[inline]
     pub fn search_in_records(&self, index: PitIndex, new: &InRecord) -> InRecordSearch {
@@ -444,7 +444,7 @@ impl Pcct {
 
 /// Charges of the PIT.
 impl Pcct {
-    /// What each principal holds of the tables of the PIT.
+    /// The places of the tables of the PIT that each principal holds.
     #[must_use]
     #[inline]
     pub fn ledger(&self) -> &Ledger {

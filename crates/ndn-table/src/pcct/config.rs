@@ -27,7 +27,7 @@ pub struct PcctConfig {
     /// Maximum number of in-records beyond the first of their entry; the same limit applies to
     /// out-records and to PIT tokens longer than 8 bytes.
     pub extra_records_max: u32,
-    /// What the classes of principals have for themselves of the tables of the PIT.
+    /// Shares of the tables of the PIT that are reserved for classes of principals.
     pub reserves: Reserves,
     /// Maximum number of cached packets. This is also the highest capacity that can be set later.
     pub cs_packets_max: u32,

@@ -58,7 +58,7 @@ pub(super) struct Pit {
     published: Box<[u64]>,
 }
 
-/// What gives way for others, see [`Pcct::next_victim`](super::Pcct::next_victim).
+/// An entry or record to be evicted for others, see [`Pcct::next_victim`](super::Pcct::next_victim).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// The PIT entry.
@@ -397,7 +397,7 @@ impl Pit {
         self.in_store.find(&entry.in_first, entry.in_list, face)
     }
 
-    /// What an Interest that would have the in-record `new` finds.
+    /// Searches the in-records for an Interest that would have the in-record `new`.
     #[inline]
     pub(super) fn search_in_records(&self, slot: PitIndex, new: &InRecord) -> InRecordSearch {
         let entry = &self.entries[slot.0];
@@ -766,7 +766,7 @@ impl Pit {
         entry.flags.has(PitFlags::IN_USE).then_some(PitIndex(u32::try_from(slot).ok()?))
     }
 
-    /// What the entries hold by principal, counted anew.
+    /// The places that the entries hold, by principal, counted anew.
     pub(super) fn recount(&self) -> BTreeMap<PrincipalIndex, [u32; Resource::COUNT]> {
         let mut held = BTreeMap::new();
         let mut add = |principal, resource: Resource, count| {

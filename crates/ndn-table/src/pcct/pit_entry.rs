@@ -171,7 +171,7 @@ impl PitEntry {
         }
     }
 
-    /// What its principal is charged for it.
+    /// The places that its principal is charged for.
     pub fn charges(&self) -> impl Iterator<Item = (Resource, u32)> + use<> {
         let charges = [
             (Resource::Entries, 1),

@@ -77,7 +77,7 @@ pub(super) struct Node {
 
 const _: () = assert!(size_of::<Node>() == 64);
 
-/// What a reference of the index points to.
+/// The target of a reference of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Child {
     Node(u32),

@@ -155,7 +155,7 @@ impl RecordPlace {
     pub(super) const FIRST: Self = Self(NONE);
 }
 
-/// What an Interest finds among the in-records of an entry, in one pass: they may be many.
+/// Result of one search of the in-records of an entry, which may be many, for an Interest.
 #[derive(Clone, Copy, Debug)]
 pub struct InRecordSearch {
     /// Number of in-records.
@@ -219,7 +219,7 @@ pub(super) struct RecordStore<T> {
 }
 
 impl RecordStore<InRecord> {
-    /// What an Interest that would have the in-record `new` finds.
+    /// Searches the in-records for an Interest that would have the in-record `new`.
     #[inline]
     pub(super) fn search(
         &self,

@@ -165,7 +165,7 @@ fn data(uri: &str) -> Data {
     Data::new(uri)
 }
 
-/// What can be received and sent.
+/// A packet to be received or sent.
 impl From<Interest> for Packet {
     fn from(interest: Interest) -> Self {
         Self::Interest(interest)

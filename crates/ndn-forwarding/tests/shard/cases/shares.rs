@@ -53,7 +53,7 @@ fn bed(shard_count: usize, pit_capacity: usize) -> Bed {
     bed
 }
 
-/// How many of 20 Interests of a face are answered by the producer.
+/// Number of Interests of a face, out of 20, that the producer answers.
 fn service(bed: &mut Bed, now: u64, round: u32, face: Face) -> usize {
     let mut answered = 0;
     for number in 0..20 {
@@ -170,7 +170,7 @@ fn long_interests_of_all_lengths_leave_memory_to_others_of_any_length() {
     assert_everything_is_given_back(&mut bed, 1);
 }
 
-/// What gives way is behind thousands of places that do not.
+/// The place that gives way is behind thousands that do not.
 #[test]
 fn request_below_its_share_is_served_wherever_the_largest_holder_is() {
     for is_long in [false, true] {
@@ -346,7 +346,7 @@ fn latest_expiry_is_found_while_faces_come_and_go() {
     assert!(latest.unwrap() < 60_000 * 1_000_000, "{latest:?}");
 }
 
-/// What a principal holds.
+/// The places that a principal holds.
 fn held(bed: &Bed, key: PrincipalKey, resource: Resource) -> u32 {
     let report = bed.shards[0].ledger();
     let of = report.principals.iter().find(|principal| principal.key == key);
