@@ -13,7 +13,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// Either the consumer sees the messages, or the producer sees that it sleeps: no wake-up is lost.
 ///
 /// All three exchange the value, so that they have a total order and each sees the exchanges before it.
-/// That is an atomic instruction per burst for the producer, as a fence would be.
+/// The cost is an atomic instruction per burst for the producer, as that of a fence.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct SleepFlag(AtomicBool);

@@ -24,7 +24,7 @@ impl FileIdentity {
         Self::of_descriptor(&rustix::fs::open(path, flags, Mode::empty())?)
     }
 
-    /// That of an open file.
+    /// The identity of an open file.
     ///
     /// # Errors
     /// Those of `fstat(2)`.

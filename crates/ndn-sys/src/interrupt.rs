@@ -113,7 +113,7 @@ const _: () = assert!(size_of::<Request>() == 64 && size_of::<Completion>() == 3
 pub struct Interrupter {
     /// An `aio_context_t`: an address, that of a ring which the kernel has mapped.
     context: NonNull<libc::c_void>,
-    /// What is read from, nothing at a time.
+    /// `/dev/zero`, of which zero bytes are read.
     nothing: OwnedFd,
     /// Reads since completions were taken for the last time.
     unseen: usize,

@@ -132,7 +132,7 @@ impl Events {
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    /// What the wakers in the set have in common with it.
+    /// The flags that the wakers in the set share with it.
     wakers: RefCell<Vec<Arc<AtomicBool>>>,
     /// Something other than wakers was added.
     has_descriptors: Cell<bool>,

@@ -28,7 +28,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// That of this machine, for the calling thread.
+    /// Topology of this machine, for the calling thread.
     ///
     /// # Errors
     /// Those of `sched_getaffinity(2)`.

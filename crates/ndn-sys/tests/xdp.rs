@@ -16,7 +16,7 @@ const PROTOCOL: u16 = 0x8624;
 /// An EtherType for experiments.
 const EXPERIMENTAL: u16 = 0x88b5;
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0x17, 0xaa];
-/// What a frame starts with that may be lost.
+/// First byte of a frame that may be lost.
 const PROBE: [u8; 1] = *b"?";
 const TIMEOUT: Duration = Duration::from_secs(30);
 

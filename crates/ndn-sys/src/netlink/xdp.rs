@@ -24,7 +24,7 @@ const FEATURE_SEGMENTS: u64 = 32;
 /// `struct genlmsghdr`: command, version, and two bytes that are reserved.
 const GENERIC_HEADER_LENGTH: usize = 4;
 
-/// How a device's driver takes part in XDP.
+/// XDP support of a device's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct XdpSupport {
     /// The driver runs XDP programs itself, and can send what they redirect to a socket; otherwise the

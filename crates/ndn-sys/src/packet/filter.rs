@@ -41,8 +41,8 @@ struct Program {
 
 const SO_ATTACH_FILTER: libc::c_int = 26;
 
-/// What is sent to this host, or to `group`, by the device itself. What a VLAN on the device receives
-/// comes by the same socket and is left out, and so is what others get (in promiscuous mode).
+/// Accepts frames to this host, or to `group`, that the device itself received. Frames of a VLAN on the device arrive
+/// at the same socket and are left out, and so are frames to other hosts (in promiscuous mode).
 pub(super) fn program(interface: u32, group: Option<[u8; 6]>) -> Vec<Instruction> {
     let load = |code, place| Instruction { code, jump_true: 0, jump_false: 0, constant: place };
     let group = group.map(|[a, b, c, d, e, f]| {
@@ -111,7 +111,7 @@ mod tests {
         destination: [u8; 6],
     }
 
-    /// What the kernel's interpreter does with the instructions that occur here.
+    /// Runs the instructions that occur here as the kernel's interpreter does.
     fn run(program: &[Instruction], frame: &Frame) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {

@@ -12,8 +12,8 @@ pub trait FramePort: fmt::Debug + Send {
     /// The device, by a number that [`Frame::interface`] repeats.
     fn interface(&self) -> u32;
 
-    /// What to wait for, readable while there may be frames and writable while there may be room. A driver that
-    /// has to be polled has one that always is.
+    /// The descriptor to wait for, readable while there may be frames and writable while there may be room. A driver
+    /// that has to be polled has one that always is.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Looks for a received frame; false if there is none. It stays the next one until it is
@@ -49,6 +49,6 @@ pub trait FramePort: fmt::Debug + Send {
     /// Sends queued frames, as far as there is room.
     ///
     /// # Errors
-    /// That the device does not send any more.
+    /// The device does not send any more.
     fn transmit(&mut self) -> io::Result<FrameTransmitted>;
 }

@@ -31,7 +31,7 @@ const LINES_AHEAD: usize = 3;
 /// Bits of a VLAN tag that are its number.
 const VLAN_MASK: u16 = 0xfff;
 
-/// How the slots lie in the memory.
+/// Arrangement of the slots in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) slot_length: usize,

@@ -24,7 +24,7 @@ const MEMBERSHIP_GROUP: u16 = 0;
 /// Frames that wait to be sent, bytes with the kernel's own.
 const SEND_BUFFER: libc::c_int = 4 << 20;
 
-/// How to open a [`PacketSocket`].
+/// Options of a [`PacketSocket`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketSocketOptions {
     /// The network device, by the kernel's number.
@@ -51,8 +51,8 @@ pub struct PacketStatistics {
 /// A socket for the frames of one EtherType on one network device, without their link headers: the
 /// kernel adds and removes them.
 ///
-/// What this host sends is not received. While the device is down nothing comes; when it is up again,
-/// frames do. When it is gone, so is the use of the socket.
+/// Frames that this host sends are not received. While the device is down nothing comes; when it is up again, frames
+/// do. When it is gone, so is the use of the socket.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
@@ -152,7 +152,7 @@ impl PacketSocket {
     /// Takes the error that makes the socket ready, such as that its device went down.
     ///
     /// # Errors
-    /// That one, or those of `getsockopt(2)`.
+    /// The pending error, or those of `getsockopt(2)`.
     pub fn take_error(&self) -> io::Result<()> {
         rustix::net::sockopt::socket_error(&self.socket)??;
         Ok(())

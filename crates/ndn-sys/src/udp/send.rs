@@ -159,8 +159,8 @@ impl<'d> SendBuilder<'_, 'd> {
     /// all of them, or those before the first that it could not take.
     ///
     /// # Errors
-    /// That of the first message: [`io::ErrorKind::WouldBlock`] if there is no room for it now,
-    /// else those of `sendmmsg(2)`.
+    /// The error of the first message: [`io::ErrorKind::WouldBlock`] if there is no room for it now, else those of
+    /// `sendmmsg(2)`.
     pub fn send(self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let batch = self.batch;
         for message in &mut batch.messages {

@@ -11,7 +11,7 @@ use crate::socket::{local_address, new_socket, set_option};
 /// Of `linux/in6.h`: deliver groups that other sockets have joined, too.
 const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
-/// How to make a [`UdpSocket`].
+/// Options of a [`UdpSocket`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
     /// Address to bind to. Port 0 lets the kernel choose.
@@ -45,7 +45,7 @@ impl UdpOptions {
     }
 }
 
-/// How to make a [`UdpSocket`] of a group on one interface.
+/// Options of a [`UdpSocket`] of a group on one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MulticastOptions {
     /// The group and its port.

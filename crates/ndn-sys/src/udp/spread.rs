@@ -1,4 +1,4 @@
-//! How the datagrams of different peers are spread over sockets of one address.
+//! Distribution of the datagrams of different peers over sockets of one address.
 //!
 //! By itself the kernel spreads them over all sockets that share an address, connected ones included,
 //! and passes what those do not take on to the next in its list. With sockets of neighbours beside

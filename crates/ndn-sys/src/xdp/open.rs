@@ -11,7 +11,7 @@ use crate::xdp::umem::{Layout, Umem};
 
 /// Maximum number of queues; frames of others go to the kernel.
 pub const QUEUES_MAX: u32 = 64;
-/// How to open an [`XdpPort`](super::XdpPort).
+/// Options of an [`XdpPort`](super::XdpPort).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The network device, by its interface index.

@@ -60,7 +60,7 @@ pub struct XdpPort {
     lost: u64,
 }
 
-/// What all parts of a device share.
+/// State that all parts of a device share.
 #[derive(Debug)]
 struct Attached {
     /// Dropped first.
@@ -257,11 +257,9 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Has the kernel send what was taken, as far as it can now, and takes the chunks back that it is
-    /// done with.
+    /// Makes the kernel send the frames taken, as far as it can now, and takes back the chunks that it is done with.
     ///
-    /// # Errors
-    /// That the device is down or gone; what was taken is sent later, or never.
+    /// The device is down or gone; the frames taken are sent later, or never.
     pub fn transmit(&mut self) -> io::Result<XdpTransmitted> {
         let mut transmitted = XdpTransmitted { calls: 0, is_done: true };
         let Some(socket) = self.queues.first_mut() else { return Ok(transmitted) };

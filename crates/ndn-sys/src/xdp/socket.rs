@@ -88,7 +88,7 @@ struct Statistics {
     transmit_ring_empty: u64,
 }
 
-/// How to bind a socket.
+/// Options of the bind of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Binding {
     /// Frames may have several buffers.

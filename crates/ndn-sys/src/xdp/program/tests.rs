@@ -85,7 +85,7 @@ const QUEUE: u64 = 3;
 /// The map of sockets.
 const SOCKETS: u64 = 9;
 
-/// What the interpreter may read.
+/// The memory that the interpreter may read.
 struct Memory<'f> {
     frame: &'f [u8],
 }
