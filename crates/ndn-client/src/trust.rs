@@ -30,14 +30,14 @@ struct ChainFailure {
 /// Rules, trust anchors, and fetched certificates. Can be used by any number of threads: none waits
 /// while another verifies.
 pub struct Trust {
-    known: Mutex<Arc<Knowledge>>,
+    known: Mutex<Arc<TrustState>>,
     /// Seconds since 1970.
     clock: Clock,
     reload: Option<Reload>,
 }
 
 #[derive(Clone)]
-struct Knowledge {
+struct TrustState {
     policy: TrustPolicy,
     /// Fetched certificates that were valid; the most recent last.
     fetched: Vec<Arc<Certificate>>,
@@ -64,7 +64,7 @@ impl Trust {
         policy: TrustPolicy,
         clock: impl Fn() -> i64 + Send + Sync + 'static,
     ) -> Self {
-        let known = Mutex::new(Arc::new(Knowledge { policy, fetched: Vec::new() }));
+        let known = Mutex::new(Arc::new(TrustState { policy, fetched: Vec::new() }));
         Self { known, clock: Box::new(clock), reload: None }
     }
 
@@ -197,11 +197,11 @@ impl Trust {
     }
 
     /// The current knowledge. Verifying with it takes no lock.
-    fn known(&self) -> Arc<Knowledge> {
+    fn known(&self) -> Arc<TrustState> {
         Arc::clone(&self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Knowledge>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<TrustState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -212,7 +212,7 @@ impl Trust {
         }
         let now = (self.clock)();
         let mut known = self.lock();
-        let Knowledge { policy, fetched } = Arc::make_mut(&mut known);
+        let TrustState { policy, fetched } = Arc::make_mut(&mut known);
         policy.learn(judgement);
         fetched.retain(|certificate| certificate.validity().contains(now));
         for good in came.iter().filter(|certificate| policy.is_verified(certificate)) {
@@ -250,7 +250,7 @@ impl Trust {
         }
         let mut known = self.lock();
         // Certificates cached meanwhile are added again.
-        *known = Arc::new(Knowledge { policy, fetched: known.fetched.clone() });
+        *known = Arc::new(TrustState { policy, fetched: known.fetched.clone() });
     }
 
     /// A certificate whose name has this prefix; a fresh one if the first answer is not valid.

@@ -26,8 +26,9 @@ mod tests;
 
 pub use counters::{Counters, Event, Observer};
 pub use download::{
-    Attributes, Extent, Left, Origin, PartError, PartFile, Progress, ReceiveError, Received,
-    Unusable, Workers, has_content, is_reserved_name, is_unchanged, newer_version, receive, record,
+    Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, ReceiveError,
+    Received, Unusable, Workers, has_content, is_reserved_name, is_unchanged, newer_version,
+    receive, record,
 };
 pub use listing::{ListingEntry, parse_listing};
 pub use manifest::{

@@ -48,7 +48,7 @@ impl Layout {
         name: Name,
         size: u64,
         limits: &PacketLimits,
-        seal: &Seal<'_>,
+        seal: &PreparedSigner<'_>,
     ) -> Option<Self> {
         let overhead = DATA_HEADER_LEN_MAX
             + tlv_len(types::NAME, name.value().len() + SEGMENT_COMPONENT_LEN_MAX)
@@ -78,7 +78,7 @@ impl Layout {
     }
 
     /// Maximum number of bytes used by [`Self::lay_out`].
-    pub(crate) fn packet_len_max(&self, seal: &Seal<'_>) -> usize {
+    pub(crate) fn packet_len_max(&self, seal: &PreparedSigner<'_>) -> usize {
         DATA_HEADER_LEN_MAX
             + tlv_len(types::NAME, self.name.value().len() + SEGMENT_COMPONENT_LEN_MAX)
             + self.meta_info.len()
@@ -90,7 +90,7 @@ impl Layout {
     pub(crate) fn lay_out(
         &self,
         segment: u64,
-        seal: &Seal<'_>,
+        seal: &PreparedSigner<'_>,
         out: &mut [u8],
     ) -> Result<Slot, EncodeError> {
         let (_, content_len) = self.extent(segment);
@@ -142,12 +142,12 @@ impl Slot {
 }
 
 /// A signer with its SignatureInfo, encoded.
-pub(crate) struct Seal<'a> {
+pub(crate) struct PreparedSigner<'a> {
     signer: &'a dyn Signer,
     info: Vec<u8>,
 }
 
-impl<'a> Seal<'a> {
+impl<'a> PreparedSigner<'a> {
     pub(crate) fn new(signer: &'a dyn Signer) -> Result<Self, EncodeError> {
         let signature_info = signer.signature_info();
         let mut info = vec![0; signature_info.encoded_len(types::SIGNATURE_INFO)];
@@ -215,9 +215,9 @@ impl<'a> Seal<'a> {
     }
 }
 
-impl std::fmt::Debug for Seal<'_> {
+impl std::fmt::Debug for PreparedSigner<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seal").finish_non_exhaustive()
+        f.debug_struct("PreparedSigner").finish_non_exhaustive()
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
         Name::from_uri("/x/file/v=1700000000123456789").unwrap()
     }
 
-    fn packet(layout: &Layout, seal: &Seal<'_>, segment: u64, object: &[u8]) -> Vec<u8> {
+    fn packet(layout: &Layout, seal: &PreparedSigner<'_>, segment: u64, object: &[u8]) -> Vec<u8> {
         let mut out = vec![0xee; layout.packet_len_max(seal)];
         let slot = layout.lay_out(segment, seal, &mut out).unwrap();
         let (offset, length) = layout.extent(segment);
@@ -255,7 +255,7 @@ mod tests {
         let hmac = HmacKey::new(b"key", Locator::Name(Name::from_uri("/key").unwrap()));
         let signers: [&dyn Signer; 3] = [&DigestSigner, &NullSigner, &hmac];
         for signer in signers {
-            let seal = Seal::new(signer).unwrap();
+            let seal = PreparedSigner::new(signer).unwrap();
             for size in [0, 1, 100, 8191, 8192, 8193, 30_000] {
                 let object: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
                 let layout =
@@ -279,7 +279,7 @@ mod tests {
     fn signatures_of_any_length_are_supported() {
         let key = Arc::new(PrivateKey::generate(KeyType::Ecdsa).unwrap());
         let signer = KeySigner::new(Arc::clone(&key), Locator::Digest(key.key_digest()));
-        let seal = Seal::new(&signer).unwrap();
+        let seal = PreparedSigner::new(&signer).unwrap();
         let verifier = key.public_key().unwrap();
         for size in [0_u64, 20, 60, 140, 8192] {
             let layout = Layout::new(name(), size, &LIMITS, &seal).unwrap();
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn long_names_and_small_packets_shorten_segments() {
-        let seal = Seal::new(&DigestSigner).unwrap();
+        let seal = PreparedSigner::new(&DigestSigner).unwrap();
         for packet_len_max in [300, 1452, 8800] {
             let limits = PacketLimits { packet_len_max, ..LIMITS };
             for length in [10, 100, 250] {

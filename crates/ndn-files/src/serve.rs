@@ -17,7 +17,7 @@ use crate::manifest::{
     BuildFailure, Built, DiskCache, Source, Store, build, manifest_name, store_for,
 };
 use crate::metadata::FileMetadata;
-use crate::packet::{Layout, PacketLimits, Seal, Slot};
+use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
 use crate::read::read_run;
@@ -323,12 +323,13 @@ impl Service {
         Layout::new(name, stat.size, &point.limits, &self.segment_seal().ok()?)
     }
 
-    pub(crate) fn seal(&self) -> Result<Seal<'_>, Rejection> {
-        Seal::new(self.signer.as_ref()).map_err(|_| Rejection::silently(Event::Failed))
+    pub(crate) fn seal(&self) -> Result<PreparedSigner<'_>, Rejection> {
+        PreparedSigner::new(self.signer.as_ref()).map_err(|_| Rejection::silently(Event::Failed))
     }
 
-    fn segment_seal(&self) -> Result<Seal<'_>, Rejection> {
-        Seal::new(self.segment_signer.as_ref()).map_err(|_| Rejection::silently(Event::Failed))
+    fn segment_seal(&self) -> Result<PreparedSigner<'_>, Rejection> {
+        PreparedSigner::new(self.segment_signer.as_ref())
+            .map_err(|_| Rejection::silently(Event::Failed))
     }
 
     /// Answers the segments of one file, together.

@@ -84,7 +84,7 @@ struct Entry {
     known: tokio::sync::Mutex<Option<(Instant, Known)>>,
 }
 
-struct Shelf {
+struct CachedEntry {
     entry: Arc<Entry>,
     used: Instant,
     weight: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Catalog {
     endpoint: Endpoint,
     fetching: FetchOptions,
     lifetime: Duration,
-    entries: Mutex<HashMap<Name, Shelf>>,
+    entries: Mutex<HashMap<Name, CachedEntry>>,
     look_ups: Semaphore,
     manifest_room: Arc<Semaphore>,
     /// Highest verified versions; `None`: older versions are served, too.
@@ -172,7 +172,7 @@ impl Catalog {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Name, Shelf>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Name, CachedEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +185,7 @@ impl Catalog {
         }
         make_room(&mut entries, ENTRIES_MAX - 1, MANIFEST_BYTES_MAX);
         let entry = Arc::<Entry>::default();
-        let shelf = Shelf { entry: Arc::clone(&entry), used: now, weight: 0 };
+        let shelf = CachedEntry { entry: Arc::clone(&entry), used: now, weight: 0 };
         entries.insert(name.clone(), shelf);
         entry
     }
@@ -289,7 +289,7 @@ fn busy(text: &str) -> Failure {
 }
 
 /// Removes the least recently used entries until the limits are met.
-fn make_room(entries: &mut HashMap<Name, Shelf>, count_max: usize, weight_max: u64) {
+fn make_room(entries: &mut HashMap<Name, CachedEntry>, count_max: usize, weight_max: u64) {
     let mut weight: u64 = entries.values().map(|shelf| shelf.weight).sum();
     while entries.len() > count_max || weight > weight_max {
         let oldest = entries.iter().min_by_key(|(_, shelf)| shelf.used);
@@ -382,11 +382,11 @@ mod tests {
             let mut name = Name::new();
             name.push_segment(index);
             let entry = Arc::<Entry>::default();
-            entries.insert(name, Shelf { entry, used: Instant::now(), weight: index });
+            entries.insert(name, CachedEntry { entry, used: Instant::now(), weight: index });
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         make_room(&mut entries, 8, u64::MAX);
-        let numbers = |entries: &HashMap<Name, Shelf>| {
+        let numbers = |entries: &HashMap<Name, CachedEntry>| {
             let mut numbers: Vec<u64> = entries.values().map(|shelf| shelf.weight).collect();
             numbers.sort_unstable();
             numbers

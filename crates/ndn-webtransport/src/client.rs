@@ -24,7 +24,7 @@ use crate::certificate::CertificateHash;
 use crate::counters::Counters;
 use crate::path::PathMtu;
 use crate::session::{Session, Timeouts, transport_config};
-use crate::verifier::{Objection, Verifier};
+use crate::verifier::{RejectionReason, Verifier};
 use crate::{PATH, PORT};
 
 /// Timeout for opening a session.
@@ -189,8 +189,8 @@ pub async fn connect(target: &Target, idle_timeout: Duration) -> Result<Session,
 async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, ConnectError> {
     let found = lookup_host((target.host.as_str(), target.port)).await;
     let found: Vec<_> = found.map_err(|error| error.to_string())?.take(ADDRESSES_MAX).collect();
-    let objection = Objection::default();
-    let tls = tls_config(target, objection.clone()).await?;
+    let rejection = RejectionReason::default();
+    let tls = tls_config(target, rejection.clone()).await?;
     let mut attempts = JoinSet::new();
     for (number, remote) in (0..).zip(found) {
         let (target, tls) = (target.clone(), tls.clone());
@@ -207,7 +207,7 @@ async fn open(target: &Target, idle_timeout: Duration) -> Result<Session, Connec
             Err(reason) => failure = reason,
         }
     }
-    Err(objection.text().map_or(ConnectError::Failed(failure), ConnectError::NotTrusted))
+    Err(rejection.text().map_or(ConnectError::Failed(failure), ConnectError::NotTrusted))
 }
 
 /// Opens a session with the listener at one of the addresses of the host.
@@ -252,8 +252,11 @@ fn not_opened(target: &Target, error: &ConnectingError) -> String {
     }
 }
 
-/// Whom to trust; `objection` hears why somebody is not.
-async fn tls_config(target: &Target, objection: Objection) -> Result<rustls::ClientConfig, String> {
+/// Whom to trust; `rejection` hears why somebody is not.
+async fn tls_config(
+    target: &Target,
+    rejection: RejectionReason,
+) -> Result<rustls::ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     let verifier: Arc<dyn ServerCertVerifier> = match target.hash {
         Some(hash) => Arc::new(ServerHashVerification::new([Sha256Digest::new(hash.0)])),
@@ -273,7 +276,7 @@ async fn tls_config(target: &Target, objection: Objection) -> Result<rustls::Cli
                 .map_err(|error| error.to_string())?
         }
     };
-    let verifier = Arc::new(Verifier::new(verifier, target.hash, objection));
+    let verifier = Arc::new(Verifier::new(verifier, target.hash, rejection));
     Ok(build_default_tls_config(Arc::new(roots), Some(verifier)))
 }
 

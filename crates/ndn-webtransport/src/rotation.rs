@@ -27,23 +27,23 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A self-signed certificate, and what is kept of it.
 #[derive(Clone)]
-struct Made {
+struct SelfSigned {
     identity: Identity,
     end_s: u64,
     /// The certificate and its key, in PEM.
     text: String,
 }
 
-impl std::fmt::Debug for Made {
+impl std::fmt::Debug for SelfSigned {
     /// Without the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { identity, end_s, text: _ } = self;
-        let mut shown = formatter.debug_struct("Made");
+        let mut shown = formatter.debug_struct("SelfSigned");
         shown.field("identity", identity).field("end_s", end_s).finish_non_exhaustive()
     }
 }
 
-impl Made {
+impl SelfSigned {
     /// One that holds from a day before `now_s` (seconds since 1970) to 12 days after.
     fn new(now_s: u64) -> Result<Self, CertificateError> {
         let end_s = now_s.saturating_add(LATER_S);
@@ -78,15 +78,15 @@ impl Identity {
     /// # Errors
     /// There are no random numbers.
     pub fn self_signed(now_s: u64) -> Result<Self, CertificateError> {
-        Made::new(now_s).map(|made| made.identity)
+        SelfSigned::new(now_s).map(|made| made.identity)
     }
 }
 
 /// Self-signed certificates, one after the other.
 #[derive(Debug)]
 pub(crate) struct Rotation {
-    current: Made,
-    next: Option<Made>,
+    current: SelfSigned,
+    next: Option<SelfSigned>,
     /// Where they are kept.
     file: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ impl Rotation {
                     "the kept certificate of WebTransport has ended: addresses with its hash have to be changed"
                 );
             }
-            let rotation = Self { current: Made::new(now_s)?, next: None, file };
+            let rotation = Self { current: SelfSigned::new(now_s)?, next: None, file };
             rotation.keep();
             return Ok(rotation);
         };
@@ -156,7 +156,7 @@ impl Rotation {
             self.next = None;
         }
         if self.next.is_none() && now_s.saturating_add(PREPARE_S) >= self.current.end_s {
-            self.next = Some(Made::new(now_s)?);
+            self.next = Some(SelfSigned::new(now_s)?);
             has_changed = true;
         }
         if now_s.saturating_add(TAKE_OVER_S) >= self.current.end_s
@@ -192,7 +192,7 @@ fn is_unfit(error: &io::Error) -> bool {
 }
 
 /// Reads what [`write()`] wrote. One that others could read or have written is not taken.
-fn read(file: &Path) -> io::Result<Vec<Made>> {
+fn read(file: &Path) -> io::Result<Vec<SelfSigned>> {
     let unfit = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
     let no_follow = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(no_follow.bits()).map_err(io::Error::other)?;
@@ -224,7 +224,7 @@ fn read(file: &Path) -> io::Result<Vec<Made>> {
             let end_s = x509::not_after_s(&certificate)
                 .ok_or_else(|| unfit("it holds a certificate that was not made here"))?;
             let (certificate, key) = (certificate.to_vec(), key.secret_pkcs8_der().to_vec());
-            Made::of(certificate, key, end_s).map_err(|error| malformed(&error))
+            SelfSigned::of(certificate, key, end_s).map_err(|error| malformed(&error))
         })
         .collect()
 }

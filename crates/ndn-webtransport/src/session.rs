@@ -191,7 +191,7 @@ impl Session {
     }
 
     async fn receive(&self, writer: impl AsyncWrite + Unpin, counters: &Counters) -> End {
-        let mut taker = Taker(Some(writer));
+        let mut taker = FrameWriter(Some(writer));
         let mut incoming = ReceiveStreams::default();
         let mut streams_come = true;
         loop {
@@ -218,7 +218,7 @@ impl Session {
     /// Packets received by streams before the peer closed the session.
     async fn receive_rest(
         &self,
-        mut taker: Taker<impl AsyncWrite + Unpin>,
+        mut taker: FrameWriter<impl AsyncWrite + Unpin>,
         mut incoming: ReceiveStreams,
         counters: &Counters,
     ) {
@@ -234,7 +234,7 @@ impl Session {
     async fn take_frame(
         &self,
         frame: &[u8],
-        taker: &mut Taker<impl AsyncWrite + Unpin>,
+        taker: &mut FrameWriter<impl AsyncWrite + Unpin>,
         counters: &Counters,
     ) {
         if *frame == ANNOUNCEMENT {
@@ -323,9 +323,9 @@ impl Session {
 
 /// Passes received frames on, until the reader is gone. Bytes written to the stream before are sent all the same, so
 /// this does not end the session.
-struct Taker<W>(Option<W>);
+struct FrameWriter<W>(Option<W>);
 
-impl<W: AsyncWrite + Unpin> Taker<W> {
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn take(&mut self, frame: &[u8]) {
         if let Some(writer) = &mut self.0
             && writer.write_all(frame).await.is_err()

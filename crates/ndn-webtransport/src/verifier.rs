@@ -18,14 +18,14 @@ pub(crate) struct Verifier {
     inner: Arc<dyn ServerCertVerifier>,
     /// The hash that the certificate has to have.
     expected: Option<CertificateHash>,
-    objection: Objection,
+    rejection: RejectionReason,
 }
 
 /// Why the certificate was refused, once it was.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Objection(Arc<Mutex<Option<String>>>);
+pub(crate) struct RejectionReason(Arc<Mutex<Option<String>>>);
 
-impl Objection {
+impl RejectionReason {
     pub(crate) fn text(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -35,9 +35,9 @@ impl Verifier {
     pub(crate) fn new(
         inner: Arc<dyn ServerCertVerifier>,
         expected: Option<CertificateHash>,
-        objection: Objection,
+        rejection: RejectionReason,
     ) -> Self {
-        Self { inner, expected, objection }
+        Self { inner, expected, rejection }
     }
 }
 
@@ -55,7 +55,7 @@ impl ServerCertVerifier for Verifier {
             inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         if let Err(error) = &result {
             let text = explain(error, hash_of(end_entity), self.expected, &server_name.to_str());
-            *self.objection.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            *self.rejection.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         }
         result
     }

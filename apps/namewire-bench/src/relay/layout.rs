@@ -37,14 +37,14 @@ fn windows<'a>(options: &'a RelayOptions, usual: &'a [u32]) -> &'a [u32] {
 
 /// A program to measure.
 #[derive(Debug, Clone)]
-pub(super) struct Contender {
+pub(super) struct MeasuredProgram {
     pub(super) program: Program,
     pub(super) executable: PathBuf,
     /// Workers (only this project's forwarder).
     pub(super) workers: usize,
 }
 
-impl Contender {
+impl MeasuredProgram {
     /// The name in messages.
     pub(super) fn name(&self) -> String {
         match self.workers {
@@ -158,7 +158,10 @@ fn by_transport(options: &RelayOptions, transport: Transport) -> Vec<Layout> {
 
 /// Returns the programs that can run over this layout's transport, and the reasons for the others. The comparison of
 /// workers excludes the dumb relay, which finds the consumer by the name.
-pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Contender>, Vec<String>) {
+pub(super) fn contenders(
+    options: &RelayOptions,
+    layout: &Layout,
+) -> (Vec<MeasuredProgram>, Vec<String>) {
     let (workers, transport) = (&options.workers[..], layout.transport);
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for program in [Program::Namewire, Program::Dumb, Program::Testpmd, Program::Nfd, Program::Ndnd]
@@ -175,7 +178,7 @@ pub(super) fn contenders(options: &RelayOptions, layout: &Layout) -> (Vec<Conten
             (Some(reason), _) => missing.push(format!("{name} over {over}: {reason}")),
             (None, Some(path)) => found.extend(counts.iter().map(|&workers| {
                 let executable = path.clone();
-                Contender { program, executable, workers }
+                MeasuredProgram { program, executable, workers }
             })),
             (None, None) => {
                 let executable = program.executable_name();

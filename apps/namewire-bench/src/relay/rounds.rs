@@ -12,7 +12,7 @@ use crate::started::Folder;
 
 use super::addresses::Addresses;
 use super::generator::{Generator, Stretch};
-use super::layout::{CaseShape, Contender, Layout};
+use super::layout::{CaseShape, Layout, MeasuredProgram};
 use super::link::Link;
 use super::program::Program;
 use super::programs::Running;
@@ -71,7 +71,7 @@ struct Round {
 pub(super) fn run_layout(
     options: &RelayOptions,
     layout: &Layout,
-    contenders: &[Contender],
+    contenders: &[MeasuredProgram],
     progress: &mut impl FnMut(&str),
 ) -> anyhow::Result<Vec<RelayCase>> {
     pin(options.cpus.1)?;
@@ -114,9 +114,9 @@ fn start(
     options: &RelayOptions,
     layout: &Layout,
     number: u8,
-    contender: &Contender,
+    contender: &MeasuredProgram,
 ) -> anyhow::Result<Subject> {
-    let Contender { program, ref executable, workers } = *contender;
+    let MeasuredProgram { program, ref executable, workers } = *contender;
     let folder = Folder::new(&format!(
         "namewire-relay-{}-{}-{}-{workers}",
         std::process::id(),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::thread::CpuSet;
 use serde::Serialize;
 
-use super::cases::{Case, Mode, What};
+use super::cases::{Case, FetchedContent, Mode};
 use crate::relay::clock::thread_cpu_ns;
 
 /// Bytes in one piece.
@@ -263,10 +263,10 @@ impl Bound {
             return None;
         }
         let path = match case.what {
-            What::Tree => return None,
+            FetchedContent::Tree => return None,
             // From the Content Store there is one hop.
-            What::Cached => costs.socket + costs.file_write,
-            What::File | What::Part => {
+            FetchedContent::Cached => costs.socket + costs.file_write,
+            FetchedContent::File | FetchedContent::Part => {
                 costs.file_read + 2.0 * costs.socket + costs.copy + costs.file_write
             }
         };

@@ -46,10 +46,12 @@ impl Mode {
     }
 
     /// Returns the content of the case: segment signatures are slow and use a shorter file.
-    fn what(self) -> What {
+    fn what(self) -> FetchedContent {
         match self {
-            Self::Manifest | Self::ManifestCold | Self::Digest | Self::Unverified => What::File,
-            Self::Hmac | Self::Ecdsa | Self::Ed25519 => What::Part,
+            Self::Manifest | Self::ManifestCold | Self::Digest | Self::Unverified => {
+                FetchedContent::File
+            }
+            Self::Hmac | Self::Ecdsa | Self::Ed25519 => FetchedContent::Part,
         }
     }
 
@@ -68,7 +70,7 @@ impl Mode {
 
 /// Content of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FetchedContent {
     /// The file.
     File,
     /// A shorter file.
@@ -79,7 +81,7 @@ pub(crate) enum What {
     Tree,
 }
 
-impl What {
+impl FetchedContent {
     /// Returns the name below the served directory.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -104,7 +106,7 @@ impl What {
 pub(crate) struct Case {
     pub(super) name: String,
     pub(super) mode: Mode,
-    pub(super) what: What,
+    pub(super) what: FetchedContent,
     /// The fetcher connects over UDP; the server never does, because a remote application may not register prefixes.
     pub(super) udp: bool,
     /// Content bytes of a segment; `None`: the default of `serve`.
@@ -116,7 +118,7 @@ pub(super) fn all() -> Vec<Case> {
     let manifest = Case {
         name: String::new(),
         mode: Mode::Manifest,
-        what: What::File,
+        what: FetchedContent::File,
         udp: false,
         segment_len: None,
     };
@@ -131,11 +133,14 @@ pub(super) fn all() -> Vec<Case> {
     for kibibytes in [1, 2, 4, 8] {
         let segment_len = Some(kibibytes * 1024);
         let name = format!("unix-segments-{kibibytes}k");
-        cases.push(named(&name, Case { segment_len, what: What::Part, ..manifest.clone() }));
+        cases.push(named(
+            &name,
+            Case { segment_len, what: FetchedContent::Part, ..manifest.clone() },
+        ));
     }
-    cases.push(named("unix-cached", Case { what: What::Cached, ..manifest.clone() }));
-    cases.push(named("unix-tree", Case { what: What::Tree, ..manifest.clone() }));
-    let udp = Case { udp: true, what: What::Part, ..manifest };
+    cases.push(named("unix-cached", Case { what: FetchedContent::Cached, ..manifest.clone() }));
+    cases.push(named("unix-tree", Case { what: FetchedContent::Tree, ..manifest.clone() }));
+    let udp = Case { udp: true, what: FetchedContent::Part, ..manifest };
     cases.push(named("udp-segments-1300", Case { segment_len: Some(1300), ..udp.clone() }));
     cases.push(named("udp-segments-8k", Case { segment_len: Some(8192), ..udp }));
     cases

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::cases::{self, What};
+use super::cases::{self, FetchedContent};
 
 /// Directory of files in memory.
 const TMPFS: &str = "/dev/shm";
@@ -14,18 +14,24 @@ const TMPFS: &str = "/dev/shm";
 const NAME: &str = "namewire-transfer-";
 
 /// Creates the content of a case unless it exists.
-pub(super) fn serve_what(folder: &Folder, what: What, bytes: u64) -> anyhow::Result<Served> {
+pub(super) fn serve_what(
+    folder: &Folder,
+    what: FetchedContent,
+    bytes: u64,
+) -> anyhow::Result<Served> {
     let length = what.bytes(bytes);
     let path = folder.served(what.name());
     if !path.exists() {
         match what {
-            What::Tree => {
+            FetchedContent::Tree => {
                 fs::create_dir(&path)?;
                 for number in 0..cases::TREE_FILES {
                     write_noise(&path.join(number.to_string()), cases::TREE_FILE_BYTES, number)?;
                 }
             }
-            What::File | What::Part | What::Cached => write_noise(&path, length, 1)?,
+            FetchedContent::File | FetchedContent::Part | FetchedContent::Cached => {
+                write_noise(&path, length, 1)?
+            }
         }
     }
     Ok(Served { path, bytes: length, what })
@@ -36,7 +42,7 @@ pub(super) fn serve_what(folder: &Folder, what: What, bytes: u64) -> anyhow::Res
 pub(crate) struct Served {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    pub(super) what: What,
+    pub(super) what: FetchedContent,
 }
 
 impl Served {

@@ -14,7 +14,7 @@ use rustix::thread::CpuSet;
 
 use self::bound::{Costs, Meter};
 use self::folder::{Folder, serve_what};
-use self::programs::Kit;
+use self::programs::CasePrograms;
 pub use self::report::{
     CpuByProcess, TransferCase, TransferOptions, TransferRatio, TransferReport,
 };
@@ -156,7 +156,7 @@ impl<S: FnMut(&str)> Run<'_, S> {
         let folder = self.folder.of(member.name())?;
         let serve = |what| serve_what(&self.folder, what, self.options.bytes);
         let mut kit = match member {
-            Member::Own(case) => Kit::namewire(&folder, cpus, case, serve(case.what)?)?,
+            Member::Own(case) => CasePrograms::namewire(&folder, cpus, case, serve(case.what)?)?,
             Member::Other(other) => {
                 if let Some(program) = other.missing() {
                     self.skipped.push(format!("{program} is not on PATH"));

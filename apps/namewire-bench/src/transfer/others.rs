@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::cases::What;
+use super::cases::FetchedContent;
 use super::folder::Served;
-use super::programs::{Fetcher, Kit, Server, command, first, forwarder, free_port};
+use super::programs::{CasePrograms, Fetcher, Server, command, first, forwarder, free_port};
 use crate::relay::program::Program;
 
 /// Other programs to measure.
@@ -42,10 +42,10 @@ impl Other {
     }
 
     /// A long file would take minutes.
-    pub(super) fn what(self) -> What {
+    pub(super) fn what(self) -> FetchedContent {
         match self {
-            Self::Ndnd | Self::Nfd => What::Part,
-            Self::Nginx => What::File,
+            Self::Ndnd | Self::Nfd => FetchedContent::Part,
+            Self::Nginx => FetchedContent::File,
         }
     }
 
@@ -74,7 +74,7 @@ pub(super) fn start(
     folder: &Path,
     cpus: &[usize],
     served: Served,
-) -> anyhow::Result<Kit> {
+) -> anyhow::Result<CasePrograms> {
     match other {
         Other::Ndnd => {
             let executable = located("ndnd")?;
@@ -105,7 +105,7 @@ fn over(
     served: Served,
     (producer, put, ready): (PathBuf, &[&str], &str),
     (consumer, cat): (PathBuf, &[&str]),
-) -> anyhow::Result<Kit> {
+) -> anyhow::Result<CasePrograms> {
     let executable = program.locate().with_context(|| format!("no {}", program.name()))?;
     let (forwarder, socket) = forwarder(program, &executable, folder, first(cpus), 0)?;
     let mut command = command(&producer, &socket, folder);
@@ -118,11 +118,11 @@ fn over(
         transport: format!("unix://{}", socket.display()),
     };
     let (folder, forwarder, cpus) = (folder.to_owned(), Some(forwarder), cpus.to_owned());
-    Ok(Kit { folder, case: None, served, fetcher, cpus, server, forwarder, socket })
+    Ok(CasePrograms { folder, case: None, served, fetcher, cpus, server, forwarder, socket })
 }
 
 /// Starts nginx as one process with its own configuration, on a free port.
-fn nginx(folder: &Path, cpus: &[usize], served: Served) -> anyhow::Result<Kit> {
+fn nginx(folder: &Path, cpus: &[usize], served: Served) -> anyhow::Result<CasePrograms> {
     let port = free_port()?;
     let own = folder.join("nginx");
     fs::create_dir_all(&own)?;
@@ -152,5 +152,5 @@ fn nginx(folder: &Path, cpus: &[usize], served: Served) -> anyhow::Result<Kit> {
     };
     let (folder, cpus) = (folder.to_owned(), cpus.to_owned());
     let socket = PathBuf::new();
-    Ok(Kit { folder, case: None, served, fetcher, cpus, server, forwarder: None, socket })
+    Ok(CasePrograms { folder, case: None, served, fetcher, cpus, server, forwarder: None, socket })
 }

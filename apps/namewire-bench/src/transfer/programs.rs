@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use ndn_security::{KeyType, PrivateKey};
 
-use super::cases::{Case, Mode, What};
+use super::cases::{Case, FetchedContent, Mode};
 use super::folder::Served;
 use super::report::CpuByProcess;
 use crate::relay::Transport;
@@ -67,7 +67,7 @@ impl Fetcher {
 
 /// Running programs of a case.
 #[derive(Debug)]
-pub(super) struct Kit {
+pub(super) struct CasePrograms {
     pub(super) folder: PathBuf,
     /// Case of this project's programs.
     pub(super) case: Option<Case>,
@@ -82,7 +82,7 @@ pub(super) struct Kit {
     pub(super) socket: PathBuf,
 }
 
-impl Kit {
+impl CasePrograms {
     /// Starts this project's forwarder and server.
     pub(super) fn namewire(
         folder: &Path,
@@ -115,7 +115,7 @@ impl Kit {
         };
         let object = format!("/bench/{}", served.what.name());
         let mut arguments = vec!["get", &object, "--quiet", "--verify", verify, "-o", "OUTPUT"];
-        if case.what == What::Tree {
+        if case.what == FetchedContent::Tree {
             arguments.push("--recursive");
         }
         let transport = match case.udp {
@@ -165,7 +165,7 @@ impl Kit {
             let file = fs::File::options().write(true).open(&self.served.path)?;
             file.set_modified(std::time::UNIX_EPOCH + Duration::from_nanos(wall_ns()))?;
         }
-        if case.what == What::Cached {
+        if case.what == FetchedContent::Cached {
             return Ok(());
         }
         let mut erase = command(&self.fetcher.executable, &self.socket, &self.folder);
@@ -193,7 +193,7 @@ impl Kit {
 
     /// Checks that the fetched content equals the served content.
     pub(super) fn compare(&self) -> anyhow::Result<()> {
-        if self.served.what != What::Tree {
+        if self.served.what != FetchedContent::Tree {
             return same_file(&self.served.path, &self.output());
         }
         let mut files = 0;

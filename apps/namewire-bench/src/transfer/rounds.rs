@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::bound::{Bound, Costs};
 use super::cases::Case;
 use super::others::Other;
-use super::programs::{Fetched, Kit};
+use super::programs::{CasePrograms, Fetched};
 use super::report::{CpuByProcess, TransferCase, TransferOptions, TransferRatio};
 use crate::Quartiles;
 use ndn_pipeline_bench::median;
@@ -55,7 +55,7 @@ pub(super) struct Round {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) member: Member,
-    pub(super) kit: Kit,
+    pub(super) kit: CasePrograms,
     pub(super) rounds: Vec<Round>,
     pub(super) discarded: usize,
 }

@@ -20,11 +20,11 @@ use super::output::{self, Table, grouped};
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(subcommand)]
-    pub(super) what: What,
+    pub(super) what: CacheCommand,
 }
 
 #[derive(Subcommand, Debug)]
-pub(super) enum What {
+pub(super) enum CacheCommand {
     /// Simulate networks of caches
     ///
     /// Each method runs with each seed; the table has means and 95 % intervals. Methods are a cache policy and a routing,
@@ -78,8 +78,8 @@ fn pattern(name: &str) -> Result<Pattern, String> {
     })
 }
 
-pub(super) fn run(what: &What) -> Outcome {
-    let What::Simulate(options) = what;
+pub(super) fn run(what: &CacheCommand) -> Outcome {
+    let CacheCommand::Simulate(options) = what;
     let topologies = options.topologies()?;
     let methods = options.methods()?;
     let traces: Vec<Trace> = match &options.trace {

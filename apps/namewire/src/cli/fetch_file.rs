@@ -8,7 +8,7 @@ use ndn_client::fetch::{
 };
 use ndn_client::{Endpoint, ReceivedData};
 use ndn_files::{
-    FileMetadata, Left, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
+    EarlierFetch, FileMetadata, Manifest, ManifestError, Origin, PartFile, Progress, ReceiveError,
     Received, Workers, receive,
 };
 use ndn_packet::{Convention, Name};
@@ -198,7 +198,8 @@ fn early(
     part: &PartFile,
 ) -> Option<PacketStream> {
     let metadata = FileMetadata::decode(found.metadata()?).ok()?;
-    let is_new = policy.restart || matches!(part.left(&policy.origin(found)), Left::Nothing);
+    let is_new = policy.restart
+        || matches!(part.earlier_fetch(&policy.origin(found)), EarlierFetch::Nothing);
     if !is_new || !policy.fetching.verification.is_by_key() || metadata.manifest.is_none() {
         return None;
     }
@@ -402,7 +403,7 @@ async fn resume(
     part: &mut PartFile,
     origin: &Origin,
 ) -> Outcome<Option<Progress>> {
-    let Some(progress) = usable(part.left(origin)) else {
+    let Some(progress) = usable(part.earlier_fetch(origin)) else {
         return Ok(None);
     };
     let mut first = endpoint.fetch_segment(found, 0, fetching).await.map_err(failure)?;
@@ -440,18 +441,18 @@ async fn resume(
 }
 
 /// The part that can be resumed; reports why another part cannot.
-pub(super) fn usable(left: Left) -> Option<Progress> {
+pub(super) fn usable(left: EarlierFetch) -> Option<Progress> {
     match left {
-        Left::Nothing => None,
-        Left::WithoutSidecar => {
+        EarlierFetch::Nothing => None,
+        EarlierFetch::WithoutSidecar => {
             output::note(
                 &"namewire: an earlier fetch was ended before it could write down what it had: this one starts \
                   over",
             );
             None
         }
-        Left::GoesOn(progress) => Some(progress),
-        Left::Unusable { progress, reason } => {
+        EarlierFetch::Resumable(progress) => Some(progress),
+        EarlierFetch::Unusable { progress, reason } => {
             report_start_over(&progress, &reason);
             None
         }

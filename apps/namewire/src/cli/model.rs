@@ -35,11 +35,11 @@ use question::{Question, answer_json, assignment, quantity, read, usage, verdict
 #[command(verbatim_doc_comment)]
 pub(super) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: ModelCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum ModelCommand {
     /// Decide or estimate a property of a model
     ///
     /// Exit status 1 if the property does not hold, or is undecided.
@@ -115,16 +115,16 @@ enum Unit {
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.what {
-        What::Check(options) => check(options),
-        What::Explore(options) => explore::run(options),
-        What::RunTasks(options) => engine::run_tasks(options),
-        What::Fit(options) => fit_file(options),
-        What::Measure(options) => campaign::run_measure(options),
-        What::Calibrate(options) => campaign::run_calibrate(options),
-        What::Screen(options) => screen::run(options),
-        What::Reproduce(options) => reproduce::run(options),
-        What::Plan(options) => predict::plan(options),
-        What::Validate(options) => predict::validate(options),
+        ModelCommand::Check(options) => check(options),
+        ModelCommand::Explore(options) => explore::run(options),
+        ModelCommand::RunTasks(options) => engine::run_tasks(options),
+        ModelCommand::Fit(options) => fit_file(options),
+        ModelCommand::Measure(options) => campaign::run_measure(options),
+        ModelCommand::Calibrate(options) => campaign::run_calibrate(options),
+        ModelCommand::Screen(options) => screen::run(options),
+        ModelCommand::Reproduce(options) => reproduce::run(options),
+        ModelCommand::Plan(options) => predict::plan(options),
+        ModelCommand::Validate(options) => predict::validate(options),
     }
 }
 

@@ -126,7 +126,7 @@ fn resume(
     if policy.restart {
         return Ok(None);
     }
-    let Some(progress) = usable(part.left(origin)) else {
+    let Some(progress) = usable(part.earlier_fetch(origin)) else {
         return Ok(None);
     };
     if progress.segment_len != segment_size {

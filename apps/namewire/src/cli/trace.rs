@@ -20,11 +20,11 @@ use namewire_control::{
 #[derive(Args, Debug)]
 pub(super) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: TraceCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum TraceCommand {
     /// Show the distributions of service times
     ///
     /// Times to dispatch packets (decoding, hashing, dispatch table) and to forward them (tables, pipelines, strategy),
@@ -70,8 +70,8 @@ const QUANTILES: [(&str, f64); 5] =
 
 pub(super) fn run(options: &Options) -> Outcome {
     match &options.what {
-        What::Latency { duration, control, json } => latency(*duration, control, *json),
-        What::Packets { name, sample, count, control, json } => {
+        TraceCommand::Latency { duration, control, json } => latency(*duration, control, *json),
+        TraceCommand::Packets { name, sample, count, control, json } => {
             let (lines, end) = control.connect()?.trace_packets(name, *sample)?;
             output::note(&"tracing; Ctrl-C ends it");
             interrupt::on_interrupt(move || {

@@ -22,8 +22,8 @@ use self::workers::{BATCH, JOBS_WAITING_MAX, Job};
 use self::writes::{JobError, Outcome, Writes};
 
 pub use self::part::{
-    Attributes, Extent, Left, Origin, PartError, PartFile, Progress, Unusable, is_reserved_name,
-    is_unchanged, newer_version, record,
+    Attributes, EarlierFetch, Extent, Origin, PartError, PartFile, Progress, Unusable,
+    is_reserved_name, is_unchanged, newer_version, record,
 };
 pub use self::recheck::has_content;
 pub use self::workers::Workers;

@@ -15,7 +15,7 @@ use super::disk::{DiskCache, Hashed, Unfinished, offset_of_digests};
 use super::nodes::{BuildFailure, Leaves, NodeForm, Nodes};
 use super::root::{Root, manifest_name};
 use super::tree::{FANOUT_MAX, Tree};
-use crate::packet::{Layout, PacketLimits, Seal};
+use crate::packet::{Layout, PacketLimits, PreparedSigner};
 use crate::read::read_run;
 use crate::root::Opened;
 use crate::stat::FileStat;
@@ -200,7 +200,7 @@ fn build_on_disk(
 
 /// Number of digests that fit a packet; for the root with its other elements and its signature.
 fn fanout(name: &Name, layout: &Layout, limits: &PacketLimits, signer: &dyn Signer) -> Option<u64> {
-    let seal = Seal::new(signer).ok()?;
+    let seal = PreparedSigner::new(signer).ok()?;
     let of = |limits: &PacketLimits| {
         let room = Layout::new(name.clone(), u64::MAX, limits, &seal)?.segment_len;
         digests_within(room, &layout.name).filter(|fanout| *fanout >= FANOUT_MIN)
@@ -251,7 +251,7 @@ fn hash_all(
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
     let work = || -> Result<(), BuildFailure> {
-        let seal = Seal::new(&DigestSigner)?;
+        let seal = PreparedSigner::new(&DigestSigner)?;
         let mut scratch = Scratch::new(layout, &seal);
         while !failed.load(Ordering::Relaxed) {
             let first = next.fetch_add(RUN, Ordering::Relaxed);
@@ -288,7 +288,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(layout: &Layout, seal: &Seal<'_>) -> Self {
+    fn new(layout: &Layout, seal: &PreparedSigner<'_>) -> Self {
         let stride = layout.packet_len_max(seal);
         let count = usize::try_from(RUN.min(layout.final_segment + 1)).unwrap_or(1);
         Self { packets: vec![0; stride * count], stride, signature: Vec::new() }
@@ -298,7 +298,7 @@ impl Scratch {
         &mut self,
         file: &File,
         layout: &Layout,
-        seal: &Seal<'_>,
+        seal: &PreparedSigner<'_>,
         first: u64,
         last: u64,
     ) -> Result<Hashed, BuildFailure> {

@@ -267,13 +267,13 @@ mod tests {
     use ndn_security::DigestSigner;
 
     use super::*;
-    use crate::packet::{PacketLimits, Seal};
+    use crate::packet::{PacketLimits, PreparedSigner};
 
     fn layout(version: u64, size: u64) -> Layout {
         let limits = PacketLimits { segment_len: 1000, packet_len_max: 8800, freshness_ms: 10 };
         let mut name = Name::from_uri("/x/file").unwrap();
         name.push_version(version);
-        Layout::new(name, size, &limits, &Seal::new(&DigestSigner).unwrap()).unwrap()
+        Layout::new(name, size, &limits, &PreparedSigner::new(&DigestSigner).unwrap()).unwrap()
     }
 
     fn stat() -> FileStat {

@@ -28,17 +28,17 @@ enum Privilege {
     /// Any signer, and no signature (`certfile any`).
     Everyone,
     /// The holders of the keys of these certificates.
-    Holders(Box<Guarded>),
+    Holders(Box<GuardedPolicy>),
 }
 
 /// A policy, and the replay protection of the commands that it has accepted.
 #[derive(Debug, Clone, Default)]
-struct Guarded {
+struct GuardedPolicy {
     policy: TrustPolicy,
     replay: ReplayGuard,
 }
 
-impl Guarded {
+impl GuardedPolicy {
     fn new(policy: TrustPolicy) -> Self {
         Self { policy, replay: ReplayGuard::default() }
     }
@@ -65,8 +65,8 @@ pub const PRIVILEGED_MODULES: [Module; 4] =
 pub struct AccessControl {
     loader: AnchorLoader,
     privileges: BTreeMap<Module, Privilege>,
-    localhost_rib: Guarded,
-    localhop_rib: Option<Guarded>,
+    localhost_rib: GuardedPolicy,
+    localhop_rib: Option<GuardedPolicy>,
     announcements: TrustPolicy,
 }
 
@@ -97,19 +97,20 @@ impl AccessControl {
             }
             None => {
                 let policy = TrustPolicy::signed_by(vec![certificate]);
-                self.privileges.insert(module, Privilege::Holders(Box::new(Guarded::new(policy))));
+                self.privileges
+                    .insert(module, Privilege::Holders(Box::new(GuardedPolicy::new(policy))));
             }
         }
     }
 
     /// Sets the policy of `rib` commands under `/localhost/nfd`.
     pub fn set_localhost_rib(&mut self, policy: TrustPolicy) {
-        self.localhost_rib = Guarded::new(policy);
+        self.localhost_rib = GuardedPolicy::new(policy);
     }
 
     /// Enables `rib` under `/localhop/nfd`, with this policy.
     pub fn set_localhop_rib(&mut self, policy: TrustPolicy) {
-        self.localhop_rib = Some(Guarded::new(policy));
+        self.localhop_rib = Some(GuardedPolicy::new(policy));
     }
 
     /// Sets the policy of prefix announcements.
@@ -144,7 +145,10 @@ impl AccessControl {
     }
 
     /// The policy for a command; `None` if every signer is authorized.
-    fn guarded(&mut self, command: &Command<'_>) -> Result<Option<&mut Guarded>, &'static str> {
+    fn guarded(
+        &mut self,
+        command: &Command<'_>,
+    ) -> Result<Option<&mut GuardedPolicy>, &'static str> {
         let module = command.verb.module();
         if module == Module::Rib {
             let guarded = match command.top_prefix {
@@ -258,7 +262,7 @@ impl Authorizer for AccessControl {
     }
 
     fn replay_records(&self) -> ReplayRecords {
-        let recorded = |guarded: &Guarded| {
+        let recorded = |guarded: &GuardedPolicy| {
             // Commands that anybody may send are executed without a record.
             (!guarded.policy.accepts_all()).then(|| guarded.replay.clone())
         };

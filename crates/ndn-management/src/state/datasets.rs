@@ -53,7 +53,7 @@ pub(super) struct Tables<'a> {
 
 /// The tables that are encoded in slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
+enum SlicedTable {
     Fib,
     Rib,
     Faces,
@@ -80,11 +80,11 @@ struct Listings {
 }
 
 impl Listings {
-    const fn of(&mut self, listed: Listed) -> &mut Option<Unfinished> {
+    const fn of(&mut self, listed: SlicedTable) -> &mut Option<Unfinished> {
         match listed {
-            Listed::Fib => &mut self.fib,
-            Listed::Rib => &mut self.rib,
-            Listed::Faces => &mut self.faces,
+            SlicedTable::Fib => &mut self.fib,
+            SlicedTable::Rib => &mut self.rib,
+            SlicedTable::Faces => &mut self.faces,
         }
     }
 }
@@ -161,13 +161,13 @@ impl DatasetService {
         }
         let content = match dataset {
             Dataset::FibList => {
-                return self.begin_listing(now, (Listed::Fib, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Fib, prefix), tables, outbox);
             }
             Dataset::RibList => {
-                return self.begin_listing(now, (Listed::Rib, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Rib, prefix), tables, outbox);
             }
             Dataset::FaceList => {
-                return self.begin_listing(now, (Listed::Faces, prefix), tables, outbox);
+                return self.begin_listing(now, (SlicedTable::Faces, prefix), tables, outbox);
             }
             Dataset::FaceQuery(filter) => {
                 return self.begin_query(now, (filter, prefix), tables, outbox);
@@ -205,7 +205,7 @@ impl DatasetService {
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
-        for listed in [Listed::Fib, Listed::Rib, Listed::Faces] {
+        for listed in [SlicedTable::Fib, SlicedTable::Rib, SlicedTable::Faces] {
             self.slice(now, listed, tables, outbox);
         }
         // One query at a time, in the order of the requests.
@@ -275,7 +275,7 @@ impl DatasetService {
     fn begin_listing(
         &mut self,
         now: Now,
-        (listed, prefix): (Listed, NameRef<'_>),
+        (listed, prefix): (SlicedTable, NameRef<'_>),
         tables: &mut Tables<'_>,
         outbox: &mut Outbox,
     ) {
@@ -289,15 +289,15 @@ impl DatasetService {
         }
         let Tables { routes, faces, .. } = tables;
         let slices_left = match listed {
-            Listed::Fib => {
+            SlicedTable::Fib => {
                 routes.fib.listing.begin();
                 slices_max(routes.fib.len(), ENTRY_LENGTH)
             }
-            Listed::Rib => {
+            SlicedTable::Rib => {
                 routes.rib.listing.begin();
                 slices_max(routes.rib.route_count(), ENTRY_LENGTH)
             }
-            Listed::Faces => {
+            SlicedTable::Faces => {
                 faces.listing.begin();
                 slices_max(faces.len(), FACE_LENGTH)
             }
@@ -347,9 +347,15 @@ impl DatasetService {
         }
     }
 
-    fn slice(&mut self, now: Now, listed: Listed, tables: &mut Tables<'_>, outbox: &mut Outbox) {
+    fn slice(
+        &mut self,
+        now: Now,
+        listed: SlicedTable,
+        tables: &mut Tables<'_>,
+        outbox: &mut Outbox,
+    ) {
         let Tables { routes, faces, telemetry, .. } = tables;
-        if listed != Listed::Faces && routes.is_removing() {
+        if listed != SlicedTable::Faces && routes.is_removing() {
             return;
         }
         let Some(unfinished) = self.listings.of(listed) else { return };
@@ -357,20 +363,20 @@ impl DatasetService {
         unfinished.slices_left = unfinished.slices_left.saturating_sub(1);
         let RoutingTables { rib, fib, .. } = &mut **routes;
         let is_complete = match listed {
-            Listed::Fib => fib.continue_listing(work, append_fib_entry),
-            Listed::Rib => rib.continue_listing(work, |out, prefix, routes| {
+            SlicedTable::Fib => fib.continue_listing(work, append_fib_entry),
+            SlicedTable::Rib => rib.continue_listing(work, |out, prefix, routes| {
                 append_entry(out, prefix, routes.iter().map(|route| route_record(now, route)));
             }),
-            Listed::Faces => faces.continue_listing(work, *telemetry),
+            SlicedTable::Faces => faces.continue_listing(work, *telemetry),
         };
         if !is_complete {
             return;
         }
         let Some(Unfinished { prefixes, .. }) = self.listings.of(listed).take() else { return };
         let content: (Content, Option<u64>) = match listed {
-            Listed::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
-            Listed::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
-            Listed::Faces => (faces.listing.runs().collect(), None),
+            SlicedTable::Fib => (fib.listing.runs().collect(), Some(fib.generation())),
+            SlicedTable::Rib => (rib.listing.runs().collect(), Some(rib.generation())),
+            SlicedTable::Faces => (faces.listing.runs().collect(), None),
         };
         for prefix in prefixes {
             self.publish_content(now, prefix.as_ref(), content.clone(), outbox);

@@ -28,7 +28,7 @@ pub use self::error::PartError;
 pub use self::files::is_reserved_name;
 use self::files::{SIDECAR_MODE, hidden_names, open_locked, read_sidecar, take_after};
 pub(in crate::download) use self::progress::Stored;
-pub use self::progress::{Extent, Left, Origin, Progress, Unusable};
+pub use self::progress::{EarlierFetch, Extent, Origin, Progress, Unusable};
 pub use self::version::{is_unchanged, newer_version, record};
 use super::checksum::{Chain, xxh64};
 use super::recheck::check;
@@ -198,25 +198,25 @@ impl PartFile {
 
     /// Returns the state that an interrupted fetch of `origin` left here, if it is consistent: see [`Self::resume`].
     #[must_use]
-    pub fn left(&self, origin: &Origin) -> Left {
+    pub fn earlier_fetch(&self, origin: &Origin) -> EarlierFetch {
         if self.is_new {
-            return Left::Nothing;
+            return EarlierFetch::Nothing;
         }
         let Some(progress) = read_sidecar(&self.sidecar).filter(|left| left.segments > 0) else {
             // A fetch killed before the first checkpoint has left a file without state.
             let is_empty = self.begun || self.file.metadata().is_ok_and(|file| file.len() == 0);
-            return if is_empty { Left::Nothing } else { Left::WithoutSidecar };
+            return if is_empty { EarlierFetch::Nothing } else { EarlierFetch::WithoutSidecar };
         };
         if progress.origin.name != origin.name {
-            return Left::Unusable { progress, reason: Unusable::OfAnother };
+            return EarlierFetch::Unusable { progress, reason: Unusable::OfAnother };
         }
         if progress.extent != self.extent {
-            return Left::Unusable { progress, reason: Unusable::OtherExtent };
+            return EarlierFetch::Unusable { progress, reason: Unusable::OtherExtent };
         }
         if progress.origin != *origin {
-            return Left::Unusable { progress, reason: Unusable::OtherVerification };
+            return EarlierFetch::Unusable { progress, reason: Unusable::OtherVerification };
         }
-        Left::GoesOn(progress)
+        EarlierFetch::Resumable(progress)
     }
 
     /// Resumes an interrupted fetch of `origin`, as far as its content is valid. The content is
@@ -230,16 +230,18 @@ impl PartFile {
         origin: &Origin,
         segment: Option<&ReceivedData>,
         verification: &Verification,
-    ) -> Result<Left, PartError> {
-        let progress = match self.left(origin) {
-            Left::GoesOn(progress) => progress,
-            other @ (Left::Nothing | Left::WithoutSidecar | Left::Unusable { .. }) => {
+    ) -> Result<EarlierFetch, PartError> {
+        let progress = match self.earlier_fetch(origin) {
+            EarlierFetch::Resumable(progress) => progress,
+            other @ (EarlierFetch::Nothing
+            | EarlierFetch::WithoutSidecar
+            | EarlierFetch::Unusable { .. }) => {
                 return Ok(other);
             }
         };
         let checked = check(&self.file, &progress, segment, verification);
         let Some((chain, progress)) = checked.map_err(|error| self.error(error))? else {
-            return Ok(Left::Unusable { progress, reason: Unusable::Damaged });
+            return Ok(EarlierFetch::Unusable { progress, reason: Unusable::Damaged });
         };
         self.begun = true;
         self.file.set_len(progress.bytes).map_err(|error| self.error(error))?;
@@ -250,7 +252,7 @@ impl PartFile {
         self.checkpoint = progress.bytes;
         self.chain = chain;
         self.ahead.clear();
-        Ok(Left::GoesOn(progress))
+        Ok(EarlierFetch::Resumable(progress))
     }
 
     /// The first `length` bytes of the content.

@@ -63,13 +63,13 @@ impl Progress {
 
 /// The state that an earlier fetch has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum EarlierFetch {
     /// Nothing.
     Nothing,
     /// Content without a sidecar: the fetch was killed before the first checkpoint.
     WithoutSidecar,
     /// The leading segments: the fetch can be resumed.
-    GoesOn(Progress),
+    Resumable(Progress),
     /// Content that cannot be resumed.
     Unusable {
         /// The state found.
@@ -79,12 +79,12 @@ pub enum Left {
     },
 }
 
-impl Left {
+impl EarlierFetch {
     /// The state, if the fetch can be resumed.
     #[must_use]
     pub fn progress(self) -> Option<Progress> {
         match self {
-            Self::GoesOn(progress) => Some(progress),
+            Self::Resumable(progress) => Some(progress),
             Self::Nothing | Self::WithoutSidecar | Self::Unusable { .. } => None,
         }
     }

@@ -15,8 +15,8 @@ fn put(part: &mut PartFile, segment: u64, content: &[u8]) {
 /// Why the content cannot be resumed.
 fn refusal(part: &mut PartFile, origin: &Origin) -> Option<Unusable> {
     match part.resume(origin, None, &Verification::Skip).unwrap() {
-        Left::Unusable { reason, .. } => Some(reason),
-        Left::Nothing | Left::WithoutSidecar | Left::GoesOn(_) => None,
+        EarlierFetch::Unusable { reason, .. } => Some(reason),
+        EarlierFetch::Nothing | EarlierFetch::WithoutSidecar | EarlierFetch::Resumable(_) => None,
     }
 }
 
@@ -98,7 +98,7 @@ fn sidecar_without_its_part_is_ignored() {
     let (part_path, sidecar) = hidden_names(&path).unwrap();
     fs::remove_file(part_path).unwrap();
     let part = PartFile::open(path.clone()).unwrap();
-    assert_eq!(part.left(&origin(1)), Left::Nothing);
+    assert_eq!(part.earlier_fetch(&origin(1)), EarlierFetch::Nothing);
     assert_eq!(part.keep(), None, "nothing can be resumed");
     assert!(!sidecar.exists());
     let mut part = PartFile::open(path.clone()).unwrap();
@@ -160,7 +160,7 @@ fn symbolic_links_are_not_followed() {
     fs::remove_file(&part).unwrap();
     std::os::unix::fs::symlink(&victim, &sidecar).unwrap();
     let mut file = PartFile::open(path).unwrap();
-    assert_eq!(file.resume(&origin(1), None, &Verification::Skip).unwrap(), Left::Nothing);
+    assert_eq!(file.resume(&origin(1), None, &Verification::Skip).unwrap(), EarlierFetch::Nothing);
     file.begin(Some(origin(1))).unwrap();
     put(&mut file, 0, b"x");
     assert!(file.keep().is_some());
@@ -285,20 +285,20 @@ fn sidecar_is_written_early_and_then_less_often() {
         let (copied_part, copied_sidecar) = hidden_names(&copies.path().join("object")).unwrap();
         fs::copy(hidden_names(&path).unwrap().0, copied_part).unwrap();
         let _ = fs::copy(&sidecar, copied_sidecar);
-        PartFile::open(copies.path().join("object")).unwrap().left(&origin(1))
+        PartFile::open(copies.path().join("object")).unwrap().earlier_fetch(&origin(1))
     };
-    assert_eq!(left(), Left::Nothing);
+    assert_eq!(left(), EarlierFetch::Nothing);
     let mut reported = Vec::new();
     for segment in 0..1024 {
         put(&mut part, segment, &[0x5a; 4096]);
         match left() {
-            Left::WithoutSidecar => assert!(reported.is_empty()),
-            Left::GoesOn(progress) if reported.last() != Some(&progress.bytes) => {
+            EarlierFetch::WithoutSidecar => assert!(reported.is_empty()),
+            EarlierFetch::Resumable(progress) if reported.last() != Some(&progress.bytes) => {
                 assert_eq!(progress.bytes, (segment + 1) * 4096);
                 reported.push(progress.bytes);
             }
-            Left::GoesOn(progress) => assert!(progress.bytes * 2 > segment * 4096),
-            other @ (Left::Nothing | Left::Unusable { .. }) => panic!("{other:?}"),
+            EarlierFetch::Resumable(progress) => assert!(progress.bytes * 2 > segment * 4096),
+            other @ (EarlierFetch::Nothing | EarlierFetch::Unusable { .. }) => panic!("{other:?}"),
         }
     }
     assert_eq!(reported, [128, 256, 512, 1024, 2048, 4096].map(|kibibytes| kibibytes << 10));
@@ -312,7 +312,7 @@ fn opening_a_pipe_does_not_block() {
     make_pipe(&path);
     make_pipe(&directory.path().join(".object.part.json"));
     let part = PartFile::open(path).unwrap();
-    assert_eq!(part.left(&origin(1)), Left::Nothing);
+    assert_eq!(part.earlier_fetch(&origin(1)), EarlierFetch::Nothing);
 }
 
 /// Inconsistent values are rejected, whatever they request.
