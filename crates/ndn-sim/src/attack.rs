@@ -39,7 +39,7 @@ const MOVES: usize = 10;
 const FACE_QUEUE: usize = 512;
 /// Faces of a strategy that sends to all next hops.
 const UPSTREAMS: usize = 4;
-/// What each bystander holds during the attack, in percent of each table, if there is one attacker: a third of its
+/// Holding of each bystander during the attack, in percent of each table, if there is one attacker: a third of its
 /// share. With more, it is less.
 const HELD_PERCENT: usize = 4;
 /// Addresses of the attacker at most, and the smallest PIT in which the shares of ten are of use.
@@ -191,7 +191,7 @@ pub struct Attack {
     pub moves: Vec<Option<Move>>,
 }
 
-/// What an attack without a failure did.
+/// Result of an attack without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AttackOutcome {
     /// Frames of the attacker that the forwarder took.

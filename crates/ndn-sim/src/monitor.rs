@@ -8,9 +8,9 @@ use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
 
 use crate::node::Port;
 
-/// How much later than its lifetime an Interest may still be answered: timers have a granularity.
+/// Time after its lifetime in which an Interest may still be answered: timers have a granularity.
 const EXPIRY_SLACK: Duration = Duration::from_millis(50);
-/// How long a (name, nonce) pair is remembered: the lifetime of the dead nonce list (NFD: 6 s).
+/// Time for which a (name, nonce) pair is remembered: the lifetime of the dead nonce list (NFD: 6 s).
 const NONCE_LIFETIME: Duration = Duration::from_secs(6);
 
 /// An invariant that a frame of a node breaks.
@@ -54,7 +54,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What distinguishes PIT entries of one name.
+/// The selectors that distinguish PIT entries of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Selectors {
     pub(crate) can_be_prefix: bool,

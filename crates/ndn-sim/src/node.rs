@@ -26,7 +26,7 @@ pub struct NodeSpec {
     pub seed: u64,
 }
 
-/// How far the load of a node reached its limits.
+/// Counts of the events in which the load of a node reached its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
     /// Interests dropped because the PIT was full, or nearly full and the share of the face used.
@@ -80,7 +80,7 @@ pub trait Node: Debug {
     /// The ports of the FIB entry of exactly `prefix`, ascending; none without such an entry.
     fn next_hops(&self, prefix: &Name) -> Vec<Port>;
 
-    /// How far the load reached the limits of the node since it was started.
+    /// Counts of the events in which the load reached the limits of the node since it was started.
     fn pressure(&self) -> Pressure {
         Pressure::default()
     }
@@ -88,7 +88,7 @@ pub trait Node: Debug {
     /// Checks bounds that hold at all times: table sizes, refused commands.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that does not hold.
     fn check(&self) -> Result<(), String>;
 
     /// Checks what holds once nothing is pending. `interests_in` Interests were delivered to the node

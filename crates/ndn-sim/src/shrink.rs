@@ -6,15 +6,15 @@ use crate::simulation::{Failure, Simulation, Start};
 /// A scenario that fails, reduced.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// What is left of it.
+    /// The shrunken scenario.
     pub scenario: Scenario,
-    /// What was left out.
+    /// The elements that were left out.
     pub removed: Vec<Element>,
-    /// How it fails.
+    /// Its failure.
     pub failure: Failure,
 }
 
-/// What fails, without the names and numbers that differ between parts of a scenario.
+/// The kind of failure: its reason without the names and numbers that differ between parts of a scenario.
 fn kind(failure: &Failure) -> String {
     let is_word = |word: &&str| word.chars().all(char::is_alphabetic);
     failure.reason.split_whitespace().filter(is_word).collect::<Vec<_>>().join(" ")

@@ -28,7 +28,7 @@ const CHECK_INTERVAL: u64 = 16;
 const RECOVERY: Duration = Duration::from_secs(8);
 /// Lifetime of the Interests that check that the network serves every prefix.
 const CHECK_LIFETIME: Duration = Duration::from_secs(2);
-/// How often those are expressed before the prefix counts as unreachable.
+/// Number of attempts before the prefix counts as unreachable.
 const CHECK_ATTEMPTS: u32 = 4;
 /// Time after the last check until nothing may be pending.
 const REST: Duration = Duration::from_secs(6);
@@ -42,7 +42,7 @@ pub struct Failure {
     pub at: Duration,
     /// The node, if it is one.
     pub node: Option<usize>,
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub reason: String,
     /// The last events before it.
     pub recent: Vec<String>,
@@ -61,7 +61,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a simulation that found no failure did.
+/// Result of a simulation that found no failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Frames that nodes sent.
@@ -78,7 +78,7 @@ pub struct Outcome {
     pub pressure: Pressure,
 }
 
-/// What is at the other end of a port.
+/// The kind of the other end of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Consumer,
@@ -122,7 +122,7 @@ enum Event {
     ClearLinks,
 }
 
-/// What happened, for the report of a failure.
+/// An event, for the report of a failure.
 #[derive(Debug)]
 enum Note {
     Received { node: usize, port: Port, peer: Peer, frame: Vec<u8> },
@@ -716,7 +716,7 @@ impl Simulation {
     }
 }
 
-/// What a change of a node needs.
+/// The state that a change of a node uses.
 struct Change<'a> {
     now: Duration,
     scenario: &'a Scenario,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ndn_packet::{Data, Interest, LpPacket, Name, Packet};
 use ndn_sim::{Limits, Node, NodeSpec, Port, Scenario, Simulation, shrink};
 
-/// What is wrong with a forwarder.
+/// A planted fault of the reference forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
