@@ -18,7 +18,7 @@ use crate::counters::{ChannelCounters, LinkDropReason};
 use crate::datagram_queue::{
     DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
 };
-use crate::face::{Face, FaceTable, TrafficDirection};
+use crate::face::{Face, TrafficDirection, TransportFaces};
 use crate::output::Flushed;
 use crate::receive::{Progress, ReceivedFrame, RxSink, SocketDelay};
 use crate::source::{ChannelId, Sender, Source};
@@ -107,7 +107,7 @@ impl Transport for Datagrams {
     fn handle_shared_event<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         number: u32,
         event: &Event,
         sink: &mut impl RxSink,
@@ -130,7 +130,7 @@ impl Transport for Datagrams {
     fn resume_shared<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         number: u32,
         sink: &mut impl RxSink,
     ) -> Progress<UdpPeer> {
@@ -157,7 +157,7 @@ impl Transport for Datagrams {
         Some(&mut self.channel_mut(ChannelId(number))?.direction)
     }
 
-    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
+    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut TransportFaces<T>) {
         while let Some(id) = self.unflushed.pop() {
             self.flush_channel(cx, faces, id);
         }
@@ -357,7 +357,7 @@ impl Datagrams {
     fn receive<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         id: ChannelId,
     ) -> Call {
         let channel = self.channels.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
@@ -393,7 +393,7 @@ impl Datagrams {
     fn take_message<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         id: ChannelId,
         sink: &mut impl RxSink,
     ) -> Progress<UdpPeer> {
@@ -455,7 +455,7 @@ impl Datagrams {
     fn flush_channel<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         id: ChannelId,
     ) {
         let Self { channels, writer, .. } = self;

@@ -18,7 +18,7 @@ use crate::datagram_queue::{
     DatagramQueue, DatagramSink, DatagramWriter, Destination, SendCounters, Target,
 };
 use crate::event::{CloseReason, FaceChange};
-use crate::face::{Face, FaceTable, HasState, TrafficDirection};
+use crate::face::{Face, HasState, TrafficDirection, TransportFaces};
 use crate::output::Flushed;
 use crate::padding::without_padding;
 use crate::receive::{Progress, ReceivedFrame, RxSink};
@@ -137,7 +137,7 @@ impl Transport for Ports {
     fn handle_shared_event<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         number: u32,
         event: &Event,
         sink: &mut impl RxSink,
@@ -168,7 +168,7 @@ impl Transport for Ports {
     fn resume_shared<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         number: u32,
         sink: &mut impl RxSink,
     ) -> Progress<StationPeer> {
@@ -260,7 +260,7 @@ impl Transport for Ports {
         Some(&mut self.get_mut(PortId(number))?.direction)
     }
 
-    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut FaceTable<T>) {
+    fn flush_shared<T>(&mut self, cx: &mut TransportContext<'_>, faces: &mut TransportFaces<T>) {
         while let Some(port) = self.unflushed.pop() {
             self.flush_port(cx, faces, port);
         }
@@ -274,7 +274,7 @@ impl Transport for Ports {
     fn handle_shared_timeouts<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
     ) {
         let now = cx.now;
         let is_due = |(deadline, _): &(Timestamp, PortId)| *deadline <= now;
@@ -487,7 +487,7 @@ impl Ports {
     fn flush_port<T>(
         &mut self,
         cx: &mut TransportContext<'_>,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         id: PortId,
     ) {
         let Self { ports, deadlines, writer, .. } = self;

@@ -147,11 +147,11 @@ pub(crate) struct FaceEntry<T> {
 /// All faces of a worker, by slot of their index. Generic in the transport state, so that the kinds of transport need
 /// not know each other.
 #[derive(Debug)]
-pub(crate) struct FaceTable<T> {
+pub(crate) struct TransportFaces<T> {
     slots: Vec<Option<Box<FaceEntry<T>>>>,
 }
 
-impl<T> FaceTable<T> {
+impl<T> TransportFaces<T> {
     pub(crate) fn new() -> Self {
         Self { slots: Vec::new() }
     }

@@ -18,7 +18,7 @@ use ndn_types::Timestamp;
 
 use crate::counters::LinkDropReason;
 use crate::event::{CloseReason, FaceChange};
-use crate::face::{Face, FaceTable, HasState};
+use crate::face::{Face, HasState, TransportFaces};
 use crate::memory::{Account, Holder};
 use crate::output::{FrameSink, Shed};
 use crate::padding::without_padding;
@@ -372,7 +372,7 @@ impl Transport for Memifs {
     #[inline]
     fn poll<T: HasState<Box<MemifState>>>(
         &mut self,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         events: &mut Events,
     ) {
         let (mut kept, mut left_out) = (0, None);
@@ -387,7 +387,10 @@ impl Transport for Memifs {
         self.polled.rotate_left(left_out.unwrap_or(0));
     }
 
-    fn stop_polling<T: HasState<Box<MemifState>>>(&mut self, faces: &mut FaceTable<T>) -> bool {
+    fn stop_polling<T: HasState<Box<MemifState>>>(
+        &mut self,
+        faces: &mut TransportFaces<T>,
+    ) -> bool {
         let mut has_frames = false;
         for &index in &self.polled {
             let Some(memif) = polled(faces, index) else { continue };
@@ -413,7 +416,7 @@ impl Transport for Memifs {
 
     fn next_unflushed_polling<T: HasState<Box<MemifState>>>(
         &mut self,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
     ) -> Option<FaceIndex> {
         while let Some(&index) = self.unflushed.get(self.publish_from) {
             let memif: Option<&mut Box<MemifState>> = faces.state_mut(index);
@@ -440,7 +443,7 @@ impl Transport for Memifs {
 
 /// The state of a face that is polled.
 fn polled<T: HasState<Box<MemifState>>>(
-    faces: &mut FaceTable<T>,
+    faces: &mut TransportFaces<T>,
     index: FaceIndex,
 ) -> Option<&mut Box<MemifState>> {
     faces.state_mut(index).filter(|memif| memif.is_polled)

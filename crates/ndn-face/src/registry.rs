@@ -10,7 +10,7 @@ use ndn_types::{FaceUri, Timestamp};
 use crate::datagram::{DatagramState, Datagrams, NewDatagram, UdpPeer};
 use crate::ethernet::{NewStation, Ports, StationPeer, StationState};
 use crate::event::CloseReason;
-use crate::face::{Face, FaceEntry, FaceTable, HasState, TrafficDirection};
+use crate::face::{Face, FaceEntry, HasState, TrafficDirection, TransportFaces};
 use crate::internal::{InternalEnd, Internals};
 use crate::memif::{MemifEnd, MemifState, Memifs};
 use crate::output::Shed;
@@ -314,7 +314,7 @@ macro_rules! transports {
             pub(crate) fn handle_shared_event(
                 &mut self,
                 cx: &mut TransportContext<'_>,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
                 (kind, number): (u8, u32),
                 event: &Event,
                 sink: &mut impl RxSink,
@@ -332,7 +332,7 @@ macro_rules! transports {
             pub(crate) fn resume_shared(
                 &mut self,
                 cx: &mut TransportContext<'_>,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
                 (kind, number): (u8, u32),
                 sink: &mut impl RxSink,
             ) -> Progress<PeerKey> {
@@ -362,7 +362,7 @@ macro_rules! transports {
             pub(crate) fn flush_shared(
                 &mut self,
                 cx: &mut TransportContext<'_>,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
             ) {
                 $(self.$field.flush_shared(cx, faces);)+
             }
@@ -374,7 +374,7 @@ macro_rules! transports {
             pub(crate) fn handle_shared_timeouts(
                 &mut self,
                 cx: &mut TransportContext<'_>,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
             ) {
                 $(self.$field.handle_shared_timeouts(cx, faces);)+
             }
@@ -391,19 +391,19 @@ macro_rules! transports {
             #[inline]
             pub(crate) fn poll(
                 &mut self,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
                 events: &mut Events,
             ) {
                 $(self.$field.poll(faces, events);)+
             }
 
-            pub(crate) fn stop_polling(&mut self, faces: &mut FaceTable<TransportState>) -> bool {
+            pub(crate) fn stop_polling(&mut self, faces: &mut TransportFaces<TransportState>) -> bool {
                 [$(self.$field.stop_polling(faces)),+].contains(&true)
             }
 
             pub(crate) fn next_unflushed_polling(
                 &mut self,
-                faces: &mut FaceTable<TransportState>,
+                faces: &mut TransportFaces<TransportState>,
             ) -> Option<FaceIndex> {
                 None$(.or_else(|| self.$field.next_unflushed_polling(faces)))+
             }

@@ -13,7 +13,7 @@ use ndn_types::{FaceUri, Reserves, Resources as _, Timestamp};
 
 use crate::counters::{CallCounters, FaceCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
-use crate::face::{Face, FaceEntry, FaceTable, TrafficDirection};
+use crate::face::{Face, FaceEntry, TrafficDirection, TransportFaces};
 use crate::memory::{Eviction, EvictionStep, FaceMemory, MemoryKind, MemoryReport};
 use crate::options::FaceOptions;
 use crate::receive::{Progress, ReadReport, RxSink};
@@ -68,7 +68,7 @@ impl Default for FaceSetOptions {
 #[derive(Debug)]
 pub struct FaceSet {
     shared: Shared,
-    faces: FaceTable<TransportState>,
+    faces: TransportFaces<TransportState>,
     transports: Transports,
     next_sequence: u64,
 }
@@ -98,7 +98,7 @@ impl FaceSet {
                 report: ReadReport::default(),
                 frames_per_event: FRAMES_PER_EVENT,
             },
-            faces: FaceTable::new(),
+            faces: TransportFaces::new(),
             transports: Transports::default(),
             next_sequence: options.first_sequence,
         })

@@ -13,7 +13,7 @@ use ndn_types::{FaceUri, PrincipalKey, Timestamp};
 
 use crate::counters::{CallCounters, LinkDropReason};
 use crate::event::{CloseReason, FaceChange, FaceEvent};
-use crate::face::{Face, FaceEntry, FaceTable, HasState, TrafficDirection};
+use crate::face::{Face, FaceEntry, HasState, TrafficDirection, TransportFaces};
 use crate::link::{LinkService, Received};
 use crate::memory::FaceMemory;
 use crate::output::{FrameSink, Shed};
@@ -92,7 +92,7 @@ pub(crate) trait Transport {
     fn handle_shared_event<T>(
         &mut self,
         _cx: &mut TransportContext<'_>,
-        _faces: &mut FaceTable<T>,
+        _faces: &mut TransportFaces<T>,
         _number: u32,
         _event: &Event,
         _sink: &mut impl RxSink,
@@ -104,7 +104,7 @@ pub(crate) trait Transport {
     fn resume_shared<T>(
         &mut self,
         _cx: &mut TransportContext<'_>,
-        _faces: &mut FaceTable<T>,
+        _faces: &mut TransportFaces<T>,
         _number: u32,
         _sink: &mut impl RxSink,
     ) -> Progress<Self::Peer> {
@@ -141,7 +141,7 @@ pub(crate) trait Transport {
     }
 
     /// Writes the frames queued at shared descriptors.
-    fn flush_shared<T>(&mut self, _cx: &mut TransportContext<'_>, _faces: &mut FaceTable<T>) {}
+    fn flush_shared<T>(&mut self, _cx: &mut TransportContext<'_>, _faces: &mut TransportFaces<T>) {}
 
     /// When to call [`handle_timeout`](Self::handle_timeout). The face itself has other deadlines.
     fn next_deadline(_state: &Self::State) -> Option<Timestamp> {
@@ -167,7 +167,7 @@ pub(crate) trait Transport {
     fn handle_shared_timeouts<T>(
         &mut self,
         _cx: &mut TransportContext<'_>,
-        _faces: &mut FaceTable<T>,
+        _faces: &mut TransportFaces<T>,
     ) {
     }
 
@@ -260,17 +260,22 @@ pub(crate) trait Transport {
     }
 
     /// Adds an event for each polled face that holds frames, as long as there is room.
-    fn poll<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>, _events: &mut Events) {}
+    fn poll<T: HasState<Self::State>>(
+        &mut self,
+        _faces: &mut TransportFaces<T>,
+        _events: &mut Events,
+    ) {
+    }
 
     /// Makes all peers raise interrupts again. True if there are frames already; polling continues then.
-    fn stop_polling<T: HasState<Self::State>>(&mut self, _faces: &mut FaceTable<T>) -> bool {
+    fn stop_polling<T: HasState<Self::State>>(&mut self, _faces: &mut TransportFaces<T>) -> bool {
         false
     }
 
     /// Takes the next listed face whose peer polls: flushing it needs no system call.
     fn next_unflushed_polling<T: HasState<Self::State>>(
         &mut self,
-        _faces: &mut FaceTable<T>,
+        _faces: &mut TransportFaces<T>,
     ) -> Option<FaceIndex> {
         None
     }
@@ -324,7 +329,7 @@ pub struct OnDemandSettings {
 pub struct TransportHandle<'a, K, T> {
     pub(crate) transport: &'a mut K,
     pub(crate) shared: &'a mut Shared,
-    pub(crate) faces: &'a mut FaceTable<T>,
+    pub(crate) faces: &'a mut TransportFaces<T>,
 }
 
 /// Closes a face of the kind of `handle` and reports it.
@@ -588,7 +593,7 @@ impl TransportContext<'_> {
     #[inline]
     pub(crate) fn deliver_to<T>(
         &mut self,
-        faces: &mut FaceTable<T>,
+        faces: &mut TransportFaces<T>,
         index: FaceIndex,
         arrival: ReceivedFrame,
         block: &mut FillBlock,

@@ -135,7 +135,7 @@ impl Slot {
 /// Indexed by the slot of [`FaceIndex`]; an index of an earlier generation is not found. Only
 /// messages of the control thread make the table grow.
 #[derive(Debug, Default)]
-pub struct FaceTable {
+pub struct ShardFaces {
     slots: Vec<Slot>,
     /// Faces by FaceId.
     by_id: HashMap<u64, FaceIndex>,
@@ -151,7 +151,7 @@ struct UncertainFace {
     next_probe: Timestamp,
 }
 
-impl FaceTable {
+impl ShardFaces {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
@@ -349,13 +349,13 @@ mod tests {
         FaceProperties::point_to_point(face_id, Scope::NonLocal)
     }
 
-    fn put(table: &mut FaceTable, index: FaceIndex, face_id: u64) {
+    fn put(table: &mut ShardFaces, index: FaceIndex, face_id: u64) {
         table.insert(index, &properties(face_id), PrincipalIndex::OTHER);
     }
 
     #[test]
     fn stale_generation_finds_nothing() {
-        let mut table = FaceTable::new();
+        let mut table = ShardFaces::new();
         let (old, new) = (FaceIndex::new(3, 1), FaceIndex::new(3, 2));
         put(&mut table, old, 300);
         assert_eq!(table.face_id(old), Some(300));
@@ -372,13 +372,13 @@ mod tests {
 
     #[test]
     fn tokens_are_learned_only_if_the_policy_allows() {
-        let mut table = FaceTable::new();
+        let mut table = ShardFaces::new();
         let policies = [PitTokenPolicy::Never, PitTokenPolicy::Always, PitTokenPolicy::WhenSeen];
         for (slot, pit_tokens) in (0..).zip(policies) {
             let properties = FaceProperties { pit_tokens, ..properties(256) };
             table.insert(FaceIndex::new(slot, 0), &properties, PrincipalIndex::OTHER);
         }
-        let sends = |table: &FaceTable| {
+        let sends = |table: &ShardFaces| {
             [0, 1, 2].map(|slot| table.find(FaceIndex::new(slot, 0)).unwrap().sends_tokens())
         };
         assert_eq!(sends(&table), [false, true, false]);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn doubt_ends_with_an_arrival_and_loss_with_an_answer() {
-        let mut table = FaceTable::new();
+        let mut table = ShardFaces::new();
         let face = FaceIndex::new(3, 1);
         put(&mut table, face, 300);
         let at = Timestamp::from_nanos;
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn finds_a_face_by_its_id() {
-        let mut table = FaceTable::new();
+        let mut table = ShardFaces::new();
         put(&mut table, FaceIndex::new(0, 0), 256);
         put(&mut table, FaceIndex::new(7, 5), 999);
         assert_eq!(table.find_by_id(999), Some(FaceIndex::new(7, 5)));

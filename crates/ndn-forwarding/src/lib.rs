@@ -12,7 +12,7 @@
 //! | [`strategy`] | forwarding strategies: best-route, multicast, asf, self-learning and others |
 //! | [`TxSink`], [`TxPacket`] | outgoing packets |
 //! | [`LpFields`], [`RxFace`] | NDNLPv2 fields and face properties of a received packet |
-//! | [`FaceTable`], [`FaceProperties`] | the faces, as a shard knows them |
+//! | [`ShardFaces`], [`FaceProperties`] | the faces, as a shard knows them |
 //! | [`LearningRequest`] | requests of self-learning to the control thread |
 //! | [`Counters`], [`DropReason`], [`InterestAccount`] | counters, and the account of all Interests |
 //! | [`PacketTracer`], [`PacketTrace`] | trace of the decisions about single packets |
@@ -60,7 +60,7 @@ pub use dispatch::{
 };
 pub use drop_reason::DropReason;
 pub use face::{FaceProperties, PitTokenPolicy, RxFace};
-pub use face_table::{FaceTable, LinkEvent};
+pub use face_table::{LinkEvent, ShardFaces};
 pub use ingress::{Ingress, ProducerRegions};
 pub use learning::LearningRequest;
 pub use lp_fields::{LpFields, PitToken};

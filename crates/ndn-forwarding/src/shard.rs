@@ -22,8 +22,8 @@ use crate::strategy::{Measurements, StrategyTable};
 use crate::sweep::sweep;
 use crate::tables::{Ending, Sweep, Tables};
 use crate::{
-    BURST_SIZE, Burst, Counters, CrossShardPacket, Decision, FaceProperties, FaceTable, LinkEvent,
-    Observers, PacketKind, PacketTrace, SharedTables, TxSink, UnsolicitedPolicy,
+    BURST_SIZE, Burst, Counters, CrossShardPacket, Decision, FaceProperties, LinkEvent, Observers,
+    PacketKind, PacketTrace, ShardFaces, SharedTables, TxSink, UnsolicitedPolicy,
 };
 
 /// Maximum number of PIT timer records checked, and of strategy timers run, in one call of
@@ -96,7 +96,7 @@ impl Shard {
                 config.dead_nonce_lifetime_ms * NANOS_PER_MILLI,
             ),
             dead_nonce_lifetime_ms: config.dead_nonce_lifetime_ms,
-            faces: FaceTable::new(),
+            faces: ShardFaces::new(),
             sweep: Sweep::default(),
             unsolicited: config.unsolicited,
             strategy_timers: TimerWheel::new(config.strategy_timer_capacity, now),
@@ -322,7 +322,7 @@ impl Shard {
 
     /// The face table.
     #[must_use]
-    pub fn faces(&self) -> &FaceTable {
+    pub fn faces(&self) -> &ShardFaces {
         &self.tables.faces
     }
 

@@ -9,7 +9,7 @@ use ndn_types::Timestamp;
 use crate::learning::Learning;
 use crate::peers::PeerShards;
 use crate::strategy::Measurements;
-use crate::{Counters, FaceTable};
+use crate::{Counters, ShardFaces};
 
 /// A latest expiry that is not further ahead is not worth a pass.
 const EXPIRY_AHEAD_MS: u64 = 10_000;
@@ -26,7 +26,7 @@ pub(crate) struct Tables {
     pub(crate) pcct: Pcct,
     pub(crate) dead_nonces: DeadNonceList,
     pub(crate) dead_nonce_lifetime_ms: u64,
-    pub(crate) faces: FaceTable,
+    pub(crate) faces: ShardFaces,
     /// The pass over the PIT after faces were removed.
     pub(crate) sweep: Sweep,
     pub(crate) unsolicited: UnsolicitedPolicy,

@@ -29,7 +29,7 @@ pub struct ServiceTimer {
     last_ns: u64,
     /// Time that each packet took until it was in the burst.
     arrival_ns: Box<[u64; BURST_SIZE]>,
-    laps: Laps,
+    laps: PacketTimes,
 }
 
 /// A monotonic clock, in nanoseconds.
@@ -43,7 +43,7 @@ impl std::fmt::Debug for NanosecondClock {
 
 /// Time that packets took in the current stage.
 #[derive(Debug)]
-struct Laps {
+struct PacketTimes {
     kinds: Box<[Option<PacketKind>; BURST_SIZE]>,
     nanos: Box<[u64; BURST_SIZE]>,
 }
@@ -68,7 +68,10 @@ impl ServiceTimer {
             begin_ns: 0,
             last_ns: 0,
             arrival_ns: Box::new([0; BURST_SIZE]),
-            laps: Laps { kinds: Box::new([None; BURST_SIZE]), nanos: Box::new([0; BURST_SIZE]) },
+            laps: PacketTimes {
+                kinds: Box::new([None; BURST_SIZE]),
+                nanos: Box::new([0; BURST_SIZE]),
+            },
         }
     }
 
@@ -149,7 +152,7 @@ impl ServiceTimer {
     }
 }
 
-impl Laps {
+impl PacketTimes {
     fn iter(&self) -> impl Iterator<Item = (PacketKind, u64)> {
         let laps = self.kinds.iter().zip(self.nanos.iter());
         laps.filter_map(|(kind, &nanos)| Some(((*kind)?, nanos)))

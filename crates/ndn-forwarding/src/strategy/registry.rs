@@ -12,7 +12,7 @@ use super::best_route::BestRoute;
 use super::multicast::Multicast;
 use super::parameters::{ParameterError, Parameters};
 use super::self_learning::SelfLearning;
-use super::spread::{FastRoute, Random, Sequential, Turns};
+use super::spread::{FastRoute, Random, RoundRobin, Sequential};
 use super::{Strategy, StrategyRef};
 
 /// Prefix of strategy names.
@@ -100,7 +100,7 @@ const STRATEGIES: &[RegisteredStrategy] = &[
         name: "round-robin",
         version: 1,
         about: "sends to the next hops in turn",
-        construct: Turns::construct,
+        construct: RoundRobin::construct,
         is_lenient: false,
     },
     RegisteredStrategy {
@@ -121,7 +121,7 @@ const STRATEGIES: &[RegisteredStrategy] = &[
         name: "weighted",
         version: 1,
         about: "sends to the next hops in turn, by weight",
-        construct: Turns::construct_weighted,
+        construct: RoundRobin::construct_weighted,
         is_lenient: false,
     },
 ];

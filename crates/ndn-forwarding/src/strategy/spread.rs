@@ -76,13 +76,13 @@ impl Strategy for Random {
 /// Round-robin and weighted strategies, version 1: next hops take turns for the Interests of a FIB
 /// prefix.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct RoundRobin {
     suppression: Suppression,
     /// Turns of each next hop in a round, by ascending cost; 1 where no weight is given.
     weights: Vec<u32>,
 }
 
-impl Turns {
+impl RoundRobin {
     pub(super) fn construct(parameters: &mut Parameters) -> Result<StrategyRef, ParameterError> {
         let suppression = Suppression::from_parameters(parameters)?;
         Ok(Arc::new(Self { suppression, weights: Vec::new() }))
@@ -125,7 +125,7 @@ impl Turns {
     }
 }
 
-impl Strategy for Turns {
+impl Strategy for RoundRobin {
     fn after_receive_interest(&self, context: &mut Context<'_>, interest: &PendingInterest<'_>) {
         if context.decide_retransmission(&self.suppression, interest.entry)
             == Retransmission::Suppress
